@@ -1,0 +1,126 @@
+"""What every whole network of this package is: rows in, logits out, and a config that rebuilds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import torch
+from torch import Tensor, nn
+
+from models.errors import ConfigError, ShapeError
+
+Scaling = Literal["none", "unit", "standard"]
+
+
+def expect(condition: bool, message: str) -> None:
+    """Stop with a ConfigError unless the condition holds."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def expect_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Stop with a ConfigError unless the value is one of the choices."""
+    expect(value in choices, f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetConfig:
+    """What any network needs to know: the shape of one row, and how many classes to tell apart.
+
+    `scaling` says what the network does to the numbers it is given, so that callers send them raw:
+    nothing, divide by the largest one seen in training, or standardise by their mean and deviation.
+    """
+
+    family: ClassVar[str]
+
+    inputs: tuple[int, ...]
+    classes: int
+    scaling: Scaling = "standard"
+
+    def __post_init__(self) -> None:
+        expect(
+            len(self.inputs) > 0 and all(size > 0 for size in self.inputs),
+            f"inputs: expected positive sizes, got {self.inputs}",
+        )
+        expect(self.classes > 1, f"classes: expected 2 or more, got {self.classes}")
+        expect_choice("scaling", self.scaling, get_args(Scaling))
+
+    def fitted(self, inputs: tuple[int, ...], classes: int) -> Self:
+        """The same network for other data."""
+        return replace(self, inputs=inputs, classes=classes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the family's name first, as they are kept in a checkpoint."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"family": self.family, **values}
+
+
+class Net(nn.Module):
+    """Checks the rows, scales them, and hands them to `logits`, which each family writes.
+
+    Shapes: (batch, *config.inputs) -> (batch, config.classes). `free_axes` are the axes of a row
+    whose size may differ from the config's (time); `reads_ids` marks nets that take integer ids.
+    """
+
+    free_axes: ClassVar[tuple[int, ...]] = ()
+    reads_ids: ClassVar[bool] = False
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, config: NetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("shift", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
+
+    def fit_scale(self, rows: Tensor) -> None:
+        """Set the scaling from training rows; what it learnt is saved with the weights."""
+        if self.reads_ids or self.config.scaling == "none":
+            return
+        rows = rows.double()
+        if self.config.scaling == "unit":
+            spread = rows.abs().max()
+        else:
+            self.shift.copy_(rows.mean())
+            spread = rows.std(correction=0)
+        # rows that are all alike leave nothing to scale by
+        self.scale.copy_(1 / spread if spread > 0 else torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._expect_rows(x)
+        return self.logits(x if self.reads_ids else (x - self.shift) * self.scale)
+
+    def logits(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _expect_rows(self, x: Tensor) -> None:
+        expected = self.config.inputs
+        came = tuple(x.shape[1:])
+        fits = len(came) == len(expected) and all(
+            axis in self.free_axes or have == want
+            for axis, (have, want) in enumerate(zip(came, expected, strict=True))
+        )
+        if not fits:
+            sizes = ["*" if axis in self.free_axes else str(size) for axis, size in enumerate(expected)]
+            raise ShapeError(
+                f"input: expected shape [batch, {', '.join(sizes)}], got [{', '.join(map(str, x.shape))}]"
+            )
+        if x.is_floating_point() == self.reads_ids:
+            kind = "integer ids" if self.reads_ids else "floating point numbers"
+            raise ShapeError(f"input: expected {kind}, got {str(x.dtype).removeprefix('torch.')}")
+
+
+def expect_last(layer: nn.Module, x: Tensor, size: int, axis: int = -1) -> None:
+    """Stop with a ShapeError unless x has `size` values along the axis the layer works on."""
+    if x.dim() < 1 or x.dim() <= axis or x.shape[axis] != size:
+        raise ShapeError(
+            f"{type(layer).__name__}: expected {size} values along axis {axis}, "
+            f"got shape [{', '.join(map(str, x.shape))}]"
+        )
+
+
+def parameter_count(net: nn.Module) -> int:
+    """How many numbers training may change."""
+    return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)

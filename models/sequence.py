@@ -1,0 +1,24 @@
+"""Rows read as sequences, so that a recurrent or attentive net takes a series or an image alike."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.net import expect
+
+
+def sequence_shape(inputs: tuple[int, ...]) -> tuple[int, int]:
+    """(time, features) of one row: itself, or an image (channels, height, width) read line by line."""
+    expect(
+        len(inputs) in (2, 3),
+        f"inputs: expected (time, features) or (channels, height, width), got {inputs}",
+    )
+    if len(inputs) == 2:
+        return inputs[0], inputs[1]
+    channels, height, width = inputs
+    return height, channels * width
+
+
+def as_sequence(x: Tensor) -> Tensor:
+    """(batch, time, features) as it is; (batch, channels, height, width) -> (batch, height, channels * width)."""
+    return x if x.dim() == 3 else x.transpose(1, 2).flatten(2)

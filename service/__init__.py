@@ -1,0 +1,1 @@
+"""The serving room: onnxruntime and HTTP, and neither torch nor onnx."""

@@ -1,0 +1,25 @@
+"""One seed for every test, and one comparison that owns the tolerances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def same() -> Callable[[Tensor, Tensor], None]:
+    """Equal up to rounding: what one equation computed twice, in another order, may differ by."""
+
+    def check(got: Tensor, expected: Tensor) -> None:
+        tolerance = 1e-12 if got.dtype == torch.float64 else 1e-5
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+    return check
