@@ -25,7 +25,7 @@ class Maxout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         axis = self.axis % x.dim()
-        return x.unflatten(axis, (-1, self.pieces)).amax(axis + 1)
+        return torch.unflatten(x, axis, (-1, self.pieces)).amax(axis + 1)
 
     def extra_repr(self) -> str:
         return f"pieces={self.pieces}, axis={self.axis}"
