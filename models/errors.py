@@ -16,9 +16,14 @@ from __future__ import annotations
 class ModelsError(Exception):
     """Anything that this package reports to its user rather than crashing on."""
 
+    # of the command line: 1 is a job that failed, 2 is wrong use
+    exit_status = 1
+
 
 class ConfigError(ModelsError, ValueError):
     """A setting has no meaning: the message names it, its value and the valid ones."""
+
+    exit_status = 2
 
 
 class ShapeError(ModelsError, ValueError):

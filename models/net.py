@@ -46,8 +46,8 @@ class NetConfig:
         expect(self.classes > 1, f"classes: expected 2 or more, got {self.classes}")
         expect_choice("scaling", self.scaling, get_args(Scaling))
 
-    def fitted(self, inputs: tuple[int, ...], classes: int) -> Self:
-        """The same network for other data."""
+    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0) -> Self:
+        """The same network for other data; `alphabet` is how many ids there are, in text."""
         return replace(self, inputs=inputs, classes=classes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Net(nn.Module):
     whose size may differ from the config's (time); `reads_ids` marks nets that take integer ids.
     """
 
-    free_axes: ClassVar[tuple[int, ...]] = ()
+    free_axes: tuple[int, ...] = ()
     reads_ids: ClassVar[bool] = False
 
     shift: Tensor

@@ -20,5 +20,5 @@ def sequence_shape(inputs: tuple[int, ...]) -> tuple[int, int]:
 
 
 def as_sequence(x: Tensor) -> Tensor:
-    """(batch, time, features) stays; (batch, channels, height, width) -> (batch, height, channels * width)."""
+    """(batch, time, features) stays; (batch, channels, height, width) -> (batch, height, channels*width)."""
     return x if x.dim() == 3 else x.transpose(1, 2).flatten(2)

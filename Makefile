@@ -1,0 +1,45 @@
+# make run   trains the default network on the embedded digits; a second run reuses what is there
+# make test  runs the tests                make check  linter, formatter and types
+# make setup makes .venv with everything; the others depend on it
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+READY := .venv/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test slow check format clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "turnpike needs Python 3.11 or newer on the PATH, or make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: setup
+	$(BIN)/turnpike demo
+
+test: setup
+	$(BIN)/python -m pytest $(ARGS)
+
+slow: setup
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

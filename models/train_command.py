@@ -1,0 +1,224 @@
+"""`turnpike train`: from a preset's name to a trained network, its figures and its pictures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.table import Table
+
+from models.data import Dataset, known_names, load
+from models.display import console, download_bar, shell_words, show_facts, training_bar
+from models.errors import ConfigError
+from models.families import build, config_from_dict
+from models.interrupt import INTERRUPTED, interruptible
+from models.net import NetConfig, parameter_count
+from models.presets import DEFAULT, PRESETS, find
+from models.recipe import Recipe
+from models.train import BEST, LAST, Outcome, Plan, train
+
+app = typer.Typer()
+
+RUNS = Path("runs")
+
+
+def _complete_preset(incomplete: str) -> list[tuple[str, str]]:
+    return [(name, preset.about) for name, preset in PRESETS.items() if name.startswith(incomplete)]
+
+
+def _complete_data(incomplete: str) -> list[str]:
+    return [name for name in known_names() if name.startswith(incomplete)]
+
+
+Preset = Annotated[
+    str | None,
+    typer.Argument(metavar="PRESET", help="Which network; see --list.", autocompletion=_complete_preset),
+]
+Listing = Annotated[bool, typer.Option("--list", help="List the presets with their sizes, and exit.")]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{', '.join(known_names())}, parity-K, or a path to your .npz or folder of images.",
+        autocompletion=_complete_data,
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(envvar="TURNPIKE_DATA", help="Read the original files from here; nothing is downloaded."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change one setting of the network; may be repeated."),
+]
+Threads = Annotated[int | None, typer.Option(help="Threads to compute with; 0 for one a core.")]
+
+
+@app.command()
+def command(
+    preset: Preset = None,
+    listing: Listing = False,
+    data: Data = None,
+    data_dir: DataDir = None,
+    epochs: Annotated[int | None, typer.Option(help="How often to go through the data.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows in a step.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate, the highest where it changes.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="constant, cosine or onecycle.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Decoupled decay of the weights.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Bound on the gradient's norm; 0 for none.")] = None,
+    shift: Annotated[int | None, typer.Option(help="Move training images by up to so many pixels.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32 or bf16.")] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(help="Split all rows anew at random, so many for the test.")
+    ] = None,
+    settings: Set = None,
+    seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    threads: Threads = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/PRESET]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Replace the run in the folder.")] = False,
+    pictures: Annotated[bool, typer.Option(help="Draw history, misclassified rows and gates.")] = True,
+) -> None:
+    """Train PRESET and keep the best network in a folder, with pictures of how it went.
+
+    Ctrl-C saves the run; the same command with --resume goes on, to the same weights as without a stop.
+    """
+    if listing:
+        list_presets()
+        return
+    if preset is None:
+        raise ConfigError(f"PRESET: expected one of {', '.join(PRESETS)}; turnpike train --list shows them")
+    chosen = find(preset)
+    given: dict[str, Any] = {
+        "epochs": epochs,
+        "batch": batch,
+        "lr": lr,
+        "schedule": schedule,
+        "weight_decay": weight_decay,
+        "clip": clip,
+        "shift": shift,
+        "precision": precision,
+        "test_fraction": test_fraction,
+        "threads": threads,
+    }
+    recipe = replace(chosen.recipe, **{name: value for name, value in given.items() if value is not None})
+    if device not in ("cpu", "cuda"):
+        raise ConfigError(f"device: expected cpu or cuda, got {device!r}")
+    if resume and fresh:
+        raise ConfigError("--resume and --fresh: one continues the run, the other replaces it; choose one")
+    folder = out or RUNS / preset
+    expect_folder(folder, resume=resume, fresh=fresh)
+    rows = read_data(data or chosen.data, data_dir, recipe, seed)
+    config = changed(fitted(chosen.config, rows), settings or [])
+    plan = Plan(preset, config, recipe, rows, folder, seed=seed, device=device)
+    run(plan, resume=resume, pictures=pictures)
+
+
+def run(plan: Plan, *, resume: bool = False, pictures: bool = True) -> Outcome:
+    """Train with a live bar, draw the pictures, and say what was reached and where it lies."""
+    size = parameter_count(_on_paper(plan.config))
+    console.print(f"{plan.preset} on {plan.data.name}: {size:,} parameters, {len(plan.data.train):,} rows")
+    with interruptible() as stop, training_bar(plan.preset) as tell:
+        outcome = train(plan, resume=resume, tell=tell, stop=stop)
+    if not outcome.finished:
+        words = [word for word in sys.argv[1:] if word not in ("--resume", "--fresh")]
+        console.print(
+            f"Stopped after step {outcome.place.step:,} of {plan.steps:,}, and saved in {plan.folder}. "
+            f"To go on: [bold]{shell_words(['turnpike', *words, '--resume'])}[/]",
+            soft_wrap=True,
+        )
+        raise typer.Exit(INTERRUPTED)
+    drawn = []
+    if pictures:
+        from models.checkpoint import load as load_checkpoint
+        from models.pictures import draw
+
+        net, record = load_checkpoint(plan.folder / BEST)
+        drawn = draw(plan.folder, net, record, plan.data)
+    metrics = outcome.record.metrics
+    show_facts(
+        "",
+        [
+            ("test accuracy", f"[bold]{metrics['test_accuracy']:.2%}[/]  ({len(plan.data.test):,} rows)"),
+            ("test loss", f"{metrics['test_loss']:.4f}"),
+            ("validation", f"{metrics['valid_accuracy']:.2%}, the best, in epoch {metrics['epoch']:.0f}"),
+            ("training", f"{outcome.place.seconds:.1f} s, {plan.recipe.epochs} epochs"),
+            ("network", str(plan.folder / BEST)),
+            *([("pictures", ", ".join(str(path) for path in drawn))] if drawn else []),
+        ],
+    )
+    return outcome
+
+
+def list_presets() -> None:
+    """Every preset with its parameters, as a table."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("preset", "family", "parameters", "data", "about"):
+        table.add_column(
+            title, justify="right" if title == "parameters" else "left", no_wrap=title == "preset"
+        )
+    for name, preset in PRESETS.items():
+        size = parameter_count(_on_paper(preset.config))
+        label = f"[bold]{name}[/]" if name == DEFAULT else name
+        table.add_row(label, preset.config.family, f"{size:,}", preset.data, preset.about)
+    console.print(table)
+
+
+def expect_folder(folder: Path, *, resume: bool, fresh: bool) -> None:
+    """Nothing is overwritten unasked, and nothing is resumed that is not there."""
+    held = [name for name in (BEST, LAST) if (folder / name).exists()]
+    if held and not (resume or fresh):
+        raise ConfigError(
+            f"{folder} holds a run already: --resume goes on with it, --fresh replaces it, "
+            "and --out takes another folder"
+        )
+    if resume and LAST not in held:
+        raise ConfigError(f"{folder} holds no run to resume (expected {LAST} in it)")
+    if fresh:
+        for name in held:
+            (folder / name).unlink()
+
+
+def read_data(source: str, data_dir: Path | None, recipe: Recipe, seed: int) -> Dataset:
+    """The rows, with a bar while they are downloaded."""
+    with download_bar() as progress:
+        return load(
+            source, data_dir=data_dir, test_fraction=recipe.test_fraction, seed=seed, progress=progress
+        )
+
+
+def fitted(config: NetConfig, data: Dataset) -> NetConfig:
+    """The preset's network for the shape and the classes of the data at hand."""
+    return config.fitted(data.inputs, data.classes, len(data.alphabet))
+
+
+def changed(config: NetConfig, settings: list[str]) -> NetConfig:
+    """A config with some settings given as NAME=VALUE, the value as JSON where it is some."""
+    values = config.to_dict()
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set: expected NAME=VALUE, got {setting!r}")
+        if name not in values or name == "family":
+            names = ", ".join(name for name in values if name != "family")
+            raise ConfigError(f"--set: {config.family} has {names}; got {name!r}")
+        values[name] = _value(text)
+    return config_from_dict(values)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _on_paper(config: NetConfig) -> torch.nn.Module:
+    """The network without its numbers: enough to count them."""
+    with torch.device("meta"):
+        return build(config)

@@ -1,0 +1,288 @@
+"""Attention, its joins, and the Transformer made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.attention import (
+    EncoderLayer,
+    HighwayJoin,
+    MultiHeadAttention,
+    ResidualJoin,
+    SinusoidalPositions,
+    Transformer,
+    TransformerConfig,
+)
+from models.errors import ConfigError, ShapeError
+from models.gate import watched
+from models.net import parameter_count
+
+Same = Callable[[Tensor, Tensor], None]
+
+
+def small(**changes: object) -> TransformerConfig:
+    settings = {"inputs": (6, 3), "classes": 4, "width": 8, "heads": 2, "feedforward": 10, **changes}
+    return TransformerConfig(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [1, 7, 8])
+def test_positions_follow_the_formula(width: int, same: Same) -> None:
+    """Even columns are sines and odd ones cosines of t / 10000^(2i/width), for an odd width too."""
+    time = 2500
+    got = SinusoidalPositions(width)(torch.zeros(2, time, width, dtype=torch.float64))
+    for t in (0, 1, 2, 17, time - 1):
+        for column in range(width):
+            angle = t / 10000 ** ((column - column % 2) / width)
+            expected = math.cos(angle) if column % 2 else math.sin(angle)
+            assert got[1, t, column].item() == pytest.approx(expected, abs=1e-11)
+    same(got[0], got[1])
+
+
+def test_positions_are_added_and_nothing_is_kept(same: Same) -> None:
+    """The input stays in the sum, and the module has no state to save."""
+    positions = SinusoidalPositions(6)
+    x = torch.randn(2, 5, 6)
+    same(positions(x) - positions(torch.zeros_like(x)), x)
+    assert not positions.state_dict()
+
+
+def test_half_precision_tells_distant_positions_apart() -> None:
+    """Beyond 2048, where half precision no longer counts, neighbours still differ as they should."""
+    half = SinusoidalPositions(4)(torch.zeros(1, 3002, 4, dtype=torch.float16))
+    exact = SinusoidalPositions(4)(torch.zeros(1, 3002, 4, dtype=torch.float64))
+    torch.testing.assert_close(half.double(), exact, rtol=0, atol=2e-3)
+
+
+def attention_by_loops(attention: MultiHeadAttention, x: Tensor) -> Tensor:
+    """One sequence (time, width), head by head and position by position."""
+    time, width = x.shape
+    size = width // attention.heads
+    weight, bias = attention.queries_keys_values.weight, attention.queries_keys_values.bias
+    together = torch.zeros_like(x)
+    for head in range(attention.heads):
+        query, key, value = (
+            slice(part * width + head * size, part * width + (head + 1) * size) for part in range(3)
+        )
+        for t in range(time):
+            q = weight[query] @ x[t] + bias[query]
+            scores = [float(q @ (weight[key] @ x[s] + bias[key])) / math.sqrt(size) for s in range(time)]
+            total = sum(math.exp(score) for score in scores)
+            for s in range(time):
+                share = math.exp(scores[s]) / total
+                together[t, head * size : (head + 1) * size] += share * (weight[value] @ x[s] + bias[value])
+    return together @ attention.output.weight.T + attention.output.bias
+
+
+@torch.no_grad()
+def test_attention_is_the_equation(same: Same) -> None:
+    """Each head shares out its values by a softmax of scaled dot products; any leading axes will do."""
+    attention = MultiHeadAttention(6, 3).double()
+    for parameter in attention.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(2, 2, 5, 6, dtype=torch.float64)
+    expected = torch.stack([attention_by_loops(attention, row) for row in x.flatten(0, 1)])
+    same(attention(x).flatten(0, 1), expected)
+
+
+@torch.no_grad()
+def test_attention_ignores_order_until_positions_are_added(same: Same) -> None:
+    """Turning a sequence round turns the output round, and positions are what breaks that."""
+    attention, positions = MultiHeadAttention(6, 2).double(), SinusoidalPositions(6)
+    x = torch.randn(2, 5, 6, dtype=torch.float64)
+    same(attention(x.flip(1)), attention(x).flip(1))
+    assert not torch.allclose(attention(positions(x.flip(1))), attention(positions(x)).flip(1))
+
+
+def test_attention_drops_only_in_training(same: Same) -> None:
+    """Dropout of the attention weights changes the output in training and not in use."""
+    attention = MultiHeadAttention(8, 2, dropout=0.5)
+    x = torch.randn(2, 5, 8)
+    assert not torch.allclose(attention(x), attention(x))
+    attention.eval()
+    same(attention(x), attention(x))
+
+
+@pytest.mark.parametrize("carry", ["coupled", "independent"])
+@torch.no_grad()
+def test_highway_join_is_the_equation(carry: str, same: Same) -> None:
+    """y = norm(h T(x) + x C(x)), the gates looking at the sublayer's input alone."""
+    join = HighwayJoin(5, carry=carry).double()  # type: ignore[arg-type]
+    for parameter in join.parameters():
+        nn.init.normal_(parameter)
+    h, x = torch.randn(2, 3, 5, dtype=torch.float64)
+    expected = torch.empty_like(h)
+    for row in range(3):
+        t = 1 / (1 + torch.exp(-(join.gate.weight @ x[row] + join.gate.bias)))
+        c = 1 - t
+        if join.carry_gate is not None:
+            c = 1 / (1 + torch.exp(-(join.carry_gate.weight @ x[row] + join.carry_gate.bias)))
+        mixed = h[row] * t + x[row] * c
+        spread = ((mixed - mixed.mean()) ** 2).mean() + join.norm.eps
+        expected[row] = (mixed - mixed.mean()) / spread.sqrt() * join.norm.weight + join.norm.bias
+    same(join(h, x), expected)
+
+
+@torch.no_grad()
+def test_a_shut_join_carries_its_input(same: Same) -> None:
+    """A gate closed for good lets nothing of the sublayer through: only the normalised input."""
+    join = HighwayJoin(5, gate_bias=-1000.0)
+    h, x = torch.randn(2, 3, 5)
+    same(join(h, x), join.norm(x))
+
+
+@pytest.mark.parametrize(("join", "kind"), [("residual", ResidualJoin), ("highway", HighwayJoin)])
+@torch.no_grad()
+def test_encoder_layer_is_two_joined_sublayers(join: str, kind: type, same: Same) -> None:
+    """Attention joined with the input, then the feed-forward pair joined with that."""
+    layer = EncoderLayer(6, 2, 9, join=join).double()  # type: ignore[arg-type]
+    assert isinstance(layer.attention_join, kind)
+    assert isinstance(layer.feedforward_join, kind)
+    x = torch.randn(2, 4, 6, dtype=torch.float64)
+    a = torch.stack([attention_by_loops(layer.attention, row) for row in x])
+    a = layer.attention_join.norm(a + x) if join == "residual" else layer.attention_join(a, x)
+    w1, _, _, w2 = layer.feedforward
+    h = torch.einsum("oi,bti->bto", w1.weight, a) + w1.bias
+    h = torch.einsum("oi,bti->bto", w2.weight, h * (h > 0)) + w2.bias
+    expected = layer.feedforward_join.norm(h + a) if join == "residual" else layer.feedforward_join(h, a)
+    same(layer(x), expected)
+
+
+@torch.no_grad()
+def test_transformer_is_its_parts_in_order(same: Same) -> None:
+    """Projected, scaled by sqrt(width), given positions, encoded, averaged over time, mapped to classes."""
+    net = Transformer(small(scaling="none")).double().eval()
+    x = torch.randn(2, 6, 3, dtype=torch.float64)
+    h = torch.stack([net.project(x[:, t]) * 8**0.5 for t in range(6)], dim=1)
+    h = h + SinusoidalPositions(8)(torch.zeros_like(h))
+    for layer in net.layers:
+        h = layer(h)
+    same(net(x), net.output(sum(h[:, t] for t in range(6)) / 6))
+
+
+@torch.no_grad()
+def test_rows_start_as_large_as_their_positions() -> None:
+    """Scaled, a projected row of standard numbers has a deviation near 1, whatever the sizes."""
+    net = Transformer(small(inputs=(6, 50), width=256))
+    x = net.project(torch.randn(200, 50)) * net.gain
+    assert 0.9 < x.std().item() < 1.1
+
+
+def test_image_is_read_line_by_line() -> None:
+    """A row of an image, all its channels, is one step of the sequence."""
+    net = Transformer(small(inputs=(2, 5, 4))).eval()
+    assert net.project.in_features == 8
+    assert net(torch.randn(3, 2, 5, 4)).shape == (3, 4)
+    with pytest.raises(ShapeError, match=r"\[batch, 2, 5, 4\]"):
+        net(torch.randn(3, 2, 6, 4))
+
+
+def test_sequences_of_other_lengths_are_taken() -> None:
+    """Time may differ from the config's; the features may not."""
+    net = Transformer(small()).eval()
+    assert net(torch.randn(2, 11, 3)).shape == (2, 4)
+    with pytest.raises(ShapeError, match=r"\[batch, \*, 3\]"):
+        net(torch.randn(2, 6, 5))
+
+
+@pytest.mark.parametrize("layer", [SinusoidalPositions(8), MultiHeadAttention(8, 2), EncoderLayer(8, 2, 4)])
+def test_wrong_shapes_are_named(layer: nn.Module) -> None:
+    """A wrong width or a missing time axis is a ShapeError."""
+    for shape in ((2, 3, 7), (8,)):
+        with pytest.raises(ShapeError, match="expected"):
+            layer(torch.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("heads", 3),
+        ("heads", 0),
+        ("width", 0),
+        ("layers", 0),
+        ("feedforward", 0),
+        ("join", "sum"),
+        ("carry", "none"),
+        ("dropout", 1.0),
+        ("inputs", (5,)),
+    ],
+)
+def test_meaningless_settings_are_named(setting: str, value: object) -> None:
+    """A config that no net can be made of says which setting is wrong."""
+    with pytest.raises(ConfigError, match=f"{setting}:"):
+        small(**{setting: value})
+
+
+def test_layer_refuses_heads_that_do_not_divide() -> None:
+    """The layer checks the same by itself."""
+    with pytest.raises(ConfigError, match="heads: expected a divisor of 8, got 3"):
+        MultiHeadAttention(8, 3)
+
+
+@pytest.mark.parametrize(("join", "gates"), [("residual", 0), ("highway", 4)])
+def test_gates_are_seen(join: str, gates: int) -> None:
+    """A highway join shows its gate and its output, two to a layer in order of depth; a residual none."""
+    net = Transformer(small(join=join, gate_bias=-5.0)).eval()
+    with watched(net) as passages:
+        net(torch.randn(3, 6, 3))
+    assert len(passages) == gates
+    if gates:
+        assert list(passages)[:2] == ["layers.0.attention_join", "layers.0.feedforward_join"]
+    for passage in passages.values():
+        assert passage.transform[0].shape == passage.output[0].shape == (3, 6, 8)
+        assert passage.transform[0].mean() < 0.1  # the bias says so
+
+
+@pytest.mark.parametrize("carry", ["coupled", "independent"])
+def test_carry_is_the_configs(carry: str) -> None:
+    """Every join of the net has a carry gate of its own, or none, as was asked for."""
+    net = Transformer(small(carry=carry, layers=3))
+    joins = [module for module in net.modules() if isinstance(module, HighwayJoin)]
+    assert len(joins) == 6
+    assert all((join.carry_gate is not None) == (carry == "independent") for join in joins)
+
+
+def test_widths_can_be_matched() -> None:
+    """A residual twin with a larger feed-forward has the parameters of the highway net, to a percent."""
+    highway = Transformer(small(width=32, feedforward=64))
+    residual = Transformer(small(width=32, feedforward=64 + 32, join="residual"))
+    assert parameter_count(residual) == pytest.approx(parameter_count(highway), rel=0.01)
+
+
+@pytest.mark.parametrize("carry", ["coupled", "independent"])
+@pytest.mark.parametrize("join", ["residual", "highway"])
+def test_gradient_reaches_every_parameter(join: str, carry: str) -> None:
+    """No parameter is left out of the graph."""
+    net = Transformer(small(join=join, carry=carry))
+    net(torch.randn(4, 6, 3)).square().sum().backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+@torch.no_grad()
+def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
+    """In use, nothing leaks from one row to another."""
+    net = Transformer(small()).eval()
+    x = torch.randn(5, 6, 3)
+    same(net(x), torch.cat([net(row.unsqueeze(0)) for row in x]))
+
+
+@pytest.mark.parametrize("join", ["residual", "highway"])
+def test_loss_falls(join: str) -> None:
+    """A few steps on a tiny batch halve the loss."""
+    net = Transformer(small(join=join, dropout=0.0))
+    x, labels = torch.randn(8, 6, 3), torch.arange(8) % 4
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    losses = []
+    for _ in range(30):
+        loss = nn.functional.cross_entropy(net(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2

@@ -1,0 +1,249 @@
+"""Tacotron's CBHG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
+from models.errors import ConfigError, ShapeError
+from models.gate import watched
+
+Same = Callable[[Tensor, Tensor], None]
+
+
+def small(**changes: object) -> CbhgConfig:
+    settings = {
+        "inputs": (6, 3),
+        "classes": 4,
+        "bank": 4,
+        "channels": 3,
+        "projection": 5,
+        "width": 7,
+        **changes,
+    }
+    return CbhgConfig(**settings)  # type: ignore[arg-type]
+
+
+def randomised(module: nn.Module) -> nn.Module:
+    """In use, in double precision, with nothing left at zero or one: the statistics of the norms too."""
+    module = module.double().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn_like(parameter) / 2)
+        for name, buffer in module.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.copy_(torch.randn_like(buffer))
+            if name.endswith("running_var"):
+                buffer.copy_(torch.rand_like(buffer) + 0.5)
+    return module
+
+
+def conv_by_loops(conv: NormedConv, x: Tensor) -> Tensor:
+    """One sequence (time, inputs) -> (time, units), step by step, nothing beyond the ends."""
+    units, _, width = conv.convolve.weight.shape
+    norm = conv.norm
+    y = torch.zeros(len(x), units, dtype=x.dtype)
+    for t in range(len(x)):
+        for offset in range(width):
+            at = t - (width - 1) // 2 + offset
+            if 0 <= at < len(x):
+                y[t] += conv.convolve.weight[:, :, offset] @ x[at]
+        y[t] = (y[t] - norm.running_mean) / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+    return y
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("time", [1, 3, 9])
+@torch.no_grad()
+def test_convolution_keeps_the_length(width: int, time: int, same: Same) -> None:
+    """Odd and even widths alike answer once a step, the even ones looking one step further ahead."""
+    conv = randomised(NormedConv(3, 4, width))
+    x = torch.randn(2, 3, time, dtype=torch.float64)
+    expected = torch.stack([conv_by_loops(conv, row.T) for row in x])
+    same(conv(x).transpose(1, 2), expected)
+
+
+def test_convolution_has_no_superfluous_bias() -> None:
+    """The norm would take a bias away at once, so the convolution has none."""
+    assert NormedConv(3, 4, 2).convolve.bias is None
+
+
+@torch.no_grad()
+def test_bank_stacks_every_width(same: Same) -> None:
+    """Widths 1 to K stand after each other, rectified, all as long as the input."""
+    bank = randomised(ConvBank(3, 5, 2))
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    got = bank(x)
+    assert got.shape == (2, 5 * 2, 4)
+    for place, conv in enumerate(bank.convs):
+        assert conv.convolve.kernel_size == (place + 1,)
+        for row in range(2):
+            expected = conv_by_loops(conv, x[row].T).clamp(min=0)
+            same(got[row, 2 * place : 2 * place + 2].T, expected)
+
+
+@pytest.mark.parametrize("time", [1, 2, 6])
+def test_pair_max_is_a_loop(time: int, same: Same) -> None:
+    """Each step takes the larger of itself and the next, negative or not; the last has no next."""
+    x = torch.randn(2, 3, time) - 2
+    expected = x.clone()
+    for t in range(time - 1):
+        for row in range(2):
+            for unit in range(3):
+                expected[row, unit, t] = max(float(x[row, unit, t]), float(x[row, unit, t + 1]))
+    same(PairMax()(x), expected)
+
+
+def gru_by_loops(gru: nn.GRU, x: Tensor) -> Tensor:
+    """One sequence (time, width) -> (time, 2 * width), forwards and backwards."""
+    width = gru.hidden_size
+    y = torch.zeros(len(x), 2 * width, dtype=x.dtype)
+    for way, suffix in enumerate(("l0", "l0_reverse")):
+        w, u = getattr(gru, f"weight_ih_{suffix}"), getattr(gru, f"weight_hh_{suffix}")
+        b, d = getattr(gru, f"bias_ih_{suffix}"), getattr(gru, f"bias_hh_{suffix}")
+        h = torch.zeros(width, dtype=x.dtype)
+        for t in range(len(x)) if way == 0 else reversed(range(len(x))):
+            x_r, x_z, x_n = (w @ x[t] + b).reshape(3, width)
+            h_r, h_z, h_n = (u @ h + d).reshape(3, width)
+            r, z = 1 / (1 + torch.exp(-x_r - h_r)), 1 / (1 + torch.exp(-x_z - h_z))
+            h = (1 - z) * torch.tanh(x_n + r * h_n) + z * h
+            y[t, way * width : (way + 1) * width] = h
+    return y
+
+
+@pytest.mark.parametrize("width", [3, 5])
+@torch.no_grad()
+def test_cbhg_is_the_equation(width: int, same: Same) -> None:
+    """Bank, pool, projections, sum with the input, highways and GRU, each step by step.
+
+    The map before the highway layers is there only where the sizes differ.
+    """
+    cbhg = randomised(Cbhg(3, bank=3, channels=2, projection=4, width=width, highways=2))
+    assert isinstance(cbhg, Cbhg)
+    assert (cbhg.resize is None) == (width == 3)
+    x = torch.randn(2, 5, 3, dtype=torch.float64)
+    expected = []
+    for row in x:
+        p = torch.cat([conv_by_loops(conv, row).clamp(min=0) for conv in cbhg.bank.convs], dim=1)
+        p = torch.stack([p[t : t + 2].amax(0) for t in range(5)])
+        p = conv_by_loops(cbhg.projections[0], p).clamp(min=0)
+        h = row + conv_by_loops(cbhg.projections[2], p)
+        if cbhg.resize is not None:
+            h = torch.stack([cbhg.resize.weight @ step + cbhg.resize.bias for step in h])
+        for highway in cbhg.highways:
+            t = 1 / (1 + torch.exp(-(h @ highway.gate.weight.T + highway.gate.bias)))
+            made = (h @ highway.normal_layer.weight.T + highway.normal_layer.bias).clamp(min=0)
+            h = made * t + h * (1 - t)
+        expected.append(gru_by_loops(cbhg.gru, h))
+    got = cbhg(x)
+    assert got.shape == (2, 5, 2 * width)
+    same(got, torch.stack(expected))
+
+
+@torch.no_grad()
+def test_net_averages_over_time(same: Same) -> None:
+    """The logits are a linear map of the features' mean over time."""
+    net = randomised(CbhgNet(small(scaling="none")))
+    x = torch.randn(2, 6, 3, dtype=torch.float64)
+    features = net.cbhg(x)
+    same(net(x), net.output(sum(features[:, t] for t in range(6)) / 6))
+
+
+def test_image_is_read_line_by_line(same: Same) -> None:
+    """A row of an image, all its channels, is one step of the sequence."""
+    net = CbhgNet(small(inputs=(2, 5, 4))).eval()
+    x = torch.randn(3, 2, 5, 4)
+    lines = torch.stack([x[:, :, line].reshape(3, 8) for line in range(5)], dim=1)
+    same(net(x), net.output(net.cbhg(lines).mean(1)))
+
+
+def test_sizes_are_the_configs() -> None:
+    """The bank, projection and highway layers of the net are as large as was asked for."""
+    cbhg = CbhgNet(small(highways=2)).cbhg
+    assert [conv.convolve.weight.shape for conv in cbhg.bank.convs] == [(3, 3, k) for k in (1, 2, 3, 4)]
+    assert cbhg.projections[0].convolve.weight.shape == (5, 4 * 3, 3)
+    assert cbhg.projections[2].convolve.weight.shape == (3, 5, 3)
+    assert len(cbhg.highways) == 2
+    assert cbhg.gru.hidden_size == 7
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    """The net keeps to its config's length; the layer takes any, but not other features or axes."""
+    net = CbhgNet(small()).eval()
+    with pytest.raises(ShapeError, match=r"\[batch, 6, 3\]"):
+        net(torch.randn(2, 7, 3))
+    assert net.cbhg(torch.randn(2, 11, 3)).shape == (2, 11, 14)
+    for shape in ((2, 6, 4), (6, 3), (1, 2, 6, 3)):
+        with pytest.raises(ShapeError, match="Cbhg: expected"):
+            net.cbhg(torch.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("bank", 0),
+        ("channels", 0),
+        ("projection", 0),
+        ("width", 0),
+        ("highways", -1),
+        ("dropout", 1.0),
+        ("inputs", (5,)),
+    ],
+)
+def test_meaningless_settings_are_named(setting: str, value: object) -> None:
+    """A config that no net can be made of says which setting is wrong, and so does the layer."""
+    with pytest.raises(ConfigError, match=f"{setting}:"):
+        small(**{setting: value})
+    if setting not in ("dropout", "inputs"):
+        with pytest.raises(ConfigError, match=f"{setting}:"):
+            Cbhg(3, **{setting: value})  # type: ignore[arg-type]
+
+
+def test_gates_are_seen() -> None:
+    """Four highway layers show four gates, a value for each step and unit, as closed as their bias says."""
+    net = CbhgNet(small(gate_bias=-9.0)).eval()
+    with watched(net) as passages:
+        net(torch.randn(2, 6, 3))
+    assert len(passages) == 4
+    for passage in passages.values():
+        assert passage.transform[0].shape == passage.output[0].shape == (2, 6, 7)
+        assert passage.transform[0].mean() < 0.1
+
+
+def test_gradient_reaches_every_parameter() -> None:
+    """No parameter is left out of the graph."""
+    net = CbhgNet(small())
+    net(torch.randn(8, 6, 3)).square().sum().backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+@torch.no_grad()
+def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
+    """In use, nothing leaks from one row to another, the norms included."""
+    net = CbhgNet(small())
+    for _ in range(3):
+        net(torch.randn(8, 6, 3) * 2 + 1)  # gives the norms something to have learnt
+    net.eval()
+    x = torch.randn(5, 6, 3)
+    same(net(x), torch.cat([net(row.unsqueeze(0)) for row in x]))
+
+
+def test_loss_falls() -> None:
+    """A few steps on a tiny batch halve the loss."""
+    net = CbhgNet(small())
+    x, labels = torch.randn(8, 6, 3), torch.arange(8) % 4
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    losses = []
+    for _ in range(30):
+        loss = nn.functional.cross_entropy(net(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2

@@ -1,0 +1,248 @@
+"""Words read by their characters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.characters import CharacterEncoder, Characters, CharactersConfig
+from models.errors import ConfigError, ShapeError
+from models.gate import watched
+
+Same = Callable[[Tensor, Tensor], None]
+
+
+def small(**changes: object) -> CharactersConfig:
+    settings = {
+        "inputs": (5, 6),
+        "classes": 3,
+        "alphabet": 11,
+        "embedding": 4,
+        "filter_widths": (1, 2, 3),
+        "filter_counts": (3, 4, 5),
+        "projection": 7,
+        **changes,
+    }
+    return CharactersConfig(**settings)  # type: ignore[arg-type]
+
+
+def random_encoder(activation: str = "tanh") -> CharacterEncoder:
+    encoder = CharacterEncoder(11, 4, [(1, 3), (3, 5)], 7, activation=activation).double().eval()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+        encoder.embed.weight[0] = 0
+    return encoder
+
+
+def word_by_loops(encoder: CharacterEncoder, ids: list[int], activation: str) -> Tensor:
+    """One word's vector: every filter at every place, the largest kept, then the highways in numbers."""
+    ids = ids + [0] * max(0, 3 - len(ids))
+    letters = [encoder.embed.weight[i] for i in ids]
+    found: list[float] = []
+    for conv in encoder.filters:
+        count, _, width = conv.weight.shape
+        for k in range(count):
+            places = []
+            for start in range(len(ids) - width + 1):
+                total = float(conv.bias[k])
+                for offset in range(width):
+                    total += float(conv.weight[k, :, offset] @ letters[start + offset])
+                places.append(total)
+            found.append(math.tanh(max(places)) if activation == "tanh" else max(0.0, *places))
+    x = torch.tensor(found, dtype=torch.float64)
+    for highway in encoder.highways:
+        h = highway.normal_layer.weight @ x + highway.normal_layer.bias
+        t = 1 / (1 + torch.exp(-(highway.gate.weight @ x + highway.gate.bias)))
+        x = h.clamp(min=0) * t + x * (1 - t)
+    return encoder.project.weight @ x + encoder.project.bias
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("characters", [6, 3, 2, 1])
+@torch.no_grad()
+def test_encoder_is_the_equation(activation: str, characters: int, same: Same) -> None:
+    """Each filter's largest answer, activated, goes through highway layers and a projection.
+
+    A word shorter than the widest filter is padded to its width.
+    """
+    encoder = random_encoder(activation)
+    ids = torch.randint(0, 11, (2, 3, characters))
+    expected = torch.stack([word_by_loops(encoder, word.tolist(), activation) for word in ids.flatten(0, 1)])
+    same(encoder(ids).flatten(0, 1), expected)
+
+
+@torch.no_grad()
+def test_any_leading_axes_are_taken(same: Same) -> None:
+    """One word, a text and a batch of texts: a word's vector is the same in each."""
+    encoder = random_encoder()
+    ids = torch.randint(0, 11, (2, 3, 4, 6))
+    got = encoder(ids)
+    assert got.shape == (2, 3, 4, 7)
+    same(encoder(ids[1]), got[1])
+    same(encoder(ids[1, 2, 3]), got[1, 2, 3])
+    assert encoder(ids[:0]).shape == (0, 3, 4, 7)
+
+
+@torch.no_grad()
+def test_smaller_integers_are_taken(same: Same) -> None:
+    """Ids may be any integers, not int64 alone."""
+    encoder = random_encoder()
+    ids = torch.randint(0, 11, (2, 6))
+    for dtype in (torch.int32, torch.int16, torch.uint8):
+        same(encoder(ids.to(dtype)), encoder(ids))
+
+
+@pytest.mark.parametrize("ids", [torch.zeros(2, 6), torch.tensor(3), torch.zeros(2, 0, dtype=torch.int64)])
+def test_what_are_not_ids_of_characters_is_refused(ids: Tensor) -> None:
+    """Floating point numbers, a lone number and words of no characters are a ShapeError."""
+    with pytest.raises(ShapeError, match="CharacterEncoder: expected integer ids"):
+        random_encoder()(ids)
+
+
+@pytest.mark.parametrize("wrong", [-1, 11])
+def test_ids_outside_the_alphabet_are_named(wrong: int) -> None:
+    """An id that the alphabet lacks is a ShapeError that gives the valid ones."""
+    ids = torch.ones(2, 5, 6, dtype=torch.int64)
+    ids[1, 2, 3] = wrong
+    with pytest.raises(ShapeError, match=f"expected ids 0 to 10, got .*{wrong}"):
+        Characters(small())(ids)
+
+
+def test_padding_is_not_learnt() -> None:
+    """The padding's embedding is zero and no gradient moves it."""
+    encoder = CharacterEncoder(11, 4, [(2, 5)], 7)
+    assert not encoder.embed.weight[0].any()
+    encoder(torch.randint(0, 11, (20, 6))).square().sum().backward()
+    assert encoder.embed.weight.grad is not None
+    assert not encoder.embed.weight.grad[0].any()
+    assert encoder.embed.weight.grad[1:].any()
+
+
+@torch.no_grad()
+def test_net_averages_the_words_that_are_there(same: Same) -> None:
+    """The mean counts words with at least one character, whichever places they are in."""
+    net = Characters(small()).double().eval()
+    ids = torch.randint(1, 11, (1, 5, 6))
+    ids[0, 1] = ids[0, 4] = 0
+    ids[0, 2, 1:] = 0
+    vectors = [net.words(ids[0, place]) for place in (0, 2, 3)]
+    same(net(ids)[0], net.output((vectors[0] + vectors[1] + vectors[2]) / 3))
+
+
+@torch.no_grad()
+def test_padding_words_change_nothing(same: Same) -> None:
+    """A text filled up with padding words is answered as the text itself is; words may vary in number."""
+    net = Characters(small()).eval()
+    ids = torch.randint(1, 11, (2, 5, 6))
+    same(net(torch.cat([ids, torch.zeros(2, 4, 6, dtype=torch.int64)], dim=1)), net(ids))
+
+
+@torch.no_grad()
+def test_an_empty_text_is_answered(same: Same) -> None:
+    """A text of padding alone gives the output's bias, not a division by zero."""
+    net = Characters(small()).eval()
+    nn.init.normal_(net.output.bias)
+    same(net(torch.zeros(1, 5, 6, dtype=torch.int64))[0], net.output.bias)
+
+
+@pytest.mark.parametrize(("activation", "kind"), [("tanh", nn.Tanh), ("relu", nn.ReLU)])
+def test_activation_is_the_configs(activation: str, kind: type) -> None:
+    """What follows the filters is what was asked for."""
+    assert isinstance(Characters(small(activation=activation)).words.activation, kind)
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    """The number of characters is the config's, and rows are integers."""
+    net = Characters(small())
+    with pytest.raises(ShapeError, match=r"\[batch, \*, 6\]"):
+        net(torch.zeros(2, 5, 7, dtype=torch.int64))
+    with pytest.raises(ShapeError, match="integer ids"):
+        net(torch.zeros(2, 5, 6))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("inputs", (5,)),
+        ("alphabet", 1),
+        ("embedding", 0),
+        ("projection", 0),
+        ("filter_widths", ()),
+        ("filter_widths", (1, 0, 3)),
+        ("filter_counts", (3, 4, 0)),
+        ("filter_counts", (3, 4)),
+        ("activation", "maxout(2)"),
+        ("highways", -1),
+        ("dropout", 1.0),
+    ],
+)
+def test_meaningless_settings_are_named(setting: str, value: object) -> None:
+    """A config that no net can be made of says which setting is wrong."""
+    with pytest.raises(ConfigError, match=f"{setting}:"):
+        small(**{setting: value})
+
+
+def test_config_is_fitted_to_other_texts() -> None:
+    """The alphabet follows the data where it is known, and stays where it is not."""
+    assert small().fitted((9, 8), 2, 40) == small(inputs=(9, 8), classes=2, alphabet=40)
+    assert small().fitted((9, 8), 2) == small(inputs=(9, 8), classes=2)
+
+
+def test_encoder_checks_its_own_settings() -> None:
+    """The layer, used alone, refuses what the config does."""
+    with pytest.raises(ConfigError, match="filters:"):
+        CharacterEncoder(11, 4, [], 7)
+    with pytest.raises(ConfigError, match="filters:"):
+        CharacterEncoder(11, 4, [(0, 3)], 7)
+    with pytest.raises(ConfigError, match="alphabet:"):
+        CharacterEncoder(1, 4, [(1, 3)], 7)
+
+
+@pytest.mark.parametrize("highways", [0, 2, 3])
+def test_gates_are_seen(highways: int) -> None:
+    """There are as many gates as asked for, as wide as all filters together, as closed as their bias says."""
+    net = Characters(small(highways=highways, gate_bias=-5.0)).eval()
+    with watched(net) as passages:
+        net(torch.randint(1, 11, (2, 5, 6)))
+    assert len(passages) == highways
+    for passage in passages.values():
+        assert passage.transform[0].shape == (2 * 5, 3 + 4 + 5)
+        assert passage.transform[0].mean() < 0.1
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_gradient_reaches_every_parameter(activation: str) -> None:
+    """No parameter is left out of the graph."""
+    net = Characters(small(activation=activation))
+    net(torch.randint(0, 11, (8, 5, 6))).square().sum().backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+@torch.no_grad()
+def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
+    """In use, nothing leaks from one row to another."""
+    net = Characters(small()).eval()
+    ids = torch.randint(0, 11, (5, 5, 6))
+    same(net(ids), torch.cat([net(row.unsqueeze(0)) for row in ids]))
+
+
+def test_loss_falls() -> None:
+    """A few steps on a tiny batch halve the loss."""
+    net = Characters(small(dropout=0.0))
+    ids, labels = torch.randint(0, 11, (9, 5, 6)), torch.arange(9) % 3
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    losses = []
+    for _ in range(30):
+        loss = nn.functional.cross_entropy(net(ids), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2

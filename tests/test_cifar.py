@@ -1,0 +1,205 @@
+"""CIFAR-10: the binary archive, its folder, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from models import cifar
+from models.cifar import ARCHIVE, FOLDER, RECORD, TEST, TRAIN, read_cifar
+from models.errors import DataError
+
+
+def batch(number: int) -> bytes:
+    """Two records: red, green and blue planes of number, number + 1 and number + 2; classes number, 9."""
+    planes = b"".join(bytes([number + channel]) * 1024 for channel in range(3))
+    return bytes([number]) + planes + bytes([9]) + planes
+
+
+FILES = {name: batch(number) for number, name in enumerate((*TRAIN, TEST))}
+
+
+def unpacked(folder: Path, files: dict[str, bytes] = FILES) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def packed(path: Path, files: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+def in_folder(files: dict[str, bytes] = FILES, folder: str = FOLDER) -> dict[str, bytes]:
+    return {f"{folder}/{name}": content for name, content in files.items()}
+
+
+@pytest.mark.parametrize("below", ["", "cifar10"])
+@pytest.mark.parametrize("form", ["archive", "folder", "files", "file"])
+def test_each_form_is_read(tmp_path: Path, below: str, form: str) -> None:
+    """The archive, its folder, or a folder that holds either: the same rows, batches in order."""
+    given = tmp_path
+    if form == "folder":
+        unpacked(tmp_path / below / FOLDER)
+    elif form == "files":
+        unpacked(tmp_path / below)
+    else:
+        packed(tmp_path / below / ARCHIVE.name, in_folder())
+        given = tmp_path / below / ARCHIVE.name if form == "file" else tmp_path
+    source = read_cifar(given)
+    assert source.rows.x.shape == (10, 3, 32, 32)
+    assert source.rows.x.dtype == torch.uint8
+    assert source.rows.y.tolist() == [0, 9, 1, 9, 2, 9, 3, 9, 4, 9]
+    assert source.rows.x[4].flatten(1).float().mean(1).tolist() == [2, 3, 4]
+    assert source.test is not None
+    assert source.test.y.tolist() == [5, 9]
+    assert source.labels[0] == "airplane"
+
+
+def test_the_archive_is_fetched_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a folder the archive is asked for by its checksum and read where it lies."""
+    packed(tmp_path / "there.tar.gz", in_folder())
+    asked: list[tuple[object, Path]] = []
+
+    def fetched(remote: object, folder: Path, *, progress: object) -> Path:
+        asked.append((remote, folder))
+        return tmp_path / "there.tar.gz"
+
+    monkeypatch.setattr(cifar, "fetch", fetched)
+    monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path))
+    assert len(read_cifar().rows) == 10
+    assert asked == [(ARCHIVE, tmp_path / "cifar10")]
+
+
+def python_archive(folder: Path) -> None:
+    packed(folder / "cifar-10-python.tar.gz", in_folder({"data_batch_1": b"\x80"}, "cifar-10-batches-py"))
+
+
+def renamed_python_archive(folder: Path) -> None:
+    packed(folder / ARCHIVE.name, in_folder({"data_batch_1": b"\x80"}, "cifar-10-batches-py"))
+
+
+def python_folder(folder: Path) -> None:
+    unpacked(folder / "cifar-10-batches-py", {"data_batch_1": b"\x80"})
+
+
+def python_files(folder: Path) -> None:
+    unpacked(folder, {"data_batch_1": b"\x80"})
+
+
+@pytest.mark.parametrize("make", [python_archive, renamed_python_archive, python_folder, python_files])
+def test_pickles_are_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """The version made of Python pickles is refused, with the name of the file to get instead."""
+    make(tmp_path)
+    with pytest.raises(DataError, match=rf"pickles, which are never opened; get {ARCHIVE.name} instead$"):
+        read_cifar(tmp_path)
+
+
+def empty(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+
+
+def one_missing(folder: Path) -> None:
+    packed(folder / ARCHIVE.name, in_folder({name: FILES[name] for name in TRAIN}))
+
+
+def short_record(folder: Path) -> None:
+    unpacked(folder, {**FILES, TRAIN[2]: FILES[TRAIN[2]][:-1]})
+
+
+def no_record(folder: Path) -> None:
+    unpacked(folder, {**FILES, TRAIN[2]: b""})
+
+
+def strange_label(folder: Path) -> None:
+    unpacked(folder, {**FILES, TEST: b"\x0a" + bytes(RECORD - 1)})
+
+
+def cut_archive(folder: Path) -> None:
+    packed(folder / ARCHIVE.name, in_folder())
+    content = (folder / ARCHIVE.name).read_bytes()
+    (folder / ARCHIVE.name).write_bytes(content[: len(content) // 2])
+
+
+def wrong_crc(folder: Path) -> None:
+    packed(folder / ARCHIVE.name, in_folder())
+    content = bytearray((folder / ARCHIVE.name).read_bytes())
+    content[-8] ^= 0xFF
+    (folder / ARCHIVE.name).write_bytes(content)
+
+
+def no_archive(folder: Path) -> None:
+    (folder / ARCHIVE.name).write_bytes(b"<html>not found</html>")
+
+
+def no_tar(folder: Path) -> None:
+    (folder / ARCHIVE.name).write_bytes(gzip.compress(b"no tar" * 1000))
+
+
+def linked(folder: Path) -> None:
+    """An archive whose members of the right names are links out of it."""
+    with tarfile.open(folder / ARCHIVE.name, "w:gz") as tar:
+        for name in FILES:
+            member = tarfile.TarInfo(f"{FOLDER}/{name}")
+            member.type = tarfile.SYMTYPE
+            member.linkname = "/etc/passwd"
+            tar.addfile(member)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (empty, f"expected {ARCHIVE.name} or the folder {FOLDER}, found neither"),
+        (one_missing, f"missing {TEST}"),
+        (short_record, "data_batch_3.bin: expected 1 to 10000 records of 3073 bytes, got 6145 bytes"),
+        (no_record, "data_batch_3.bin: expected 1 to 10000 records of 3073 bytes, got 0 bytes"),
+        (strange_label, "test_batch.bin: expected labels from 0 to 9, got 10"),
+        (cut_archive, "got a damaged one"),
+        (wrong_crc, "got a damaged one"),
+        (no_archive, "got a damaged one"),
+        (no_tar, "got a damaged one"),
+        (linked, f"missing {TRAIN[0]}"),
+    ],
+)
+def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+    """Missing, short, damaged and foreign files are each told in one line that names the place."""
+    make(tmp_path)
+    with pytest.raises(DataError) as caught:
+        read_cifar(tmp_path)
+    assert said in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_checksum_counts_to_the_last_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong CRC is found even where the archive's last member was read long before it."""
+    monkeypatch.setattr(cifar, "CHUNK", 512)
+    wrong_crc(tmp_path)
+    with pytest.raises(DataError, match="CRC"):
+        read_cifar(tmp_path)
+
+
+def test_nothing_is_written_where_an_archive_points(tmp_path: Path) -> None:
+    """Members that name places outside are passed by: the archive is only ever read."""
+    packed(tmp_path / "a" / ARCHIVE.name, {"../stray": b"stray", f"/{FOLDER}/x": b"x", **in_folder()})
+    before = sorted(tmp_path.rglob("*"))
+    assert len(read_cifar(tmp_path / "a").rows) == 10
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_archive_that_unpacks_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive that holds more than the real one is refused before all of it is unpacked."""
+    monkeypatch.setattr(cifar._BoundedGzip, "left", 3_000_000)
+    packed(tmp_path / ARCHIVE.name, {"filler": bytes(20_000_000), **in_folder()})
+    with pytest.raises(DataError, match="unpacks to more than the real archive"):
+        read_cifar(tmp_path)

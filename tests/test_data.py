@@ -1,0 +1,145 @@
+"""The one loader."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from models.data import Dataset, Split, known_names, load
+from models.errors import ConfigError, DataError
+from models.mnist import TEST, TRAIN
+
+
+def same_rows(one: Split, other: Split) -> bool:
+    return torch.equal(one.x, other.x) and torch.equal(one.y, other.y)
+
+
+def mnist_files(folder: Path, rows: int = 20) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for images, classes in (TRAIN, TEST):
+        (folder / images).write_bytes(struct.pack(">4B3I", 0, 0, 8, 3, rows, 2, 2) + bytes(rows * 4))
+        (folder / classes).write_bytes(struct.pack(">4BI", 0, 0, 8, 1, rows) + bytes(rows))
+
+
+def test_digits_are_embedded() -> None:
+    """Digits need no file: 1,797 images of bytes from 0 to 16, in three parts."""
+    data = load("digits")
+    assert (len(data.train), len(data.valid), len(data.test)) == (1318, 120, 359)
+    assert data.inputs == (1, 8, 8)
+    assert data.classes == 10
+    assert data.kind == "image"
+    assert data.train.x.dtype == torch.uint8
+    assert int(data.train.x.max()) == 16
+    assert data.train.y.dtype == torch.int64
+    # every class is in every part
+    assert all(set(part.y.tolist()) == set(range(10)) for part in (data.train, data.valid, data.test))
+
+
+def test_loading_again_gives_the_same_rows() -> None:
+    """The same arguments give the same rows in the same parts; another seed, other training rows."""
+    one, again, other = load("digits"), load("digits"), load("digits", seed=1)
+    for part in ("train", "valid", "test"):
+        assert same_rows(getattr(one, part), getattr(again, part))
+    assert not same_rows(one.valid, other.valid)
+    assert same_rows(one.test, other.test)
+
+
+def test_fractions_are_heeded() -> None:
+    """A quarter for testing, and a fifth of what is left for validation."""
+    data = load("digits", test_fraction=0.25, valid_fraction=0.2)
+    assert (len(data.test), len(data.valid)) == (449, 270)
+
+
+def test_names_are_text() -> None:
+    """Names come with the alphabet that their ids point into."""
+    data = load("names")
+    assert data.kind == "text"
+    assert data.inputs == (8, 12)
+    assert int(data.train.x.max()) < len(data.alphabet)
+    assert data.train.x.dtype == torch.int64
+
+
+def test_parity_is_drawn_afresh() -> None:
+    """Epochs of parity differ, and a test fraction has no meaning there."""
+    data = load("parity-6")
+    assert isinstance(data, Dataset)
+    assert not same_rows(data.epoch(0, 0), data.epoch(0, 1))
+    with pytest.raises(ConfigError, match="test_fraction: parity-6 draws its test rows afresh"):
+        load("parity-6", test_fraction=0.2)
+
+
+def test_files_come_from_the_folder_named(tmp_path: Path) -> None:
+    """mnist is read from data_dir, its official test rows kept, or pooled when a fraction is given."""
+    mnist_files(tmp_path)
+    data = load("mnist", data_dir=tmp_path, valid_fraction=0.1)
+    assert (len(data.train), len(data.valid), len(data.test)) == (18, 2, 20)
+    pooled = load("mnist", data_dir=tmp_path, valid_fraction=0.1, test_fraction=0.25)
+    assert (len(pooled.train), len(pooled.valid), len(pooled.test)) == (27, 3, 10)
+
+
+def test_a_path_to_arrays_is_read(tmp_path: Path) -> None:
+    """An .npz file is a data set, with its name."""
+    np.savez(tmp_path / "mine.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
+    data = load(str(tmp_path / "mine.npz"))
+    assert data.name == "mine"
+    assert (len(data.train), len(data.valid), len(data.test)) == (7, 1, 2)
+
+
+def test_a_path_to_a_folder_is_read(tmp_path: Path) -> None:
+    """A folder of images is a data set, with its name."""
+    for label in ("cat", "dog"):
+        (tmp_path / "mine" / label).mkdir(parents=True)
+        for number in range(5):
+            Image.new("L", (4, 4), number).save(tmp_path / "mine" / label / f"{number}.png")
+    data = load(str(tmp_path / "mine"))
+    assert data.name == "mine"
+    assert data.labels == ("cat", "dog")
+    assert len(data.train) + len(data.valid) + len(data.test) == 10
+
+
+@pytest.mark.parametrize("source", ["", "mnits", "nowhere/mine.npz", "a\nb", "x" * 5000, "parity-x"])
+def test_an_unknown_source_is_told(source: str) -> None:
+    """What is neither a name nor a path is refused in one line; a readable one lists what is known."""
+    with pytest.raises(DataError) as caught:
+        load(source)
+    assert "\n" not in str(caught.value)
+    if len(source) < 100:
+        assert all(name in str(caught.value) for name in known_names())
+        assert repr(source) in str(caught.value)
+
+
+@pytest.mark.parametrize("below", ["", "mnist", "fashion-mnist"])
+def test_a_folder_of_idx_files_is_pointed_out(tmp_path: Path, below: str) -> None:
+    """IDX files in a folder of one's own are told apart from images, with what to say instead."""
+    mnist_files(tmp_path / below)
+    with pytest.raises(DataError, match=r"found the files of (fashion-)?mnist.*--data-dir"):
+        load(str(tmp_path))
+
+
+def test_a_folder_of_cifar_is_pointed_out(tmp_path: Path) -> None:
+    """CIFAR-10's archive in a folder of one's own is told apart from images too."""
+    (tmp_path / "cifar-10-binary.tar.gz").touch()
+    with pytest.raises(DataError, match=r"found the files of cifar10.*--data-dir"):
+        load(str(tmp_path))
+
+
+def test_a_data_dir_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """A folder that does not exist is named."""
+    with pytest.raises(DataError, match="nowhere: expected a folder with the files of mnist, there is none"):
+        load("mnist", data_dir=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["test_fraction", "valid_fraction"])
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, float("nan")])
+def test_a_senseless_fraction_is_refused(name: str, value: float) -> None:
+    """A fraction lies between 0 and 1."""
+    with pytest.raises(
+        ConfigError, match=re.escape(f"{name}: expected a number between 0 and 1, got {value}")
+    ):
+        load("digits", **{name: value})  # type: ignore[arg-type]

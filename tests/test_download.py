@@ -1,0 +1,175 @@
+"""Downloads, against a server on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from models.download import RemoteFile, cache_folder, fetch
+from models.errors import DataError
+
+BODY = bytes(range(256)) * 20
+
+
+class Handler(BaseHTTPRequestHandler):
+    """/good/ has the file, /other/ another, /short/ ends early, /endless/ goes on, /silent/ says nothing."""
+
+    asked: list[str]
+    release: threading.Event
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        folder = self.path.split("/")[1]
+        if folder == "missing":
+            self.send_error(404)
+            return
+        if folder == "silent":
+            self.release.wait(5)
+            return
+        self.send_response(200)
+        if folder != "endless":
+            self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+        parts = {"good": BODY, "other": BODY[::-1], "short": BODY[:100], "endless": BODY * 1000}
+        with suppress(OSError):  # a client may have had enough
+            self.wfile.write(parts[folder])
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+class Site:
+    def __init__(self, url: str, asked: list[str]) -> None:
+        self.url = url
+        self.asked = asked
+
+    def remote(self, *folders: str, most_bytes: int = len(BODY)) -> RemoteFile:
+        return RemoteFile(
+            name="file.gz",
+            sha256=hashlib.sha256(BODY).hexdigest(),
+            most_bytes=most_bytes,
+            mirrors=tuple(f"{self.url}/{folder}/" for folder in folders),
+        )
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    asked: list[str] = []
+    release = threading.Event()
+    handler = type("Own", (Handler,), {"asked": asked, "release": release})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield Site(f"http://127.0.0.1:{server.server_port}", asked)
+    finally:
+        release.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_good_file_arrives_and_is_kept(site: Site, tmp_path: Path) -> None:
+    """A file is fetched once, into a folder made for it; after that the cache answers."""
+    folder = tmp_path / "new" / "cache"
+    path = fetch(site.remote("good"), folder)
+    assert path == folder / "file.gz"
+    assert path.read_bytes() == BODY
+    assert fetch(site.remote("good"), folder) == path
+    assert site.asked == ["/good/file.gz"]
+    assert list(folder.iterdir()) == [path]
+
+
+def test_a_damaged_cache_is_fetched_again(site: Site, tmp_path: Path) -> None:
+    """A cached file whose checksum is wrong is replaced."""
+    (tmp_path / "file.gz").write_bytes(b"damaged")
+    assert fetch(site.remote("good"), tmp_path).read_bytes() == BODY
+
+
+@pytest.mark.parametrize("bad", ["missing", "other", "short", "endless"])
+def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
+    """A mirror without the file, with another, with half of it or without an end is passed over."""
+    assert fetch(site.remote(bad, "good"), tmp_path).read_bytes() == BODY
+    assert site.asked == [f"/{bad}/file.gz", "/good/file.gz"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("missing", "404"),
+        ("other", "expected sha256"),
+        ("short", "expected 5120 bytes, the connection ended after 100"),
+        ("endless", "expected at most 5120 bytes, got more"),
+    ],
+)
+def test_a_bad_file_leaves_nothing_behind(site: Site, tmp_path: Path, bad: str, said: str) -> None:
+    """When no mirror is good the cache stays empty, and one line tells why and what to do."""
+    with pytest.raises(DataError) as caught:
+        fetch(site.remote(bad), tmp_path)
+    message = str(caught.value)
+    assert message.startswith("cannot download file.gz (127.0.0.1: ")
+    assert said in message
+    assert "--data-dir" in message
+    assert "\n" not in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_download_spares_what_was_cached(site: Site, tmp_path: Path) -> None:
+    """A file in the cache is replaced by a good one or not at all."""
+    (tmp_path / "file.gz").write_bytes(b"damaged")
+    with pytest.raises(DataError):
+        fetch(site.remote("short"), tmp_path)
+    assert (tmp_path / "file.gz").read_bytes() == b"damaged"
+
+
+def test_a_mirror_that_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every mirror's reason is in the line, the refused connection's too."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        closed = Site(f"http://127.0.0.1:{held.getsockname()[1]}", [])
+        with pytest.raises(DataError, match=r"127\.0\.0\.1: .*refused.*; 127\.0\.0\.1: .*--data-dir"):
+            fetch(closed.remote("one", "two"), tmp_path)
+
+
+def test_a_silent_server_is_given_up(site: Site, tmp_path: Path) -> None:
+    """A server that never answers is left after the timeout."""
+    with pytest.raises(DataError, match="timed out"):
+        fetch(site.remote("silent"), tmp_path, timeout=0.2)
+
+
+def test_progress_is_told(site: Site, tmp_path: Path) -> None:
+    """The callback hears the file's name, the bytes so far and all of them."""
+    heard: list[tuple[str, int, int | None]] = []
+    fetch(site.remote("good"), tmp_path, progress=lambda *step: heard.append(step))
+    assert heard[-1] == ("file.gz", len(BODY), len(BODY))
+    assert [done for _, done, _ in heard] == sorted(done for _, done, _ in heard)
+
+
+def test_a_cache_that_cannot_be_written_is_told(site: Site, tmp_path: Path) -> None:
+    """A cache below something that is no folder is named, with the variable that moves it."""
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"cannot use the cache .*TURNPIKE_CACHE"):
+        fetch(site.remote("good"), tmp_path / "file" / "cache")
+
+
+def test_the_cache_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """TURNPIKE_CACHE comes first, then an absolute XDG_CACHE_HOME, then ~/.cache."""
+    monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_folder("mnist") == tmp_path / "own" / "mnist"
+    monkeypatch.delenv("TURNPIKE_CACHE")
+    assert cache_folder("mnist") == tmp_path / "xdg" / "turnpike" / "mnist"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder("mnist") == tmp_path / "home" / ".cache" / "turnpike" / "mnist"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder("mnist") == tmp_path / "home" / ".cache" / "turnpike" / "mnist"

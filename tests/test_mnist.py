@@ -1,0 +1,135 @@
+"""Files in the form of MNIST: a user's, the cache's, and the real ones where they are at hand."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from models import mnist
+from models.download import RemoteFile
+from models.errors import DataError
+from models.mnist import FAMILIES, TEST, TRAIN, read_mnist
+
+REAL = os.environ.get("TURNPIKE_DATA")
+
+
+def write(folder: Path, names: tuple[str, str], rows: int, side: int = 4, *, zipped: bool = True) -> None:
+    """Images whose every pixel is the row's number, of class row modulo 10."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images = struct.pack(">4B3I", 0, 0, 8, 3, rows, side, side)
+    images += b"".join(bytes([row]) * side * side for row in range(rows))
+    classes = struct.pack(">4BI", 0, 0, 8, 1, rows) + bytes(row % 10 for row in range(rows))
+    for name, content in zip(names, (images, classes), strict=True):
+        if zipped:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+        else:
+            (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("below", ["", "mnist"])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_users_folder_is_read(tmp_path: Path, below: str, zipped: bool) -> None:
+    """The four files are found in the folder or in its sub-folder mnist, gzipped or not."""
+    write(tmp_path / below, TRAIN, 12, zipped=zipped)
+    write(tmp_path / below, TEST, 5, zipped=zipped)
+    source = read_mnist("mnist", tmp_path)
+    assert source.rows.x.shape == (12, 1, 4, 4)
+    assert source.rows.x.dtype == torch.uint8
+    assert source.rows.x[:, 0, 3, 3].tolist() == list(range(12))
+    assert source.rows.y.tolist() == [*range(10), 0, 1]
+    assert source.test is not None
+    assert source.test.x.shape == (5, 1, 4, 4)
+    assert source.labels[7] == "7"
+
+
+def no_files(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def one_missing(folder: Path) -> None:
+    (folder / f"{TEST[0]}.gz").unlink()
+
+
+def labels_short(folder: Path) -> None:
+    (folder / f"{TRAIN[1]}.gz").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 3) + bytes(3))
+
+
+def label_strange(folder: Path) -> None:
+    (folder / f"{TRAIN[1]}.gz").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 12) + bytes(11) + b"\x0a")
+
+
+def swapped(folder: Path) -> None:
+    shutil.copy(folder / f"{TRAIN[1]}.gz", folder / f"{TRAIN[0]}.gz")
+
+
+def other_size(folder: Path) -> None:
+    write(folder, TEST, 5, side=3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (no_files, f"expected {TRAIN[0]}.gz and its kin, here or in mnist/, found none"),
+        (one_missing, f"missing {TEST[0]}"),
+        (labels_short, "expected 12 labels, one per image of train-images-idx3-ubyte.gz, got 3"),
+        (label_strange, "expected labels from 0 to 9, got 10"),
+        (swapped, "expected IDX magic 0x00000803, got 0x00000801"),
+        (other_size, "expected images of 4x4 as in training, got 3x3"),
+    ],
+)
+def test_a_wrong_folder_is_told(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+    """A missing file, counts that differ, a strange label and two sizes are each told in one line."""
+    write(tmp_path, TRAIN, 12)
+    write(tmp_path, TEST, 5)
+    damage(tmp_path)
+    with pytest.raises(DataError) as caught:
+        read_mnist("mnist", tmp_path)
+    assert said in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_folder_the_four_files_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each canonical file is asked for once, by its checksum, in the cache's folder of that name."""
+    write(tmp_path, TRAIN, 12)
+    write(tmp_path, TEST, 5)
+    asked: list[tuple[RemoteFile, Path]] = []
+
+    def fetched(remote: RemoteFile, folder: Path, *, progress: object) -> Path:
+        asked.append((remote, folder))
+        return tmp_path / remote.name
+
+    monkeypatch.setattr(mnist, "fetch", fetched)
+    monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "cache"))
+    source = read_mnist("fashion-mnist")
+    assert len(source.rows) == 12
+    assert source.labels[9] == "Ankle boot"
+    assert [remote.name for remote, _ in asked] == [f"{name}.gz" for name in (*TRAIN, *TEST)]
+    assert {folder for _, folder in asked} == {tmp_path / "cache" / "fashion-mnist"}
+
+
+@pytest.mark.skipif(REAL is None, reason="TURNPIKE_DATA names no folder with the real files")
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_the_real_files_have_the_checksums_we_ask_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canonical files pass as a cache: nothing is downloaded, and 70,000 images come out."""
+    monkeypatch.setenv("TURNPIKE_CACHE", str(REAL))
+    monkeypatch.setattr("models.download._download", lambda *args: pytest.fail("asked the network"))
+    source = read_mnist(name)
+    assert source.test is not None
+    assert (source.rows.x.shape, source.test.x.shape) == ((60000, 1, 28, 28), (10000, 1, 28, 28))
+    # each of Fashion-MNIST's classes has exactly a tenth; MNIST's first digits are known by heart
+    counts = torch.bincount(source.rows.y).tolist()
+    first = source.rows.y[:5].tolist()
+    assert first == [5, 0, 4, 1, 9] if name == "mnist" else counts == [6000] * 10
+    assert all(
+        (Path(str(REAL)) / name / f"{file}.gz").stat().st_size == size
+        for file, size, _ in FAMILIES[name].files
+    )

@@ -1,0 +1,60 @@
+"""The names of Unicode's characters as rows of ids."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+
+import pytest
+import torch
+
+from models.dataset import Source
+from models.names import encode, read_names
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return read_names()
+
+
+def test_a_text_is_spelt_by_hand() -> None:
+    """Words are lines, padded with 0 and cut; characters without an id are left out."""
+    rows = encode(["AB, B", "BBBB A A", ""], " AB", words=2, characters=3)
+    assert rows.dtype == torch.int64
+    assert rows.tolist() == [
+        [[1, 2, 0], [2, 0, 0]],
+        [[2, 2, 2], [1, 0, 0]],
+        [[0, 0, 0], [0, 0, 0]],
+    ]
+
+
+def test_the_rows_are_the_same_on_every_python(source: Source) -> None:
+    """Unicode 3.2 is fixed: so many names, these classes, and these very ids."""
+    assert source.rows.x.shape == (12199, 8, 12)
+    assert source.labels == ("Cf", "Ll", "Lo", "Lu", "Mc", "Mn", "Nd", "No", "Po", "Sm", "So")
+    assert source.kind == "text"
+    assert source.test is None
+    content = source.rows.x.numpy().tobytes() + source.rows.y.numpy().tobytes()
+    assert hashlib.sha256(content).hexdigest()[:16] == "fbeba1d275d1be97"
+
+
+def test_ids_spell_the_name_of_the_character(source: Source) -> None:
+    """The first rows are those of the first characters, and each class is the character's own category."""
+    named = [chr(code) for code in range(0x20, 0x7F)]
+    kept = [c for c in named if unicodedata.ucd_3_2_0.category(c) in source.labels]
+    for row, character in enumerate(kept):
+        words = ["".join(source.alphabet[i] for i in word).strip() for word in source.rows.x[row]]
+        assert words[: len(words)] == (unicodedata.name(character).split() + [""] * 8)[:8]
+        assert source.labels[int(source.rows.y[row])] == unicodedata.category(character)
+
+
+def test_the_padding_is_id_0_and_inside_no_word(source: Source) -> None:
+    """Once a word has ended, nothing but padding follows in its line."""
+    filled = source.rows.x > 0
+    assert not (filled[..., 1:] & ~filled[..., :-1]).any()
+    assert int(source.rows.x.max()) == len(source.alphabet) - 1
+
+
+def test_every_class_has_rows_enough(source: Source) -> None:
+    """No class has under a hundred rows."""
+    assert int(torch.bincount(source.rows.y, minlength=len(source.labels)).min()) >= 100

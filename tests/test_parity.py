@@ -1,0 +1,74 @@
+"""Parity, drawn afresh."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from models.errors import DataError
+from models.parity import bits_of, draw, read_parity
+
+
+def test_the_class_is_the_sum_modulo_2() -> None:
+    """Each row's class is counted here bit by bit."""
+    split = draw(5, 200, "any")
+    assert split.x.shape == (200, 5)
+    assert split.x.dtype == torch.float32
+    assert split.y.dtype == torch.int64
+    for bits, y in zip(split.x.tolist(), split.y.tolist(), strict=True):
+        assert bits.count(1.0) % 2 == y
+        assert bits.count(1.0) + bits.count(0.0) == 5
+
+
+def test_bits_are_even_handed() -> None:
+    """Every place holds about as many ones as zeros, and so do the classes."""
+    split = draw(8, 20_000, "any")
+    assert (split.x.mean(0) - 0.5).abs().max() < 0.02
+    assert (split.y.double().mean() - 0.5).abs() < 0.02
+
+
+def test_an_epoch_is_decided_by_seed_and_epoch_alone() -> None:
+    """The same pair draws the same rows whatever happened before; another pair draws others."""
+    data = read_parity(16)
+    first = data.epoch(1, 2)
+    torch.manual_seed(99)
+    assert torch.equal(first.x, read_parity(16).epoch(1, 2).x)
+    assert len(first) == data.rows_per_epoch == 20_000
+    others = [data.epoch(1, 3), data.epoch(2, 1), data.epoch(2, 2), data.valid, data.test, data.train]
+    for other in others:
+        rows = min(len(first), len(other))
+        assert not torch.equal(first.x[:rows], other.x[:rows])
+
+
+def test_drawing_leaves_the_global_generator_alone() -> None:
+    """What a net draws is the same whether an epoch was drawn before it or not."""
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    read_parity(4).epoch(0, 0)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_dataset_says_what_it_is() -> None:
+    """K bits a row, two classes, and valid and test rows that never change."""
+    data = read_parity(12)
+    assert data.name == "parity-12"
+    assert data.inputs == (12,)
+    assert data.labels == ("even", "odd")
+    assert torch.equal(data.valid.x, read_parity(12).valid.x)
+    assert torch.equal(data.test.x, read_parity(12).test.x)
+
+
+def test_names_are_told_apart() -> None:
+    """parity-K gives K, another name gives None."""
+    assert bits_of("parity-16") == 16
+    assert [
+        bits_of(name) for name in ("parity", "parity-", "parity-x", "xparity-3", "parity--3", "mnist")
+    ] == [None] * 6
+
+
+@pytest.mark.parametrize("name", ["parity-0", "parity-1", "parity-1025", "parity-999999999"])
+def test_a_senseless_k_is_refused(name: str) -> None:
+    """One bit has nothing to add, and there is a most."""
+    with pytest.raises(DataError, match=rf"{name}: expected 2 to 1024 bits, got \d+"):
+        bits_of(name)

@@ -1,0 +1,121 @@
+"""The front door: names the commands, and imports a package only when one of its commands is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+VERSION = "0.1.0"
+
+# command: (module with a typer application, the extra that installs what it needs, one line of help)
+COMMANDS = {
+    "train": ("models.train_command", "train", "Train a preset and keep the best network, with pictures."),
+    "compare": ("models.compare_command", "train", "Plain, residual and highway nets against depth."),
+    "demo": ("models.demo_command", "train", "The main job in a minute: train the default network."),
+}
+
+
+class FrontDoor(TyperGroup):
+    """A group whose commands are light until one is called, and whose errors are one clear line."""
+
+    verbose = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # --verbose may stand anywhere; completion gives an unfinished line, which is left alone
+        if "--verbose" in args and not ctx.resilient_parsing:
+            args = [arg for arg in args if arg != "--verbose"]
+            self.verbose = True
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in COMMANDS:
+            self.commands[args[0]] = load(args[0])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code"):
+                raise
+            if self.verbose:
+                traceback.print_exc()
+            Console(stderr=True, soft_wrap=True).print(
+                f"[bold red]error:[/] {say(error)}", highlight=False, markup=True
+            )
+            raise typer.Exit(getattr(error, "exit_status", 1)) from error
+
+
+def load(name: str) -> Any:
+    """Import a command's package; a missing library is said with the extra that brings it."""
+    module, extra, _ = COMMANDS[name]
+    try:
+        application = importlib.import_module(module).app
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(name, extra, str(error.name)) from error
+    command = typer.main.get_command(application)
+    command.name = name
+    return command
+
+
+class MissingExtraError(Exception):
+    """A command's libraries are not installed."""
+
+    exit_status = 1
+
+    def __init__(self, command: str, extra: str, module: str) -> None:
+        super().__init__(
+            f"turnpike {command} needs {module}, which is not installed: pip install -e '.[{extra}]'"
+        )
+
+
+def say(error: Exception) -> str:
+    """One line for a person. Errors of ours and the system's say enough; others are named."""
+    text = " ".join(str(error).split()).replace("[", r"\[")
+    if hasattr(error, "exit_status") or isinstance(error, OSError):
+        return text
+    return f"unexpected {type(error).__name__}: {text} (--verbose shows where)"
+
+
+app = typer.Typer(
+    cls=FrontDoor,
+    name="turnpike",
+    help="Train highway networks, and see which way the data goes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for _name, (_, _, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"turnpike {VERSION}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+    verbose: bool = typer.Option(False, "--verbose", help="Show the traceback of an error, too."),
+) -> None:
+    """Options before any command."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
