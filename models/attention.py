@@ -196,7 +196,7 @@ class Transformer(Net):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
         # an image's lines are its height, which stays; a sequence may have any length
-        self.free_axes = (0,) if len(config.inputs) == 2 else ()  # type: ignore[misc]
+        self.free_axes = (0,) if len(config.inputs) == 2 else ()
         _, features = sequence_shape(config.inputs)
         self.project = nn.Linear(features, config.width)
         nn.init.normal_(self.project.weight, std=(features * config.width) ** -0.5)

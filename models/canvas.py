@@ -25,10 +25,10 @@ INK, GREY, FAINT = "#222222", "#767676", "#D9D9D9"
 DPI = 150
 
 
-def blank(width: float, height: float, *, gap: float = 0.03) -> Figure:
-    """An empty figure, its size in inches; `gap` is what is left free between panels, as a share of them."""
-    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=gap, hspace=gap)
-    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
+def blank(width: float, height: float, *, dpi: float = DPI) -> Figure:
+    """An empty figure, its size in inches."""
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=0.03, hspace=0.03)
+    figure = Figure(figsize=(width, height), dpi=dpi, layout=layout, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 

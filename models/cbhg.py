@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.activation import initialise
-from models.errors import ShapeError
 from models.highway import HighwayLayer
-from models.net import Net, NetConfig, expect, expect_last
-from models.sequence import as_sequence, sequence_shape
+from models.net import Net, NetConfig, expect
+from models.sequence import as_sequence, expect_sequence, sequence_shape
 
 
 class NormedConv(nn.Module):
@@ -107,9 +106,7 @@ class Cbhg(nn.Module):
         self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() != 3:
-            raise ShapeError(f"Cbhg: expected shape [batch, time, {self.inputs}], got {list(x.shape)}")
-        expect_last(self, x, self.inputs)
+        expect_sequence(self, x, self.inputs)
         around = self.projections(self.pool(self.bank(x.transpose(1, 2))))
         h = x + around.transpose(1, 2)
         if self.resize is not None:

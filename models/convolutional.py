@@ -26,12 +26,14 @@ def convolution(dims: int, kernel: int = 3) -> Medium:
             gate=lambda inputs, units: ConvGate1d(inputs, units, kernel, padding=pad),
             norm=nn.BatchNorm1d,
             axis=1,
+            axes=3,
         )
     return Medium(
         linear=lambda inputs, units: nn.Conv2d(inputs, units, kernel, padding=pad),
         gate=lambda inputs, units: ConvGate2d(inputs, units, kernel, padding=pad),
         norm=nn.BatchNorm2d,
         axis=1,
+        axes=4,
     )
 
 

@@ -78,21 +78,26 @@ def _epoch_lines() -> Callable[[Tick], None]:
 def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
     """A callback for downloads: the file's name, bytes done, bytes in all."""
     tasks: dict[str, TaskID] = {}
-    with Progress(
+    progress = Progress(
         TextColumn("{task.description}"), BarColumn(), DownloadColumn(), console=console, transient=True
-    ) as progress:
+    )
 
-        def tell(name: str, done: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = progress.add_task(f"downloading {name}", total=total)
-            progress.update(tasks[name], completed=done)
+    def tell(name: str, done: int, total: int | None) -> None:
+        progress.start()  # data that is at hand shows no bar
+        if name not in tasks:
+            tasks[name] = progress.add_task(f"downloading {name}", total=total)
+        progress.update(tasks[name], completed=done)
 
+    try:
         yield tell
+    finally:
+        if tasks:
+            progress.stop()
 
 
-def show_facts(title: str, facts: Iterable[tuple[str, str]]) -> None:
+def show_facts(facts: Iterable[tuple[str, str]]) -> None:
     """A small table of what a run came to."""
-    table = Table(title=title, show_header=False, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts:

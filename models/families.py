@@ -36,7 +36,7 @@ def config_from_dict(values: Mapping[str, Any]) -> NetConfig:
     """The config that `NetConfig.to_dict` made these values of."""
     named = {config.family: config for config in FAMILIES}
     family = values.get("family")
-    if family not in named:
+    if not isinstance(family, str) or family not in named:
         raise ConfigError(f"family: expected one of {', '.join(named)}, got {family!r}")
     config = named[family]
     given = {name: _tuples(value) for name, value in values.items() if name != "family"}

@@ -24,6 +24,7 @@ from models.train import as_input
 
 ROWS = 1000  # of the test rows, that the mean is taken over
 AT_ONCE = 50  # rows: deep convolutional nets keep large maps while they are watched
+MOST_DPI = 400
 OUTLIERS = 0.5  # percent at either end of a colour scale that may go beyond it
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -48,7 +49,9 @@ def gates(net: Net, record: Record, data: Dataset) -> Figure | None:
         return None
     layers, units = grids.biases.shape
     width = min(4.4, max(2.7, 2.3 + units / 150))
-    figure = canvas.blank(4 * width, min(8.4, 2.5 + 0.13 * max(6, layers)))
+    # a pixel or more for each unit, or some would not be seen
+    dpi = min(MOST_DPI, max(canvas.DPI, units / (0.85 * width)))
+    figure = canvas.blank(4 * width, min(8.4, 2.5 + 0.13 * max(6, layers)), dpi=dpi)
     label = canvas.short(data.labels[int(data.test.y[0])], 20)
     below = _averaged([part for part in net.modules() if isinstance(part, GatedJoin)], data.kind)
     canvas.title(
@@ -166,6 +169,7 @@ def _panel(figure: Figure, axes: Axes, name: str, grid: Array, *, signed: bool) 
         cmap=_colours("RdBu_r" if signed else "viridis"),
         norm=norm,
         aspect="auto",
+        interpolation="nearest",
         extent=(0.5, units + 0.5, layers + 0.5, 0.5),
     )
     axes.set_title(name, fontsize=10.5, color=INK, parse_math=False)
@@ -180,7 +184,7 @@ def _panel(figure: Figure, axes: Axes, name: str, grid: Array, *, signed: bool) 
 
 
 def _range(grid: Array) -> str:
-    return f"{np.nanmin(grid):.2f} to {np.nanmax(grid):.2f}".replace("-", "\N{MINUS SIGN}")
+    return f"{np.nanmin(grid):.3g} to {np.nanmax(grid):.3g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _scale(grid: Array) -> tuple[Normalize, str]:
@@ -204,8 +208,8 @@ def _ticks(count: int, most: int) -> list[int]:
         return list(range(1, count + 1))
     step = next(
         step
-        for power in (1, 10, 100, 1000, 10**4, 10**5)
-        for step in (power, 2 * power, 5 * power)
+        for power in range(6)
+        for step in (5 * 10**power, 10 ** (power + 1), 2 * 10 ** (power + 1))
         if count <= step * most
     )
     return [1, *(tick for tick in range(step, count, step) if 1 < tick <= count - 0.6 * step), count]

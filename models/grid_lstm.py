@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.activation import initialise
-from models.net import Net, NetConfig, expect, expect_choice, expect_last
+from models.errors import ShapeError
+from models.net import Net, NetConfig, expect, expect_choice
 from models.sequence import as_sequence, sequence_shape
 
 Place = tuple[int, ...]
@@ -45,72 +45,11 @@ class GridLstmBlock(nn.Module):
             self.gates.bias.view(dimensions, 4, width)[:, 1] = forget_bias
 
     def forward(self, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        for x in (h, m):
-            expect_last(self, x, self.width)
-            expect_last(self, x, self.dimensions, axis=-2)
-        gates = self.gates(h.flatten(-2)).unflatten(-1, (self.dimensions, 4, self.width))
-        update, forget, output, candidate = gates.unbind(-2)
-        m = torch.sigmoid(forget) * m + torch.sigmoid(update) * torch.tanh(candidate)
-        return torch.tanh(torch.sigmoid(output) * m), m
-
-
-class Wave(nn.Module):
-    """The positions of a grid whose coordinates have one sum: none waits for another, so they go together.
-
-    `here` is where they stand among all positions, `before` where each finds, along each side, the
-    vector that comes to it from the wave before (flattened), whose last place is the zero that comes
-    in from outside the grid.
-    Shapes: h, m (batch, positions, width) from depth, and the wave before (batch, its places + 1, N, width)
-    -> (batch, own places, N, width), twice.
-    """
-
-    here: Tensor
-    before: Tensor
-
-    def __init__(self, here: list[int], before: list[list[int]]) -> None:
-        super().__init__()
-        self.sides = len(before[0])
-        self.register_buffer("here", torch.tensor(here), persistent=False)
-        self.register_buffer("before", torch.tensor(before, dtype=torch.long).flatten(), persistent=False)
-
-    def forward(self, block: nn.Module, depth: list[Tensor], before: list[Tensor]) -> list[Tensor]:
-        state = [x.index_select(1, self.here).unsqueeze(2) for x in depth]
-        if self.sides:
-            sides = [x.flatten(1, 2).index_select(1, self.before) for x in before]
-            state = [
-                torch.cat([torch.unflatten(side, 1, (-1, self.sides)), x], dim=2)
-                for side, x in zip(sides, state, strict=True)
-            ]
-        return list(block(*state))
-
-
-def waves(sizes: tuple[int, ...]) -> tuple[list[Wave], Tensor]:
-    """All waves of a grid with these sides, in order, and where each position stands among their places."""
-    places = list(product(*map(range, sizes)))
-    found: list[Wave] = []
-    walked: list[int] = []
-    last: list[Place] = []
-    for number in range(sum(sizes) - len(sizes) + 1):
-        wave = [place for place in places if sum(place) == number]
-        before = [
-            [
-                (last.index(came) if (came := step_back(place, side)) in last else len(last))
-                * (len(sizes) + 1)
-                + side
-                for side in range(len(sizes))
-            ]
-            for place in wave
-        ]
-        here = [places.index(place) for place in wave]
-        found.append(Wave(here, before))
-        walked += here
-        last = wave
-    return found, torch.tensor(walked).argsort()
-
-
-def step_back(place: Place, side: int) -> Place:
-    """The position that a position's vectors come from along one side."""
-    return (*place[:side], place[side] - 1, *place[side + 1 :])
+        expect_vectors(self, h, m, self.dimensions, self.width)
+        maps = torch.unflatten(self.gates(h.flatten(-2)), -1, (self.dimensions, 4, self.width))
+        update, forget, output = torch.sigmoid(maps[..., :3, :]).unbind(-2)
+        m = forget * m + update * torch.tanh(maps[..., 3, :])
+        return torch.tanh(output * m), m
 
 
 class Grid(nn.Module):
@@ -119,11 +58,13 @@ class Grid(nn.Module):
     The block at a position takes h and m of each side from the block before it there, zero at the edge,
     and those of depth from the layer below; what goes into the first layer is given. A layer has one
     block for all of its positions (weights are always shared along the sides); when the grid is tied,
-    all layers have the same one.
+    all layers have the same one. Positions whose coordinates have one sum wait for none of each other,
+    so they are computed together, as a wave.
     Shapes: h and m (batch, positions, width) of depth, positions in C order of `sizes`
     -> those of the last layer along every dimension, depth last, (batch, positions, N, width).
     """
 
+    walk: Tensor
     order: Tensor
 
     def __init__(
@@ -141,29 +82,67 @@ class Grid(nn.Module):
             GridLstmBlock(self.dimensions, width, forget_bias=forget_bias)
             for _ in range(1 if tied else depth)
         )
-        found, order = waves(sizes)
-        self.waves = nn.ModuleList(found)
-        self.register_buffer("order", order, persistent=False)
+        places = list(product(*map(range, sizes)))
+        waves = [
+            [place for place in places if sum(place) == number]
+            for number in range(sum(sizes) - len(sizes) + 1)
+        ]
+        walk = torch.tensor([places.index(place) for wave in waves for place in wave])
+        self.lengths = [len(wave) for wave in waves]
+        self.register_buffer("walk", walk, persistent=False)
+        self.register_buffer("order", walk.argsort(), persistent=False)
+        for number, (before, wave) in enumerate(pairwise([[], *waves])):
+            self.register_buffer(f"before_{number}", sources(before, wave), persistent=False)
 
     def forward(self, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        for x in (h, m):
-            expect_last(self, x, self.width)
-            expect_last(self, x, self.positions, axis=-2)
-        state = self._layer(self.blocks[0], [h, m])
-        for layer in range(1, self.depth):
-            block = self.blocks[layer % len(self.blocks)]
-            state = self._layer(block, [x[:, :, -1] for x in state])
-        h, m = state
+        expect_vectors(self, h, m, self.positions, self.width)
+        given = torch.stack([h, m], dim=2).index_select(1, self.walk).unsqueeze(2)
+        depth = list(torch.split(given, self.lengths, dim=1))
+        for layer in range(self.depth):
+            state = self._layer(self.blocks[layer % len(self.blocks)], depth)
+            depth = [wave[:, :, -1:] for wave in state]
+        h, m = torch.cat(state, dim=1).index_select(1, self.order).unbind(3)
         return h, m
 
     def _layer(self, block: nn.Module, depth: list[Tensor]) -> list[Tensor]:
-        nothing = depth[0].new_zeros(depth[0].shape[0], 1, self.dimensions, self.width)
-        before = [nothing, nothing]
+        """Every wave's [h, m], (batch, its places, N, 2, width), from those that come along depth."""
+        sides = self.dimensions - 1
+        outside = depth[0].new_zeros(depth[0].shape[0], 1, 2, self.width)
+        before = outside
         done = []
-        for wave in self.waves:
-            done.append(wave(block, depth, before))
-            before = [F.pad(x, (0, 0, 0, 0, 0, 1)) for x in done[-1]]
-        return [torch.cat(x, dim=1).index_select(1, self.order) for x in zip(*done, strict=True)]
+        for number, below in enumerate(depth):
+            come = below
+            if sides:
+                aside = before.index_select(1, self.get_buffer(f"before_{number}"))
+                come = torch.cat([torch.unflatten(aside, 1, (-1, sides)), below], dim=2)
+            done.append(torch.stack(block(*come.unbind(3)), dim=3))
+            before = torch.cat([outside, done[-1].flatten(1, 2)], dim=1)
+        return done
+
+
+def sources(before: list[Place], wave: list[Place]) -> Tensor:
+    """For each place of a wave and each side but depth: which vector of the wave before comes in.
+
+    The wave before has one vector for each of its places and dimensions, in this order, after a first
+    one that stands for the outside of the grid.
+    """
+    dimensions = len(wave[0]) + 1
+    found = []
+    for place in wave:
+        for side in range(len(place)):
+            came = (*place[:side], place[side] - 1, *place[side + 1 :])
+            found.append(1 + before.index(came) * dimensions + side if came in before else 0)
+    return torch.tensor(found, dtype=torch.long)
+
+
+def expect_vectors(layer: nn.Module, h: Tensor, m: Tensor, count: int, width: int) -> None:
+    """Stop with a ShapeError unless h and m are alike and end in `count` vectors of the layer's width."""
+    for name, x in (("h", h), ("m", m)):
+        if x.shape[-2:] != (count, width) or x.shape != h.shape:
+            raise ShapeError(
+                f"{type(layer).__name__}: expected {name} of shape [..., {count}, {width}], the same for "
+                f"h and m, got [{', '.join(map(str, x.shape))}]"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +192,8 @@ class GridLstm(Net):
     """Projects each position's input to h and m on the grid's near side, and classifies by its last block.
 
     The last block is the one that everything before has reached; its h of all N dimensions are read.
+    The projection's weights start at a deviation of 1/sqrt(features) (LeCun et al. 1998): h and m are
+    then as large as the standardised inputs, even where a position has only one.
     """
 
     config: GridLstmConfig
@@ -223,7 +204,8 @@ class GridLstm(Net):
         self.into = nn.Linear(features, 2 * config.width)
         self.grid = Grid(sizes, config.width, config.depth, tied=config.tied, forget_bias=config.forget_bias)
         self.out = nn.Linear(config.dimensions * config.width, config.classes)
-        initialise(self.into, "tanh")
+        nn.init.normal_(self.into.weight, std=features**-0.5)
+        nn.init.zeros_(self.into.bias)
         initialise(self.out, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:

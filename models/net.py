@@ -99,7 +99,7 @@ class Net(nn.Module):
         expected = self.config.inputs
         came = tuple(x.shape[1:])
         fits = len(came) == len(expected) and all(
-            axis in self.free_axes or have == want
+            have == want or (axis in self.free_axes and have > 0)
             for axis, (have, want) in enumerate(zip(came, expected, strict=True))
         )
         if not fits:
@@ -109,15 +109,25 @@ class Net(nn.Module):
             )
         if x.is_floating_point() == self.reads_ids:
             kind = "integer ids" if self.reads_ids else "floating point numbers"
-            raise ShapeError(f"input: expected {kind}, got {str(x.dtype).removeprefix('torch.')}")
+            raise ShapeError(f"input: expected {kind}, got {_name(x.dtype)}")
+        if not self.reads_ids and x.dtype != self.shift.dtype:
+            raise ShapeError(f"input: expected {_name(self.shift.dtype)}, got {_name(x.dtype)}")
 
 
-def expect_last(layer: nn.Module, x: Tensor, size: int, axis: int = -1) -> None:
-    """Stop with a ShapeError unless x has `size` values along the axis the layer works on."""
-    if x.dim() < 1 or x.dim() <= axis or x.shape[axis] != size:
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def expect_last(layer: nn.Module, x: Tensor, size: int, axis: int = -1, axes: int | None = None) -> None:
+    """Stop with a ShapeError unless x has `size` values along the axis the layer works on.
+
+    `axes` is how many axes x must have, where the layer takes no other number.
+    """
+    there = -x.dim() <= axis < x.dim() and axes in (None, x.dim())
+    if not there or x.shape[axis] != size:
         raise ShapeError(
-            f"{type(layer).__name__}: expected {size} values along axis {axis}, "
-            f"got shape [{', '.join(map(str, x.shape))}]"
+            f"{type(layer).__name__}: expected {size} values along axis {axis}"
+            f"{'' if axes is None else f' of {axes} axes'}, got shape [{', '.join(map(str, x.shape))}]"
         )
 
 

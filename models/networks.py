@@ -42,7 +42,10 @@ class StackConfig(NetConfig):
         expect_choice("kind", self.kind, get_args(Kind))
         expect_choice("carry", self.carry, get_args(Carry))
         expect_choice("init", self.init, get_args(Init))
-        pieces_of(self.activation)
+        expect(
+            pieces_of(self.activation) == 1 or self.kind != "residual",
+            f"activation: a residual net takes relu or tanh, which keep the size, got {self.activation!r}",
+        )
 
     def layer_maker(self, medium: Medium, depth: int, dropout: float = 0.0) -> Callable[[int], nn.Module]:
         """Makes one layer of this kind of a given width; `depth` is how many stand on each other."""
@@ -96,9 +99,19 @@ class MlpConfig(StackConfig):
         expect(self.width > 0, f"width: expected 1 or more, got {self.width}")
         expect(self.layers > 0, f"layers: expected 1 or more, got {self.layers}")
         expect_choice("entry", self.entry, get_args(Entry))
+        expect(0 <= self.dropout < 1, f"dropout: expected 0 or more and below 1, got {self.dropout}")
+        values = prod(self.inputs)
         expect(
-            self.entry != "none" or prod(self.inputs) == self.width,
-            f"entry: none needs rows of {self.width} values, got rows of {prod(self.inputs)}",
+            self.entry != "none" or values == self.width,
+            f"entry: none needs rows of {self.width} values, got rows of {values}",
+        )
+        expect(
+            self.entry != "pad" or values <= self.width,
+            f"width: zero padding needs {values} or more, got {self.width}",
+        )
+        expect(
+            self.entry != "subsample" or values >= self.width,
+            f"width: sub-sampling needs {values} or fewer, got {self.width}",
         )
 
 
@@ -163,11 +176,17 @@ class ConvConfig(StackConfig):
             len(self.dropout) in (0, len(self.stages) + 1),
             f"dropout: expected {len(self.stages) + 1} rates, the input's first, got {self.dropout}",
         )
+        expect(
+            all(0 <= rate < 1 for rate in self.dropout),
+            f"dropout: expected rates of 0 or more and below 1, got {self.dropout}",
+        )
+        convolution(len(self.inputs) - 1, self.kernel)
         pools = len(self.stages) - self.average
         expect(
             min(self.inputs[1:]) >> pools > 0,
             f"stages: {pools} poolings by 2 leave nothing of rows of {self.inputs}",
         )
+        expect(self.head >= 0, f"head: expected 0 or more channels, got {self.head}")
         expect(self.average or not self.head, "head: needs average=True")
 
 

@@ -1,4 +1,7 @@
-"""Networks by name: a config, the data it was made for, and a recipe that trains it."""
+"""Networks by name: a config, the data it was made for, and a recipe that trains it.
+
+Figures and tables are those of Srivastava, Greff and Schmidhuber 2015, "Training Very Deep Networks".
+"""
 
 from __future__ import annotations
 
@@ -78,20 +81,20 @@ _SEQUENCE_RECIPE = Recipe(epochs=40, batch=64, lr=3e-3, schedule="cosine", clip=
 
 PRESETS: dict[str, Preset] = {
     DEFAULT: Preset(
-        "the default: 10 highway layers of 64 on the embedded digits, trained in seconds",
+        "the default: 10 highways of 64",
         "digits",
         _DIGITS_10,
         Recipe(epochs=40, batch=64, lr=1e-3),
     ),
     "deck-20": Preset(
-        "the lecture's net: 20 highway layers as wide as an MNIST image",
+        "20 highways as wide as the image",
         "mnist",
         _DECK,
         Recipe(epochs=50, batch=1000, lr=1e-3, test_fraction=0.25, threads=0),
     ),
     **{
         f"fig1-{depth}{suffix}": Preset(
-            f"Figure 1 of the paper: {depth} layers, {kind}",
+            f"Figure 1: {depth} layers, {kind}",
             "mnist",
             figure_1(kind, depth),
             FIGURE_1_RECIPE,
@@ -100,79 +103,79 @@ PRESETS: dict[str, Preset] = {
         for kind, suffix in _TWINS
     },
     "conv-16": Preset(
-        "Table 1 of the paper: 9 convolutional layers of 16 maps, 8 of them highways",
+        "Table 1: 9 layers of 16 maps",
         "mnist",
         replace(_CONV, dropout=(0.0, 0.1, 0.1, 0.2), batch_norm=False),
         _CONV_RECIPE,
     ),
     "conv-32": Preset(
-        "Table 1 of the paper: 9 convolutional layers of 32 maps, 8 of them highways",
+        "Table 1: 9 layers of 32 maps",
         "mnist",
         replace(_CONV, stages=((32, 2), (32, 3), (32, 3)), dropout=(0.0, 0.2, 0.2, 0.4)),
         _CONV_RECIPE,
     ),
     "fitnet-a": Preset(
-        "Table 2 of the paper, Highway A: 11 layers in the shape of FitNet 1",
+        "Table 2: 11 layers as in FitNet 1",
         "cifar10",
         _FITNET,
         _FITNET_RECIPE,
     ),
     "fitnet-b": Preset(
-        "Table 2 of the paper, Highway B: 19 layers in the shape of FitNet 4",
+        "Table 2: 19 layers as in FitNet 4",
         "cifar10",
         replace(_FITNET, stages=((32, 4), (80, 5), (128, 5)), head=100),
         _FITNET_RECIPE,
     ),
     "fitnet-c": Preset(
-        "Table 2 of the paper, Highway C: 32 thin layers",
+        "Table 2: 32 thin layers",
         "cifar10",
         replace(_FITNET, stages=((32, 9), (48, 9), (64, 9)), head=100),
         _FITNET_RECIPE,
     ),
     "charcnn": Preset(
-        "character CNN with 2 highways (ELMo, CharacterBERT): the category of a character by its name",
+        "character CNN with 2 highways",
         "names",
         CharactersConfig(inputs=(8, 12), classes=11, alphabet=38),
         Recipe(epochs=6, batch=128, lr=2e-3, schedule="cosine"),
     ),
     "cbhg": Preset(
-        "Tacotron's CBHG, with 4 highways, reading digits line by line",
+        "Tacotron's CBHG, 4 highways",
         "digits",
         CbhgConfig(inputs=DIGIT, classes=10),
         _SEQUENCE_RECIPE,
     ),
     "rhn": Preset(
-        "a recurrent highway network, 3 highways a step, reading digits line by line",
+        "recurrent highway, depth 3",
         "digits",
         RhnConfig(inputs=DIGIT, classes=10),
         _SEQUENCE_RECIPE,
     ),
     "highway-lstm": Preset(
-        "three LSTM layers with depth gates between their cells, reading digits line by line",
+        "3 LSTM layers with depth gates",
         "digits",
         HighwayLstmConfig(inputs=DIGIT, classes=10),
         _SEQUENCE_RECIPE,
     ),
     "grid-lstm": Preset(
-        "a 2-D Grid LSTM, time by depth, that learns the parity of 16 bits",
+        "Grid LSTM for the parity of 16 bits",
         "parity-16",
         GridLstmConfig(inputs=(16,), classes=2, scaling="none"),
         Recipe(epochs=20, batch=100, lr=2e-3, clip=1.0),
     ),
     "grid-lstm-3d": Preset(
-        "a 3-D Grid LSTM, height by width by depth, reading digits patch by patch",
+        "3-D Grid LSTM over patches",
         "digits",
         GridLstmConfig(inputs=DIGIT, classes=10, dimensions=3, patch=2, width=32, depth=2),
         _SEQUENCE_RECIPE,
     ),
     "transformer": Preset(
-        "a Transformer encoder whose joins are highway gates, reading digits line by line",
+        "Transformer with gated joins",
         "digits",
         TransformerConfig(inputs=DIGIT, classes=10),
         _SEQUENCE_RECIPE,
     ),
     "transformer-residual": Preset(
-        "its twin with add-and-norm joins and as many parameters",
+        "its twin with add-and-norm",
         "digits",
         TransformerConfig(inputs=DIGIT, classes=10, join="residual", feedforward=193),
         _SEQUENCE_RECIPE,

@@ -15,7 +15,7 @@ from models.activation import initialise
 from models.errors import ShapeError
 from models.gate import Carry, DenseGate, GatedJoin
 from models.net import Net, NetConfig, expect, expect_choice, expect_last
-from models.sequence import as_sequence, sequence_shape
+from models.sequence import as_sequence, expect_sequence, sequence_shape
 
 
 class RecurrentHighwayStep(GatedJoin):
@@ -162,16 +162,6 @@ class HighwayLstmLayer(nn.Module):
             hidden.append(h)
             cells.append(c)
         return torch.stack(hidden, dim=1), torch.stack(cells, dim=1)
-
-
-def expect_sequence(layer: nn.Module, x: Tensor, size: int) -> None:
-    """Stop with a ShapeError unless x is (batch, time, size) with at least one step of time."""
-    if x.dim() != 3 or x.shape[1] == 0:
-        raise ShapeError(
-            f"{type(layer).__name__}: expected shape [batch, time, {size}] with a time of 1 or more, "
-            f"got [{', '.join(map(str, x.shape))}]"
-        )
-    expect_last(layer, x, size)
 
 
 @dataclass(frozen=True, kw_only=True)

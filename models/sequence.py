@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from models.net import expect
+from models.errors import ShapeError
+from models.net import expect, expect_last
 
 
 def sequence_shape(inputs: tuple[int, ...]) -> tuple[int, int]:
@@ -22,3 +23,13 @@ def sequence_shape(inputs: tuple[int, ...]) -> tuple[int, int]:
 def as_sequence(x: Tensor) -> Tensor:
     """(batch, time, features) stays; (batch, channels, height, width) -> (batch, height, channels*width)."""
     return x if x.dim() == 3 else x.transpose(1, 2).flatten(2)
+
+
+def expect_sequence(layer: nn.Module, x: Tensor, size: int) -> None:
+    """Stop with a ShapeError unless x is (batch, time, size) with at least one step of time."""
+    if x.dim() != 3 or x.shape[1] == 0:
+        raise ShapeError(
+            f"{type(layer).__name__}: expected shape [batch, time, {size}] with a time of 1 or more, "
+            f"got [{', '.join(map(str, x.shape))}]"
+        )
+    expect_last(layer, x, size)

@@ -78,6 +78,13 @@ class Plan:
     seed: int = 0
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        if (self.data.kind == "text") != FAMILIES[type(self.config)].reads_ids:
+            reads = "numbers" if self.data.kind == "text" else "ids of characters"
+            raise ConfigError(
+                f"data: {self.config.family} reads {reads}, and {self.data.name} holds {self.data.kind}"
+            )
+
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches and the rest, unless the rest is one row, which batch norm cannot be trained on."""
@@ -166,11 +173,6 @@ class _Run:
     def __init__(self, plan: Plan) -> None:
         if plan.device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device: cuda was asked for, and this PyTorch sees no CUDA device; use cpu")
-        if (plan.data.kind == "text") != FAMILIES[type(plan.config)].reads_ids:
-            reads = "numbers" if plan.data.kind == "text" else "ids of characters"
-            raise ConfigError(
-                f"data: {plan.config.family} reads {reads}, and {plan.data.name} holds {plan.data.kind}"
-            )
         self.plan = plan
         self.device = torch.device(plan.device)
         torch.set_num_threads(plan.recipe.threads or cpus())

@@ -12,6 +12,8 @@ import torch
 import typer
 from rich.table import Table
 
+from models.checkpoint import Record
+from models.checkpoint import load as load_checkpoint
 from models.data import Dataset, known_names, load
 from models.display import console, download_bar, shell_words, show_facts, training_bar
 from models.errors import ConfigError
@@ -133,39 +135,48 @@ def run(plan: Plan, *, resume: bool = False, pictures: bool = True) -> Outcome:
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED)
-    drawn = []
     if pictures:
-        from models.checkpoint import load as load_checkpoint
-        from models.pictures import draw
+        draw_pictures(plan)
+    show_result(outcome.record, plan.folder)
+    return outcome
 
+
+def draw_pictures(plan: Plan) -> None:
+    """Draw the best network of a run, which is not the one that training ended with."""
+    from models.pictures import draw  # matplotlib takes its time, and not every run wants pictures
+
+    with console.status("drawing"):
         net, record = load_checkpoint(plan.folder / BEST)
-        drawn = draw(plan.folder, net, record, plan.data)
-    metrics = outcome.record.metrics
+        draw(plan.folder, net, record, plan.data)
+
+
+def show_result(record: Record, folder: Path) -> None:
+    """What a run reached, and where it lies."""
+    metrics, history = record.metrics, record.history
+    pictures = sorted(str(path) for path in folder.glob("*.png"))
     show_facts(
-        "",
         [
-            ("test accuracy", f"[bold]{metrics['test_accuracy']:.2%}[/]  ({len(plan.data.test):,} rows)"),
+            ("test accuracy", f"[bold]{metrics['test_accuracy']:.2%}[/]"),
             ("test loss", f"{metrics['test_loss']:.4f}"),
             ("validation", f"{metrics['valid_accuracy']:.2%}, the best, in epoch {metrics['epoch']:.0f}"),
-            ("training", f"{outcome.place.seconds:.1f} s, {plan.recipe.epochs} epochs"),
-            ("network", str(plan.folder / BEST)),
-            *([("pictures", ", ".join(str(path) for path in drawn))] if drawn else []),
-        ],
+            ("training", f"{history[-1]['seconds']:.1f} s, {len(history)} epochs"),
+            ("network", str(folder / BEST)),
+            *([("pictures", "\n".join(pictures))] if pictures else []),
+        ]
     )
-    return outcome
 
 
 def list_presets() -> None:
     """Every preset with its parameters, as a table."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("preset", "family", "parameters", "data", "about"):
+    for title in ("preset", "parameters", "data", "about"):
         table.add_column(
             title, justify="right" if title == "parameters" else "left", no_wrap=title == "preset"
         )
     for name, preset in PRESETS.items():
         size = parameter_count(_on_paper(preset.config))
         label = f"[bold]{name}[/]" if name == DEFAULT else name
-        table.add_row(label, preset.config.family, f"{size:,}", preset.data, preset.about)
+        table.add_row(label, f"{size:,}", preset.data, preset.about)
     console.print(table)
 
 

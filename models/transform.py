@@ -21,20 +21,22 @@ class RowNorm(nn.BatchNorm1d):
     """Batch normalisation of the last axis over every leading one. Shapes: (..., units) -> the same."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.flatten(0, -2)).view_as(x)
+        return super().forward(x.reshape(-1, self.num_features)).view_as(x)
 
 
 @dataclass(frozen=True)
 class Medium:
     """What a layer's maps are made of: one layer is written once, and is dense or convolutional by this.
 
-    `linear` and `gate` make a map from so many units to so many; `axis` is where the units stand.
+    `linear` and `gate` make a map from so many units to so many; `axis` is where the units stand, among
+    `axes` axes, or any number of them.
     """
 
     linear: Callable[[int, int], Linear]
     gate: Callable[[int, int], Gate]
     norm: Callable[[int], nn.Module]
     axis: int
+    axes: int | None = None
 
 
 DENSE = Medium(nn.Linear, DenseGate, RowNorm, axis=-1)
@@ -60,6 +62,7 @@ class Transform(nn.Module):
         expect_choice("init", init, get_args(Init))
         self.inputs = inputs
         self.axis = medium.axis
+        self.axes = medium.axes
         self.normal_layer = medium.linear(inputs, units * pieces_of(activation))
         self.norm = medium.norm(units * pieces_of(activation)) if batch_norm else None
         self.activation = make_activation(activation, medium.axis)
@@ -68,7 +71,7 @@ class Transform(nn.Module):
             initialise(self.normal_layer, activation)
 
     def transform(self, x: Tensor) -> Tensor:
-        expect_last(self, x, self.inputs, self.axis)
+        expect_last(self, x, self.inputs, self.axis, self.axes)
         h = self.normal_layer(x)
         if self.norm is not None:
             h = self.norm(h)
@@ -134,8 +137,12 @@ class ResidualLayer(nn.Module):
             pieces_of(activation) == 1,
             f"activation: a residual layer takes relu or tanh, which keep the size, got {activation!r}",
         )
+        expect(0 <= dropout < 1, f"dropout: expected 0 or more and below 1, got {dropout}")
+        expect_choice("init", init, get_args(Init))
+        expect(depth > 0, f"depth: expected 1 or more, got {depth}")
         self.dim = dim
         self.axis = medium.axis
+        self.axes = medium.axes
         self.norm = medium.norm(dim) if batch_norm else None
         self.activation = make_activation(activation, medium.axis)
         self.normal_layer = medium.linear(dim, dim)
@@ -146,7 +153,7 @@ class ResidualLayer(nn.Module):
                 self.normal_layer.weight.mul_(depth**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        expect_last(self, x, self.dim, self.axis)
+        expect_last(self, x, self.dim, self.axis, self.axes)
         h = x if self.norm is None else self.norm(x)
         h = self.normal_layer(self.activation(h))
         return x + (h if self.dropout is None else self.dropout(h))

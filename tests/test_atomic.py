@@ -1,0 +1,87 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.atomic import replacing
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Every file in a folder, hidden ones too, and what is in it."""
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("old", [None, "old"])
+def test_what_was_written_takes_the_place(tmp_path: Path, old: str | None) -> None:
+    """After the block the file is new, whether there was one before or not, and nothing else is there."""
+    path = tmp_path / "model.safetensors"
+    if old is not None:
+        path.write_text(old)
+    with replacing(path) as draft:
+        draft.write_text("new")
+        assert path.exists() == (old is not None)
+        if old is not None:
+            assert path.read_text() == old
+    assert files(tmp_path) == {"model.safetensors": "new"}
+
+
+def test_a_draft_stands_beside_its_file(tmp_path: Path) -> None:
+    """In the same folder, so that it can be renamed, hidden, of the same kind, and of a name of its own."""
+    path = tmp_path / "plot.png"
+    with replacing(path) as first, replacing(path) as second:
+        assert first.parent == second.parent == tmp_path
+        assert first.suffix == ".png"
+        assert first.name.startswith(".")
+        assert len({first, second, path}) == 3
+        first.write_text("1")
+        second.write_text("2")
+    assert files(tmp_path) == {"plot.png": "1"}
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("old", [None, "old"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_whatever_stops_the_block_the_old_file_stays(
+    tmp_path: Path, error: type[BaseException], old: str | None, begun: bool
+) -> None:
+    """The error goes on to the caller, and no draft is left behind, begun or not."""
+    path = tmp_path / "last.json"
+    if old is not None:
+        path.write_text(old)
+
+    def write(draft: Path) -> None:
+        if begun:
+            draft.write_text("half of it")
+        raise error
+
+    with pytest.raises(error), replacing(path) as draft:
+        write(draft)
+    assert files(tmp_path) == ({} if old is None else {"last.json": old})
+
+
+def test_folders_are_made_on_the_way(tmp_path: Path) -> None:
+    """A file's folder need not be there."""
+    with replacing(tmp_path / "runs" / "a" / "log.txt") as draft:
+        draft.write_text("x")
+    assert files(tmp_path) == {str(Path("runs", "a", "log.txt")): "x"}
+
+
+def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
+    """There is nothing to put in the old file's place, so it stays."""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(FileNotFoundError), replacing(path):
+        pass
+    assert files(tmp_path) == {"a.txt": "old"}
+
+
+def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    """Where the last step fails, a folder being in the way, no draft is left either."""
+    (tmp_path / "a.txt").mkdir()
+    with pytest.raises(OSError), replacing(tmp_path / "a.txt") as draft:  # noqa: PT011
+        draft.write_text("new")
+    assert files(tmp_path) == {}
+    assert (tmp_path / "a.txt").is_dir()

@@ -1,0 +1,166 @@
+"""Checkpoints: whole, self-describing, and never trusted further than they can be checked."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from models import checkpoint
+from models.checkpoint import KEY, Record, load, read, save
+from models.errors import CheckpointError
+from models.families import build
+from models.net import Net
+from models.networks import MlpConfig
+
+CONFIG = MlpConfig(inputs=(4,), classes=2, width=5, layers=1)
+
+
+@pytest.fixture
+def net() -> Net:
+    return build(CONFIG)
+
+
+@pytest.fixture
+def record() -> Record:
+    return Record(
+        preset="tiny",
+        config=CONFIG.to_dict(),
+        data={"name": "rows", "labels": ["no", "yes"]},
+        recipe={"epochs": 1},
+        seed=3,
+        metrics={"valid_accuracy": 0.5},
+        history=[{"epoch": 1, "loss": 0.7}],
+        torch=torch.__version__,
+    )
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: Record) -> None:
+    """Network and record come back, the network in eval mode with the same logits."""
+    path = tmp_path / "model.safetensors"
+    save(path, net.state_dict(), record)
+    loaded, said = load(path)
+    x = torch.randn(3, 4)
+    assert torch.equal(loaded(x), net.eval()(x))
+    assert not loaded.training
+    assert asdict(said) == json.loads(json.dumps(asdict(record)))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The path is said, and that nothing is there."""
+    with pytest.raises(CheckpointError, match="absent.safetensors: no such file"):
+        load(tmp_path / "absent.safetensors")
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, -1])
+def test_a_cut_file_is_refused(tmp_path: Path, net: Net, record: Record, keep: int) -> None:
+    """A file that ends early is damaged, wherever it ends."""
+    path = tmp_path / "model.safetensors"
+    save(path, net.state_dict(), record)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(CheckpointError, match="expected a whole .safetensors file"):
+        load(path)
+
+
+def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
+    """A pickle under the right name is refused without running what it holds."""
+    ran = tmp_path / "ran"
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (Path.touch, (ran,))
+
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(CheckpointError, match="damaged or another kind of file"):
+        load(path)
+    torch.save({"w": torch.ones(1)}, path)
+    with pytest.raises(CheckpointError, match="damaged or another kind of file"):
+        load(path)
+    assert not ran.exists()
+
+
+def test_a_foreign_safetensors_is_told_apart(tmp_path: Path) -> None:
+    """Weights without our record are somebody else's."""
+    path = tmp_path / "other.safetensors"
+    save_file({"w": torch.ones(1)}, path)
+    with pytest.raises(CheckpointError, match="have no 'turnpike' record"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ("not json", "cannot be understood"),
+        ("[]", "cannot be understood"),
+        ("{}", "expected checkpoint format 1, got None"),
+        ('{"format": 99}', "expected checkpoint format 1, got 99"),
+        ('{"format": 1}', "cannot be understood"),
+        ('{"format": 1, "surprise": 2}', "cannot be understood"),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, values: str, says: str) -> None:
+    """Damaged, foreign and future records are one clear line each."""
+    path = tmp_path / "model.safetensors"
+    save_file({"w": torch.ones(1)}, path, metadata={KEY: values})
+    with pytest.raises(CheckpointError, match=says):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.pop("output.bias"), "expected a tensor 'output.bias', which is missing"),
+        (lambda t: t.update(extra=torch.ones(1)), "'extra' belongs to no part"),
+        (lambda t: t.update({"output.bias": torch.ones(3)}), r"output.bias: expected \[2\] .* got \[3\]"),
+        (lambda t: t.update({"output.bias": torch.ones(2).double()}), "got .* torch.float64"),
+    ],
+)
+def test_weights_must_fit(tmp_path: Path, net: Net, record: Record, change: object, says: str) -> None:
+    """A tensor that is missing, left over, or of another shape or dtype is named."""
+    tensors = dict(net.state_dict())
+    change(tensors)
+    save(tmp_path / "model.safetensors", tensors, record)
+    with pytest.raises(CheckpointError, match=says):
+        load(tmp_path / "model.safetensors")
+
+
+def test_a_claimed_size_is_not_allocated(tmp_path: Path, net: Net, record: Record) -> None:
+    """A small file whose config claims a network of terabytes is refused before anything is reserved."""
+    huge = replace(record, config={**record.config, "width": 1_000_000})
+    save(tmp_path / "model.safetensors", net.state_dict(), huge)
+    with pytest.raises(CheckpointError, match="expected .*1000000"):
+        load(tmp_path / "model.safetensors")
+
+
+def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, net: Net, record: Record) -> None:
+    """An unknown family or setting is said with the file's name."""
+    path = tmp_path / "model.safetensors"
+    save(path, net.state_dict(), replace(record, config={"family": "perceptron"}))
+    with pytest.raises(CheckpointError, match=r"model.safetensors: family: expected one of mlp"):
+        load(path)
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, net: Net, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk half-way through a save costs nothing that was there."""
+    path = tmp_path / "model.safetensors"
+    save(path, net.state_dict(), record)
+    before = path.read_bytes()
+
+    def full(tensors: object, draft: Path, metadata: object) -> None:
+        draft.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(path, net.state_dict(), record)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]

@@ -1,0 +1,321 @@
+"""The depth study: what it trains, what it keeps, what it refuses, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from models import checkpoint, compare, compare_picture, compare_table
+from models.chance import Chance, chance_of
+from models.compare import Cell, Progress, Result, Study
+from models.crew import usable_cpus
+from models.dataset import Dataset, Split
+from models.errors import ConfigError, TrainingError
+from models.ledger import State
+from models.recipe import Recipe
+from models.train import BEST, LAST, Plan, train
+
+STUDY = Study(
+    families=("highway", "plain"),
+    depths=(2, 3),
+    lrs=(1e-2, 1e30),
+    data="digits",
+    recipe=Recipe(epochs=2, batch=200, clip=1.0),
+    width=8,
+)
+ONE_THREAD = usable_cpus()  # jobs: each of the threads gets a process
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study of one run, of a few hundred steps, on small data that is quickly read."""
+    path = tmp_path_factory.mktemp("data") / "rows.npz"
+    x = np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32)
+    np.savez(path, x=x, y=(x[:, 0] > 0).astype(np.int64))
+    return Study(
+        families=("highway",),
+        depths=(2,),
+        lrs=(1e-3,),
+        data=str(path),
+        recipe=Recipe(epochs=4, batch=2),
+        seed=3,
+        width=4,
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Result], list[Progress]]:
+    """A study that was trained once, in two processes."""
+    folder = tmp_path_factory.mktemp("study")
+    told: list[Progress] = []
+    return folder, compare.run(STUDY, folder, jobs=2, tell=told.append), told
+
+
+Done = tuple[Path, list[Result], list[Progress]]
+
+
+def test_each_cell_is_trained_or_diverges(done: Done) -> None:
+    """Every family, depth and rate has a run of its own; a rate without measure diverges, with its epoch."""
+    folder, results, _ = done
+    assert [result.cell for result in results] == [
+        Cell(family, depth, lr) for depth in (2, 3) for family in ("highway", "plain") for lr in (1e-2, 1e30)
+    ]
+    for result in results:
+        assert result.state == ("finished" if result.cell.lr == 1e-2 else "diverged")
+        if result.state == "finished":
+            _, record = checkpoint.load(folder / result.cell.name / BEST)
+            assert record.metrics["test_accuracy"] == result.test_accuracy
+            assert record.config["kind"] == result.cell.family
+            assert record.config["layers"] == result.cell.depth - 1
+            assert result.loss == record.history[-1]["loss"]
+            assert len(result.history) == 2
+        else:
+            assert (result.epoch, result.step, result.test_accuracy) == (1, 1, None)
+
+
+def test_twins_are_of_one_size(done: Done) -> None:
+    """The families' nets have about the same number of parameters at each depth."""
+    _, results, _ = done
+    for depth in STUDY.depths:
+        sizes = [result.parameters for result in results if result.cell.depth == depth]
+        assert max(sizes) / min(sizes) < 1.5  # so narrow, the input's map weighs most
+    assert results[0].parameters == 64 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 10 + 10
+
+
+def test_progress_is_told_run_by_run(done: Done) -> None:
+    """A display hears of every run: at the start, while it trains, and how it ended."""
+    _, results, told = done
+    names = [result.cell.name for result in results]
+    assert [(progress.name, progress.step) for progress in told[:8]] == [(name, 0) for name in names]
+    for result in results:
+        last = [progress for progress in told if progress.name == result.cell.name][-1]
+        assert (last.state, last.step, last.steps) == (result.state, result.step, result.steps)
+    begun = [progress.name for progress in told[8:]]
+    assert all("-3-" in name for name in begun[:2])  # the deepest first
+
+
+def test_study_writes_table_figures_and_picture(done: Done) -> None:
+    """The table has the best rate's run of each family and depth; the JSON has everything; the PNG opens."""
+    folder, results, _ = done
+    text = (folder / "compare.md").read_text()
+    best, every = (part.splitlines() for part in text.split("All of them:"))
+    assert len([line for line in best if line.startswith(("| 2 ", "| 3 "))]) == 4
+    assert len([line for line in every if line.startswith(("| 2 ", "| 3 "))]) == 8
+    first = results[0]
+    assert (
+        f"| 2 | highway | 0.01 | {first.loss:.3g} | {first.valid_accuracy:.2%} | {first.test_accuracy:.2%} | "
+        in text
+    )
+    assert text.count("diverged in epoch 1") == 4
+    values = json.loads((folder / "compare.json").read_text(), parse_constant=pytest.fail)
+    assert [run["name"] for run in values["runs"]] == [result.cell.name for result in results]
+    assert [run["shown"] for run in values["runs"]] == [True, False] * 4
+    assert values["runs"][0]["history"] == list(first.history)
+    with Image.open(folder / "compare.png") as image:
+        assert min(image.size) > 300
+
+
+def test_second_run_trains_nothing(done: Done) -> None:
+    """A finished study, diverged runs and all, is recalled: no process, and each run's files as they were."""
+    folder, results, _ = done
+    before = contents(folder)
+    told: list[Progress] = []
+    assert compare.run(STUDY, folder, tell=told.append) == results
+    assert contents(folder) == before
+    assert [progress.state for progress in told] == ["finished", "diverged"] * 4
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        (replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), "epochs 2, and 3"),
+        (replace(STUDY, width=9), "width 8, and 9"),
+        (replace(STUDY, seed=1), "rows|seed"),
+    ],
+)
+def test_changed_study_is_refused(done: Done, changed: Study, named: str) -> None:
+    """Other settings in the same folder are an error that names them, and nothing is touched."""
+    folder, _, _ = done
+    before = contents(folder)
+    with pytest.raises(ConfigError, match=named):
+        compare.run(changed, folder)
+    assert contents(folder) == before
+
+
+def test_changed_study_is_refused_by_its_runs_alone(done: Done, tmp_path: Path) -> None:
+    """Without the study's own file, the runs still tell that they are of another study."""
+    name = Cell("highway", 2, 1e-2).name
+    (tmp_path / name).mkdir()
+    (tmp_path / name / BEST).write_bytes((done[0] / name / BEST).read_bytes())
+    with pytest.raises(ConfigError, match="epochs 2, and 3"):
+        compare.run(replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), tmp_path)
+    assert not (tmp_path / "compare.json").exists()
+
+
+def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    """A study's file that is none is named."""
+    (tmp_path / "compare.json").write_text("[1")
+    with pytest.raises(ConfigError, match=r"compare\.json"):
+        compare.run(STUDY, tmp_path)
+
+
+def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) -> None:
+    """Stopped once, interrupted once, a study ends with the bits of one that was left alone."""
+    name = long.cells[0].name
+    seen: list[Progress] = []
+    (found,) = compare.run(
+        long, tmp_path, jobs=ONE_THREAD, tell=seen.append, stop=lambda: any(p.step for p in seen)
+    )
+    assert found.state == "unfinished"
+    assert 0 < found.step < found.steps
+    assert (tmp_path / name / LAST).exists()
+    assert f"unfinished: {found.step / found.steps:.0%}" in (tmp_path / "compare.md").read_text()
+
+    def interrupt(progress: Progress) -> None:
+        if progress.step > found.step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare.run(long, tmp_path, jobs=ONE_THREAD, tell=interrupt)
+    assert not multiprocessing.active_children()
+    again = checkpoint.read(tmp_path / name / LAST)[1].progress["step"]
+    assert found.step < again < found.steps
+
+    (found,) = compare.run(long, tmp_path, jobs=ONE_THREAD)
+    assert found.state == "finished"
+    data = long.read()
+    alone = Plan(
+        "", long.config_of(found.cell, data), long.recipe_of(found.cell), data, tmp_path / "alone", 3
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    train(alone)
+    torch.set_num_threads(threads)
+    expected, record = checkpoint.read(tmp_path / "alone" / BEST)
+    tensors, _ = checkpoint.read(tmp_path / name / BEST)
+    assert tensors.keys() == expected.keys()
+    assert all(torch.equal(tensors[key], expected[key]) for key in expected)
+    assert found.test_accuracy == record.metrics["test_accuracy"]
+
+
+def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: Path) -> None:
+    """What a run cannot get over is one line that names it; what others had done stays."""
+    study = replace(long, depths=(2, 3), recipe=Recipe(epochs=1, batch=200))
+    bad = study.cells[0].name
+    (tmp_path / bad).write_text("in the way of the run's folder")
+    with pytest.raises(TrainingError, match=f"{bad}: [A-Za-z]+Error") as caught:
+        compare.run(study, tmp_path)
+    assert "\n" not in str(caught.value)
+    values = json.loads((tmp_path / "compare.json").read_text())
+    assert [run["state"] for run in values["runs"]] == ["unfinished", "finished"]
+
+
+def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
+    """A process that is killed, as when memory runs out, ends the study with a word on it, not a hang."""
+
+    def kill(progress: Progress) -> None:
+        if progress.step:
+            for child in multiprocessing.active_children():
+                child.kill()
+
+    with pytest.raises(TrainingError, match="highway-2-lr0.001: its process was ended by SIGKILL"):
+        compare.run(long, tmp_path, jobs=ONE_THREAD, tell=kill)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"families": ("wide",)}, "families: expected one of plain, residual, highway"),
+        ({"families": ()}, "families: expected one or more"),
+        ({"depths": (2, 2)}, "depths: expected each once"),
+        ({"depths": (1,)}, "depths: expected 2 or more"),
+        ({"lrs": (0.0,)}, "lr: expected a positive number"),
+        ({"width": 0}, "width: expected 1 or more"),
+    ],
+)
+def test_study_that_makes_no_sense_is_refused(change: dict[str, object], named: str) -> None:
+    """A bad setting is named before anything is read or trained."""
+    with pytest.raises(ConfigError, match=named):
+        replace(STUDY, **change)  # type: ignore[arg-type]
+
+
+def test_jobs_must_be_positive(tmp_path: Path) -> None:
+    """No processes train nothing."""
+    with pytest.raises(ConfigError, match="jobs: expected 1 or more, got 0"):
+        compare.run(STUDY, tmp_path, jobs=0)
+
+
+def test_chance_is_what_can_be_had_blindly() -> None:
+    """Always saying the commonest class of the test rows; the entropy of the training rows' classes."""
+    train_rows = Split(torch.zeros(4, 2), torch.tensor([0, 0, 1, 3]))
+    test_rows = Split(torch.zeros(10, 2), torch.tensor([1, 1, 1, 1, 0, 0, 0, 3, 3, 3]))
+    data = Dataset("made", train_rows, test_rows, test_rows, ("a", "b", "c", "d"), "numbers")
+    chance = chance_of(data)
+    assert chance.accuracy == pytest.approx(0.4)
+    assert chance.loss == pytest.approx(0.5 * 0.6931472 + 2 * 0.25 * 1.3862944)
+    # two standard errors are 2 * sqrt(0.4 * 0.6 / 10) = 0.31
+    assert chance.explains(0.70)
+    assert not chance.explains(0.72)
+    assert not chance.explains(None)
+
+
+def made(lr: float, *, loss: float | None, state: State = "finished", **values: object) -> Result:
+    history = ({"epoch": 1, "loss": loss},) if loss is not None else ()
+    return Result(Cell("plain", 9, lr), state, 10, 4, loss=loss, history=history, **values)  # type: ignore[arg-type]
+
+
+def test_best_run_is_the_one_whose_training_loss_ended_lowest() -> None:
+    """Not by test rows, and a run that diverged is shown only where all did."""
+    low, high = made(1.0, loss=0.1, test_accuracy=0.2), made(2.0, loss=0.5, test_accuracy=0.9)
+    lost = made(3.0, loss=0.01, state="diverged", epoch=2)
+    assert compare_table.best_runs([lost, high, low]) == [low]
+    assert compare_table.best_runs([lost]) == [lost]
+
+
+def test_chance_is_noted_in_the_table() -> None:
+    """A net that learnt nothing is called that."""
+    chance = Chance(0.1, 2.3, 1000)
+    study = replace(STUDY, depths=(9,), families=("plain",), lrs=(1.0,))
+    stuck = compare_table.table(study, [made(1.0, loss=2.3, test_accuracy=0.11)], chance)
+    assert "no better than chance" in stuck
+    assert "no better" not in compare_table.table(study, [made(1.0, loss=2.3, test_accuracy=0.2)], chance)
+
+
+@pytest.mark.parametrize("count", [1, 5, 9])
+def test_picture_has_a_panel_for_each_depth_and_one_for_accuracy(
+    count: int, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Each panel has its depth's curves, as they are; a run that diverged is crossed out."""
+    depths = tuple(range(2, 2 + count))
+    study = replace(STUDY, depths=depths, lrs=(1.0,))
+    history = ({"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 0.5})
+    results = [
+        Result(Cell("highway", depth, 1.0), "finished", 1, 4, test_accuracy=depth / 100, history=history)
+        for depth in depths
+    ]
+    results.append(Result(Cell("plain", depths[-1], 1.0), "diverged", 1, 4, epoch=2, history=history[:1]))
+    figure = compare_picture.depths(study, results, Chance(0.1, 2.3, 1000))
+    panels = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        *(f"{d} layers" for d in depths),
+        "test accuracy",
+    ]
+    drawn = [line.get_xydata().tolist() for line in panels[0].lines]
+    assert [[1, 2.0], [2, 0.5]] in drawn
+    assert [[place, depth / 100] for place, depth in enumerate(depths)] in [
+        line.get_xydata().tolist() for line in panels[-1].lines
+    ]
+    for axes in panels[-2:]:
+        assert "X" in [line.get_marker() for line in axes.lines]
+    figure.savefig(tmp_path / "figure.png")

@@ -1,0 +1,99 @@
+"""From a config to its plain values and back, and to a network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+
+from models.attention import TransformerConfig
+from models.cbhg import CbhgConfig
+from models.characters import CharactersConfig
+from models.errors import ConfigError
+from models.families import FAMILIES, build, config_from_dict
+from models.grid_lstm import GridLstmConfig
+from models.net import NetConfig
+from models.networks import ConvConfig, MlpConfig
+from models.presets import PRESETS
+from models.recurrent import HighwayLstmConfig, RhnConfig
+
+CONFIGS: list[NetConfig] = [
+    MlpConfig(inputs=(6,), classes=3, width=5, layers=2, kind="plain", gate_bias=None, scaling="unit"),
+    ConvConfig(inputs=(1, 8, 8), classes=3, stages=((4, 1), (6, 2)), dropout=(0.0, 0.1, 0.2), kernel=5),
+    RhnConfig(inputs=(4, 2), classes=3, carry="independent"),
+    HighwayLstmConfig(inputs=(4, 2), classes=3, depth_bias=-0.5),
+    GridLstmConfig(inputs=(1, 8, 8), classes=3, dimensions=3, patch=2, tied=False),
+    TransformerConfig(inputs=(4, 2), classes=3, join="residual"),
+    CharactersConfig(inputs=(2, 5), classes=3, filter_widths=(1, 2), filter_counts=(3, 4)),
+    CbhgConfig(inputs=(4, 2), classes=3, bank=2),
+]
+
+
+def test_every_family_is_tried_here() -> None:
+    """A family that joins the others has a config in this list, and names differ."""
+    assert {type(config) for config in CONFIGS} == FAMILIES.keys()
+    assert len({config.family for config in FAMILIES}) == len(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    "config", [*CONFIGS, *(preset.config for preset in PRESETS.values())], ids=lambda config: config.family
+)
+def test_a_config_comes_back_from_json_as_it_was(config: NetConfig) -> None:
+    """Its values survive a file: same class, same fields, tuples where tuples were."""
+    values = config.to_dict()
+    assert list(values) == ["family", *(field.name for field in fields(config))]
+    back = config_from_dict(json.loads(json.dumps(values)))
+    assert type(back) is type(config)
+    assert back == config
+    assert back.to_dict() == values
+    assert hash(back) == hash(config)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.family)
+def test_a_config_builds_its_network(config: NetConfig) -> None:
+    """The network is the family's, keeps its config, and is drawn from PyTorch's generator alone."""
+    torch.manual_seed(4)
+    net = build(config)
+    assert type(net) is FAMILIES[type(config)]
+    assert net.config is config
+    torch.manual_seed(4)
+    again = build(config).state_dict()
+    assert again.keys() == net.state_dict().keys()
+    assert all(torch.equal(again[name], tensor) for name, tensor in net.state_dict().items())
+
+
+MLP = {"family": "mlp", "inputs": [6], "classes": 3, "width": 5, "layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"family": "lstm"}, "family: expected one of mlp, conv, "),
+        ({"family": None}, "family: expected one of mlp, conv, "),
+        ({"family": ["mlp"]}, "family: expected one of mlp, conv, "),
+        ({"depth": 3, "wide": 1}, "mlp: has no setting called 'depth'"),
+        ({"width": None}, "mlp: settings are missing or of the wrong kind: "),
+        ({"inputs": 6}, "mlp: settings are missing or of the wrong kind: "),
+        ({"width": "5"}, "mlp: settings are missing or of the wrong kind: "),
+        ({"width": 0}, "width: expected 1 or more, got 0"),
+    ],
+)
+def test_values_that_are_no_config_are_refused(changes: dict[str, Any], message: str) -> None:
+    """Unknown families and settings, and values of another kind or without sense, are told by name."""
+    assert config_from_dict(MLP) == MlpConfig(inputs=(6,), classes=3, width=5, layers=2)
+    with pytest.raises(ConfigError) as caught:
+        config_from_dict({**MLP, **changes})
+    assert str(caught.value).startswith(message)
+    if "family" in changes:
+        assert str(caught.value).endswith(f"got {changes['family']!r}")
+        assert all(config.family in str(caught.value) for config in FAMILIES)
+
+
+@pytest.mark.parametrize("missing", MLP)
+def test_what_is_missing_is_named(missing: str) -> None:
+    """A config without a default for it cannot do without."""
+    with pytest.raises(ConfigError, match=missing):
+        config_from_dict({name: value for name, value in MLP.items() if name != missing})

@@ -1,0 +1,190 @@
+"""Gates, the join they make, and the record of what went through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.convolutional import ConvHighwayLayer
+from models.errors import ConfigError, ShapeError
+from models.gate import Carry, ConvGate1d, ConvGate2d, DenseGate, GatedJoin, set_bias, watched
+from models.highway import HighwayLayer
+from models.recurrent import Rhn, RhnConfig
+
+Same = Callable[[Tensor, Tensor], None]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def join_of(gate_weight: float, gate_bias: float, carry: Carry, carry_weight: float = 0.0) -> GatedJoin:
+    """A join of one unit in float64, whose gates have the given weights."""
+    join = GatedJoin(lambda: DenseGate(1, 1), gate_bias=gate_bias, carry=carry).double()
+    nn.init.constant_(join.gate.weight, gate_weight)
+    if join.carry_gate is not None:
+        nn.init.constant_(join.carry_gate.weight, carry_weight)
+    return join
+
+
+def number(value: float) -> Tensor:
+    return torch.tensor([value], dtype=torch.float64)
+
+
+def test_gates_are_sigmoids_of_their_maps(same: Same) -> None:
+    """T is between 0 and 1, and is the map of an ordinary layer with the same weights, squashed."""
+    dense = DenseGate(3, 2)
+    x = torch.randn(4, 3)
+    same(dense(x), 1 / (1 + torch.exp(-F.linear(x, dense.weight, dense.bias))))
+    line = ConvGate1d(3, 2, 3, padding=1)
+    x = torch.randn(4, 3, 5)
+    same(line(x), 1 / (1 + torch.exp(-F.conv1d(x, line.weight, line.bias, padding=1))))
+    plane = ConvGate2d(3, 2, 3, padding=1)
+    x = torch.randn(4, 3, 5, 6)
+    same(plane(x), 1 / (1 + torch.exp(-F.conv2d(x, plane.weight, plane.bias, padding=1))))
+
+
+def test_a_coupled_join_worked_out_by_hand() -> None:
+    """T lets h through and 1 - T lets x through."""
+    # t = sigmoid(2 * 0.5 - 1) = sigmoid(0) = 1/2, y = 3 * 1/2 + 0.5 * 1/2
+    assert join_of(2.0, -1.0, "coupled").join(number(3.0), number(0.5)).item() == pytest.approx(1.75)
+    # t = sigmoid(ln 3) = 3/4, y = 8 * 3/4 + 4 * 1/4
+    assert join_of(0.0, math.log(3), "coupled").join(number(8.0), number(4.0)).item() == pytest.approx(7.0)
+
+
+def test_an_independent_join_worked_out_by_hand() -> None:
+    """C is a gate of its own, with weights of its own, and a bias that starts at the opposite of T's."""
+    join = join_of(2.0, -1.0, "independent", carry_weight=-4.0)
+    # t = sigmoid(2 * 0.5 - 1) = 1/2, c = sigmoid(-4 * 0.5 + 1) = sigmoid(-1)
+    assert join.join(number(3.0), number(0.5)).item() == pytest.approx(1.5 + 0.5 * sigmoid(-1), rel=1e-12)
+
+
+@pytest.mark.parametrize("carry", ["coupled", "independent"])
+def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
+    """With `by`, both gates read it, and x is still what is carried."""
+    join = join_of(1.0, 0.0, carry, carry_weight=-1.0)
+    t = sigmoid(0.7)  # and sigmoid(-0.7) = 1 - t: both kinds agree here
+    got = join.join(number(3.0), number(-2.0), by=number(0.7))
+    assert got.item() == pytest.approx(3 * t - 2 * (1 - t), rel=1e-12)
+
+
+def test_a_gate_is_made_for_each_of_t_and_c() -> None:
+    """The maker is called once when the two are coupled, and twice, for two gates, when they are not."""
+    made: list[DenseGate] = []
+
+    def make() -> DenseGate:
+        made.append(DenseGate(2, 2))
+        return made[-1]
+
+    coupled = GatedJoin(make)
+    assert (coupled.gate, coupled.carry_gate, len(made)) == (made[0], None, 1)
+    independent = GatedJoin(make, carry="independent")
+    assert (independent.gate, independent.carry_gate, len(made)) == (made[1], made[2], 3)
+
+
+@pytest.mark.parametrize("bias", [-2.0, 0.0, 1.5])
+def test_biases_start_where_they_were_put(bias: float) -> None:
+    """T's bias is the one asked for; C's is its opposite, so that C = 1 - T while the weights are zero."""
+    join = GatedJoin(lambda: DenseGate(3, 4), gate_bias=bias, carry="independent")
+    assert join.gate.bias.tolist() == [bias] * 4
+    assert join.carry_gate is not None
+    assert join.carry_gate.bias.tolist() == [-bias] * 4
+
+
+def test_none_keeps_what_pytorch_drew() -> None:
+    """Without a bias asked for, both gates have the biases that an nn.Linear has after the same draws."""
+    torch.manual_seed(5)
+    expected = [nn.Linear(3, 4).bias.tolist() for _ in range(2)]
+    torch.manual_seed(5)
+    join = GatedJoin(lambda: DenseGate(3, 4), gate_bias=None, carry="independent")
+    assert join.carry_gate is not None
+    assert [join.gate.bias.tolist(), join.carry_gate.bias.tolist()] == expected
+    without = DenseGate(3, 4, bias=False)
+    set_bias(without, -2.0)
+    assert without.bias is None
+
+
+def test_scaled_gates_are_drawn_after_glorot() -> None:
+    """Both gates have a variance of 2 / (inputs + units), not the third of 1 / inputs that PyTorch draws."""
+    join = GatedJoin(lambda: DenseGate(300, 200), carry="independent", scaled=True)
+    for gate in (join.gate, join.carry_gate):
+        assert gate is not None
+        assert gate.weight.std().item() == pytest.approx((2 / 500) ** 0.5, rel=0.02)
+
+
+def test_another_carry_is_refused() -> None:
+    """The message names the setting, the value and the valid ones."""
+    with pytest.raises(ConfigError, match=r"^carry: expected one of coupled, independent, got 'both'$"):
+        GatedJoin(lambda: DenseGate(1, 1), carry="both")  # type: ignore[arg-type]
+
+
+def test_what_is_watched_is_what_went_through(same: Same) -> None:
+    """Layers come in order of depth by their names, T and y are those of the call, without gradients."""
+    net = nn.Sequential(HighwayLayer(4), nn.Tanh(), HighwayLayer(4, carry="independent"))
+    net.add_module("deep", nn.ModuleDict({"inner": HighwayLayer(4, gate_bias=1.0)}))
+    x = torch.randn(3, 4)
+    with watched(net) as passages:
+        first = net[0](x)
+        second = net[2](torch.tanh(first))
+        third = net.deep["inner"](second)
+    assert list(passages) == ["0", "2", "deep.inner"]
+    for passage, layer, read, y in zip(
+        passages.values(),
+        (net[0], net[2], net.deep["inner"]),
+        (x, torch.tanh(first), second),
+        (first, second, third),
+        strict=True,
+    ):
+        assert len(passage.transform) == len(passage.output) == 1
+        same(passage.transform[0], torch.sigmoid(F.linear(read, layer.gate.weight, layer.gate.bias)))
+        assert torch.equal(passage.output[0], y)
+        assert not passage.transform[0].requires_grad
+        assert not passage.output[0].requires_grad
+
+
+def test_every_call_is_recorded_in_order(same: Same) -> None:
+    """A layer that is called once for every step of time leaves a T and a y for each."""
+    net = Rhn(RhnConfig(inputs=(5, 3), classes=2, width=4, depth=2))
+    x = torch.randn(2, 5, 3)
+    with watched(net) as passages:
+        net(x)
+    assert list(passages) == ["layer.steps.0", "layer.steps.1"]
+    bottom, top = passages.values()
+    assert [len(bottom.transform), len(top.transform)] == [5, 5]
+    states = net.layer(x)
+    same(torch.stack(top.output, dim=1), states)
+    for time in range(5):
+        before = states[:, time - 1] if time else torch.zeros(2, 4)
+        same(bottom.transform[time], net.layer.steps[0].gate(torch.cat([x[:, time], before], dim=1)))
+        same(top.transform[time], net.layer.steps[1].gate(bottom.output[time]))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_watched_afterwards(fails: bool) -> None:
+    """The hooks go when the block ends, be it by an error, and what was recorded stays as it was."""
+    net = nn.Sequential(HighwayLayer(2), ConvHighwayLayer(2, dims=1))
+    x = torch.randn(3, 2)
+    with suppress(ShapeError), watched(net) as passages:
+        net[0](x)
+        if fails:
+            net[0](x[:, :1])
+    net[0](x)
+    assert len(passages["0"].transform) == len(passages["0"].output) == 1
+    assert passages["1"].transform == []
+    assert all(not module._forward_hooks for module in net.modules())
+
+
+def test_a_net_without_gates_has_nothing_to_watch() -> None:
+    """There is no passage where there is no gated layer; a gated layer itself is one of the name ''."""
+    with watched(nn.Linear(2, 2)) as passages:
+        pass
+    assert passages == {}
+    with watched(HighwayLayer(2)) as passages:
+        pass
+    assert list(passages) == [""]

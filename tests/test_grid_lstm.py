@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.errors import ConfigError, ShapeError
+from models.grid_lstm import Grid, GridLstm, GridLstmBlock, GridLstmConfig
+from models.net import parameter_count
+
+Same = Callable[[Tensor, Tensor], None]
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+CONFIGS = [
+    GridLstmConfig(inputs=(4, 4), classes=4, dimensions=1, width=8, depth=2),
+    GridLstmConfig(inputs=(4, 4), classes=4, dimensions=2, width=8, depth=2),
+    GridLstmConfig(inputs=(2, 4, 6), classes=4, dimensions=3, width=8, depth=2, patch=2),
+]
+
+
+def sigmoid(x: Numbers) -> Numbers:
+    return 1 / (1 + np.exp(-x))
+
+
+def shaken(layer: Any) -> Any:
+    """The layer in float64 with no parameter left at a value that hides it (zero, or all alike)."""
+    layer.double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return layer
+
+
+def recursion(grid: Grid, sizes: tuple[int, ...], h: Numbers, m: Numbers) -> Numbers:
+    """h of the last layer, [positions, N, width], for one row: each block asks those it comes from."""
+    sides = len(sizes)
+    places = list(product(*map(range, sizes)))
+
+    @cache
+    def block(place: tuple[int, ...], layer: int) -> tuple[list[Numbers], list[Numbers]]:
+        came_h, came_m = [], []
+        for side in range(sides):
+            if place[side] == 0:
+                came_h.append(np.zeros(grid.width))
+                came_m.append(np.zeros(grid.width))
+            else:
+                back = tuple(at - (axis == side) for axis, at in enumerate(place))
+                came_h.append(block(back, layer)[0][side])
+                came_m.append(block(back, layer)[1][side])
+        if layer == 0:
+            came_h.append(h[places.index(place)])
+            came_m.append(m[places.index(place)])
+        else:
+            came_h.append(block(place, layer - 1)[0][sides])
+            came_m.append(block(place, layer - 1)[1][sides])
+        gates = grid.blocks[layer if len(grid.blocks) > 1 else 0].gates
+        weight, bias = gates.weight.detach().numpy(), gates.bias.detach().numpy()
+        everything = np.concatenate(came_h)
+        out_h, out_m = [], []
+        for dimension in range(sides + 1):
+            u, f, o, c = (
+                weight[(4 * dimension + gate) * grid.width :][: grid.width] @ everything
+                + bias[(4 * dimension + gate) * grid.width :][: grid.width]
+                for gate in range(4)
+            )
+            memory = sigmoid(f) * came_m[dimension] + sigmoid(u) * np.tanh(c)
+            out_m.append(memory)
+            out_h.append(np.tanh(sigmoid(o) * memory))
+        return out_h, out_m
+
+    return np.array([block(place, grid.depth - 1)[0] for place in places])
+
+
+def test_a_block_worked_out_by_hand(same: Same) -> None:
+    """Two dimensions of one number each: both look at both h, each keeps its own m."""
+    block = GridLstmBlock(2, 1).double()
+    with torch.no_grad():
+        block.gates.weight.zero_()
+        block.gates.bias.zero_()
+        block.gates.weight[3] = torch.tensor([2.0, 1.0])  # the candidate of the first dimension
+        block.gates.bias[7] = 20.0  # and of the second, whose tanh is 1
+        block.gates.bias[6] = 20.0  # whose output gate is open
+    h = torch.tensor([[[0.5], [-1.0]]]).double()
+    m = torch.tensor([[[3.0], [1.0]]]).double()
+    got_h, got_m = block(h, m)
+    # candidate: tanh(2 * 0.5 - 1) = 0, m = 3/2 + 0; and m = 1/2 + 1/2 * 1 = 1
+    assert got_m.flatten().tolist() == pytest.approx([1.5, 1.0], abs=1e-8)
+    assert got_h.flatten().tolist() == pytest.approx([np.tanh(0.75), np.tanh(1.0)], abs=1e-8)
+
+
+def test_a_block_is_the_same_for_any_leading_axes(same: Same) -> None:
+    """Rows and positions may stand in one axis or in two."""
+    block = GridLstmBlock(3, 4)
+    h, m = torch.randn(2, 5, 3, 4), torch.randn(2, 5, 3, 4)
+    got = block(h, m)[0]
+    same(block(h.flatten(0, 1), m.flatten(0, 1))[0], got.flatten(0, 1))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("sizes", [(), (5,), (3, 4), (2, 3, 2)])
+def test_a_grid_is_its_recursion(sizes: tuple[int, ...], tied: bool, same: Same) -> None:
+    """For 1 to 4 dimensions every block of the last layer is what asking its neighbours gives."""
+    grid = shaken(Grid(sizes, 3, 3, tied=tied))
+    h, m = torch.randn(2, 2, grid.positions, 3, dtype=torch.float64)
+    got, _ = grid(h, m)
+    expected = [recursion(grid, sizes, h[row].numpy(), m[row].numpy()) for row in range(2)]
+    same(got, torch.from_numpy(np.array(expected)))
+
+
+def test_a_tied_grid_has_one_block_whatever_its_depth() -> None:
+    """Tying layers keeps the count of parameters that of one layer; untied ones multiply it."""
+    one = parameter_count(Grid((4,), 3, 1))
+    assert parameter_count(Grid((4,), 3, 5, tied=True)) == one
+    assert parameter_count(Grid((4,), 3, 5, tied=False)) == 5 * one
+
+
+def test_memory_crosses_a_new_grid() -> None:
+    """Only the forget gates start away from zero, at the bias that was asked for."""
+    bias = GridLstmBlock(2, 3, forget_bias=2.5).gates.bias.view(2, 4, 3)
+    assert bias[:, 1].unique().tolist() == [2.5]
+    assert bias[:, [0, 2, 3]].unique().tolist() == [0.0]
+
+
+def test_a_new_net_feeds_its_grid_at_the_size_of_its_inputs() -> None:
+    """Standardised rows come to h and m with a deviation of about 1, from one feature or from many."""
+    for inputs in [(1,), (400,)]:
+        net = GridLstm(GridLstmConfig(inputs=inputs, classes=2, dimensions=1, width=200))
+        assert net.into(torch.randn(500, *inputs)).std().item() == pytest.approx(1, rel=0.15)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_net_is_projection_grid_and_last_block(config: GridLstmConfig, same: Same) -> None:
+    """Logits are read from h of the last position's block, whose grid was fed at depth's side."""
+    net = shaken(GridLstm(config))
+    x = torch.randn(3, *config.inputs, dtype=torch.float64)
+    if config.dimensions == 1:
+        sizes: tuple[int, ...] = ()
+        read = x.reshape(3, 1, -1)
+    elif config.dimensions == 2:
+        sizes = (4,)
+        read = x
+    else:
+        sizes = (2, 3)
+        squares = [x[:, :, r : r + 2, c : c + 2].reshape(3, -1) for r in (0, 2) for c in (0, 2, 4)]
+        read = torch.stack(squares, dim=1)
+    both = (read @ net.into.weight.T + net.into.bias).detach().numpy()
+    expected = []
+    for row in both:
+        last = recursion(net.grid, sizes, row[:, : config.width], row[:, config.width :])[-1]
+        expected.append(net.out.weight.detach().numpy() @ last.flatten() + net.out.bias.detach().numpy())
+    same(net(x), torch.from_numpy(np.array(expected)))
+
+
+def test_plain_numbers_are_read_one_a_step_in_two_dimensions(same: Same) -> None:
+    """A row of k numbers is what a sequence of k steps with one feature is."""
+    row = GridLstm(GridLstmConfig(inputs=(6,), classes=2, dimensions=2, width=4)).eval()
+    sequence = GridLstm(GridLstmConfig(inputs=(6, 1), classes=2, dimensions=2, width=4)).eval()
+    sequence.load_state_dict(row.state_dict())
+    x = torch.randn(3, 6)
+    same(row(x), sequence(x.unsqueeze(2)))
+
+
+def test_an_image_is_read_line_by_line_in_two_dimensions(same: Same) -> None:
+    """An image of one channel gives the logits of the sequence of its lines."""
+    sequence = GridLstm(CONFIGS[1]).eval()
+    image = GridLstm(CONFIGS[1].fitted((1, 4, 4), 4)).eval()
+    image.load_state_dict(sequence.state_dict())
+    x = torch.randn(3, 4, 4)
+    same(image(x.unsqueeze(1)), sequence(x))
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_number_of_a_row_reaches_the_last_block(config: GridLstmConfig) -> None:
+    """No logit is deaf to any input: the last block stands behind the whole grid."""
+    x = torch.randn(1, *config.inputs, requires_grad=True)
+    GridLstm(config)(x).pow(2).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    assert (x.grad != 0).all()
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_grid_lstm_can_be_trained(config: GridLstmConfig) -> None:
+    """A few steps on four rows of four classes halve the loss."""
+    net = GridLstm(config)
+    x = torch.randn(4, *config.inputs)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    losses = []
+    for _ in range(30):
+        loss = F.cross_entropy(net(x), torch.arange(4))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_grid_lstm_exports_with_any_batch(config: GridLstmConfig, same: Same) -> None:
+    """A graph traced from two rows gives for five what the net gives."""
+    net = GridLstm(config).eval()
+    graph = torch.export.export(
+        net, (torch.randn(2, *config.inputs),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
+    x = torch.randn(5, *config.inputs)
+    same(graph.module()(x), net(x))
+
+
+def test_a_net_is_rebuilt_from_its_weights_alone(same: Same) -> None:
+    """What is saved is what is learnt: the order in which a grid is walked belongs to its config."""
+    net, other = GridLstm(CONFIGS[2]).eval(), GridLstm(CONFIGS[2]).eval()
+    assert all(value.is_floating_point() for value in net.state_dict().values())
+    other.load_state_dict(net.state_dict())
+    x = torch.randn(2, *CONFIGS[2].inputs)
+    same(other(x), net(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("dimensions", {"dimensions": 4}),
+        ("width", {"width": 0}),
+        ("depth", {"depth": 0}),
+        ("patch", {"patch": 0}),
+        ("inputs", {"dimensions": 2, "inputs": (1, 2, 3, 4)}),
+        ("inputs", {"dimensions": 3, "inputs": (8, 8)}),
+        ("inputs", {"dimensions": 3, "inputs": (1, 8, 6)}),
+    ],
+)
+def test_a_senseless_setting_is_named(name: str, wrong: dict[str, Any]) -> None:
+    """A config says which of its settings has no meaning."""
+    with pytest.raises(ConfigError, match=f"^{name}: expected"):
+        GridLstmConfig(**{"inputs": (1, 8, 8), "classes": 4, **wrong})
+
+
+def test_patches_that_do_not_divide_are_said_with_the_image() -> None:
+    """The message gives the edge of a patch and the shape that came."""
+    with pytest.raises(ConfigError, match=r"patches of 4 divide, got \(1, 8, 6\)"):
+        GridLstmConfig(inputs=(1, 8, 6), classes=4, dimensions=3, patch=4)
+
+
+def test_layers_refuse_shapes_that_do_not_fit() -> None:
+    """A wrong width, count of dimensions or of positions is a ShapeError that names the layer."""
+    block, grid = GridLstmBlock(2, 4), Grid((3,), 4, 2)
+    fits = torch.zeros(5, 2, 4)
+    for shape in [(5, 2, 3), (5, 3, 4), (4,), (6, 2, 4)]:
+        with pytest.raises(ShapeError, match="GridLstmBlock"):
+            block(torch.zeros(shape), fits)
+        with pytest.raises(ShapeError, match="GridLstmBlock"):
+            block(fits, torch.zeros(shape))
+    for shape in [(5, 2, 4), (5, 3, 3), (3, 4)]:
+        with pytest.raises(ShapeError, match="Grid: "):
+            grid(torch.zeros(shape), torch.zeros(5, 3, 4))
+
+
+@pytest.mark.parametrize("wrong", [{"sizes": (3, 0)}, {"width": 0}, {"depth": 0}])
+def test_a_grid_without_extent_is_refused(wrong: dict[str, Any]) -> None:
+    """Every side of a grid has a size."""
+    with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: expected"):
+        Grid(**{"sizes": (3,), "width": 4, "depth": 2, **wrong})

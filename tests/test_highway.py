@@ -1,0 +1,219 @@
+"""The dense highway layer."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.errors import ConfigError, ShapeError
+from models.gate import Carry
+from models.highway import HighwayLayer
+
+Same = Callable[[Tensor, Tensor], None]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def units_of(linear: nn.Module | None, row: list[float]) -> list[float]:
+    """W x + b, one unit at a time."""
+    assert isinstance(linear, nn.Linear)
+    pairs = zip(linear.weight.tolist(), linear.bias.tolist(), strict=True)
+    return [sum(w * v for w, v in zip(weights, row, strict=True)) + bias for weights, bias in pairs]
+
+
+def highway_by_loops(layer: HighwayLayer, row: list[float], pieces: int) -> list[float]:
+    """One row through the layer's equation, in plain floats."""
+    made = units_of(layer.normal_layer, row)
+    if pieces > 1:
+        h = [max(made[unit * pieces : (unit + 1) * pieces]) for unit in range(len(row))]
+    else:
+        h = [math.tanh(value) if isinstance(layer.activation, nn.Tanh) else max(0.0, value) for value in made]
+    t = [sigmoid(value) for value in units_of(layer.gate, row)]
+    if layer.carry_gate is None:
+        c = [1 - value for value in t]
+    else:
+        c = [sigmoid(value) for value in units_of(layer.carry_gate, row)]
+    return [h[i] * t[i] + row[i] * c[i] for i in range(len(row))]
+
+
+def test_two_units_worked_out_by_hand() -> None:
+    """y = relu(Wh x + bh) * T + x * (1 - T), on paper."""
+    layer = HighwayLayer(2).double()
+    with torch.no_grad():
+        layer.normal_layer.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, -1.0]]))
+        layer.normal_layer.bias.copy_(torch.tensor([0.5, -10.0]))
+        layer.gate.weight.copy_(torch.tensor([[1.0, -1.0], [0.0, 1.0]]))
+        layer.gate.bias.copy_(torch.tensor([1.0, math.log(3) - 2.0], dtype=torch.float64))
+    # h = relu(1 + 4 + 0.5, 3 - 2 - 10) = (5.5, 0), t = sigmoid(1 - 2 + 1, 2 + ln 3 - 2) = (1/2, 3/4)
+    # y = (5.5 * 1/2 + 1 * 1/2, 0 * 3/4 + 2 * 1/4)
+    assert layer(torch.tensor([1.0, 2.0]).double()).tolist() == pytest.approx([3.25, 0.5], rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (2, 1, 3, 4), (0, 4)])
+@pytest.mark.parametrize("carry", ["coupled", "independent"])
+@pytest.mark.parametrize(("activation", "pieces"), [("relu", 1), ("tanh", 1), ("maxout(3)", 3)])
+def test_the_layer_is_its_equation(
+    shape: tuple[int, ...], carry: Carry, activation: str, pieces: int, same: Same
+) -> None:
+    """Every row, whatever stands before it, is what a loop over the units makes of it."""
+    layer = HighwayLayer(4, gate_bias=None, carry=carry, activation=activation).double()
+    x = torch.randn(shape, dtype=torch.float64)
+    expected = [highway_by_loops(layer, row, pieces) for row in x.reshape(-1, 4).tolist()]
+    same(layer(x), torch.tensor(expected, dtype=torch.float64).reshape(shape))
+
+
+@pytest.mark.parametrize(
+    ("given", "bias"), [({}, -2.0), ({"gate_bias": 0.0}, 0.0), ({"gate_bias": -7.5}, -7.5)]
+)
+@pytest.mark.parametrize("init", ["torch", "scaled"])
+def test_the_gate_starts_at_its_bias(given: dict[str, Any], bias: float, init: Any) -> None:
+    """The bias is -2 unless another is asked for, in every unit, however the weights are drawn."""
+    layer = HighwayLayer(3, init=init, **given)
+    assert layer.gate.bias.tolist() == [bias] * 3
+    nn.init.zeros_(layer.gate.weight)
+    x = torch.randn(5, 3)
+    t = sigmoid(bias)
+    torch.testing.assert_close(layer(x), layer.transform(x) * t + x * (1 - t))
+
+
+def test_without_a_bias_the_gate_keeps_pytorchs_draw() -> None:
+    """After the same seed, an nn.Linear has the very bias that the gate has."""
+    torch.manual_seed(3)
+    expected = nn.Linear(6, 6).bias
+    torch.manual_seed(3)
+    assert torch.equal(HighwayLayer(6, gate_bias=None).gate.bias, expected)
+
+
+def test_both_kinds_of_carry_begin_as_the_same_layer(same: Same) -> None:
+    """With the gates' weights at zero, an independent carry starts as 1 - T."""
+    coupled, independent = (
+        HighwayLayer(5, gate_bias=-1.5),
+        HighwayLayer(5, gate_bias=-1.5, carry="independent"),
+    )
+    independent.load_state_dict(coupled.state_dict(), strict=False)
+    assert independent.carry_gate is not None
+    for gate in (coupled.gate, independent.gate, independent.carry_gate):
+        nn.init.zeros_(gate.weight)
+    x = torch.randn(7, 5)
+    same(independent(x), coupled(x))
+
+
+def test_scaled_weights_are_drawn_after_he_and_glorot() -> None:
+    """H has a variance of 2 / dim, T of 1 / dim, and H's bias is zero."""
+    layer = HighwayLayer(300, init="scaled")
+    assert layer.normal_layer.weight.std().item() == pytest.approx((2 / 300) ** 0.5, rel=0.02)
+    assert layer.gate.weight.std().item() == pytest.approx((1 / 300) ** 0.5, rel=0.02)
+    assert torch.count_nonzero(layer.normal_layer.bias) == 0
+
+
+def test_dropout_falls_on_h_alone_and_only_in_training(same: Same) -> None:
+    """In training each unit of H is dropped or doubled at a rate of 1/2, x never; in eval nothing is."""
+    layer = HighwayLayer(200, dropout=0.5, gate_bias=0.0).double()
+    nn.init.ones_(layer.normal_layer.bias)
+    x = torch.rand(1, 200, dtype=torch.float64)
+    h = torch.relu(F.linear(x, layer.normal_layer.weight, layer.normal_layer.bias))
+    t = layer.gate(x)
+    whole = h * t + x * (1 - t)
+    dropped, doubled = x * (1 - t), 2 * h * t + x * (1 - t)
+    y = layer(x)
+    of_dropped = (y - dropped).abs() < 1e-12
+    assert 60 < of_dropped.sum() < 140
+    same(y, torch.where(of_dropped, dropped, doubled))
+    same(layer.eval()(x), whole)
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (2, 5, 3), (2, 2, 4, 3)])
+def test_batch_norm_stands_before_hs_activation(shape: tuple[int, ...], same: Same) -> None:
+    """Every unit of Wh x + bh is standardised over all rows, whatever stands before them; T is not."""
+    layer = HighwayLayer(3, batch_norm=True).double()
+    assert layer.norm is not None
+    nn.init.normal_(layer.norm.weight)
+    nn.init.normal_(layer.norm.bias)
+    x = torch.randn(shape, dtype=torch.float64)
+    z = layer.normal_layer(x)
+    over = tuple(range(x.dim() - 1))
+    variance, mean = torch.var_mean(z, over, correction=0)
+    h = torch.relu((z - mean) / torch.sqrt(variance + 1e-5) * layer.norm.weight + layer.norm.bias)
+    t = torch.sigmoid(F.linear(x, layer.gate.weight, layer.gate.bias))
+    same(layer(x), h * t + x * (1 - t))
+    rows = layer.eval()(x.reshape(-1, 3))
+    same(torch.stack([layer(row) for row in x.reshape(-1, 3)]), rows)
+
+
+def test_a_state_dict_of_two_linear_maps_loads_as_it_stands(same: Same) -> None:
+    """The default's parameters are normal_layer and gate, with no other, and mean what they say."""
+    state = {
+        "normal_layer.weight": torch.randn(4, 4),
+        "normal_layer.bias": torch.randn(4),
+        "gate.weight": torch.randn(4, 4),
+        "gate.bias": torch.randn(4),
+    }
+    layer = HighwayLayer(4)
+    assert layer.state_dict().keys() == state.keys()
+    layer.load_state_dict(state, strict=True)
+    x = torch.randn(3, 4)
+    h = F.relu(F.linear(x, state["normal_layer.weight"], state["normal_layer.bias"]))
+    t = torch.sigmoid(F.linear(x, state["gate.weight"], state["gate.bias"]))
+    same(layer(x), h * t + x * (1 - t))
+
+
+@pytest.mark.parametrize(
+    ("dim", "given", "field"),
+    [
+        (0, {}, "dim"),
+        (3, {"carry": "none"}, "carry"),
+        (3, {"activation": "gelu"}, "activation"),
+        (3, {"dropout": 1.0}, "dropout"),
+        (3, {"dropout": -0.1}, "dropout"),
+        (3, {"init": "he"}, "init"),
+    ],
+)
+def test_a_senseless_setting_is_refused(dim: int, given: dict[str, Any], field: str) -> None:
+    """The message begins with the setting's name."""
+    with pytest.raises(ConfigError, match=f"^{field}: expected"):
+        HighwayLayer(dim, **given)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (3, 4), (3, 1)])
+def test_rows_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
+    """The message says what was expected and what came."""
+    with pytest.raises(ShapeError) as caught:
+        HighwayLayer(3)(torch.zeros(shape))
+    sizes = ", ".join(map(str, shape))
+    assert str(caught.value) == f"HighwayLayer: expected 3 values along axis -1, got shape [{sizes}]"
+
+
+@pytest.mark.slow
+def test_zetas_layer_gives_the_same_bits(tmp_path: Path) -> None:
+    """The layer of zetascale 2.8.8 and ours, given its state dict, agree on every row to the last bit."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--retries=1", "--no-deps"]
+    command = [*pip, "--only-binary=:all:", f"--dest={tmp_path}", "zetascale==2.8.8"]
+    got = subprocess.run(command, check=False, capture_output=True, text=True)
+    if got.returncode:
+        pytest.skip(f"pip could not download zetascale 2.8.8: {got.stderr.strip()[-300:]}")
+    (wheel,) = tmp_path.glob("zetascale-2.8.8-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        source = Path(archive.extract("zeta/nn/modules/highway_layer.py", tmp_path))
+    spec = importlib.util.spec_from_file_location("zetas_highway_layer", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    theirs, ours = module.HighwayLayer(64), HighwayLayer(64)
+    ours.load_state_dict(theirs.state_dict(), strict=True)
+    for shape in ((64,), (50, 64), (3, 7, 64)):
+        x = torch.randn(shape)
+        assert torch.equal(ours(x), theirs(x))

@@ -1,0 +1,228 @@
+"""What every network does with its rows before its family's own part sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.errors import ConfigError, ShapeError
+from models.net import Net, NetConfig, expect_choice, expect_last, parameter_count
+
+Same = Callable[[Tensor, Tensor], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyConfig(NetConfig):
+    family: ClassVar[str] = "toy"
+
+    width: int = 3
+
+
+class Toy(Net):
+    """Shows what it is given: the logits are the scaled rows themselves."""
+
+    def logits(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+
+class FreeToy(Toy):
+    free_axes = (1,)
+
+
+class IdsToy(Toy):
+    reads_ids = True
+
+
+def toy(kind: type[Net] = Toy, inputs: tuple[int, ...] = (2, 3), **settings: Any) -> Net:
+    return kind(ToyConfig(inputs=inputs, classes=6, **settings))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "message"),
+    [
+        (Toy, (), "input: expected shape [batch, 2, 3], got []"),
+        (Toy, (2, 3), "input: expected shape [batch, 2, 3], got [2, 3]"),
+        (Toy, (5, 3, 2), "input: expected shape [batch, 2, 3], got [5, 3, 2]"),
+        (Toy, (5, 2, 4), "input: expected shape [batch, 2, 3], got [5, 2, 4]"),
+        (Toy, (5, 2, 3, 1), "input: expected shape [batch, 2, 3], got [5, 2, 3, 1]"),
+        (FreeToy, (5, 1, 3), "input: expected shape [batch, 2, *], got [5, 1, 3]"),
+        (FreeToy, (5, 2, 0), "input: expected shape [batch, 2, *], got [5, 2, 0]"),
+        (FreeToy, (5, 2), "input: expected shape [batch, 2, *], got [5, 2]"),
+    ],
+)
+def test_rows_of_another_shape_are_refused(kind: type[Net], shape: tuple[int, ...], message: str) -> None:
+    """The message gives the shape expected, its free axes starred, and the one that came."""
+    with pytest.raises(ShapeError) as caught:
+        toy(kind)(torch.zeros(shape))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_free_axes_take_any_size(size: int) -> None:
+    """What is named free may differ from the config, as the batch may."""
+    assert toy(FreeToy)(torch.zeros(4, 2, size)).shape == (4, 2 * size)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "message"),
+    [
+        (Toy, torch.int64, "input: expected floating point numbers, got int64"),
+        (Toy, torch.uint8, "input: expected floating point numbers, got uint8"),
+        (Toy, torch.float64, "input: expected float32, got float64"),
+        (Toy, torch.float16, "input: expected float32, got float16"),
+        (IdsToy, torch.float32, "input: expected integer ids, got float32"),
+    ],
+)
+def test_rows_of_another_dtype_are_refused(kind: type[Net], dtype: torch.dtype, message: str) -> None:
+    """Numbers must be of the network's own precision, and ids whole."""
+    with pytest.raises(ShapeError) as caught:
+        toy(kind)(torch.zeros(5, 2, 3, dtype=dtype))
+    assert str(caught.value) == message
+
+
+def test_a_net_made_double_takes_doubles() -> None:
+    """The precision expected is the net's, not always single."""
+    assert toy().double()(torch.zeros(5, 2, 3, dtype=torch.float64)).dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_unit_scaling_divides_by_the_largest(dtype: torch.dtype, same: Same) -> None:
+    """The largest absolute value becomes 1 and zero stays zero, whatever the rows' dtype."""
+    net = toy(inputs=(2,), scaling="unit")
+    rows = torch.tensor([[0, 4], [200, 100]]).to(dtype)
+    net.fit_scale(rows)
+    same(net(rows.float()), torch.tensor([[0.0, 0.02], [1.0, 0.5]]))
+    net.fit_scale(torch.tensor([[-8.0, 4.0]]))
+    same(net(torch.tensor([[-8.0, 4.0]])), torch.tensor([[-1.0, 0.5]]))
+
+
+def test_standard_scaling_worked_out_by_hand(same: Same) -> None:
+    """All values together get mean 0 and deviation 1: one shift and one scale, not one a column."""
+    net = toy(inputs=(2,), scaling="standard")
+    # mean (1 + 3 + 5 + 7) / 4 = 4, variance (9 + 1 + 1 + 9) / 4 = 5
+    rows = torch.tensor([[1.0, 3.0], [5.0, 7.0]])
+    net.fit_scale(rows)
+    same(net(rows), torch.tensor([[-3.0, -1.0], [1.0, 3.0]]) / 5**0.5)
+
+
+def test_without_scaling_rows_go_in_as_they_are() -> None:
+    """scaling="none" learns nothing from the rows, and a network that reads ids never does."""
+    rows = torch.tensor([[1, 30], [500, 7]])
+    for net, x in ((toy(inputs=(2,), scaling="none"), rows.float()), (toy(IdsToy, inputs=(2,)), rows)):
+        net.fit_scale(rows)
+        assert torch.equal(net(x), x)
+        assert (net.shift.item(), net.scale.item()) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "value", "scaled"),
+    [("unit", 0.0, 0.0), ("unit", 0.1, 1.0), ("standard", 0.0, 0.0), ("standard", 0.1, 0.0)],
+)
+def test_rows_that_are_all_alike_do_no_harm(scaling: str, value: float, scaled: float, same: Same) -> None:
+    """There is no deviation to divide by, and other rows still come out finite and near."""
+    net = toy(inputs=(2,), scaling=scaling)
+    rows = torch.full((1001, 2), value)
+    net.fit_scale(rows)
+    same(net(rows), torch.full((1001, 2), scaled))
+    assert net(rows + 1).abs().max() < 12
+
+
+def test_raw_rows_give_what_scaled_rows_gave(same: Same) -> None:
+    """Scaling is a part of the net: raw rows come to the same as rows scaled before a net without it."""
+    rows = torch.randn(50, 2, 3) * 20 + 100
+    net, bare = toy(), toy(scaling="none")
+    net.fit_scale(rows)
+    double = rows.double()
+    same(net(rows), bare(((double - double.mean()) / double.std(correction=0)).float()))
+
+
+def test_scaling_is_saved_with_the_weights() -> None:
+    """A state dict carries shift and scale, so another net that loads it scales alike."""
+    net, other = toy(), toy()
+    rows = torch.randn(4, 2, 3) * 3 + 7
+    net.fit_scale(rows)
+    assert net.state_dict().keys() == {"shift", "scale"}
+    assert not torch.equal(other(rows), net(rows))
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(rows), net(rows))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"inputs": ()}, "inputs: expected positive sizes, got ()"),
+        ({"inputs": (3, 0)}, "inputs: expected positive sizes, got (3, 0)"),
+        ({"inputs": (-1,)}, "inputs: expected positive sizes, got (-1,)"),
+        ({"classes": 1}, "classes: expected 2 or more, got 1"),
+        ({"scaling": "minmax"}, "scaling: expected one of none, unit, standard, got 'minmax'"),
+    ],
+)
+def test_a_senseless_config_is_refused(settings: dict[str, Any], message: str) -> None:
+    """The message names the field, its value and the valid ones."""
+    with pytest.raises(ConfigError) as caught:
+        ToyConfig(**{"inputs": (2,), "classes": 2, **settings})
+    assert str(caught.value) == message
+
+
+def test_a_config_is_plain_values_and_fits_other_data() -> None:
+    """Its dict begins with the family; fitted to other data, all else stays."""
+    config = ToyConfig(inputs=(2, 3), classes=6, width=9, scaling="unit")
+    expected = {"family": "toy", "inputs": (2, 3), "classes": 6, "scaling": "unit", "width": 9}
+    assert list(config.to_dict().items()) == list(expected.items())
+    other = config.fitted((5,), 4, alphabet=7)
+    assert other == ToyConfig(inputs=(5,), classes=4, width=9, scaling="unit")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "axes", "fits"),
+    [
+        ((4,), -1, None, True),
+        ((2, 4), -1, None, True),
+        ((4, 2), -1, None, False),
+        ((), -1, None, False),
+        ((4, 2), -2, None, True),
+        ((4,), -2, None, False),
+        ((2, 4), 1, None, True),
+        ((4,), 1, None, False),
+        ((2, 4, 9), 1, 3, True),
+        ((2, 4, 9), 1, 4, False),
+    ],
+)
+def test_a_layer_expects_a_size_along_an_axis(
+    shape: tuple[int, ...], axis: int, axes: int | None, fits: bool
+) -> None:
+    """A shape without such an axis is refused as one of another size is."""
+    if fits:
+        expect_last(nn.Identity(), torch.zeros(shape), 4, axis, axes)
+        return
+    of = "" if axes is None else f" of {axes} axes"
+    with pytest.raises(ShapeError) as caught:
+        expect_last(nn.Identity(), torch.zeros(shape), 4, axis, axes)
+    sizes = ", ".join(map(str, shape))
+    assert str(caught.value) == f"Identity: expected 4 values along axis {axis}{of}, got shape [{sizes}]"
+
+
+def test_choices_are_told() -> None:
+    """A value outside the choices is shown beside them."""
+    expect_choice("size", 2, (1, 2))
+    with pytest.raises(ConfigError, match=r"^size: expected one of 1, 2, got 3$"):
+        expect_choice("size", 3, (1, 2))
+
+
+def test_parameters_are_counted_while_they_may_change() -> None:
+    """Frozen parameters and buffers do not count."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    assert parameter_count(net) == 12 + 4 + 8
+    net[0].weight.requires_grad_(False)
+    assert parameter_count(net) == 4 + 8
+
+
+def test_a_net_without_logits_is_no_net() -> None:
+    """Each family writes its own."""
+    with pytest.raises(NotImplementedError):
+        toy(Net)(torch.zeros(1, 2, 3))

@@ -1,0 +1,244 @@
+"""Pictures of a run: what is measured for them, and what each kind of data and of net gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from PIL import Image
+from torch import Tensor, nn
+
+from models import gate_picture, pictures
+from models.characters import CharactersConfig
+from models.checkpoint import Record
+from models.data import Dataset, Kind, Split
+from models.families import build
+from models.net import Net, NetConfig
+from models.networks import ConvConfig, MlpConfig
+from models.recurrent import RhnConfig
+
+IMAGE = (1, 8, 8)
+MLP = MlpConfig(inputs=IMAGE, classes=3, width=6, layers=4)
+
+
+def dataset(rows: Tensor, kind: Kind = "image", alphabet: str = "") -> Dataset:
+    split = Split(rows, torch.arange(len(rows)) % 3)
+    return Dataset("made", split, split, split, ("$a", "b_b", "a label that is rather long"), kind, alphabet)
+
+
+def record(config: NetConfig, epochs: int = 3) -> Record:
+    history = [
+        {"epoch": n, "loss": 2 / n, "accuracy": 0.3 * n, "valid_loss": 2.1 / n, "valid_accuracy": 0.29 * n}
+        for n in range(1, epochs + 1)
+    ]
+    metrics = {**history[1], "test_loss": 0.5, "test_accuracy": 0.875} if epochs else {}
+    return Record("net", config.to_dict(), {"name": "made"}, {}, 0, metrics, history, "2")
+
+
+def images(rows: int = 30) -> Tensor:
+    return torch.randint(0, 17, (rows, *IMAGE)).to(torch.uint8)
+
+
+def words(figure: Figure) -> list[str]:
+    """Everything that is written in a figure, besides the axes' ticks."""
+    found = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
+    found += [axes.get_title(loc="left") for axes in figure.axes]
+    return [text for text in [figure.get_suptitle(), *found] if text]
+
+
+class Fixed(Net):
+    """Says what it was told to, whatever the rows."""
+
+    def __init__(self, config: NetConfig, logits: Tensor) -> None:
+        super().__init__(config)
+        self.told = logits
+
+    def logits(self, x: Tensor) -> Tensor:
+        return self.told[: len(x)]
+
+
+@pytest.mark.parametrize(
+    ("config", "gated"),
+    [
+        (MLP, True),
+        (replace(MLP, kind="plain"), False),
+        (ConvConfig(inputs=IMAGE, classes=3, stages=((4, 2), (6, 1))), True),
+        (RhnConfig(inputs=IMAGE, classes=3, width=5), True),
+    ],
+)
+def test_draw_writes_whole_pictures_and_none_of_gates_that_are_not_there(
+    tmp_path: Path, config: NetConfig, gated: bool
+) -> None:
+    """A run gets its history and mistakes, and its gates where it has some; the net is left as it was."""
+    net = build(config).train()
+    paths = pictures.draw(tmp_path, net, record(config), dataset(images()))
+    names = ["history.png", "misclassified.png", *(["gates.png"] if gated else [])]
+    assert [path.name for path in paths] == names
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    for path in paths:
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert("L"))
+        assert min(pixels.shape) > 300
+        assert pixels.std() > 5  # something is drawn
+    assert net.training
+
+
+def test_history_shows_every_epoch_and_marks_the_best() -> None:
+    """Each of the four curves has the record's values; the best epoch is ringed, the test in the title."""
+    run = record(MLP)
+    figure = pictures.history(run)
+    for axes, name in zip(figure.axes, ("loss", "accuracy"), strict=True):
+        curves = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+        assert curves["training"] == [[e["epoch"], e[name]] for e in run.history]
+        assert curves["validation"] == [[e["epoch"], e[f"valid_{name}"]] for e in run.history]
+        assert curves["best, epoch 2"] == [[2, run.history[1][f"valid_{name}"]]]
+    assert figure.get_suptitle() == "net on made: test accuracy 87.50%, test loss 0.5"
+
+
+def test_history_of_a_run_that_was_stopped_at_once(tmp_path: Path) -> None:
+    """Without a whole epoch there is nothing to plot, and the picture says why."""
+    assert "not tested" in pictures.history(record(MLP, epochs=0)).get_suptitle()
+    assert pictures.draw(tmp_path, build(MLP), record(MLP, epochs=0), dataset(images()))[0].exists()
+
+
+def test_misclassified_shows_the_surest_mistakes_first() -> None:
+    """Of many mistakes ten are shown, with both labels and the predicted probability."""
+    rows = images(15)
+    logits = torch.zeros(15, 3)
+    logits[:, 0] = torch.linspace(1, 5, 15)  # every third row is right
+    figure = pictures.misclassified(Fixed(MLP, logits), record(MLP), dataset(rows))
+    assert len(figure.axes) == 10
+    said = words(figure)
+    assert said[0] == "net: all 10 mistakes in 15 test rows"
+    assert said[1:3] == ["true: a label that is rathe…", "predicted: $a, 98.7%"]
+    assert f"{logits[14].softmax(0)[0].item():.1%}" == "98.7%"
+    shown = figure.axes[0].images[0].get_array()
+    torch.testing.assert_close(torch.as_tensor(np.asarray(shown)), rows[14, 0].double() / 16)
+
+
+def test_misclassified_says_so_when_nothing_is() -> None:
+    """A perfect network gets a picture that says it is one."""
+    data = dataset(images(6))
+    figure = pictures.misclassified(Fixed(MLP, nn.functional.one_hot(data.test.y) * 9.0), record(MLP), data)
+    assert words(figure) == [
+        "net: all 6 test rows are right",
+        "nothing to show: every test row is classified rightly",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "marks"),
+    [
+        (torch.rand(4, 16), "patches"),
+        (torch.rand(4, 200), "lines"),
+        (torch.rand(4, 9, 5), "images"),
+        (torch.rand(4, 1), "patches"),
+        (-torch.ones(4, 3), "patches"),
+    ],
+)
+def test_misclassified_numbers_are_bars_a_curve_or_a_strip(tmp_path: Path, rows: Tensor, marks: str) -> None:
+    """Few numbers are bars, many a curve, and sequences a strip with time along x."""
+    data = dataset(rows, "numbers")
+    wrong = nn.functional.one_hot((data.test.y + 1) % 3) * 9.0
+    config = replace(MLP, inputs=data.inputs)
+    figure = pictures.misclassified(Fixed(config, wrong), record(config), data)
+    drawn: Any = getattr(figure.axes[0], marks)
+    assert len(drawn) == (rows.shape[1] if marks == "patches" else 1)
+    if marks == "images":
+        assert drawn[0].get_array().shape == (5, 9)
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_misclassified_texts_are_spelled_out() -> None:
+    """A text is shown as its words, without their padding."""
+    rows = torch.tensor([[[1, 2, 0], [3, 0, 0], [0, 0, 0]]])
+    data = dataset(rows, "text", alphabet=" $bc")
+    config = CharactersConfig(inputs=(3, 3), classes=3)
+    net = Fixed(config, torch.tensor([[0.0, 9.0, 0.0]]))
+    net.reads_ids = True  # type: ignore[misc]
+    figure = pictures.misclassified(net, record(config), data)
+    assert {"$b c", "$a", "b_b", "100.0%"} <= set(words(figure))
+    assert "the only mistake in 1 test rows" in words(figure)[0]
+
+
+def test_gates_are_those_of_a_loop_over_the_layers(same: Any) -> None:
+    """Biases, mean gates, one row's gates and its outputs agree with the layers called one by one."""
+    net = build(replace(MLP, activation="tanh", scaling="none")).eval()
+    rows = torch.rand(7, *IMAGE)
+    with torch.no_grad():
+        for layer in net.layers:  # type: ignore[union-attr]
+            layer.gate.bias.normal_()
+        grids = gate_picture.measure(net, rows)
+        assert grids is not None
+        x = net.entry(rows.flatten(1))  # type: ignore[operator]
+        for depth, layer in enumerate(net.layers):  # type: ignore[arg-type]
+            t = layer.gate(x)
+            x = layer(x)
+            same(torch.tensor(grids.biases[depth]).float(), layer.gate.bias)
+            same(torch.tensor(grids.mean_gates[depth]).float(), t.mean(0))
+            same(torch.tensor(grids.gates[depth]).float(), t[0])
+            same(torch.tensor(grids.outputs[depth]).float(), x[0])
+    assert not grids.averaged
+
+
+def test_gates_of_feature_maps_are_averaged_over_space_and_padded_with_blanks(same: Any) -> None:
+    """Each map is one unit; a layer with fewer maps than the widest ends in NaN."""
+    net = build(ConvConfig(inputs=IMAGE, classes=3, stages=((4, 1), (6, 1)), scaling="none")).eval()
+    rows = torch.rand(5, *IMAGE)
+    grids = gate_picture.measure(net, rows)
+    assert grids is not None
+    assert grids.biases.shape == grids.outputs.shape == (2, 6)
+    assert np.isnan(grids.gates[0, 4:]).all()
+    assert np.isfinite(grids.gates[1]).all()
+    with torch.no_grad():
+        body: Any = net.body
+        x = body[0](rows)
+        same(torch.tensor(grids.mean_gates[0, :4]).float(), body[1].gate(x).mean((0, 2, 3)))
+        same(torch.tensor(grids.outputs[0, :4]).float(), body[1](x)[0].mean((1, 2)))
+    assert grids.averaged
+
+
+def test_gates_of_recurrent_nets_are_averaged_over_time(same: Any) -> None:
+    """A recurrent layer's gate is the mean of what it was at every step."""
+    net = build(RhnConfig(inputs=(4, 2), classes=2, width=3, depth=1, scaling="none")).eval()
+    rows = torch.rand(1, 4, 2)
+    grids = gate_picture.measure(net, rows)
+    assert grids is not None
+    step: Any = net.layer.steps[0]  # type: ignore[union-attr, index]
+    with torch.no_grad():
+        s, gates = torch.zeros(1, 3), []
+        for x in rows.unbind(1):
+            gates.append(step.gate(torch.cat([x, s], 1)))
+            s = step(s, x)
+        same(torch.tensor(grids.gates[0]).float(), torch.cat(gates).mean(0))
+
+
+def test_gates_of_texts_leave_padding_out(same: Any) -> None:
+    """Words that are padding count for nothing, however many a text is filled up with."""
+    net = build(CharactersConfig(inputs=(4, 5), classes=2, alphabet=9)).eval()
+    full = torch.randint(1, 9, (3, 2, 5))
+    filled = torch.cat([full, torch.zeros(3, 7, 5, dtype=torch.int64)], dim=1)
+    short, long = gate_picture.measure(net, full), gate_picture.measure(net, filled)
+    assert short is not None
+    assert long is not None
+    for name in ("mean_gates", "gates", "outputs"):
+        same(torch.tensor(getattr(long, name)), torch.tensor(getattr(short, name)))
+
+
+def test_gates_show_each_unit_of_a_wide_net_and_signs_around_zero() -> None:
+    """The widest layer gets a pixel a unit; biases and outputs are coloured symmetrically around 0."""
+    config = MlpConfig(inputs=IMAGE, classes=3, width=900, layers=2)
+    figure = gate_picture.gates(build(config), record(config), dataset(images()))
+    assert figure is not None
+    shown = [axes.images[0] for axes in figure.axes[:4]]
+    figure.canvas.draw()
+    assert all(image.get_window_extent().width >= 900 for image in shown)
+    for image, signed in zip(shown, (True, False, False, True), strict=True):
+        low, high = image.get_clim()
+        assert (low, high) == (-high, high) if signed else (low, high) == (0, 1)
+    assert figure.axes[0].get_ylim() == (2.5, 0.5)  # the first layer on top

@@ -1,0 +1,161 @@
+"""The named networks."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.characters import CharactersConfig
+from models.errors import ConfigError
+from models.families import build
+from models.net import NetConfig, parameter_count
+from models.networks import Kind, Mlp, MlpConfig, StackConfig
+from models.presets import DEFAULT, PRESETS, figure_1, find
+
+every_preset = pytest.mark.parametrize("name", PRESETS)
+
+
+def rows_for(config: NetConfig, batch: int) -> Tensor:
+    if isinstance(config, CharactersConfig):
+        return torch.randint(1, config.alphabet, (batch, *config.inputs))
+    return torch.randn(batch, *config.inputs)
+
+
+@every_preset
+def test_a_preset_makes_logits_and_learns(name: str) -> None:
+    """A batch of its rows comes out as finite logits, and a gradient reaches every parameter."""
+    config = find(name).config
+    net = build(config)
+    logits = net(rows_for(config, 4))
+    assert logits.shape == (4, config.classes)
+    F.cross_entropy(logits, torch.arange(4) % config.classes).backward()
+    for parameter_name, parameter in net.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+        assert parameter.grad.count_nonzero() > 0, parameter_name
+
+
+@every_preset
+def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
+    """In eval mode a row's logits are the same alone as among others, and among others in turn."""
+    config = find(name).config
+    net = build(config).eval()
+    x = rows_for(config, 3)
+    with torch.inference_mode():
+        together = net(x)
+        torch.testing.assert_close(torch.cat([net(row[None]) for row in x]), together, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(net(x.flip(0)).flip(0), together, rtol=1e-4, atol=1e-4)
+    assert not torch.equal(together[0], together[1])
+
+
+def test_an_unknown_name_is_told_the_known_ones() -> None:
+    """The error lists every preset."""
+    with pytest.raises(ConfigError) as caught:
+        find("digits-11")
+    assert str(caught.value) == f"preset: expected one of {', '.join(PRESETS)}, got 'digits-11'"
+
+
+def test_the_default_is_among_them() -> None:
+    """It is found by its name, and reads the data that needs no download."""
+    assert find(DEFAULT) is PRESETS[DEFAULT]
+    assert find(DEFAULT).data == "digits"
+
+
+def test_every_preset_says_what_it_is_for() -> None:
+    """There is a line about each, its own, and the name of its data."""
+    assert all(preset.about and preset.data for preset in PRESETS.values())
+    assert len({preset.about for preset in PRESETS.values()}) == len(PRESETS)
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize(("depth", "bias"), [(2, -2.0), (10, -2.0), (20, -2.0), (21, -4.0), (100, -4.0)])
+def test_figure_1_nets_are_as_deep_as_they_say(kind: Kind, depth: int, bias: float) -> None:
+    """One plain layer and depth - 1 of their kind, 50 wide or 71, gates the more closed the deeper."""
+    config = figure_1(kind, depth)
+    assert config == MlpConfig(
+        inputs=(1, 28, 28),
+        classes=10,
+        kind=kind,
+        width=50 if kind == "highway" else 71,
+        layers=depth - 1,
+        entry="plain",
+        gate_bias=bias,
+    )
+    with torch.device("meta"):
+        assert len(Mlp(config).layers) == depth - 1
+
+
+@pytest.mark.parametrize(("kind", "width"), [("highway", 20), ("plain", 28), ("residual", 28)])
+def test_figure_1_nets_may_be_of_another_width(kind: Kind, width: int) -> None:
+    """The width given is the highway's; the others get the one that matches."""
+    assert figure_1(kind, 10, width=20).width == width
+
+
+@pytest.mark.parametrize("depth", [-1, 0, 1])
+def test_figure_1_nets_have_two_layers_at_least(depth: int) -> None:
+    """The first is plain, and there is one of their kind."""
+    with pytest.raises(ConfigError, match=f"^depths: expected 2 or more, .* got {depth}$"):
+        figure_1("highway", depth)
+
+
+@pytest.mark.parametrize("depth", [10, 20, 50, 100])
+@pytest.mark.parametrize(
+    ("suffix", "kind"), [("", "highway"), ("-plain", "plain"), ("-residual", "residual")]
+)
+def test_figure_1_is_among_the_presets(depth: int, suffix: str, kind: Kind) -> None:
+    """Each depth has its three nets, all trained by one recipe."""
+    preset = find(f"fig1-{depth}{suffix}")
+    assert preset.config == figure_1(kind, depth)
+    assert preset.recipe == find("fig1-10").recipe
+
+
+@pytest.mark.parametrize(
+    ("preset", "count"),
+    [
+        ("deck-20", 24_625_450),  # 20 * 2 * (784 * 784 + 784) + 784 * 10 + 10
+        ("fig1-10", 85_660),  # 784 * 50 + 50 + 9 * 2 * (50 * 50 + 50) + 50 * 10 + 10
+        ("fig1-10-plain", 102_463),  # 784 * 71 + 71 + 9 * (71 * 71 + 71) + 71 * 10 + 10
+        ("conv-16", 38_730),
+        ("conv-32", 151_178),
+        ("fitnet-a", 236_714),
+        ("fitnet-b", 2_256_838),
+        ("fitnet-c", 1_255_270),
+    ],
+)
+def test_nets_have_as_many_parameters_as_published(preset: str, count: int) -> None:
+    """Counted without allocating them."""
+    with torch.device("meta"):
+        assert parameter_count(build(find(preset).config)) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"), [("conv-16", 9), ("conv-32", 9), ("fitnet-a", 11), ("fitnet-b", 19), ("fitnet-c", 32)]
+)
+def test_convolutional_presets_have_the_layers_of_the_papers_tables(name: str, layers: int) -> None:
+    """Counting every convolution that is no gate, and for the FitNets the output too."""
+    with torch.device("meta"):
+        names = build(find(name).config).state_dict()
+    convolutions = sum(key.endswith("normal_layer.weight") for key in names)
+    assert convolutions + name.startswith("fitnet") == layers
+
+
+def test_transformers_are_twins_in_size() -> None:
+    """The residual one has within 1 % of the parameters of the gated one."""
+    sizes = [parameter_count(build(find(f"transformer{end}").config)) for end in ("", "-residual")]
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
+
+
+def test_gates_of_feed_forward_presets_start_closed_or_even() -> None:
+    """The biases are the published ones: 0 in the lecture's net, -1 in Table 1, negative elsewhere."""
+    biases = {
+        name: preset.config.gate_bias
+        for name, preset in PRESETS.items()
+        if isinstance(preset.config, StackConfig) and preset.config.kind == "highway"
+    }
+    assert biases.pop("deck-20") == 0.0
+    assert biases["conv-16"] == biases["conv-32"] == -1.0
+    assert all(bias is not None and bias < 0 for bias in biases.values())

@@ -1,0 +1,95 @@
+"""Ways to change the size: zeros appended, values left out, or a plain layer."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from models.errors import ConfigError, ShapeError
+from models.resize import SubSample, ZeroPad
+from models.transform import PlainLayer
+
+
+def test_zeros_are_appended() -> None:
+    """What came stands first and unchanged, under any leading dimensions."""
+    assert ZeroPad(2, 5)(torch.tensor([3.0, -4.0])).tolist() == [3.0, -4.0, 0.0, 0.0, 0.0]
+    assert ZeroPad(1, 2)(torch.tensor([[[1.0], [2.0]]])).tolist() == [[[1.0, 0.0], [2.0, 0.0]]]
+    x = torch.randn(3, 4)
+    assert torch.equal(ZeroPad(4, 4)(x), x)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "units", "kept"),
+    [
+        (6, 3, [0, 2, 4]),
+        (7, 3, [0, 2, 4]),
+        (5, 4, [0, 1, 2, 3]),
+        (10, 4, [0, 2, 5, 7]),
+        (9, 1, [0]),
+        (3, 3, [0, 1, 2]),
+    ],
+)
+def test_evenly_spaced_values_are_kept(inputs: int, units: int, kept: list[int]) -> None:
+    """Unit i is input floor(i * inputs / units), worked out by hand, under any leading dimensions."""
+    layer = SubSample(inputs, units)
+    assert layer(torch.arange(inputs)).tolist() == kept
+    x = torch.randn(2, 3, inputs)
+    y = layer(x)
+    assert y.shape == (2, 3, units)
+    assert all(torch.equal(y[..., unit], x[..., place]) for unit, place in enumerate(kept))
+
+
+def test_no_value_is_kept_twice() -> None:
+    """At any ratio the kept places rise strictly and lie inside the row."""
+    for inputs in range(1, 40):
+        for units in range(1, inputs + 1):
+            places = SubSample(inputs, units).kept.tolist()
+            assert places[0] == 0
+            assert places[-1] < inputs
+            assert all(before < after for before, after in pairwise(places))
+
+
+@pytest.mark.parametrize(("inputs", "units"), [(3, 7), (7, 3)])
+def test_a_plain_layer_changes_the_size_either_way(inputs: int, units: int) -> None:
+    """It learns to: there are units times inputs weights, and a bias each."""
+    layer = PlainLayer(inputs, units)
+    assert layer(torch.randn(2, 5, inputs)).shape == (2, 5, units)
+    assert sum(p.numel() for p in layer.parameters()) == units * inputs + units
+
+
+def test_padding_and_sub_sampling_learn_nothing() -> None:
+    """They have no parameters and leave nothing in a state dict."""
+    for layer in (ZeroPad(2, 3), SubSample(3, 2)):
+        assert list(layer.parameters()) == []
+        assert layer.state_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ZeroPad(5, 4), "zero padding: expected 5 or more units, got 4"),
+        (lambda: ZeroPad(0, 4), "zero padding: expected 0 or more units, got 4"),
+        (lambda: SubSample(4, 5), "sub-sampling: expected 1 to 4 units, got 5"),
+        (lambda: SubSample(4, 0), "sub-sampling: expected 1 to 4 units, got 0"),
+    ],
+)
+def test_sizes_in_the_wrong_direction_are_refused(make: type[nn.Module], message: str) -> None:
+    """Padding cannot shrink a row, and sub-sampling cannot widen one."""
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("layer", [ZeroPad(3, 5), SubSample(3, 2), PlainLayer(3, 2)])
+@pytest.mark.parametrize("shape", [(), (4,), (3, 2), (2, 5)])
+def test_rows_of_another_size_are_refused(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    """The message says which layer, what it expected and what came."""
+    with pytest.raises(ShapeError) as caught:
+        layer(torch.zeros(shape))
+    sizes = ", ".join(map(str, shape))
+    assert str(caught.value) == (
+        f"{type(layer).__name__}: expected 3 values along axis -1, got shape [{sizes}]"
+    )

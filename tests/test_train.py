@@ -1,0 +1,218 @@
+"""The loop: it learns, keeps the best, resumes to the same bits, and stops where numbers end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from models import checkpoint
+from models.checkpoint import load, read
+from models.data import Dataset, Split
+from models.errors import CheckpointError, ConfigError, TrainingError
+from models.net import NetConfig
+from models.networks import MlpConfig
+from models.recipe import Recipe
+from models.train import BEST, LAST, Plan, Tick, digest, evaluate, train
+
+TINY = MlpConfig(inputs=(6,), classes=3, width=8, layers=2, dropout=0.3, batch_norm=True)
+RECIPE = Recipe(epochs=3, batch=16, lr=0.01, schedule="onecycle", weight_decay=0.01, clip=1.0)
+
+
+def rows(count: int, seed: int) -> Split:
+    x = torch.randn(count, 6, generator=torch.Generator().manual_seed(seed))
+    return Split(x, x[:, :3].argmax(1))
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return Dataset("blobs", rows(120, 1), rows(40, 2), rows(40, 3), ("a", "b", "c"), "numbers")
+
+
+def plan(folder: Path, data: Dataset, config: NetConfig = TINY, recipe: Recipe = RECIPE) -> Plan:
+    return Plan("tiny", config, recipe, data, folder, seed=5)
+
+
+def stopping_after(steps: int) -> dict[str, object]:
+    """Arguments for `train` that stop it once so many steps are taken."""
+    taken = 0
+
+    def tell(tick: Tick) -> None:
+        nonlocal taken
+        taken = tick.step
+
+    return {"tell": tell, "stop": lambda: taken >= steps}
+
+
+def tensors_of(path: Path) -> dict[str, torch.Tensor]:
+    return read(path)[0]
+
+
+def assert_same_bits(one: Path, other: Path) -> None:
+    a, b = tensors_of(one), tensors_of(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+
+
+def test_learns(tmp_path: Path, data: Dataset) -> None:
+    """Some epochs on rows that can be told apart lift accuracy far above chance."""
+    calm = replace(TINY, dropout=0.0)
+    outcome = train(plan(tmp_path, data, calm, replace(RECIPE, epochs=30)))
+    assert outcome.finished
+    assert outcome.record.metrics["test_accuracy"] > 0.75
+    assert outcome.place.history[-1]["loss"] < outcome.place.history[0]["loss"] / 2
+
+
+def test_the_kept_network_is_the_one_that_was_measured(tmp_path: Path, data: Dataset) -> None:
+    """The file's network gives the validation and test figures that stand in the file."""
+    train(plan(tmp_path, data))
+    net, record = load(tmp_path / BEST)
+    assert evaluate(net, data.valid)[1] == record.metrics["valid_accuracy"]
+    assert evaluate(net, data.test) == (record.metrics["test_loss"], record.metrics["test_accuracy"])
+    assert record.metrics["valid_accuracy"] == max(entry["valid_accuracy"] for entry in record.history)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 8, 9, 20])
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, data: Dataset, steps: int) -> None:
+    """Stopped at any step (8 is an epoch's last) and resumed, a run ends as one that never stopped."""
+    train(plan(tmp_path / "whole", data))
+    stopped = train(plan(tmp_path / "parts", data), **stopping_after(steps))
+    assert not stopped.finished
+    torch.rand(100)  # whatever else drew random numbers meanwhile must not matter
+    resumed = train(plan(tmp_path / "parts", data), resume=True)
+    assert resumed.finished
+    assert_same_bits(tmp_path / "whole" / BEST, tmp_path / "parts" / BEST)
+    assert_same_bits(tmp_path / "whole" / LAST, tmp_path / "parts" / LAST)
+    losses = [[entry["loss"] for entry in read(tmp_path / f / BEST)[1].history] for f in ("whole", "parts")]
+    assert losses[0] == losses[1]
+
+
+def test_a_constant_rate_can_be_given_more_epochs(tmp_path: Path, data: Dataset) -> None:
+    """One epoch and then two more are the same as three, where the rate does not plan ahead."""
+    constant = replace(RECIPE, schedule="constant")
+    train(plan(tmp_path / "whole", data, recipe=constant))
+    train(plan(tmp_path / "parts", data, recipe=replace(constant, epochs=1)))
+    train(plan(tmp_path / "parts", data, recipe=constant), resume=True)
+    assert_same_bits(tmp_path / "whole" / LAST, tmp_path / "parts" / LAST)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"recipe": replace(RECIPE, lr=0.02)}, "recipe: the run began with lr 0.01 and 0.02 is asked for"),
+        ({"recipe": replace(RECIPE, epochs=9)}, "epochs 3 and 9"),
+        ({"config": replace(TINY, width=9)}, "network: the run began with width 8 and 9"),
+        ({"seed": 6}, "seed 5 and 6"),
+        (
+            {"data": Dataset("blobs", rows(120, 9), rows(40, 2), rows(40, 3), ("a", "b", "c"), "numbers")},
+            "digest",
+        ),
+    ],
+)
+def test_another_plan_cannot_be_resumed(
+    tmp_path: Path, data: Dataset, change: dict[str, object], says: str
+) -> None:
+    """Resuming with anything changed is refused, naming what the run began with and what came."""
+    train(plan(tmp_path, data), **stopping_after(3))
+    before = (tmp_path / LAST).read_bytes()
+    with pytest.raises(CheckpointError, match=says):
+        train(replace(plan(tmp_path, data), **change), resume=True)
+    assert (tmp_path / LAST).read_bytes() == before
+
+
+def test_seeds_and_only_seeds_change_a_run(tmp_path: Path, data: Dataset) -> None:
+    """One seed gives one network, bit for bit; another seed gives another."""
+    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
+        train(replace(plan(tmp_path / name, data), seed=seed))
+    assert_same_bits(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+    with pytest.raises(AssertionError):
+        assert_same_bits(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
+
+
+def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path, data: Dataset) -> None:
+    """The first part of the network whose output overflowed is named, with epoch and step."""
+    wild = replace(RECIPE, lr=1e30, schedule="constant", clip=0.0, epochs=2)
+    config = replace(TINY, batch_norm=False, dropout=0.0)
+    with pytest.raises(
+        TrainingError, match=r"at epoch 1, step \d+ of 8: (entry|layers|output)\S* is the first"
+    ):
+        train(plan(tmp_path, data, config, wild))
+
+
+def test_nan_in_the_rows_is_told_from_nan_in_the_network(tmp_path: Path, data: Dataset) -> None:
+    """Training rows that hold NaN are blamed themselves."""
+    x = data.train.x.clone()
+    x[3, 2] = float("nan")
+    spoilt = replace(data, train=Split(x, data.train.y))
+    with pytest.raises(TrainingError, match="rows themselves hold NaN"):
+        train(plan(tmp_path, spoilt, replace(TINY, scaling="none")))
+
+
+def test_text_goes_to_networks_that_read_ids_only(tmp_path: Path, data: Dataset) -> None:
+    """Numbers are not read out of ids of characters."""
+    with pytest.raises(ConfigError, match="mlp reads numbers, and blobs holds text"):
+        train(plan(tmp_path, replace(data, kind="text")))
+
+
+def test_cuda_must_be_there_when_asked_for(tmp_path: Path, data: Dataset) -> None:
+    """No silent training on the CPU."""
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(ConfigError, match="sees no CUDA device"):
+        train(replace(plan(tmp_path, data), device="cuda"))
+
+
+def test_a_last_batch_of_one_row_is_left_out(tmp_path: Path, data: Dataset) -> None:
+    """113 rows in batches of 16 are 7 steps: batch norm could not be trained on the 113th alone."""
+    odd = replace(data, train=Split(data.train.x[:113], data.train.y[:113]))
+    assert plan(tmp_path, odd).steps_per_epoch == 7
+    assert plan(tmp_path, data).steps_per_epoch == 8
+    train(plan(tmp_path, odd))
+
+
+def test_evaluation_leaves_the_mode_alone_and_weighs_rows(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of unequal size count by their rows, and training mode is put back."""
+    from models.families import build
+
+    net = build(replace(TINY, dropout=0.0)).train()
+    whole = evaluate(net, data.test)
+    monkeypatch.setattr("models.train.EVALUATION_ROWS", 7)
+    parts = evaluate(net, data.test)
+    assert net.training
+    assert parts == pytest.approx(whole)
+
+
+def test_the_digest_sees_every_row(data: Dataset) -> None:
+    """One changed value or label gives another digest."""
+    x, y = data.train.x.clone(), data.train.y.clone()
+    x[-1, -1] += 1
+    y[0] = (y[0] + 1) % 3
+    digests = {digest(data), digest(replace(data, train=Split(x, data.train.y)))}
+    assert len(digests | {digest(replace(data, train=Split(data.train.x, y)))}) == 3
+
+
+def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:
+    """Half precision lowers the loss, and the weights stay float32."""
+    outcome = train(plan(tmp_path, data, recipe=replace(RECIPE, precision="bf16", epochs=10)))
+    assert outcome.place.history[-1]["loss"] < outcome.place.history[0]["loss"]
+    assert {t.dtype for t in tensors_of(tmp_path / BEST).values() if t.is_floating_point()} == {torch.float32}
+
+
+def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
+    """Epochs of a set that is drawn afresh are trained on different rows."""
+    seen: list[int] = []
+
+    class Fresh(Dataset):
+        def epoch(self, seed: int, epoch: int) -> Split:
+            seen.append(epoch)
+            return rows(120, 100 + epoch)
+
+    fresh = Fresh("fresh", rows(120, 1), rows(40, 2), rows(40, 3), ("a", "b", "c"), "numbers")
+    train(plan(tmp_path / "fresh", fresh))
+    assert seen == [0, 1, 2]
+    assert checkpoint.read(tmp_path / "fresh" / BEST)[1].history[2]["epoch"] == 3

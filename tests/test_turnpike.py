@@ -1,0 +1,230 @@
+"""The command line from outside: real processes, their exit statuses and what they print."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import turnpike
+from models.checkpoint import read
+
+ROOT = Path(__file__).parent.parent
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "turnpike", *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
+
+
+def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words),
+        cwd=folder,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_help_reads_like_a_table_of_contents(tmp_path: Path) -> None:
+    """Every command has its line."""
+    ran = run(tmp_path, "--help")
+    assert ran.returncode == 0
+    for name, (_, _, line) in turnpike.COMMANDS.items():
+        assert name in ran.stdout
+        assert line in ran.stdout
+
+
+@pytest.mark.parametrize("name", turnpike.COMMANDS)
+def test_every_command_has_help(tmp_path: Path, name: str) -> None:
+    """`turnpike COMMAND --help` shows the command's own options."""
+    ran = run(tmp_path, name, "--help")
+    assert ran.returncode == 0, ran.stderr
+    assert f"turnpike {name}" in ran.stdout
+    assert "--out" in ran.stdout
+
+
+def test_training_end_to_end(tmp_path: Path) -> None:
+    """A preset is trained, its checkpoint and pictures lie where it says, and nothing else was written."""
+    ran = run(tmp_path, "train", "digits-10", "--epochs", "2", "--out", "mine")
+    assert ran.returncode == 0, ran.stderr
+    assert "test accuracy" in ran.stdout
+    assert "epoch 2/2: loss" in ran.stdout
+    written = sorted(entry.name for entry in (tmp_path / "mine").iterdir())
+    assert written == [
+        "gates.png",
+        "history.png",
+        "last.safetensors",
+        "misclassified.png",
+        "model.safetensors",
+    ]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine"]
+    assert read(tmp_path / "mine" / "model.safetensors")[1].metrics["test_accuracy"] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["train"], 2, "PRESET: expected one of digits-10, deck-20"),
+        (["train", "nope"], 2, "got 'nope'"),
+        (["train", "digits-10", "--epochs", "0"], 2, "epochs: expected 1 or more, got 0"),
+        (["train", "digits-10", "--epochs", "two"], 2, "--epochs"),
+        (["train", "digits-10", "--device", "tpu"], 2, "device: expected cpu or cuda, got 'tpu'"),
+        (
+            ["train", "digits-10", "--schedule", "warm"],
+            2,
+            "schedule: expected one of constant, cosine, onecycle",
+        ),
+        (["train", "digits-10", "--set", "width"], 2, "--set: expected NAME=VALUE, got 'width'"),
+        (["train", "digits-10", "--set", "widht=3"], 2, "got 'widht'"),
+        (["train", "digits-10", "--set", "width=wide"], 2, "mlp: settings are missing or of the wrong kind"),
+        (["train", "digits-10", "--set", "carry=none"], 2, "carry: expected one of coupled, independent"),
+        (["train", "digits-10", "--resume"], 2, "holds no run to resume"),
+        (["train", "digits-10", "--resume", "--fresh"], 2, "choose one"),
+        (["train", "digits-10", "--data", "names"], 2, "mlp reads numbers, and names holds text"),
+        (["train", "digits-10", "--data", "absent.npz"], 1, "absent.npz"),
+        (["train", "deck-20", "--data-dir", "."], 1, "train-images-idx3-ubyte"),
+        (["compare", "--families", "plain,wide"], 2, "wide"),
+        (["trian"], 2, "Did you mean 'train'"),
+    ],
+)
+def test_wrong_use_is_one_clear_line(tmp_path: Path, words: list[str], status: int, says: str) -> None:
+    """Status 2 for wrong use, 1 for a failed job; the message says what was expected; nothing is written."""
+    ran = run(tmp_path, *words)
+    assert ran.returncode == status, ran.stderr
+    assert says in " ".join(ran.stderr.split())
+    assert "Traceback" not in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["--verbose", "train", "nope"], ["train", "nope", "--verbose"]])
+def test_verbose_shows_the_traceback(tmp_path: Path, words: list[str]) -> None:
+    """Wherever it stands on the line."""
+    ran = run(tmp_path, *words)
+    assert ran.returncode == 2
+    assert "Traceback (most recent call last)" in ran.stderr
+    assert "error: preset: expected one of" in ran.stderr
+
+
+def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+    """A folder with a run in it is left alone until --fresh replaces it."""
+    words = ["train", "digits-10", "--epochs", "1", "--no-pictures"]
+    assert run(tmp_path, *words).returncode == 0
+    kept = (tmp_path / "runs/digits-10/model.safetensors").read_bytes()
+    again = run(tmp_path, *words)
+    assert again.returncode == 2
+    assert "--resume goes on with it, --fresh replaces it" in again.stderr
+    assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() == kept
+    assert run(tmp_path, *words, "--fresh", "--seed", "1").returncode == 0
+    assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() != kept
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    """An interrupted run exits 130 with the command that resumes it, which gives the uninterrupted weights."""
+    words = ["train", "digits-10", "--epochs", "60", "--no-pictures"]
+    with subprocess.Popen(
+        command(*words, "--out", "parts"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("epoch 2/"):
+                break
+        time.sleep(0.05)  # into the middle of an epoch
+        process.send_signal(number)
+        rest = process.stdout.read()
+    assert process.returncode == 130
+    assert "To go on: turnpike train digits-10 --epochs 60 --no-pictures --out parts --resume" in rest
+    assert run(tmp_path, *words, "--out", "parts", "--resume").returncode == 0
+    assert run(tmp_path, *words, "--out", "whole").returncode == 0
+    parts, whole = (read(tmp_path / name / "last.safetensors")[0] for name in ("parts", "whole"))
+    assert all(torch.equal(parts[name], whole[name]) for name in whole)
+
+
+def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path) -> None:
+    """After kill -9 the folder holds whole files only, and --resume finishes the run."""
+    words = ["train", "digits-10", "--epochs", "12", "--no-pictures", "--out", "run"]
+    with subprocess.Popen(
+        command(*words), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("epoch 2/"):
+                process.kill()
+                break
+    read(tmp_path / "run" / "model.safetensors")
+    assert len(read(tmp_path / "run" / "last.safetensors")[1].history) >= 1
+    ran = run(tmp_path, *words, "--resume")
+    assert ran.returncode == 0, ran.stderr
+    assert len(read(tmp_path / "run" / "model.safetensors")[1].history) == 12
+
+
+def test_the_demo_reuses_what_is_there(tmp_path: Path) -> None:
+    """The first demo trains; the second shows the same result and changes no file."""
+    first = run(tmp_path, "demo")
+    assert first.returncode == 0, first.stderr
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").iterdir()}
+    second = run(tmp_path, "demo")
+    assert second.returncode == 0, second.stderr
+    assert "holds the trained network already" in second.stdout
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").iterdir()} == before
+    result = [line for line in first.stdout.splitlines() if line.startswith("test accuracy")]
+    assert result == [line for line in second.stdout.splitlines() if line.startswith("test accuracy")]
+    assert read(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("line", "offers"),
+    [
+        ("turnpike tr", ["train"]),
+        ("turnpike train fig1-10", ["fig1-10", "fig1-100", "fig1-100-plain"]),
+        ("turnpike train digits-10 --da", ["--data", "--data-dir"]),
+        ("turnpike train digits-10 --data fash", ["fashion-mnist"]),
+    ],
+)
+def test_shells_can_complete(tmp_path: Path, line: str, offers: list[str]) -> None:
+    """Commands, presets, options and data sets are offered to bash."""
+    ran = run(
+        tmp_path,
+        _TURNPIKE_COMPLETE="complete_bash",
+        COMP_WORDS=line,
+        COMP_CWORD=str(len(line.split()) - 1),
+    )
+    assert set(offers) <= set(ran.stdout.split()), ran.stderr
+
+
+def test_a_missing_library_names_its_extra(tmp_path: Path) -> None:
+    """Where torch is not installed, one line says what to install."""
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
+    ran = run(tmp_path, "train", "--list", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert ran.returncode == 1
+    assert "turnpike train needs torch, which is not installed: pip install -e '.[train]'" in ran.stderr
+
+
+def test_an_unexpected_error_is_one_line_too(tmp_path: Path) -> None:
+    """A full or unwritable disk, as the system says it, without a traceback."""
+    (tmp_path / "runs").write_text("a file where a folder should be")
+    ran = run(tmp_path, "train", "digits-10", "--epochs", "1")
+    assert ran.returncode == 1
+    assert ran.stderr.count("\n") == 1
+    assert "runs" in ran.stderr
+
+
+def test_the_version_is_said_once(tmp_path: Path) -> None:
+    """`--version` and the project file agree."""
+    ran = run(tmp_path, "--version")
+    assert ran.stdout.split() == ["turnpike", turnpike.VERSION]
+    assert f'version = "{turnpike.VERSION}"' in (ROOT / "pyproject.toml").read_text()
