@@ -114,7 +114,7 @@ def options(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="turnpike")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from models.download import Progress as DownloadProgress
 from models.ledger import STUDY, Result, State, expect_same_study, recall, shared, write_json
 from models.net import expect
 from models.study import Cell, Study
-from models.train import digest
 
 __all__ = ["Cell", "Progress", "Result", "Study", "run"]
 
@@ -55,7 +54,7 @@ def run(
     """
     expect(jobs > 0, f"jobs: expected 1 or more, got {jobs}")
     data = study.read(download)
-    rows = digest(data)
+    rows = data.digest
     expect_same_study(study, rows, folder)
     plans = {cell: study.plan(cell, data, folder) for cell in study.cells}
     results = {cell: recall(plan, cell, rows) for cell, plan in plans.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import threading
 import time
@@ -21,12 +20,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
-import torch
-
 from models.errors import ModelsError, TrainingError
 from models.ledger import note_divergence, recall
+from models.plan import LAST, Plan
 from models.study import Cell, Study
-from models.train import LAST, Plan, Tick, digest, train
+from models.train import Tick, train
 
 PAUSE = 0.2  # seconds between two words of progress, and between two looks at `stop`
 
@@ -60,13 +58,6 @@ class Failed:
 Word = Step | Ended | Failed
 
 
-def usable_cpus() -> int:
-    """How many CPUs this process may use, which may be fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def train_all(
     study: Study,
     folder: Path,
@@ -82,9 +73,7 @@ def train_all(
     """
     # of one depth, highway layers take longest: they have two maps, if smaller ones
     waiting = sorted(cells, key=lambda cell: (cell.depth, cell.family == "highway"))
-    # not by how many are left to train: the bits of a run may depend on its threads
-    threads = max(1, usable_cpus() // jobs)
-    with _Crew(study, folder, threads, min(jobs, len(cells))) as crew:
+    with _Crew(study, folder, min(jobs, len(cells))) as crew:
         for hand in crew.hands:
             hand.give(waiting.pop())
         while crew.busy and not stop():
@@ -105,12 +94,10 @@ def _cause(word: Failed) -> Exception | None:
 class _Hand:
     """One process, and the cell that it trains."""
 
-    def __init__(self, study: Study, folder: Path, threads: int) -> None:
+    def __init__(self, study: Study, folder: Path) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(
-            target=_work, args=(theirs, study, folder, threads), daemon=True
-        )
+        self.process: BaseProcess = context.Process(target=_work, args=(theirs, study, folder), daemon=True)
         self.process.start()
         theirs.close()  # so that the pipe ends with the process
         self.cell: Cell | None = None
@@ -129,12 +116,12 @@ class _Hand:
 
 
 class _Crew:
-    def __init__(self, study: Study, folder: Path, threads: int, size: int) -> None:
+    def __init__(self, study: Study, folder: Path, size: int) -> None:
         self.hands: list[_Hand] = []
         with _deaf():
             try:
                 for _ in range(size):
-                    self.hands.append(_Hand(study, folder, threads))
+                    self.hands.append(_Hand(study, folder))
             except BaseException:
                 self.kill()
                 raise
@@ -201,10 +188,9 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _work(pipe: Connection, study: Study, folder: Path, threads: int) -> None:
+def _work(pipe: Connection, study: Study, folder: Path) -> None:
     """The life of one process: train each cell that comes, until there is none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
     data = None
     with contextlib.suppress(EOFError, OSError):  # nobody listens any more
         while (cell := pipe.recv()) is not None:
@@ -221,7 +207,7 @@ def _work(pipe: Connection, study: Study, folder: Path, threads: int) -> None:
 
 
 def _train(plan: Plan, cell: Cell, pipe: Connection) -> None:
-    rows = digest(plan.data)
+    rows = plan.data.digest
     before = recall(plan, cell, rows)
     step, history, due = before.step, list(before.history), 0.0
 

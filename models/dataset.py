@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -70,6 +71,15 @@ class Dataset:
     @property
     def classes(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells these training rows from others."""
+        sha = hashlib.sha256()
+        for tensor in (self.train.x, self.train.y):
+            sha.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+            sha.update(tensor.contiguous().numpy().data)
+        return sha.hexdigest()
 
     def epoch(self, seed: int, epoch: int) -> Split:
         """The training rows of one epoch: always the same ones, unless the data is drawn afresh."""

@@ -9,8 +9,8 @@ import typer
 
 from models.checkpoint import read
 from models.display import console
+from models.plan import BEST, LAST, Plan
 from models.presets import DEFAULT, find
-from models.train import BEST, LAST, Plan
 from models.train_command import fitted, read_data, run, show_result
 
 app = typer.Typer()

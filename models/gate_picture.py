@@ -18,9 +18,9 @@ from models import canvas
 from models.canvas import FAINT, GREY, INK
 from models.checkpoint import Record
 from models.data import Dataset
+from models.evaluation import as_input
 from models.gate import DenseGate, GatedJoin, Passage, watched
 from models.net import Net
-from models.train import as_input
 
 ROWS = 1000  # of the test rows, that the mean is taken over
 AT_ONCE = 50  # rows: deep convolutional nets keep large maps while they are watched

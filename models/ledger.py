@@ -17,8 +17,8 @@ from models.atomic import replacing
 from models.errors import ConfigError
 from models.families import build
 from models.net import NetConfig, parameter_count
+from models.plan import BEST, LAST, Plan
 from models.study import Cell, Study
-from models.train import BEST, LAST, Plan
 
 STUDY = "compare.json"
 DIVERGED = "diverged.json"

@@ -15,8 +15,8 @@ from models import canvas, gate_picture
 from models.canvas import BLUE, FAINT, GREY, INK, ORANGE, RED
 from models.checkpoint import Record
 from models.data import Dataset
+from models.evaluation import EVALUATION_ROWS, as_input
 from models.net import Net
-from models.train import EVALUATION_ROWS, as_input
 
 SHOWN = 10  # wrong rows
 ACROSS = 5

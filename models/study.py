@@ -10,9 +10,9 @@ from models.data import Dataset, load
 from models.download import Progress
 from models.net import expect, expect_choice
 from models.networks import Kind, MlpConfig
+from models.plan import Plan
 from models.presets import figure_1
 from models.recipe import Recipe
-from models.train import Plan
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
@@ -23,15 +22,11 @@ from torch.nn import functional as F
 from models import checkpoint
 from models.augment import shifted
 from models.checkpoint import Record
-from models.data import Dataset, Split
-from models.errors import CheckpointError, ConfigError, TrainingError
-from models.families import FAMILIES, build, config_from_dict
-from models.net import Net, NetConfig
-from models.recipe import Recipe
-
-BEST = "model.safetensors"
-LAST = "last.safetensors"
-EVALUATION_ROWS = 1000
+from models.errors import ConfigError, TrainingError
+from models.evaluation import as_input, evaluate
+from models.families import build
+from models.net import Net
+from models.plan import BEST, LAST, Plan
 
 
 class Tally(TypedDict):
@@ -67,37 +62,6 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One run: which network, on which data, by which recipe, from which seed, into which folder."""
-
-    preset: str
-    config: NetConfig
-    recipe: Recipe
-    data: Dataset
-    folder: Path
-    seed: int = 0
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        if (self.data.kind == "text") != FAMILIES[type(self.config)].reads_ids:
-            reads = "numbers" if self.data.kind == "text" else "ids of characters"
-            raise ConfigError(
-                f"data: {self.config.family} reads {reads}, and {self.data.name} holds {self.data.kind}"
-            )
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Whole batches and the rest, unless the rest is one row, which batch norm cannot be trained on."""
-        rows = len(self.data.train)
-        whole, rest = divmod(rows, self.recipe.batch)
-        return max(1, whole + (rest > 1 or (rest == 1 and self.recipe.batch == 1)))
-
-    @property
-    def steps(self) -> int:
-        return self.steps_per_epoch * self.recipe.epochs
-
-
-@dataclass(frozen=True)
 class Outcome:
     """How a run ended: `finished` is False where it was asked to stop before its last step."""
 
@@ -120,7 +84,7 @@ def train(
     while run.place.step < plan.steps:
         if stop():
             run.save_last()
-            return Outcome(False, run.place, run.record(run.place.best))
+            return Outcome(False, run.place, plan.record(run.place.best, run.place.history))
         run.step()
         run.tick(tell)
         if run.place.step % plan.steps_per_epoch == 0:
@@ -130,43 +94,9 @@ def train(
     return Outcome(True, run.place, run.finish())
 
 
-def evaluate(net: Net, split: Split, device: torch.device | str = "cpu") -> tuple[float, float]:
-    """Mean cross-entropy and accuracy on a split, in eval mode; the net's own mode is put back."""
-    was_training = net.training
-    net.eval()
-    loss, right = 0.0, 0
-    with torch.inference_mode():
-        for x, y in _batches(split):
-            logits = net(as_input(net, x.to(device)))
-            loss += F.cross_entropy(logits, y.to(device), reduction="sum").item()
-            right += int((logits.argmax(1) == y.to(device)).sum())
-    net.train(was_training)
-    return loss / len(split), right / len(split)
-
-
-def _batches(split: Split) -> Iterator[tuple[Tensor, Tensor]]:
-    for start in range(0, len(split), EVALUATION_ROWS):
-        rows = slice(start, start + EVALUATION_ROWS)
-        yield split.x[rows], split.y[rows]
-
-
-def as_input(net: Net, rows: Tensor) -> Tensor:
-    """Rows as data keeps them (pixels in bytes, say) made what the network reads."""
-    return rows if net.reads_ids else rows.float()
-
-
 def cpus() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def digest(data: Dataset) -> str:
-    """What tells one data set's training rows from another's."""
-    sha = hashlib.sha256()
-    for tensor in (data.train.x, data.train.y):
-        sha.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-        sha.update(tensor.contiguous().numpy().tobytes())
-    return sha.hexdigest()
 
 
 class _Run:
@@ -191,7 +121,6 @@ class _Run:
             fused=True,
         )
         self.place = Place()
-        self.digest = digest(plan.data)
         self.rows = plan.data.train
         self.order = torch.empty(0, dtype=torch.int64)
         self.ordered_epoch = -1
@@ -248,36 +177,19 @@ class _Run:
         # of two equally accurate ones the surer is the better
         if not best or (valid_accuracy, -valid_loss) > (best["valid_accuracy"], -best["valid_loss"]):
             self.place.best = entry
-            checkpoint.save(self.plan.folder / BEST, self.net.state_dict(), self.record(entry))
+            checkpoint.save(
+                self.plan.folder / BEST, self.net.state_dict(), self.plan.record(entry, self.place.history)
+            )
 
     def finish(self) -> Record:
         """Look at the test rows once, with the best network, and note the result in its file."""
         tensors, _ = checkpoint.read(self.plan.folder / BEST)
         self.net.load_state_dict(tensors)
         loss, accuracy = evaluate(self.net, self.plan.data.test, self.device)
-        record = self.record({**self.place.best, "test_loss": loss, "test_accuracy": accuracy})
+        metrics = {**self.place.best, "test_loss": loss, "test_accuracy": accuracy}
+        record = self.plan.record(metrics, self.place.history)
         checkpoint.save(self.plan.folder / BEST, tensors, record)
         return record
-
-    def record(self, metrics: dict[str, float], progress: dict[str, Any] | None = None) -> Record:
-        data = self.plan.data
-        return Record(
-            preset=self.plan.preset,
-            config=self.plan.config.to_dict(),
-            data={
-                "name": data.name,
-                "digest": self.digest,
-                "kind": data.kind,
-                "labels": list(data.labels),
-                "alphabet": data.alphabet,
-            },
-            recipe=self.plan.recipe.to_dict(),
-            seed=self.plan.seed,
-            metrics=metrics,
-            history=self.place.history,
-            torch=torch.__version__,
-            progress=progress or {},
-        )
 
     def save_last(self) -> None:
         tensors = {f"net.{name}": tensor for name, tensor in self.net.state_dict().items()}
@@ -290,13 +202,15 @@ class _Run:
             "tally": place.tally,
             "best": place.best,
         }
-        checkpoint.save(self.plan.folder / LAST, tensors, self.record(place.best, progress))
+        checkpoint.save(
+            self.plan.folder / LAST, tensors, self.plan.record(place.best, place.history, progress)
+        )
 
     def restore(self) -> None:
         """Take up the state of `last.safetensors`, which must come from this very plan."""
         path = self.plan.folder / LAST
         tensors, record = checkpoint.read(path)
-        self._expect_same_plan(record, path)
+        self.plan.expect_same(record, path)
         weights = {
             name.removeprefix("net."): tensor for name, tensor in tensors.items() if name.startswith("net.")
         }
@@ -324,24 +238,6 @@ class _Run:
                 history=place.history,
             )
         )
-
-    def _expect_same_plan(self, record: Record, path: Path) -> None:
-        plan = self.record({})
-        # more epochs may be asked for where the rate does not depend on how many there are
-        stretches = plan.recipe["schedule"] == record.recipe.get("schedule") == "constant"
-        ignored = {"epochs"} if stretches else set()
-        for what, now, then in (
-            ("seed", {"seed": plan.seed}, {"seed": record.seed}),
-            ("network", plan.config, config_from_dict(record.config).to_dict()),
-            ("recipe", plan.recipe, record.recipe),
-            ("data", plan.data, record.data),
-        ):
-            for name in now.keys() | then.keys():
-                if name not in ignored and now.get(name) != then.get(name):
-                    raise CheckpointError(
-                        f"{path}: cannot resume: {what}: the run began with {name} {_short(then.get(name))} "
-                        f"and {_short(now.get(name))} is asked for now"
-                    )
 
     def _order(self, epoch: int) -> None:
         self.rows = self.plan.data.epoch(self.plan.seed, epoch)
@@ -388,8 +284,3 @@ def _first_broken(net: Net, x: Tensor) -> str:
     for hook in hooks:
         hook.remove()
     return f"{found[0]} is the first part whose output is not finite" if found else "the logits are too large"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

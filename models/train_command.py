@@ -20,9 +20,10 @@ from models.errors import ConfigError
 from models.families import build, config_from_dict
 from models.interrupt import INTERRUPTED, interruptible
 from models.net import NetConfig, parameter_count
+from models.plan import BEST, LAST, Plan
 from models.presets import DEFAULT, PRESETS, find
 from models.recipe import Recipe
-from models.train import BEST, LAST, Outcome, Plan, train
+from models.train import Outcome, train
 
 app = typer.Typer()
 

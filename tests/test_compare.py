@@ -15,12 +15,12 @@ from PIL import Image
 from models import checkpoint, compare, compare_picture, compare_table
 from models.chance import Chance, chance_of
 from models.compare import Cell, Progress, Result, Study
-from models.crew import usable_cpus
 from models.dataset import Dataset, Split
 from models.errors import ConfigError, TrainingError
 from models.ledger import State
+from models.plan import BEST, LAST, Plan
 from models.recipe import Recipe
-from models.train import BEST, LAST, Plan, train
+from models.train import train
 
 STUDY = Study(
     families=("highway", "plain"),
@@ -30,7 +30,6 @@ STUDY = Study(
     recipe=Recipe(epochs=2, batch=200, clip=1.0),
     width=8,
 )
-ONE_THREAD = usable_cpus()  # jobs: each of the threads gets a process
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +173,7 @@ def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) 
     """Stopped once, interrupted once, a study ends with the bits of one that was left alone."""
     name = long.cells[0].name
     seen: list[Progress] = []
-    (found,) = compare.run(
-        long, tmp_path, jobs=ONE_THREAD, tell=seen.append, stop=lambda: any(p.step for p in seen)
-    )
+    (found,) = compare.run(long, tmp_path, tell=seen.append, stop=lambda: any(p.step for p in seen))
     assert found.state == "unfinished"
     assert 0 < found.step < found.steps
     assert (tmp_path / name / LAST).exists()
@@ -187,21 +184,18 @@ def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare.run(long, tmp_path, jobs=ONE_THREAD, tell=interrupt)
+        compare.run(long, tmp_path, tell=interrupt)
     assert not multiprocessing.active_children()
     again = checkpoint.read(tmp_path / name / LAST)[1].progress["step"]
     assert found.step < again < found.steps
 
-    (found,) = compare.run(long, tmp_path, jobs=ONE_THREAD)
+    (found,) = compare.run(long, tmp_path)
     assert found.state == "finished"
     data = long.read()
     alone = Plan(
         "", long.config_of(found.cell, data), long.recipe_of(found.cell), data, tmp_path / "alone", 3
     )
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     train(alone)
-    torch.set_num_threads(threads)
     expected, record = checkpoint.read(tmp_path / "alone" / BEST)
     tensors, _ = checkpoint.read(tmp_path / name / BEST)
     assert tensors.keys() == expected.keys()
@@ -230,7 +224,7 @@ def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
                 child.kill()
 
     with pytest.raises(TrainingError, match="highway-2-lr0.001: its process was ended by SIGKILL"):
-        compare.run(long, tmp_path, jobs=ONE_THREAD, tell=kill)
+        compare.run(long, tmp_path, tell=kill)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,17 @@ def test_batch_norm_is_over_rows_and_places(dims: int, same: Same) -> None:
     same(layer(x), h * t + x * (1 - t))
 
 
+def test_settings_reach_the_layer() -> None:
+    """Bias, activation, dropout and init are those that were asked for."""
+    layer = ConvHighwayLayer(2, gate_bias=-7.0, activation="maxout(2)", dropout=0.25, init="scaled")
+    assert layer.gate.bias.tolist() == [-7.0] * 2
+    assert layer.normal_layer.weight.shape == (4, 2, 3, 3)
+    assert layer.normal_layer.bias.tolist() == [0.0] * 4
+    assert layer(torch.randn(3, 2, 4, 4)).shape == (3, 2, 4, 4)
+    assert layer.dropout is not None
+    assert layer.dropout.p == 0.25
+
+
 @pytest.mark.parametrize("kernel", [-1, 0, 2, 4])
 @pytest.mark.parametrize("dims", [1, 2])
 def test_kernels_that_cannot_be_centred_are_refused(dims: int, kernel: int) -> None:

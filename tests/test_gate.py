@@ -75,7 +75,7 @@ def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
 
 
 def test_a_gate_is_made_for_each_of_t_and_c() -> None:
-    """The maker is called once when the two are coupled, and twice, for two gates, when they are not."""
+    """One maker's call when the two are coupled, starting at -2 unless told; two when they are not."""
     made: list[DenseGate] = []
 
     def make() -> DenseGate:
@@ -84,6 +84,7 @@ def test_a_gate_is_made_for_each_of_t_and_c() -> None:
 
     coupled = GatedJoin(make)
     assert (coupled.gate, coupled.carry_gate, len(made)) == (made[0], None, 1)
+    assert coupled.gate.bias.tolist() == [-2.0, -2.0]
     independent = GatedJoin(make, carry="independent")
     assert (independent.gate, independent.carry_gate, len(made)) == (made[1], made[2], 3)
 

@@ -14,7 +14,7 @@ from models.errors import ConfigError
 from models.highway import HighwayLayer
 from models.net import Net, parameter_count
 from models.networks import ConvConfig, ConvNet, Entry, Kind, Mlp, MlpConfig, matched_width
-from models.transform import PlainLayer, ResidualLayer
+from models.transform import Init, PlainLayer, ResidualLayer
 
 Same = Callable[[Tensor, Tensor], None]
 LAYERS: dict[str, type[nn.Module]] = {
@@ -32,7 +32,7 @@ def conv(**settings: Any) -> ConvNet:
     return ConvNet(ConvConfig(**{"inputs": (2, 8, 8), "classes": 4, "stages": ((4, 1), (6, 2)), **settings}))
 
 
-def every(net: nn.Module, kind: type[nn.Module]) -> list[Any]:
+def every(net: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[Any]:
     return [module for module in net.modules() if isinstance(module, kind)]
 
 
@@ -89,22 +89,28 @@ def test_every_entry_makes_rows_of_the_width(entry: Entry, width: int, kind: Kin
 
 
 @pytest.mark.parametrize("make", [mlp, conv])
-def test_settings_reach_every_layer(make: Callable[..., Net]) -> None:
-    """Bias, carry, activation, batch norm and init are those of the config in each highway layer."""
-    net = make(gate_bias=-3.5, carry="independent", activation="maxout(2)", batch_norm=True, init="torch")
-    layers = every(net, HighwayLayer)
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("init", ["torch", "scaled"])
+def test_settings_reach_every_layer(make: Callable[..., Any], kind: Kind, init: Init) -> None:
+    """Activation and batch norm are those of the config in each layer, and init in each map."""
+    net = make(kind=kind, activation="tanh", batch_norm=True, init=init)
+    layers = list(net.layers) if make is mlp else every(net.body, tuple(LAYERS.values()))
+    assert sum(isinstance(layer, LAYERS[kind]) for layer in layers) >= 2
+    assert all(isinstance(layer.activation, nn.Tanh) for layer in every(net, tuple(LAYERS.values())))
+    assert all(layer.norm is not None for layer in layers)
+    maps = [layer.normal_layer for layer in every(net, tuple(LAYERS.values()))] + [net.output]
+    assert all((linear.bias.count_nonzero() == 0) == (init == "scaled") for linear in maps)
+
+
+@pytest.mark.parametrize("make", [mlp, conv])
+def test_settings_reach_every_gate(make: Callable[..., Net]) -> None:
+    """Bias and carry are those of the config in each highway layer, and so is maxout in its transform."""
+    layers = every(make(gate_bias=-3.5, carry="independent", activation="maxout(2)"), HighwayLayer)
     assert len(layers) in (2, 3)
     for layer in layers:
         assert layer.gate.bias.unique().tolist() == [-3.5]
         assert layer.carry_gate.bias.unique().tolist() == [3.5]
         assert layer.activation.pieces == 2
-        assert layer.norm is not None
-        assert torch.count_nonzero(layer.normal_layer.bias) > 0
-    assert torch.count_nonzero(net.output.bias) > 0
-    for layer in every(make(init="scaled"), nn.Linear | nn.Conv2d):
-        assert layer.bias.unique().tolist() in ([0.0], [-2.0])
-    for layer in every(make(kind="plain", activation="tanh", batch_norm=True), PlainLayer):
-        assert isinstance(layer.activation, nn.Tanh)
 
 
 def test_dropout_reaches_the_entry_and_the_layers() -> None:
@@ -134,7 +140,7 @@ def test_a_convolutional_net_is_its_parts_in_order(dims: int, average: bool, sam
     assert sizes == [(4, 2), (6, 4)] + [(3, 6)] * average
     pool = F.max_pool1d if dims == 1 else F.max_pool2d
     x = torch.randn(5, *(2, 8, 8)[: dims + 1])
-    layers = iter(every(net, PlainLayer | HighwayLayer))
+    layers = iter(every(net, (PlainLayer, HighwayLayer)))
     h = x
     for stage, count in enumerate((2, 3, 1)):
         for _ in range(count):
@@ -152,6 +158,12 @@ def test_a_head_is_one_wide_and_a_kernel_is_everywhere_else() -> None:
     net = conv(kernel=5, average=True, head=3)
     kernels = [layer.weight.shape[2:] for layer in every(net.body, nn.Conv2d)]
     assert kernels == [(5, 5)] * 8 + [(1, 1)]
+
+
+def test_the_first_stage_begins_plain_whatever_comes_in() -> None:
+    """A later stage that keeps the channels does not."""
+    names = [type(part).__name__ for part in conv(stages=((2, 1), (2, 1))).body]
+    assert names == ["PlainLayer", "HighwayLayer", "MaxPool2d", "HighwayLayer", "MaxPool2d"]
 
 
 def test_dropout_of_a_convolutional_net_stands_before_and_after_stages() -> None:

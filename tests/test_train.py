@@ -12,10 +12,12 @@ from models import checkpoint
 from models.checkpoint import load, read
 from models.data import Dataset, Split
 from models.errors import CheckpointError, ConfigError, TrainingError
+from models.evaluation import evaluate
 from models.net import NetConfig
 from models.networks import MlpConfig
+from models.plan import BEST, LAST, Plan
 from models.recipe import Recipe
-from models.train import BEST, LAST, Plan, Tick, digest, evaluate, train
+from models.train import Tick, train
 
 TINY = MlpConfig(inputs=(6,), classes=3, width=8, layers=2, dropout=0.3, batch_norm=True)
 RECIPE = Recipe(epochs=3, batch=16, lr=0.01, schedule="onecycle", weight_decay=0.01, clip=1.0)
@@ -181,7 +183,7 @@ def test_evaluation_leaves_the_mode_alone_and_weighs_rows(
 
     net = build(replace(TINY, dropout=0.0)).train()
     whole = evaluate(net, data.test)
-    monkeypatch.setattr("models.train.EVALUATION_ROWS", 7)
+    monkeypatch.setattr("models.evaluation.EVALUATION_ROWS", 7)
     parts = evaluate(net, data.test)
     assert net.training
     assert parts == pytest.approx(whole)
@@ -192,8 +194,8 @@ def test_the_digest_sees_every_row(data: Dataset) -> None:
     x, y = data.train.x.clone(), data.train.y.clone()
     x[-1, -1] += 1
     y[0] = (y[0] + 1) % 3
-    digests = {digest(data), digest(replace(data, train=Split(x, data.train.y)))}
-    assert len(digests | {digest(replace(data, train=Split(data.train.x, y)))}) == 3
+    digests = {data.digest, replace(data, train=Split(x, data.train.y)).digest}
+    assert len(digests | {replace(data, train=Split(data.train.x, y)).digest}) == 3
 
 
 def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:

@@ -151,9 +151,10 @@ def test_a_senseless_setting_is_refused(make: Callable[[], nn.Module], field: st
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 2)])
-def test_rows_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
-    """A residual layer says what it expected and what came."""
+@pytest.mark.parametrize("kind", [PlainLayer, ResidualLayer])
+def test_rows_of_another_size_are_refused(kind: type[nn.Module], shape: tuple[int, ...]) -> None:
+    """The message says which layer, what it expected and what came."""
     sizes = ", ".join(map(str, shape))
     with pytest.raises(ShapeError) as caught:
-        ResidualLayer(3)(torch.zeros(shape))
-    assert str(caught.value) == f"ResidualLayer: expected 3 values along axis -1, got shape [{sizes}]"
+        kind(3)(torch.zeros(shape))
+    assert str(caught.value) == f"{kind.__name__}: expected 3 values along axis -1, got shape [{sizes}]"

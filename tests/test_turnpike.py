@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner, Result
 
 import turnpike
 from models.checkpoint import read
@@ -28,6 +30,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own."""
     return subprocess.run(
         command(*words),
         cwd=folder,
@@ -37,6 +40,15 @@ def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
         timeout=100,
         check=False,
     )
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The command within this process, which saves importing torch for each line of a table."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TURNPIKE_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    return lambda *words: CliRunner().invoke(turnpike.app, words, prog_name="turnpike")
 
 
 def test_help_reads_like_a_table_of_contents(tmp_path: Path) -> None:
@@ -49,10 +61,10 @@ def test_help_reads_like_a_table_of_contents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", turnpike.COMMANDS)
-def test_every_command_has_help(tmp_path: Path, name: str) -> None:
+def test_every_command_has_help(call: Callable[..., Result], name: str) -> None:
     """`turnpike COMMAND --help` shows the command's own options."""
-    ran = run(tmp_path, name, "--help")
-    assert ran.returncode == 0, ran.stderr
+    ran = call(name, "--help")
+    assert ran.exit_code == 0, ran.stderr
     assert f"turnpike {name}" in ran.stdout
     assert "--out" in ran.stdout
 
@@ -101,10 +113,12 @@ def test_training_end_to_end(tmp_path: Path) -> None:
         (["trian"], 2, "Did you mean 'train'"),
     ],
 )
-def test_wrong_use_is_one_clear_line(tmp_path: Path, words: list[str], status: int, says: str) -> None:
+def test_wrong_use_is_one_clear_line(
+    call: Callable[..., Result], tmp_path: Path, words: list[str], status: int, says: str
+) -> None:
     """Status 2 for wrong use, 1 for a failed job; the message says what was expected; nothing is written."""
-    ran = run(tmp_path, *words)
-    assert ran.returncode == status, ran.stderr
+    ran = call(*words)
+    assert ran.exit_code == status, ran.stderr
     assert says in " ".join(ran.stderr.split())
     assert "Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []
@@ -119,22 +133,22 @@ def test_verbose_shows_the_traceback(tmp_path: Path, words: list[str]) -> None:
     assert "error: preset: expected one of" in ran.stderr
 
 
-def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: Path) -> None:
     """A folder with a run in it is left alone until --fresh replaces it."""
     words = ["train", "digits-10", "--epochs", "1", "--no-pictures"]
-    assert run(tmp_path, *words).returncode == 0
+    assert call(*words).exit_code == 0
     kept = (tmp_path / "runs/digits-10/model.safetensors").read_bytes()
-    again = run(tmp_path, *words)
-    assert again.returncode == 2
+    again = call(*words)
+    assert again.exit_code == 2
     assert "--resume goes on with it, --fresh replaces it" in again.stderr
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() == kept
-    assert run(tmp_path, *words, "--fresh", "--seed", "1").returncode == 0
+    assert call(*words, "--fresh", "--seed", "1").exit_code == 0
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() != kept
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
-    """An interrupted run exits 130 with the command that resumes it, which gives the uninterrupted weights."""
+    """An interrupted run exits 130 with the command that resumes it, to the uninterrupted weights."""
     words = ["train", "digits-10", "--epochs", "60", "--no-pictures"]
     with subprocess.Popen(
         command(*words, "--out", "parts"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True

@@ -1,0 +1,99 @@
+"""The plan of one training run: which network, on which data, by which recipe, into which folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.checkpoint import Record
+from models.data import Dataset
+from models.errors import CheckpointError, ConfigError
+from models.families import FAMILIES, config_from_dict
+from models.net import NetConfig
+from models.recipe import Recipe
+
+BEST = "model.safetensors"
+LAST = "last.safetensors"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: which network, on which data, by which recipe, from which seed, into which folder."""
+
+    preset: str
+    config: NetConfig
+    recipe: Recipe
+    data: Dataset
+    folder: Path
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if (self.data.kind == "text") != FAMILIES[type(self.config)].reads_ids:
+            reads = "numbers" if self.data.kind == "text" else "ids of characters"
+            raise ConfigError(
+                f"data: {self.config.family} reads {reads}, and {self.data.name} holds {self.data.kind}"
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches and the rest, unless the rest is one row, which batch norm cannot be trained on."""
+        rows = len(self.data.train)
+        whole, rest = divmod(rows, self.recipe.batch)
+        return max(1, whole + (rest > 1 or (rest == 1 and self.recipe.batch == 1)))
+
+    @property
+    def steps(self) -> int:
+        return self.steps_per_epoch * self.recipe.epochs
+
+    def record(
+        self,
+        metrics: dict[str, float],
+        history: list[dict[str, float]],
+        progress: dict[str, Any] | None = None,
+    ) -> Record:
+        """What a checkpoint of this run says of itself."""
+        return Record(
+            preset=self.preset,
+            config=self.config.to_dict(),
+            data={
+                "name": self.data.name,
+                "digest": self.data.digest,
+                "kind": self.data.kind,
+                "labels": list(self.data.labels),
+                "alphabet": self.data.alphabet,
+            },
+            recipe=self.recipe.to_dict(),
+            seed=self.seed,
+            metrics=metrics,
+            history=history,
+            torch=torch.__version__,
+            progress=progress or {},
+        )
+
+    def expect_same(self, record: Record, path: Path) -> None:
+        """Stop with a CheckpointError unless the record is of this very plan, as a resumed run needs."""
+        plan = self.record({}, [])
+        # more epochs may be asked for where the rate does not depend on how many there are
+        stretches = plan.recipe["schedule"] == record.recipe.get("schedule") == "constant"
+        ignored = {"epochs"} if stretches else set()
+        for what, now, then in (
+            ("seed", {"seed": plan.seed}, {"seed": record.seed}),
+            ("network", plan.config, config_from_dict(record.config).to_dict()),
+            ("recipe", plan.recipe, record.recipe),
+            ("data", plan.data, record.data),
+        ):
+            for name in now.keys() | then.keys():
+                if name not in ignored and now.get(name) != then.get(name):
+                    raise CheckpointError(
+                        f"{path}: cannot resume: {what}: the run began with {name} {_short(then.get(name))} "
+                        f"and {_short(now.get(name))} is asked for now"
+                    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
