@@ -22,7 +22,7 @@ from models.presets import FIGURE_1_RECIPE
 from models.recipe import Precision, Schedule
 from models.train import cpus
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 Number = TypeVar("Number", int, float)
 

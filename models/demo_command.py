@@ -13,7 +13,7 @@ from models.plan import BEST, LAST, Plan
 from models.presets import DEFAULT, find
 from models.train_command import fitted, read_data, run, show_result
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -60,13 +60,14 @@ def gates(net: Net, record: Record, data: Dataset) -> Figure | None:
         below if grids.averaged else "",
     )
     panels = figure.subplots(1, 4, sharey=True)
-    for axes, name, grid, signed in (
-        (panels[0], f"biases ({_range(grids.biases)})", grids.biases, True),
-        (panels[1], f"mean over {len(rows):,} test rows", grids.mean_gates, False),
-        (panels[2], f"gates of one row, label {label}", grids.gates, False),
-        (panels[3], "that row's block outputs", grids.outputs, True),
+    # biases stay near where they all began: what training made of them shows around their middle
+    for axes, name, grid, middle in (
+        (panels[0], f"biases ({_range(grids.biases)})", grids.biases, float(np.nanmedian(grids.biases))),
+        (panels[1], f"mean over {len(rows):,} test rows", grids.mean_gates, None),
+        (panels[2], f"gates of one row, label {label}", grids.gates, None),
+        (panels[3], "that row's block outputs", grids.outputs, 0.0),
     ):
-        _panel(figure, axes, name, grid, signed=signed)
+        _panel(figure, axes, name, grid, middle=middle)
     panels[0].set_ylabel("layer (input at 1)", fontsize=9.5)
     return figure
 
@@ -161,12 +162,12 @@ def _averaged(joins: list[GatedJoin], kind: str) -> str:
     return f"averaged over the {'words of a text' if kind == 'text' else 'steps of time'}"
 
 
-def _panel(figure: Figure, axes: Axes, name: str, grid: Array, *, signed: bool) -> None:
+def _panel(figure: Figure, axes: Axes, name: str, grid: Array, *, middle: float | None) -> None:
     layers, units = grid.shape
-    norm, beyond = _scale(grid) if signed else (Normalize(0, 1), "neither")
+    norm, beyond = (Normalize(0, 1), "neither") if middle is None else _scale(grid, middle)
     image = axes.imshow(
         np.ma.masked_invalid(grid),
-        cmap=_colours("RdBu_r" if signed else "viridis"),
+        cmap=_colours("viridis" if middle is None else "RdBu_r"),
         norm=norm,
         aspect="auto",
         interpolation="nearest",
@@ -187,14 +188,14 @@ def _range(grid: Array) -> str:
     return f"{np.nanmin(grid):.3g} to {np.nanmax(grid):.3g}".replace("-", "\N{MINUS SIGN}")
 
 
-def _scale(grid: Array) -> tuple[Normalize, str]:
-    """A scale that is symmetric around 0, and at which ends a few outliers go beyond it."""
-    values = grid[np.isfinite(grid)]
+def _scale(grid: Array, middle: float) -> tuple[Normalize, str]:
+    """A scale that is symmetric around its middle, and at which ends a few outliers go beyond it."""
+    values = grid[np.isfinite(grid)] - middle
     low, high = np.percentile(values, (OUTLIERS, 100 - OUTLIERS)) if len(values) else (0.0, 0.0)
     bound = float(max(-low, high)) or float(np.abs(values).max(initial=0.0)) or 1.0
     below, above = bool((values < -bound).any()), bool((values > bound).any())
     ends = {(True, True): "both", (True, False): "min", (False, True): "max", (False, False): "neither"}
-    return Normalize(-bound, bound), ends[below, above]
+    return Normalize(middle - bound, middle + bound), ends[below, above]
 
 
 def _colours(name: str) -> Colormap:

@@ -25,7 +25,7 @@ from models.presets import DEFAULT, PRESETS, find
 from models.recipe import Recipe
 from models.train import Outcome, train
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 RUNS = Path("runs")
 

@@ -230,15 +230,20 @@ def test_gates_of_texts_leave_padding_out(same: Any) -> None:
         same(torch.tensor(getattr(long, name)), torch.tensor(getattr(short, name)))
 
 
-def test_gates_show_each_unit_of_a_wide_net_and_signs_around_zero() -> None:
-    """The widest layer gets a pixel a unit; biases and outputs are coloured symmetrically around 0."""
+def test_gates_show_each_unit_of_a_wide_net_and_signs_around_their_middle() -> None:
+    """The widest layer gets a pixel a unit; biases are coloured around their median, outputs around 0."""
     config = MlpConfig(inputs=IMAGE, classes=3, width=900, layers=2)
-    figure = gate_picture.gates(build(config), record(config), dataset(images()))
+    net = build(config)
+    with torch.no_grad():
+        net.layers[0].gate.bias.add_(torch.rand(900))
+    figure = gate_picture.gates(net, record(config), dataset(images()))
     assert figure is not None
     shown = [axes.images[0] for axes in figure.axes[:4]]
     figure.canvas.draw()
     assert all(image.get_window_extent().width >= 900 for image in shown)
-    for image, signed in zip(shown, (True, False, False, True), strict=True):
+    biases = torch.cat([layer.gate.bias for layer in net.layers]).detach()
+    for image, middle in zip(shown, (float(biases.quantile(0.5)), 0.5, 0.5, 0.0), strict=True):
         low, high = image.get_clim()
-        assert (low, high) == (-high, high) if signed else (low, high) == (0, 1)
+        assert (low + high) / 2 == pytest.approx(middle, abs=1e-6)
+    assert shown[1].get_clim() == shown[2].get_clim() == (0, 1)
     assert figure.axes[0].get_ylim() == (2.5, 0.5)  # the first layer on top

@@ -1,0 +1,129 @@
+"""Documents that cannot fall behind: every option, preset, variable and command in them is real."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import turnpike
+from models.presets import PRESETS
+
+ROOT = Path(__file__).parent.parent
+COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def options(name: str) -> dict[str, Any]:
+    """A command's options by what is typed, without --help."""
+    return {
+        word: parameter
+        for parameter in turnpike.load(name).params
+        for word in [*parameter.opts, *parameter.secondary_opts]
+        if word.startswith("--") and word != "--help"
+    }
+
+
+def section(name: str) -> str:
+    """What docs/command-line.md says of a command."""
+    found = re.search(rf"^## turnpike {name}\b.*?(?=^## |\Z)", COMMAND_LINE, re.DOTALL | re.MULTILINE)
+    assert found, f"docs/command-line.md has no section on turnpike {name}"
+    return found[0]
+
+
+@pytest.mark.parametrize("name", turnpike.COMMANDS)
+def test_every_option_is_documented(name: str) -> None:
+    """An option that is not in its command's section fails here, and so does one that is no more."""
+    documented = set(re.findall(r"`(--[a-z-]+)", section(name)))
+    real = set(options(name))
+    assert real - documented == set()
+    assert documented - real == set()
+
+
+def test_every_variable_is_documented() -> None:
+    """Each TURNPIKE_... that the code reads stands in the table of the environment, and no other."""
+    folders = [ROOT / package for package in ("models", "export", "service", "loadtest")]
+    code = [ROOT / "turnpike.py", *(path for folder in folders for path in folder.rglob("*.py"))]
+    read = {name for path in code for name in re.findall(r"TURNPIKE_[A-Z_]+", path.read_text())}
+    assert read == set(re.findall(r"^\| `(TURNPIKE_[A-Z_]+)`", COMMAND_LINE, re.MULTILINE))
+
+
+def test_every_preset_is_documented() -> None:
+    """The table of presets is complete and names none that does not exist, each with its family."""
+    documented = {}
+    for line in (ROOT / "docs/networks.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            documented |= {name: cells[1].strip("`") for name in re.findall(r"`([^`]+)`", cells[0])}
+    assert documented == {name: preset.config.family for name, preset in PRESETS.items()}
+
+
+def shell_lines() -> list[tuple[str, str]]:
+    """Each line of the documents that calls turnpike, with the document's name."""
+    return [
+        (path.name, line.strip())
+        for path in DOCUMENTS
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("    turnpike ")
+    ]
+
+
+def test_there_are_lines_to_check() -> None:
+    """The README shows how to call the commands."""
+    assert len(shell_lines()) >= 5
+
+
+@pytest.mark.parametrize(("document", "line"), shell_lines())
+def test_shown_commands_are_real(document: str, line: str) -> None:
+    """Every command, preset and option that the documents show exists."""
+    _, name, *words = shlex.split(line)
+    assert name in turnpike.COMMANDS
+    known = options(name)
+    for word in words:
+        if word.startswith("--"):
+            assert word in known
+    if name == "train" and words and not words[0].startswith("--"):
+        assert words[0] in PRESETS
+
+
+def python_blocks() -> list[Any]:
+    return [
+        pytest.param(block, id=f"{path.name}-{number}")
+        for path in DOCUMENTS
+        for number, block in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL))
+    ]
+
+
+@pytest.mark.parametrize("block", python_blocks())
+def test_shown_python_runs(block: str) -> None:
+    """The documents' Python runs as it stands."""
+    exec(compile(block, "document", "exec"), {})
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    """Every relative link and picture is a file of the repository."""
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_nothing_of_one_machine_is_kept() -> None:
+    """No tracked text names a package registry's host, and the constraints hold versions alone."""
+    hosts = re.compile(
+        r"(pypi|pythonhosted|registry\.npmjs|download\.pytorch|deb\.debian)\.[a-z]", re.IGNORECASE
+    )
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in {".png", ".safetensors"} or name == "tests/test_docs.py" or not path.is_file():
+            continue
+        assert not hosts.search(path.read_text(encoding="utf-8")), name
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line
