@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from models.activation import initialise
 from models.errors import ConfigError
 
 Carry = Literal["coupled", "independent"]
@@ -56,7 +55,8 @@ class GatedJoin(nn.Module):
     """y = h * T(by) + x * C(by): what a layer made of its input, joined with the input itself.
 
     `make_gate` makes one gate; it is called a second time when the carry is independent. That second
-    gate starts at the opposite bias, where C equals 1 - T: both kinds begin as the same layer.
+    gate starts at the opposite bias, where C equals 1 - T: both kinds begin as the same layer. `scaled`
+    draws the gates' weights after Glorot and Bengio 2010, as for tanh, whose shape a sigmoid has.
     """
 
     gate: Gate
@@ -75,10 +75,9 @@ class GatedJoin(nn.Module):
             raise ConfigError(f"carry: expected one of {', '.join(get_args(Carry))}, got {carry!r}")
         self.gate = make_gate()
         self.carry_gate = make_gate() if carry == "independent" else None
-        if scaled:
-            for gate in (self.gate, self.carry_gate):
-                if gate is not None:
-                    initialise(gate, "tanh")
+        for gate in (self.gate, self.carry_gate):
+            if scaled and gate is not None:
+                nn.init.xavier_normal_(gate.weight)
         set_bias(self.gate, gate_bias)
         if self.carry_gate is not None:
             set_bias(self.carry_gate, None if gate_bias is None else -gate_bias)

@@ -66,7 +66,16 @@ _TWINS: tuple[tuple[Kind, str], ...] = (("highway", ""), ("plain", "-plain"), ("
 _DIGITS_10 = MlpConfig(inputs=DIGIT, classes=10, width=64, layers=10)
 _DECK = MlpConfig(inputs=MNIST, classes=10, width=784, layers=20, entry="none", gate_bias=0.0, scaling="unit")
 _CONV = ConvConfig(inputs=MNIST, classes=10, stages=((16, 2), (16, 3), (16, 3)), gate_bias=-1.0)
-_CONV_RECIPE = Recipe(epochs=30, batch=128, lr=3e-3, schedule="onecycle", weight_decay=1e-3, threads=0)
+_CONV_RECIPE = Recipe(
+    epochs=15,
+    batch=128,
+    lr=3e-3,
+    schedule="onecycle",
+    weight_decay=1e-3,
+    clip=1.0,
+    shift=2,
+    threads=0,
+)
 _FITNET = ConvConfig(
     inputs=CIFAR,
     classes=10,

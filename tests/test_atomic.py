@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,18 @@ def test_a_draft_stands_beside_its_file(tmp_path: Path) -> None:
         first.write_text("1")
         second.write_text("2")
     assert files(tmp_path) == {"plot.png": "1"}
+
+
+def test_the_disk_has_it_before_the_old_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draft is flushed to the disk whole while the old file is still in its place."""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    flushed: list[tuple[int, str]] = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append((os.fstat(file).st_size, path.read_text())))
+    with replacing(path) as draft:
+        draft.write_text("newer")
+    assert flushed == [(5, "old")]
+    assert files(tmp_path) == {"a.txt": "newer"}
 
 
 @pytest.mark.parametrize("error", [ValueError, OSError, KeyboardInterrupt, SystemExit])

@@ -111,6 +111,16 @@ def test_none_keeps_what_pytorch_drew() -> None:
     assert without.bias is None
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_no_gate_bias_keeps_pytorchs_own_draw(scaled: bool) -> None:
+    """Asked for no bias, a gate has the one that a plain nn.Linear would have drawn, scaled or not."""
+    torch.manual_seed(3)
+    own = torch.nn.Linear(6, 4).bias
+    torch.manual_seed(3)
+    join = GatedJoin(lambda: DenseGate(6, 4), gate_bias=None, scaled=scaled)
+    assert torch.equal(join.gate.bias, own)
+
+
 def test_scaled_gates_are_drawn_after_glorot() -> None:
     """Both gates have a variance of 2 / (inputs + units), not the third of 1 / inputs that PyTorch draws."""
     join = GatedJoin(lambda: DenseGate(300, 200), carry="independent", scaled=True)

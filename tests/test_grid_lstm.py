@@ -128,6 +128,21 @@ def test_memory_crosses_a_new_grid() -> None:
     assert bias[:, [0, 2, 3]].unique().tolist() == [0.0]
 
 
+def test_gain_multiplies_the_first_weights() -> None:
+    """The spread of the weights is Glorot's for one gate, times the gain."""
+    for gain in (1.0, 3.0):
+        spread = GridLstmBlock(2, 60, gain=gain).gates.weight.std().item()
+        assert spread == pytest.approx(gain * (2 / (120 + 60)) ** 0.5, rel=0.02)
+
+
+def test_how_a_net_starts_comes_from_its_config() -> None:
+    """The forget gates' bias and the gain reach every block."""
+    config = GridLstmConfig(inputs=(6,), classes=2, depth=2, tied=False, forget_bias=8.0, gain=2.0)
+    for block in GridLstm(config).grid.blocks:
+        assert block.gates.bias.max().item() == 8.0
+        assert block.gates.weight.std().item() == pytest.approx(2 * (2 / (128 + 64)) ** 0.5, rel=0.02)
+
+
 def test_a_new_net_feeds_its_grid_at_the_size_of_its_inputs() -> None:
     """Standardised rows come to h and m with a deviation of about 1, from one feature or from many."""
     for inputs in [(1,), (400,)]:
@@ -228,6 +243,7 @@ def test_a_net_is_rebuilt_from_its_weights_alone(same: Same) -> None:
         ("width", {"width": 0}),
         ("depth", {"depth": 0}),
         ("patch", {"patch": 0}),
+        ("gain", {"gain": 0.0}),
         ("inputs", {"dimensions": 2, "inputs": (1, 2, 3, 4)}),
         ("inputs", {"dimensions": 3, "inputs": (8, 8)}),
         ("inputs", {"dimensions": 3, "inputs": (1, 8, 6)}),

@@ -52,6 +52,7 @@ def test_short_runs_have_rates_too(schedule: Any, steps: int) -> None:
     """Every step that is taken learns something, and never faster than the lr."""
     got = rates(steps, lr=0.5, schedule=schedule)[:steps]
     assert all(0 < rate <= 0.5 for rate in got)
+    assert got[0] == pytest.approx(0.02 if schedule == "onecycle" else 0.5)
 
 
 @pytest.mark.parametrize(
