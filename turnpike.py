@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.core import TyperGroup
 
 VERSION = "0.1.0"
@@ -31,7 +34,10 @@ class FrontDoor(TyperGroup):
         if "--verbose" in args and not ctx.resilient_parsing:
             args = [arg for arg in args if arg != "--verbose"]
             self.verbose = True
-        return super().parse_args(ctx, args)
+        if not args:
+            return super().parse_args(ctx, args)  # which shows the help
+        with self.errors_in_a_line():
+            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in COMMANDS:
@@ -39,17 +45,22 @@ class FrontDoor(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with self.errors_in_a_line():
             return super().invoke(ctx)
+
+    @contextlib.contextmanager
+    def errors_in_a_line(self) -> Iterator[None]:
+        """Say an error in one line, with its traceback where that is asked for, and exit."""
+        try:
+            yield
+        except (typer.Exit, typer.Abort):
+            raise
         except Exception as error:
-            if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code"):
-                raise
             if self.verbose:
                 traceback.print_exc()
-            Console(stderr=True, soft_wrap=True).print(
-                f"[bold red]error:[/] {say(error)}", highlight=False, markup=True
-            )
-            raise typer.Exit(getattr(error, "exit_status", 1)) from error
+            text, status = say(error)
+            Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(text)}", highlight=False)
+            raise typer.Exit(status) from error
 
 
 def load(name: str) -> Any:
@@ -75,12 +86,16 @@ class MissingExtraError(Exception):
         )
 
 
-def say(error: Exception) -> str:
-    """One line for a person. Errors of ours and the system's say enough; others are named."""
-    text = " ".join(str(error).split()).replace("[", r"\[")
+def say(error: Exception) -> tuple[str, int]:
+    """One line for a person, and the exit status: 2 for wrong use, 1 for a job that failed."""
+    if hasattr(error, "format_message"):  # of the command line itself
+        context = getattr(error, "ctx", None)
+        hint = f"; see {context.command_path} --help" if context else ""
+        return " ".join(error.format_message().split()).rstrip(".") + hint, getattr(error, "exit_code", 2)
+    text = " ".join(str(error).split())
     if hasattr(error, "exit_status") or isinstance(error, OSError):
-        return text
-    return f"unexpected {type(error).__name__}: {text} (--verbose shows where)"
+        return text, getattr(error, "exit_status", 1)
+    return f"unexpected {type(error).__name__}: {text} (--verbose shows where)", 1
 
 
 app = typer.Typer(

@@ -168,8 +168,14 @@ PRESETS: dict[str, Preset] = {
     "grid-lstm": Preset(
         "Grid LSTM for the parity of 16 bits",
         "parity-16",
-        GridLstmConfig(inputs=(16,), classes=2, scaling="none"),
-        Recipe(epochs=20, batch=100, lr=2e-3, clip=1.0),
+        GridLstmConfig(inputs=(16,), classes=2, width=32, depth=1, forget_bias=8.0),
+        Recipe(epochs=10, batch=100, lr=1e-2, schedule="cosine"),
+    ),
+    "grid-lstm-1d": Preset(
+        "1-D Grid LSTM, along depth alone",
+        "digits",
+        GridLstmConfig(inputs=DIGIT, classes=10, dimensions=1, width=64, depth=6),
+        _SEQUENCE_RECIPE,
     ),
     "grid-lstm-3d": Preset(
         "3-D Grid LSTM over patches",
