@@ -27,7 +27,7 @@ run: setup
 	$(BIN)/turnpike demo
 
 test: setup
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 slow: setup
 	$(BIN)/python -m pytest -m slow $(ARGS)

@@ -163,7 +163,7 @@ class GridLstmConfig(NetConfig):
 
     Where a class hangs on every step of a long row at once, as parity does, begin with a `forget_bias`
     of about 8 and a `gain` of 2: a new memory is then nearly a counter, to which all steps count alike,
-    and its tanh nearly a threshold. From 1 and 1 there is no slope to follow.
+    and its tanh nearly a threshold.
     """
 
     family: ClassVar[str] = "grid-lstm"

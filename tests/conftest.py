@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+
+# threads that wait for each other make small sums many times slower; processes of the tests inherit this
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch

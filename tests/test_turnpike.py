@@ -149,7 +149,7 @@ def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: P
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     """An interrupted run exits 130 with the command that resumes it, to the uninterrupted weights."""
-    words = ["train", "digits-10", "--epochs", "60", "--no-pictures"]
+    words = ["train", "digits-10", "--epochs", "20", "--no-pictures"]
     with subprocess.Popen(
         command(*words, "--out", "parts"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
@@ -161,7 +161,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signa
         process.send_signal(number)
         rest = process.stdout.read()
     assert process.returncode == 130
-    assert "To go on: turnpike train digits-10 --epochs 60 --no-pictures --out parts --resume" in rest
+    assert "To go on: turnpike train digits-10 --epochs 20 --no-pictures --out parts --resume" in rest
     assert run(tmp_path, *words, "--out", "parts", "--resume").returncode == 0
     assert run(tmp_path, *words, "--out", "whole").returncode == 0
     parts, whole = (read(tmp_path / name / "last.safetensors")[0] for name in ("parts", "whole"))
