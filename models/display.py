@@ -14,7 +14,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
@@ -32,12 +31,11 @@ def training_bar(name: str) -> Iterator[Callable[[Tick], None]]:
         return
     columns = (
         TextColumn("[bold]{task.description}[/] epoch {task.fields[epoch]}"),
-        BarColumn(),
+        BarColumn(bar_width=None),
         TextColumn("loss {task.fields[loss]} · accuracy {task.fields[accuracy]}{task.fields[valid]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, expand=True) as progress:
         task = progress.add_task(name, total=None, epoch="", loss="?", accuracy="?", valid="")
 
         def tell(tick: Tick) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import ClassVar, Literal, get_args
 
@@ -49,31 +50,15 @@ class StackConfig(NetConfig):
 
     def layer_maker(self, medium: Medium, depth: int, dropout: float = 0.0) -> Callable[[int], nn.Module]:
         """Makes one layer of this kind of a given width; `depth` is how many stand on each other."""
-        if self.kind == "plain":
-            return lambda width: PlainLayer(
-                width,
-                medium=medium,
-                activation=self.activation,
-                dropout=dropout,
-                batch_norm=self.batch_norm,
-                init=self.init,
-            )
-        if self.kind == "residual":
-            return lambda width: ResidualLayer(
-                width,
-                medium=medium,
-                activation=self.activation,
-                dropout=dropout,
-                batch_norm=self.batch_norm,
-                init=self.init,
-                depth=depth,
-            )
-        return lambda width: HighwayLayer(
-            width,
+        kinds: dict[Kind, Callable[..., nn.Module]] = {
+            "plain": PlainLayer,
+            "residual": partial(ResidualLayer, depth=depth),
+            "highway": partial(HighwayLayer, gate_bias=self.gate_bias, carry=self.carry),
+        }
+        return partial(
+            kinds[self.kind],
             medium=medium,
-            gate_bias=self.gate_bias,
             activation=self.activation,
-            carry=self.carry,
             dropout=dropout,
             batch_norm=self.batch_norm,
             init=self.init,
