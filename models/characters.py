@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -149,9 +149,10 @@ class CharactersConfig(NetConfig):
         expect(self.highways >= 0, f"highways: expected 0 or more, got {self.highways}")
         expect(0 <= self.dropout < 1, f"dropout: expected 0 or more and below 1, got {self.dropout}")
 
-    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0) -> Self:
+    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0, **settings: Any) -> Self:
         """The same network for other texts, and for their alphabet where one is given."""
-        return replace(self, inputs=inputs, classes=classes, alphabet=alphabet or self.alphabet)
+        ids = {"alphabet": alphabet} if alphabet else {}
+        return replace(self, inputs=inputs, classes=classes, **{**ids, **settings})
 
 
 class Characters(Net):

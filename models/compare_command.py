@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 from rich.markdown import Markdown
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from models import compare
@@ -80,13 +81,13 @@ def command(
     with interruptible() as stop, download_bar() as download, _Board() as board:
         results = compare.run(study, out, jobs=jobs or cpus(), tell=board.tell, stop=stop, download=download)
     if any(result.state == "unfinished" for result in results):
-        console.print(
-            f"Stopped, and saved in {out}. To go on: [bold]{shell_words(['turnpike', *sys.argv[1:]])}[/]",
-            soft_wrap=True,
-        )
+        again = escape(shell_words(["turnpike", *sys.argv[1:]]))
+        where = escape(str(out))
+        console.print(f"Stopped, and saved in {where}. To go on: [bold]{again}[/]", soft_wrap=True)
         raise typer.Exit(INTERRUPTED)
     console.print(Markdown((out / TABLE).read_text(encoding="utf-8")))
-    console.print(f"The table is in {out / TABLE}, the figure in {out / PICTURE}.", soft_wrap=True)
+    where = f"The table is in {out / TABLE}, the figure in {out / PICTURE}."
+    console.print(where, soft_wrap=True, markup=False)
 
 
 class _Board:

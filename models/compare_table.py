@@ -17,7 +17,7 @@ def table(study: Study, results: Sequence[Result], chance: Chance) -> str:
         "# Depth, with and without highways",
         "",
         f"Data {study.data}, {recipe.epochs} epochs, batches of {recipe.batch}, {recipe.schedule} schedule, "
-        f"highway layers {study.width} wide and their twins as large, seed {study.seed}. "
+        f"highway layers {study.width} wide, their twins wider by the square root of 2, seed {study.seed}. "
         f"Chance: accuracy {chance.accuracy:.2%}, loss {chance.loss:.3f}.",
         "",
         "The training loss is that of the last epoch; the accuracies are of the best network by validation.",

@@ -46,7 +46,7 @@ def load(
         if test_fraction is not None:
             raise ConfigError(f"test_fraction: {source} draws its test rows afresh, got {test_fraction!r}")
         return read_parity(bits)
-    if data_dir is not None and not data_dir.exists():
+    if source in ("cifar10", *FAMILIES) and data_dir is not None and not data_dir.exists():
         raise DataError(f"{data_dir}: expected a folder with the files of {source}, there is none")
     try:
         found = _read(source, data_dir, progress)

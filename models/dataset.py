@@ -74,9 +74,10 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """What tells these training rows from others."""
+        """What tells these rows from others, in all three parts."""
         sha = hashlib.sha256()
-        for tensor in (self.train.x, self.train.y):
+        parts = (self.train, self.valid, self.test)
+        for tensor in (tensor for part in parts for tensor in (part.x, part.y)):
             sha.update(str((tuple(tensor.shape), tensor.dtype)).encode())
             sha.update(tensor.contiguous().numpy().data)
         return sha.hexdigest()

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from models.checkpoint import read
 from models.display import console
+from models.errors import ConfigError
 from models.plan import BEST, LAST, Plan
 from models.presets import DEFAULT, find
-from models.train_command import fitted, read_data, run, show_result
+from models.train_command import PICTURES, fitted, read_data, run, show_result
 
 app = typer.Typer(add_completion=False)
 
@@ -22,16 +24,15 @@ def command(
 ) -> None:
     """Train the default network on the embedded digits in some seconds, and say what it reached."""
     preset = find(DEFAULT)
-    if is_finished(out):
-        _, record = read(out / BEST)
-        console.print(f"{out} holds the trained network already; remove the folder to train it anew")
-        show_result(record, out)
+    record = read(out / BEST)[1] if (out / BEST).exists() else None
+    if record is not None and record.preset != DEFAULT:
+        raise ConfigError(f"{out} holds a run of {record.preset}: --out takes another folder")
+    if record is not None and "test_accuracy" in record.metrics:  # noted when a run has gone to its end
+        console.print(
+            f"{escape(str(out))} holds the trained network already; remove the folder to train it anew"
+        )
+        show_result(record, out, [out / name for name in PICTURES if (out / name).exists()])
     else:
         data = read_data(preset.data, None, preset.recipe, seed=0)
-        plan = Plan(DEFAULT, fitted(preset.config, data), preset.recipe, data, out)
-        run(plan, resume=(out / LAST).exists())
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether a run in the folder went to its end, which is when its test result is noted."""
-    return (folder / BEST).exists() and "test_accuracy" in read(folder / BEST)[1].metrics
+        plan = Plan(DEFAULT, fitted(preset.config, data, []), preset.recipe, data, out)
+        run(plan, resume=(out / LAST).exists(), again=["demo", "--out", str(out)])

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -99,7 +100,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(name, value)
+        table.add_row(name, escape(value))
     console.print(table)
 
 

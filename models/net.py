@@ -12,6 +12,8 @@ from models.errors import ConfigError, ShapeError
 
 Scaling = Literal["none", "unit", "standard"]
 
+SCALED_AT_ONCE = 1 << 22
+
 
 def expect(condition: bool, message: str) -> None:
     """Stop with a ConfigError unless the condition holds."""
@@ -46,9 +48,9 @@ class NetConfig:
         expect(self.classes > 1, f"classes: expected 2 or more, got {self.classes}")
         expect_choice("scaling", self.scaling, get_args(Scaling))
 
-    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0) -> Self:
-        """The same network for other data; `alphabet` is how many ids there are, in text."""
-        return replace(self, inputs=inputs, classes=classes)
+    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0, **settings: Any) -> Self:
+        """The same network for other data, and with other settings; `alphabet` counts the ids of text."""
+        return replace(self, inputs=inputs, classes=classes, **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the family's name first, as they are kept in a checkpoint."""
@@ -79,12 +81,15 @@ class Net(nn.Module):
         """Set the scaling from training rows; what it learnt is saved with the weights."""
         if self.reads_ids or self.config.scaling == "none":
             return
-        rows = rows.double()
+        # in parts: bytes take eight times their room as float64
+        parts = torch.split(rows.flatten(), SCALED_AT_ONCE)
         if self.config.scaling == "unit":
-            spread = rows.abs().max()
+            spread = torch.stack([part.double().abs().max() for part in parts]).max()
         else:
-            self.shift.copy_(rows.mean())
-            spread = rows.std(correction=0)
+            mean = torch.stack([part.double().sum() for part in parts]).sum() / rows.numel()
+            squares = torch.stack([(part.double() - mean).square().sum() for part in parts]).sum()
+            self.shift.copy_(mean)
+            spread = (squares / rows.numel()).sqrt()
         # rows that are all alike leave nothing to scale by
         self.scale.copy_(1 / spread if spread > 0 else torch.ones(()))
 

@@ -12,7 +12,7 @@ from models.checkpoint import Record
 from models.data import Dataset
 from models.errors import CheckpointError, ConfigError
 from models.families import FAMILIES, config_from_dict
-from models.net import NetConfig
+from models.net import NetConfig, expect
 from models.recipe import Recipe
 
 BEST = "model.safetensors"
@@ -37,6 +37,16 @@ class Plan:
             raise ConfigError(
                 f"data: {self.config.family} reads {reads}, and {self.data.name} holds {self.data.kind}"
             )
+        expect(0 <= self.seed < 2**63, f"seed: expected 0 to 2^63 - 1, got {self.seed}")
+        expect(
+            not self.recipe.shift or len(self.data.inputs) == 3,
+            f"shift: moves images (channels, height, width), and {self.data.name} "
+            f"has rows of {self.data.inputs}",
+        )
+        expect(
+            self.recipe.batch > 1 or not getattr(self.config, "batch_norm", False),
+            "batch: expected 2 or more, which batch norm needs, got 1",
+        )
 
     @property
     def steps_per_epoch(self) -> int:
@@ -80,6 +90,11 @@ class Plan:
         # more epochs may be asked for where the rate does not depend on how many there are
         stretches = plan.recipe["schedule"] == record.recipe.get("schedule") == "constant"
         ignored = {"epochs"} if stretches else set()
+        if plan.recipe["epochs"] < record.recipe.get("epochs", 0):
+            raise CheckpointError(
+                f"{path}: cannot resume: the run began with {record.recipe['epochs']} epochs, of which none "
+                f"can be taken back, and {plan.recipe['epochs']} are asked for now"
+            )
         for what, now, then in (
             ("seed", {"seed": plan.seed}, {"seed": record.seed}),
             ("network", plan.config, config_from_dict(record.config).to_dict()),

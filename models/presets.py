@@ -42,7 +42,7 @@ def find(name: str) -> Preset:
 
 
 def figure_1(kind: Kind, depth: int, *, width: int | None = None) -> MlpConfig:
-    """A net of the paper's Figure 1: `depth` layers in all, the first plain; twins are of one size.
+    """A net of the paper's Figure 1: `depth` layers in all, the first plain; twins match by the layer.
 
     The deeper the net, the more its gates start closed, as in the paper's search from -1 to -10: 100
     layers that begin at -2 overflow in their first steps, and train at -4.
@@ -66,6 +66,7 @@ _TWINS: tuple[tuple[Kind, str], ...] = (("highway", ""), ("plain", "-plain"), ("
 _DIGITS_10 = MlpConfig(inputs=DIGIT, classes=10, width=64, layers=10)
 _DECK = MlpConfig(inputs=MNIST, classes=10, width=784, layers=20, entry="none", gate_bias=0.0, scaling="unit")
 _CONV = ConvConfig(inputs=MNIST, classes=10, stages=((16, 2), (16, 3), (16, 3)), gate_bias=-1.0)
+_CONV_16 = replace(_CONV, dropout=(0.0, 0.1, 0.1, 0.2))
 _CONV_RECIPE = Recipe(
     epochs=15,
     batch=128,
@@ -114,9 +115,22 @@ PRESETS: dict[str, Preset] = {
     "conv-16": Preset(
         "Table 1: 9 layers of 16 maps",
         "mnist",
-        replace(_CONV, dropout=(0.0, 0.1, 0.1, 0.2), batch_norm=False),
+        _CONV_16,
         _CONV_RECIPE,
     ),
+    **{
+        f"conv-16{suffix}": Preset(
+            f"Table 1: the {kind} twin of conv-16",
+            "mnist",
+            replace(
+                _CONV_16,
+                kind=kind,
+                stages=tuple((matched_width(maps), layers) for maps, layers in _CONV_16.stages),
+            ),
+            _CONV_RECIPE,
+        )
+        for kind, suffix in _TWINS[1:]
+    },
     "conv-32": Preset(
         "Table 1: 9 layers of 32 maps",
         "mnist",

@@ -8,6 +8,7 @@ few numbers, and a resumed run on the CPU ends with the bits of an uninterrupted
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable
@@ -164,6 +165,11 @@ class _Run:
         began = time.perf_counter()
         valid_loss, valid_accuracy = evaluate(self.net, self.plan.data.valid, self.device)
         self.place.seconds += time.perf_counter() - began
+        if not math.isfinite(valid_loss):
+            x = as_input(self.net, self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device))
+            raise TrainingError(
+                self._broken(x, valid_loss, len(self.place.history), self.plan.steps_per_epoch - 1)
+            )
         entry = {
             "epoch": len(self.place.history) + 1,
             "loss": tally["loss"] / tally["rows"],

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from models.checkpoint import Record
@@ -17,7 +18,7 @@ from models.checkpoint import load as load_checkpoint
 from models.data import Dataset, known_names, load
 from models.display import console, download_bar, shell_words, show_facts, training_bar
 from models.errors import ConfigError
-from models.families import build, config_from_dict
+from models.families import build, expect_kind, tuples
 from models.interrupt import INTERRUPTED, interruptible
 from models.net import NetConfig, parameter_count
 from models.plan import BEST, LAST, Plan
@@ -28,6 +29,9 @@ from models.train import Outcome, train
 app = typer.Typer(add_completion=False)
 
 RUNS = Path("runs")
+
+DECIDED = ("family", "inputs", "classes")
+PICTURES = ("history.png", "misclassified.png", "gates.png")
 
 
 def _complete_preset(incomplete: str) -> list[tuple[str, str]]:
@@ -117,52 +121,57 @@ def command(
     folder = out or RUNS / preset
     expect_folder(folder, resume=resume, fresh=fresh)
     rows = read_data(data or chosen.data, data_dir, recipe, seed)
-    config = changed(fitted(chosen.config, rows), settings or [])
+    config = fitted(chosen.config, rows, settings or [])
     plan = Plan(preset, config, recipe, rows, folder, seed=seed, device=device)
-    run(plan, resume=resume, pictures=pictures)
+    if fresh:
+        clear(folder)
+    words = [word for word in sys.argv[1:] if word not in ("--resume", "--fresh")]
+    run(plan, resume=resume, pictures=pictures, again=[*words, "--resume"])
 
 
-def run(plan: Plan, *, resume: bool = False, pictures: bool = True) -> Outcome:
-    """Train with a live bar, draw the pictures, and say what was reached and where it lies."""
+def run(plan: Plan, *, again: list[str], resume: bool = False, pictures: bool = True) -> Outcome:
+    """Train with a live bar, draw the pictures, and say what was reached and where it lies.
+
+    `again` are the words after `turnpike` that go on with the run, should it be stopped.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
     size = parameter_count(_on_paper(plan.config))
-    console.print(f"{plan.preset} on {plan.data.name}: {size:,} parameters, {len(plan.data.train):,} rows")
+    console.print(
+        f"{plan.preset} on {escape(plan.data.name)}: {size:,} parameters, {len(plan.data.train):,} rows"
+    )
     with interruptible() as stop, training_bar(plan.preset) as tell:
         outcome = train(plan, resume=resume, tell=tell, stop=stop)
     if not outcome.finished:
-        words = [word for word in sys.argv[1:] if word not in ("--resume", "--fresh")]
         console.print(
-            f"Stopped after step {outcome.place.step:,} of {plan.steps:,}, and saved in {plan.folder}. "
-            f"To go on: [bold]{shell_words(['turnpike', *words, '--resume'])}[/]",
+            f"Stopped after step {outcome.place.step:,} of {plan.steps:,}, and saved in "
+            f"{escape(str(plan.folder))}. To go on: [bold]{escape(shell_words(['turnpike', *again]))}[/]",
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED)
-    if pictures:
-        draw_pictures(plan)
-    show_result(outcome.record, plan.folder)
+    show_result(outcome.record, plan.folder, draw_pictures(plan) if pictures else [])
     return outcome
 
 
-def draw_pictures(plan: Plan) -> None:
+def draw_pictures(plan: Plan) -> list[Path]:
     """Draw the best network of a run, which is not the one that training ended with."""
     from models.pictures import draw  # matplotlib takes its time, and not every run wants pictures
 
     with console.status("drawing"):
         net, record = load_checkpoint(plan.folder / BEST)
-        draw(plan.folder, net, record, plan.data)
+        return draw(plan.folder, net, record, plan.data)
 
 
-def show_result(record: Record, folder: Path) -> None:
+def show_result(record: Record, folder: Path, pictures: list[Path]) -> None:
     """What a run reached, and where it lies."""
     metrics, history = record.metrics, record.history
-    pictures = sorted(str(path) for path in folder.glob("*.png"))
     show_facts(
         [
-            ("test accuracy", f"[bold]{metrics['test_accuracy']:.2%}[/]"),
+            ("test accuracy", f"{metrics['test_accuracy']:.2%}"),
             ("test loss", f"{metrics['test_loss']:.4f}"),
             ("validation", f"{metrics['valid_accuracy']:.2%}, the best, in epoch {metrics['epoch']:.0f}"),
             ("training", f"{history[-1]['seconds']:.1f} s, {len(history)} epochs"),
             ("network", str(folder / BEST)),
-            *([("pictures", "\n".join(pictures))] if pictures else []),
+            *([("pictures", "\n".join(map(str, pictures)))] if pictures else []),
         ]
     )
 
@@ -191,9 +200,12 @@ def expect_folder(folder: Path, *, resume: bool, fresh: bool) -> None:
         )
     if resume and LAST not in held:
         raise ConfigError(f"{folder} holds no run to resume (expected {LAST} in it)")
-    if fresh:
-        for name in held:
-            (folder / name).unlink()
+
+
+def clear(folder: Path) -> None:
+    """Remove what a run left in its folder, and nothing else."""
+    for name in (BEST, LAST, *PICTURES):
+        (folder / name).unlink(missing_ok=True)
 
 
 def read_data(source: str, data_dir: Path | None, recipe: Recipe, seed: int) -> Dataset:
@@ -204,28 +216,29 @@ def read_data(source: str, data_dir: Path | None, recipe: Recipe, seed: int) -> 
         )
 
 
-def fitted(config: NetConfig, data: Dataset) -> NetConfig:
-    """The preset's network for the shape and the classes of the data at hand."""
-    return config.fitted(data.inputs, data.classes, len(data.alphabet))
+def fitted(config: NetConfig, data: Dataset, settings: list[str]) -> NetConfig:
+    """The preset's network for the data at hand, with some settings given as NAME=VALUE.
 
-
-def changed(config: NetConfig, settings: list[str]) -> NetConfig:
-    """A config with some settings given as NAME=VALUE, the value as JSON where it is some."""
-    values = config.to_dict()
+    A value is JSON where it is some, and a word otherwise.
+    """
+    names = [name for name in config.to_dict() if name not in DECIDED]
+    changes = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
             raise ConfigError(f"--set: expected NAME=VALUE, got {setting!r}")
-        if name not in values or name == "family":
-            names = ", ".join(name for name in values if name != "family")
-            raise ConfigError(f"--set: {config.family} has {names}; got {name!r}")
-        values[name] = _value(text)
-    return config_from_dict(values)
+        if name in DECIDED:
+            raise ConfigError(f"--set: {name} is not for setting: the preset or the data decide it")
+        if name not in names:
+            raise ConfigError(f"--set: {config.family} has {', '.join(names)}; got {name!r}")
+        changes[name] = _value(text)
+        expect_kind(type(config), name, changes[name])
+    return config.fitted(data.inputs, data.classes, len(data.alphabet), **changes)
 
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return tuples(json.loads(text))
     except ValueError:
         return text
 

@@ -101,11 +101,23 @@ def test_a_constant_rate_can_be_given_more_epochs(tmp_path: Path, data: Dataset)
     assert_same_bits(tmp_path / "whole" / LAST, tmp_path / "parts" / LAST)
 
 
+def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
+    """Resuming with fewer epochs than the run began with is refused."""
+    constant = replace(RECIPE, schedule="constant")
+    train(plan(tmp_path, data, recipe=constant))
+    with pytest.raises(CheckpointError, match="the run began with 3 epochs.*and 2 are asked for"):
+        train(plan(tmp_path, data, recipe=replace(constant, epochs=2)), resume=True)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"recipe": replace(RECIPE, lr=0.02)}, "recipe: the run began with lr 0.01 and 0.02 is asked for"),
         ({"recipe": replace(RECIPE, epochs=9)}, "epochs 3 and 9"),
+        (
+            {"data": Dataset("blobs", rows(120, 1), rows(40, 2), rows(40, 9), ("a", "b", "c"), "numbers")},
+            "digest",
+        ),
         ({"config": replace(TINY, width=9)}, "network: the run began with width 8 and 9"),
         ({"seed": 6}, "seed 5 and 6"),
         (
@@ -142,6 +154,14 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path, data: Dat
         TrainingError, match=r"at epoch 1, step \d+ of 8: (entry|layers|output)\S* is the first"
     ):
         train(plan(tmp_path, data, config, wild))
+
+
+def test_a_network_that_blew_up_is_not_kept(tmp_path: Path, data: Dataset) -> None:
+    """An epoch's last step can ruin the weights behind a finite loss: nothing is saved then."""
+    one_step = Recipe(epochs=1, batch=1000, lr=1e30)
+    with pytest.raises(TrainingError, match=r"the loss is (nan|inf) at epoch 1, step 1 of 1"):
+        train(plan(tmp_path, data, replace(TINY, batch_norm=False, dropout=0.0), one_step))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nan_in_the_rows_is_told_from_nan_in_the_network(tmp_path: Path, data: Dataset) -> None:

@@ -102,7 +102,12 @@ def test_training_end_to_end(tmp_path: Path) -> None:
         ),
         (["train", "digits-10", "--set", "width"], 2, "--set: expected NAME=VALUE, got 'width'"),
         (["train", "digits-10", "--set", "widht=3"], 2, "got 'widht'"),
-        (["train", "digits-10", "--set", "width=wide"], 2, "mlp: settings are missing or of the wrong kind"),
+        (["train", "digits-10", "--set", "width=wide"], 2, "width: expected a whole number, got 'wide'"),
+        (["train", "digits-10", "--set", "batch_norm=False"], 2, "expected true or false, got 'False'"),
+        (["train", "digits-10", "--set", "classes=5"], 2, "the data decide"),
+        (["train", "digits-10", "--seed", "99999999999999999999"], 2, "seed: expected 0 to"),
+        (["train", "digits-10", "--data", "parity-4", "--shift", "1"], 2, "shift: moves images"),
+        (["train", "digits-10", "--batch", "1", "--set", "batch_norm=true"], 2, "batch: expected 2 or more"),
         (["train", "digits-10", "--set", "carry=none"], 2, "carry: expected one of coupled, independent"),
         (["train", "digits-10", "--resume"], 2, "holds no run to resume"),
         (["train", "digits-10", "--resume", "--fresh"], 2, "choose one"),
@@ -131,6 +136,51 @@ def test_verbose_shows_the_traceback(tmp_path: Path, words: list[str]) -> None:
     assert ran.returncode == 2
     assert "Traceback (most recent call last)" in ran.stderr
     assert "error: preset: expected one of" in ran.stderr
+
+
+@pytest.mark.parametrize("wrong", [["--set", "widht=3"], ["--data", "absent.npz"], ["--device", "tpu"]])
+def test_a_wrong_fresh_run_costs_nothing(
+    call: Callable[..., Result], tmp_path: Path, wrong: list[str]
+) -> None:
+    """--fresh removes the old run only when the new one can begin."""
+    words = ["train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "run"]
+    assert call(*words).exit_code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert call(*words, "--fresh", *wrong).exit_code > 0
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_fresh_run_leaves_no_pictures_of_the_old_one(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Pictures belong to the network beside them; files of the user's stay."""
+    assert call("train", "digits-10", "--epochs", "1", "--out", "run").exit_code == 0
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    ran = call("train", "digits-10", "--epochs", "1", "--out", "run", "--fresh", "--no-pictures")
+    assert ran.exit_code == 0
+    assert "png" not in ran.stdout
+    written = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert written == ["last.safetensors", "model.safetensors", "notes.txt"]
+
+
+def test_names_in_brackets_are_printed_as_they_are(call: Callable[..., Result], tmp_path: Path) -> None:
+    """A folder's name is no markup."""
+    ran = call("train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "r[bold]/x[y]z")
+    assert ran.exit_code == 0, ran.stderr
+    assert "r[bold]/x[y]z/model.safetensors" in ran.stdout
+
+
+def test_settings_and_data_change_a_preset_together(call: Callable[..., Result], tmp_path: Path) -> None:
+    """A network whose width is its rows' can be had for other rows, with its width set to theirs."""
+    words = ["train", "deck-20", "--data", "digits", "--epochs", "1", "--no-pictures", "--out", "run"]
+    assert "none needs rows of 784 values, got rows of 64" in call(*words).stderr
+    assert call(*words, "--set", "width=64", "--set", "layers=2").exit_code == 0
+    assert read(tmp_path / "run" / "model.safetensors")[1].config["width"] == 64
+
+
+def test_embedded_data_needs_no_folder(call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data folder that is gone disturbs only those who read from it."""
+    monkeypatch.setenv("TURNPIKE_DATA", "gone")
+    assert call("train", "digits-10", "--epochs", "1", "--no-pictures").exit_code == 0
+    assert "gone: expected a folder" in call("train", "fig1-10").stderr
 
 
 def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: Path) -> None:
@@ -198,6 +248,30 @@ def test_the_demo_reuses_what_is_there(tmp_path: Path) -> None:
     result = [line for line in first.stdout.splitlines() if line.startswith("test accuracy")]
     assert result == [line for line in second.stdout.splitlines() if line.startswith("test accuracy")]
     assert read(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95
+
+
+def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
+    """What it prints works: the demo takes up its own run."""
+    with subprocess.Popen(
+        command("demo", "--out", "mine"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("epoch 2/"):
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode == 130
+    assert rest.rstrip().endswith("To go on: turnpike demo --out mine")
+    assert run(tmp_path, "demo", "--out", "mine").returncode == 0
+
+
+def test_the_demo_shows_no_other_run_as_its_own(call: Callable[..., Result], tmp_path: Path) -> None:
+    """A folder with another preset's run in it is refused."""
+    call("train", "grid-lstm-1d", "--epochs", "1", "--no-pictures", "--out", "run")
+    ran = call("demo", "--out", "run")
+    assert ran.exit_code == 2
+    assert "run holds a run of grid-lstm-1d" in ran.stderr
 
 
 @pytest.mark.parametrize(
