@@ -12,7 +12,7 @@ from models.checkpoint import Record
 from models.data import Dataset
 from models.errors import CheckpointError, ConfigError
 from models.families import FAMILIES, config_from_dict
-from models.net import NetConfig, expect
+from models.net import NetConfig, expect, expect_choice
 from models.recipe import Recipe
 
 BEST = "model.safetensors"
@@ -37,6 +37,11 @@ class Plan:
             raise ConfigError(
                 f"data: {self.config.family} reads {reads}, and {self.data.name} holds {self.data.kind}"
             )
+        expect_choice("device", self.device, ("cpu", "cuda"))
+        expect(
+            self.device == "cpu" or torch.cuda.is_available(),
+            "device: cuda was asked for, and this PyTorch sees no CUDA device; use cpu",
+        )
         expect(0 <= self.seed < 2**63, f"seed: expected 0 to 2^63 - 1, got {self.seed}")
         expect(
             not self.recipe.shift or len(self.data.inputs) == 3,

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from models import checkpoint
 from models.augment import shifted
 from models.checkpoint import Record
-from models.errors import ConfigError, TrainingError
+from models.errors import TrainingError
 from models.evaluation import as_input, evaluate
 from models.families import build
 from models.net import Net
@@ -102,8 +102,6 @@ def cpus() -> int:
 
 class _Run:
     def __init__(self, plan: Plan) -> None:
-        if plan.device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("device: cuda was asked for, and this PyTorch sees no CUDA device; use cpu")
         self.plan = plan
         self.device = torch.device(plan.device)
         torch.set_num_threads(plan.recipe.threads or cpus())

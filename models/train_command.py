@@ -114,8 +114,6 @@ def command(
         "threads": threads,
     }
     recipe = replace(chosen.recipe, **{name: value for name, value in given.items() if value is not None})
-    if device not in ("cpu", "cuda"):
-        raise ConfigError(f"device: expected cpu or cuda, got {device!r}")
     if resume and fresh:
         raise ConfigError("--resume and --fresh: one continues the run, the other replaces it; choose one")
     folder = out or RUNS / preset
