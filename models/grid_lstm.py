@@ -162,7 +162,7 @@ class GridLstmConfig(NetConfig):
     an edge of `patch`, which the other two ignore. `tied` layers share their weights.
 
     Where a class hangs on every step of a long row at once, as parity does, begin with a `forget_bias`
-    of about 8 and a `gain` of 2: a new memory is then nearly a counter, to which all steps count alike,
+    of about 8 and a `gain` of 1.5: a new memory is then nearly a counter, to which all steps count alike,
     and its tanh nearly a threshold.
     """
 
