@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,24 +12,24 @@ from models.net import Net
 EVALUATION_ROWS = 1000
 
 
-def evaluate(net: Net, split: Split, device: torch.device | str = "cpu") -> tuple[float, float]:
-    """Mean cross-entropy and accuracy on a split, in eval mode; the net's own mode is put back."""
+def logits_of(net: Net, rows: Tensor) -> Tensor:
+    """The logits of rows, batch by batch, in eval mode; the net's own mode is put back."""
     was_training = net.training
     net.eval()
-    loss, right = 0.0, 0
     with torch.inference_mode():
-        for x, y in _batches(split):
-            logits = net(as_input(net, x.to(device)))
-            loss += F.cross_entropy(logits, y.to(device), reduction="sum").item()
-            right += int((logits.argmax(1) == y.to(device)).sum())
+        parts = [
+            net(as_input(net, part.to(net.shift.device))).float().cpu()
+            for part in torch.split(rows, EVALUATION_ROWS)
+        ]
     net.train(was_training)
-    return loss / len(split), right / len(split)
+    return torch.cat(parts)
 
 
-def _batches(split: Split) -> Iterator[tuple[Tensor, Tensor]]:
-    for start in range(0, len(split), EVALUATION_ROWS):
-        rows = slice(start, start + EVALUATION_ROWS)
-        yield split.x[rows], split.y[rows]
+def evaluate(net: Net, split: Split) -> tuple[float, float]:
+    """Mean cross-entropy and accuracy on a split."""
+    logits = logits_of(net, split.x)
+    right = int((logits.argmax(1) == split.y).sum())
+    return F.cross_entropy(logits, split.y).item(), right / len(split)
 
 
 def as_input(net: Net, rows: Tensor) -> Tensor:

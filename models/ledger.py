@@ -14,6 +14,7 @@ import torch
 
 from models import checkpoint
 from models.atomic import replacing
+from models.difference import difference
 from models.errors import ConfigError
 from models.families import build
 from models.net import NetConfig, parameter_count
@@ -149,15 +150,5 @@ def _expect_same(plan: Plan, came: Mapping[str, Any], rows: str, path: Path) -> 
 
 
 def _expect_equal(now: Mapping[str, Any], then: Mapping[str, Any], path: Path) -> None:
-    plain = json.loads(json.dumps(now))
-    for name in sorted(plain.keys() | then.keys()):
-        if plain.get(name) != then.get(name):
-            raise ConfigError(
-                f"{path}: belongs to a study with {name} {_brief(then.get(name))}, and "
-                f"{_brief(plain.get(name))} is asked for now: give the new study another folder"
-            )
-
-
-def _brief(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    if said := difference(now, then):
+        raise ConfigError(f"{path}: belongs to a study with {said}: give the new study another folder")

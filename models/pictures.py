@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import ceil
 from pathlib import Path
 
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -15,7 +14,7 @@ from models import canvas, gate_picture
 from models.canvas import BLUE, FAINT, GREY, INK, ORANGE, RED
 from models.checkpoint import Record
 from models.data import Dataset
-from models.evaluation import EVALUATION_ROWS, as_input
+from models.evaluation import logits_of
 from models.net import Net
 
 SHOWN = 10  # wrong rows
@@ -106,16 +105,8 @@ def misclassified(net: Net, record: Record, data: Dataset) -> Figure:
 
 
 def predict(net: Net, rows: Tensor) -> Tensor:
-    """The probability of each class for each row, in eval mode; the net's own mode is put back."""
-    was_training = net.training
-    net.eval()
-    with torch.inference_mode():
-        parts = [
-            net(as_input(net, part.to(net.shift.device))).float().softmax(1).cpu()
-            for part in torch.split(rows, EVALUATION_ROWS)
-        ]
-    net.train(was_training)
-    return torch.cat(parts)
+    """The probability of each class for each row."""
+    return logits_of(net, rows).softmax(1)
 
 
 def _how_many(wrong: int, rows: int) -> str:

@@ -10,8 +10,9 @@ import torch
 
 from models.checkpoint import Record
 from models.data import Dataset
+from models.difference import difference
 from models.errors import CheckpointError, ConfigError
-from models.families import FAMILIES, config_from_dict
+from models.families import FAMILIES
 from models.net import NetConfig, expect, expect_choice
 from models.recipe import Recipe
 
@@ -102,18 +103,9 @@ class Plan:
             )
         for what, now, then in (
             ("seed", {"seed": plan.seed}, {"seed": record.seed}),
-            ("network", plan.config, config_from_dict(record.config).to_dict()),
+            ("network", plan.config, record.config),
             ("recipe", plan.recipe, record.recipe),
             ("data", plan.data, record.data),
         ):
-            for name in now.keys() | then.keys():
-                if name not in ignored and now.get(name) != then.get(name):
-                    raise CheckpointError(
-                        f"{path}: cannot resume: {what}: the run began with {name} {_short(then.get(name))} "
-                        f"and {_short(now.get(name))} is asked for now"
-                    )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+            if said := difference(now, then, ignored):
+                raise CheckpointError(f"{path}: cannot resume: {what}: the run began with {said}")

@@ -136,7 +136,7 @@ class _Run:
         torch.manual_seed(_mix(self.plan.seed, place.step))
         x = as_input(self.net, self.rows.x[chosen].to(self.device))
         y = self.rows.y[chosen].to(self.device)
-        if recipe.shift and x.dim() == 4:
+        if recipe.shift:
             x = shifted(x, recipe.shift)
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.lr_at(place.step, self.plan.steps)
@@ -161,7 +161,7 @@ class _Run:
         """Validate, note the epoch, and keep the network if it is the best so far."""
         tally = self.place.tally
         began = time.perf_counter()
-        valid_loss, valid_accuracy = evaluate(self.net, self.plan.data.valid, self.device)
+        valid_loss, valid_accuracy = evaluate(self.net, self.plan.data.valid)
         self.place.seconds += time.perf_counter() - began
         if not math.isfinite(valid_loss):
             x = as_input(self.net, self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device))
@@ -189,7 +189,7 @@ class _Run:
         """Look at the test rows once, with the best network, and note the result in its file."""
         tensors, _ = checkpoint.read(self.plan.folder / BEST)
         self.net.load_state_dict(tensors)
-        loss, accuracy = evaluate(self.net, self.plan.data.test, self.device)
+        loss, accuracy = evaluate(self.net, self.plan.data.test)
         metrics = {**self.place.best, "test_loss": loss, "test_accuracy": accuracy}
         record = self.plan.record(metrics, self.place.history)
         checkpoint.save(self.plan.folder / BEST, tensors, record)

@@ -112,14 +112,14 @@ def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"recipe": replace(RECIPE, lr=0.02)}, "recipe: the run began with lr 0.01 and 0.02 is asked for"),
-        ({"recipe": replace(RECIPE, epochs=9)}, "epochs 3 and 9"),
+        ({"recipe": replace(RECIPE, lr=0.02)}, "recipe: the run began with lr 0.01, and 0.02 is asked for"),
+        ({"recipe": replace(RECIPE, epochs=9)}, "epochs 3, and 9"),
         (
             {"data": Dataset("blobs", rows(120, 1), rows(40, 2), rows(40, 9), ("a", "b", "c"), "numbers")},
             "digest",
         ),
-        ({"config": replace(TINY, width=9)}, "network: the run began with width 8 and 9"),
-        ({"seed": 6}, "seed 5 and 6"),
+        ({"config": replace(TINY, width=9)}, "network: the run began with width 8, and 9"),
+        ({"seed": 6}, "seed 5, and 6"),
         (
             {"data": Dataset("blobs", rows(120, 9), rows(40, 2), rows(40, 3), ("a", "b", "c"), "numbers")},
             "digest",
