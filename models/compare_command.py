@@ -79,7 +79,9 @@ def command(
         data_dir=data_dir,
     )
     with interruptible() as stop, download_bar() as download, _Board() as board:
-        results = compare.run(study, out, jobs=jobs or cpus(), tell=board.tell, stop=stop, download=download)
+        results = compare.run(
+            study, out, jobs=cpus() if jobs is None else jobs, tell=board.tell, stop=stop, download=download
+        )
     if any(result.state == "unfinished" for result in results):
         again = escape(shell_words(["turnpike", *sys.argv[1:]]))
         where = escape(str(out))

@@ -132,6 +132,8 @@ def run(plan: Plan, *, again: list[str], resume: bool = False, pictures: bool = 
 
     `again` are the words after `turnpike` that go on with the run, should it be stopped.
     """
+    if plan.folder.is_file():
+        raise ConfigError(f"--out: expected a folder, and {plan.folder} is a file")
     plan.folder.mkdir(parents=True, exist_ok=True)
     size = parameter_count(_on_paper(plan.config))
     console.print(

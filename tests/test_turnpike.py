@@ -115,6 +115,7 @@ def test_training_end_to_end(tmp_path: Path) -> None:
         (["train", "digits-10", "--data", "absent.npz"], 1, "absent.npz"),
         (["train", "deck-20", "--data-dir", "."], 1, "train-images-idx3-ubyte"),
         (["compare", "--families", "plain,wide"], 2, "wide"),
+        (["compare", "--jobs", "0"], 2, "jobs: expected 1 or more, got 0"),
         (["trian"], 2, "Did you mean 'train'"),
     ],
 )
@@ -148,6 +149,16 @@ def test_a_wrong_fresh_run_costs_nothing(
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     assert call(*words, "--fresh", *wrong).exit_code > 0
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+@pytest.mark.parametrize("words", [["train", "digits-10"], ["demo"]])
+def test_a_file_is_no_folder(call: Callable[..., Result], tmp_path: Path, words: list[str]) -> None:
+    """A file where the run's folder should be is named before any training, and left alone."""
+    (tmp_path / "notes.txt").write_text("mine")
+    ran = call(*words, "--out", "notes.txt")
+    assert ran.exit_code == 2
+    assert "expected a folder, and notes.txt is a file" in ran.stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_a_fresh_run_leaves_no_pictures_of_the_old_one(call: Callable[..., Result], tmp_path: Path) -> None:
