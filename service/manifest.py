@@ -1,0 +1,202 @@
+"""The contract between the rooms: what an exported `.onnx` says of itself.
+
+One JSON string under one key of the file's `metadata_props`, so that file and manifest move, cache and
+roll back as one. Names, dtypes and shapes of tensors are read from the graph, never repeated here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.errors import ModelFileError
+
+KEY = "turnpike"
+
+Precision = Literal["fp32", "fp16", "int8"]
+
+
+class Entry(BaseModel):
+    """A frozen part of the manifest, which takes no field it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Bias(Entry):
+    """The gate's bias over its units: the first column of the paper's Figure 2, in four numbers."""
+
+    mean: float
+    sd: float
+    min: float
+    max: float
+
+
+class Lever(Entry):
+    """A bias of a gate that a caller may override, and so close, open or shift the gate.
+
+    `tensor` is an initializer that is also an input of the graph. Of its values those from `start` to
+    `stop` belong to this gate; adding `sign * d` to them adds d to what T is the sigmoid of.
+    """
+
+    tensor: str
+    start: int
+    stop: int
+    sign: Literal[1, -1]
+
+
+class Gate(Entry):
+    """One transform gate T of the graph: a hidden output called `name`.
+
+    `layer` counts from 0 in the order data flows; `depth` and `time` tell the repeats of a recurrent
+    layer apart. `kind` says what C is: 1 - T, a gate of its own, or the rest of a softmax. `carry` is
+    `projected` where what C multiplies is not the layer's input itself but made of it, so that closing
+    the gate is then no copy. `carry_gate` and `output` are hidden outputs too: C, where it is a gate of
+    its own, and the layer's output y. `unit_axis` is the axis of T along which its units lie, counted
+    from the end. `levers` holds T's own, and C's where there is one: C's sign is turned, so that
+    the same d closes both.
+    """
+
+    name: str
+    layer: int
+    depth: int | None = None
+    time: int | None = None
+    kind: Literal["coupled", "independent", "softmax"]
+    carry: Literal["identity", "projected"]
+    carry_gate: str | None = None
+    output: str | None = None
+    unit_axis: int
+    units: int | None
+    bias: Bias | None = None
+    levers: tuple[Lever, ...] = ()
+
+
+class TensorParity(Entry):
+    """How far one tensor was from the truth, over all batches: PyTorch's error and onnxruntime's."""
+
+    name: str
+    rms: float
+    rms_torch: float
+    max: float
+    max_torch: float
+
+
+class Batch(Entry):
+    """Rows that parity was proved on."""
+
+    name: str
+    rows: int
+    digest: str
+
+
+class Parity(Entry):
+    """What was compared, with what, and what came of it. A file without a pass does not exist.
+
+    `reference` says what stood for the truth. `identical` initializers are bit for bit the parameters
+    they came from; `derived` were folded by the exporter and agree to `ulp` units in the last place.
+    """
+
+    verdict: Literal["pass"] = "pass"
+    reference: str
+    providers: tuple[str, ...]
+    seed: int
+    batches: tuple[Batch, ...]
+    tensors: tuple[TensorParity, ...]
+    identical: int
+    derived: int
+    ulp: float
+
+
+class LayerProfile(Entry):
+    """The statistics of one gate's T over the rows of the profile.
+
+    `quantiles` are those of `Profile.levels`; `units` holds the mean of each unit over rows, `units_sd` its
+    deviation; `closed` and `open` are the shares of T below and above `Profile.epsilon` from the ends;
+    `histogram` counts T in equal bins from 0 to 1, as shares: what live traffic is compared with.
+    """
+
+    gate: str
+    mean: float
+    sd: float
+    quantiles: tuple[float, ...]
+    closed: float
+    open: float
+    histogram: tuple[float, ...]
+    units: tuple[float, ...]
+    units_sd: tuple[float, ...]
+
+
+class Profile(Entry):
+    """How the gates behaved on given rows, the baseline of drift."""
+
+    rows: int
+    digest: str
+    epsilon: float
+    levels: tuple[float, ...]
+    layers: tuple[LayerProfile, ...]
+    # E[T given class] - E[T]: gates x classes, the mean over units
+    contrast: tuple[tuple[float, ...], ...] = ()
+
+
+class Lesion(Entry):
+    """What closing one layer did: accuracy and loss with it closed, and the share of answers flipped."""
+
+    layer: int
+    accuracy: float
+    loss: float
+    flipped: float
+
+
+class LesionCurve(Entry):
+    """Each layer closed in its turn, against the network as it is."""
+
+    rows: int
+    accuracy: float
+    loss: float
+    layers: tuple[Lesion, ...]
+
+
+class Variant(Entry):
+    """A lower precision beside fp32 on the same rows; times are of a machine and stay in the report."""
+
+    agreement: float
+    rows: int
+    metric: float | None = None
+    metric_fp32: float | None = None
+
+
+class Manifest(Entry):
+    """Everything the service needs to know beyond the graph."""
+
+    format: Literal[1] = 1
+    name: str
+    version: int = Field(ge=1)
+    source: str
+    precision: Precision = "fp32"
+    outputs: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    alphabet: str = ""
+    gates: tuple[Gate, ...] = ()
+    batch_coupled: bool = False
+    parity: Parity
+    profile: Profile | None = None
+    lesion: LesionCurve | None = None
+    variant: Variant | None = None
+    weights: str
+    tools: dict[str, str]
+
+    def to_json(self) -> str:
+        """The one string that is kept in the file; the same record always gives the same bytes."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Self:
+        """The record of a string; a ModelFileError names the field that makes no sense."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"])) or "the record"
+            raise ModelFileError(
+                f"{where}: manifest: {field}: {first['msg']}, got {str(first['input'])[:80]!r}"
+            ) from error

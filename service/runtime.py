@@ -1,0 +1,123 @@
+"""A model file opened and run: the one place that knows onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnxruntime
+
+from service.errors import DeviceError, ModelFileError
+from service.manifest import KEY, Manifest
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Device = Literal["cpu", "cuda"]
+
+# the most rows that one run may hold; export proves parity up to it
+MAX_ROWS = 128
+
+PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+# what onnxruntime calls its types, and what NumPy does
+DTYPES = {
+    "tensor(bool)": "bool",
+    "tensor(uint8)": "uint8",
+    "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32",
+    "tensor(uint64)": "uint64",
+    "tensor(int8)": "int8",
+    "tensor(int16)": "int16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+    "tensor(float16)": "float16",
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of the graph. A dimension is a number, or a name where it may vary."""
+
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.dtype}[{','.join(map(str, self.dims))}]"
+
+
+def available(device: Device) -> bool:
+    """Whether this machine's onnxruntime has the provider of a device."""
+    return PROVIDERS[device] in onnxruntime.get_available_providers()
+
+
+class Runtime:
+    """An open model. `inputs` must be given, `outputs` are public, `hidden` are answered when asked for,
+    `levers` may be given in place of the initializers of the same name."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, where: str) -> None:
+        self._session = session
+        text = session.get_modelmeta().custom_metadata_map.get(KEY)
+        self.manifest = None if text is None else Manifest.from_json(text, where)
+        self.inputs = tuple(_tensor(arg, where) for arg in session.get_inputs())
+        found = {arg.name: _tensor(arg, where) for arg in session.get_outputs()}
+        public = tuple(found) if self.manifest is None else self.manifest.outputs
+        if absent := [name for name in public if name not in found]:
+            raise ModelFileError(f"{where}: manifest: outputs: the graph has no output {absent[0]!r}")
+        self.outputs = tuple(found[name] for name in public)
+        self.hidden = tuple(tensor for name, tensor in found.items() if name not in public)
+        self.levers = tuple(_tensor(arg, where) for arg in session.get_overridable_initializers())
+        self.provider: str = session.get_providers()[0]
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+        """The outputs asked for, in that order; the public ones unless told otherwise."""
+        names = [tensor.name for tensor in self.outputs] if outputs is None else list(outputs)
+        return self._session.run(names, dict(feeds))
+
+
+def open_model(
+    model: Path | bytes, *, threads: int = 1, device: Device = "cpu", where: str = "model.onnx"
+) -> Runtime:
+    """Open a file, or its bytes, just as it will be served; `where` names bytes in messages."""
+    if isinstance(model, Path):
+        where = str(model)
+        if not model.is_file():
+            raise ModelFileError(f"{where}: no such file")
+    if not available(device):
+        raise DeviceError(
+            f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, and this one has "
+            f"{', '.join(onnxruntime.get_available_providers())}"
+        )
+    try:
+        session = onnxruntime.InferenceSession(
+            str(model) if isinstance(model, Path) else model,
+            session_options(threads),
+            providers=[PROVIDERS[device]],
+        )
+    except Exception as error:  # onnxruntime's own exceptions share no base
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelFileError(f"{where}: onnxruntime cannot open it ({reason})") from error
+    return Runtime(session, where)
+
+
+def session_options(threads: int) -> onnxruntime.SessionOptions:
+    """The options of every session of ours."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # gates' biases are inputs with a default on purpose, of which onnxruntime would warn one by one
+    options.log_severity_level = 3
+    # threads that spin while they wait take the cores from their neighbours
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _tensor(arg: onnxruntime.NodeArg, where: str) -> Tensor:
+    if arg.type not in DTYPES:
+        raise ModelFileError(f"{where}: {arg.name}: expected a tensor of numbers, got {arg.type}")
+    dims = tuple(dim if isinstance(dim, int | str) else "?" for dim in arg.shape)
+    return Tensor(arg.name, DTYPES[arg.type], dims)
