@@ -147,12 +147,13 @@ class CbhgConfig(NetConfig):
 class CbhgNet(Net):
     """CBHG -> mean over time -> Linear.
 
-    The layer takes any length of time; the net keeps to its config's, for which its GRU can be exported.
+    The time of a sequence is free, the lines of an image are not.
     Shapes: (batch, time, features) or (batch, channels, height, width) -> (batch, classes).
     """
 
     def __init__(self, config: CbhgConfig) -> None:
         super().__init__(config)
+        self.free_axes = (0,) if len(config.inputs) == 2 else ()
         _, features = sequence_shape(config.inputs)
         self.cbhg = Cbhg(
             features,

@@ -1,0 +1,180 @@
+"""The gates of a graph, whoever made it: found, named, and offered as hidden outputs with levers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+import onnx_ir.passes.common as passes
+
+from export.blocks import Branch
+from export.highways import Highway, Search
+from export.levers import Levers
+from export.movement import sizes
+from export.naming import Names, call
+from export.repeats import Place, places
+from service.manifest import Bias, Gate, Lever
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a hidden output came from: the value's name before, or where `complement`, 1 minus that value."""
+
+    value: str
+    complement: bool = False
+
+
+@dataclass(frozen=True)
+class Gates:
+    """The gates of a graph in the order data flows, and of every hidden output its origin by its name."""
+
+    gates: tuple[Gate, ...]
+    origins: dict[str, Origin]
+    warnings: tuple[str, ...]
+
+
+def offer(model: ir.Model) -> Gates:
+    """Find the gates of a graph, name them, and add their hidden outputs and levers to it, in place."""
+    if any(value.shape is None for node in model.graph for value in node.outputs):
+        passes.ShapeInferencePass()(model)
+    search = Search(model.graph)
+    highways = search.find()
+    doubts = tuple(dict.fromkeys(one.doubt for one in highways if one.doubt is not None))
+    offered = Offered(model.graph, search, highways)
+    gates = tuple(offered.gate(highway) for highway in highways)
+    return Gates(gates, offered.origins, doubts)
+
+
+class Offered:
+    """A graph whose gates become outputs, one by one."""
+
+    def __init__(self, graph: ir.Graph, search: Search, highways: list[Highway]) -> None:
+        self.origins: dict[str, Origin] = {}
+        self._graph = graph
+        self._search = search
+        self._levers = Levers(graph, search.flow, search.logits)
+        self._places = dict(zip(highways, places(highways, search.flow), strict=True))
+        self._names = Names(graph, list(self._places.values()))
+        self._public = set(graph.outputs)
+        self._named: set[ir.Value] = set()
+        self._hidden: dict[tuple[str, ir.Value], str] = {}
+        self._one: dict[ir.DataType, ir.Value] = {}
+        self._layers: defaultdict[int, list[Highway]] = defaultdict(list)
+        for highway, place in self._places.items():
+            self._layers[place.layer].append(highway)
+        self._pulled: dict[tuple[ir.Value, ...], tuple[Lever, ...]] = {}
+
+    def gate(self, highway: Highway) -> Gate:
+        """Offer one gate, and say what it is."""
+        place = self._places[highway]
+        logit = self._search.logits.of(highway.transform.gate)
+        bias = logit.bias()
+        levers = self._pull(highway, place)
+        transform = self._transform(highway, place)
+        name = self._hide(transform, self._names.of(place, "transform_gate"), highway.transform)
+        carry_gate = None
+        if highway.kind != "coupled":
+            carry_gate = self._hide(highway.carried.gate, self._names.of(place, "carry_gate"), highway.carried)
+        elif (other := self._other(highway)) is not None:
+            self._call(other, self._names.of(place, "carry_gate"))
+        output = self._hide(highway.output, self._names.of(place, "output"))
+        shape = sizes(highway.transform.gate)
+        return Gate(
+            name=name,
+            layer=place.layer,
+            depth=place.depth,
+            time=place.time,
+            kind=highway.kind,
+            carry=highway.carry,
+            carry_gate=carry_gate,
+            output=output,
+            unit_axis=logit.unit_axis,
+            units=None if shape is None else shape[logit.unit_axis],
+            bias=None if bias is None else _statistics(-bias if highway.transform.flipped else bias),
+            levers=levers,
+        )
+
+    def _pull(self, highway: Highway, place: Place) -> tuple[Lever, ...]:
+        """The levers of a highway: one and the same at all of its times."""
+        layer = self._layers[place.layer]
+        repeats = [one for one in layer if self._places[one].depth == place.depth]
+        made: tuple[Lever, ...] = ()
+        branches = [(1, "transform_gate", [one.transform for one in repeats])]
+        if highway.kind != "coupled":
+            branches.append((-1, "carry_gate", [one.carried for one in repeats]))
+        beside = [branch.gate for one in layer for branch in (one.transform, one.carried)]
+        for sign, part, gates in branches:
+            key = tuple(branch.gate for branch in gates)
+            if key not in self._pulled:
+                self._pulled[key] = self._levers.offer(
+                    key,
+                    beside,
+                    sign=-sign if gates[0].flipped else sign,
+                    name=self._names.of(place, f"{part}.bias", timeless=True),
+                )
+            made += self._pulled[key]
+        return made
+
+    def _transform(self, highway: Highway, place: Place) -> ir.Value:
+        """The value T, which is added to the graph where the gate is the carry gate and T is never computed."""
+        gate = highway.transform.gate
+        if not highway.transform.flipped:
+            return gate
+        if (found := self._search.blocks.sums.complements.get(gate)) is not None:
+            return found
+        node = ir.node("Sub", [self._ones(gate), gate])
+        (made,) = node.outputs
+        made.type, made.shape = gate.type, gate.shape
+        maker = gate.producer()
+        assert maker is not None
+        self._graph.insert_after(maker, node)
+        return made
+
+    def _other(self, highway: Highway) -> ir.Value | None:
+        """The value of a coupled gate's C, where the graph has it."""
+        if highway.transform.flipped:
+            return highway.transform.gate
+        return self._search.blocks.sums.complements.get(highway.transform.gate)
+
+    def _hide(self, value: ir.Value, name: str, branch: Branch | None = None) -> str:
+        """Make a value a hidden output of this name; one that has a name to keep is handed on under it."""
+        new = value.name is None
+        if new and branch is not None:
+            origin = Origin(str(branch.gate.name), complement=True)
+        else:
+            origin = self.origins.get(str(value.name), Origin(str(value.name)))
+        if value in self._public or value in self._named:
+            node = ir.node("Identity", [value])
+            (made,) = node.outputs
+            made.type, made.shape = value.type, value.shape
+            maker = value.producer()
+            assert maker is not None
+            self._graph.insert_after(maker, node)
+            value = made
+        self._call(value, name)
+        self._graph.outputs.append(value)
+        self.origins[name] = origin
+        return name
+
+    def _call(self, value: ir.Value, name: str) -> None:
+        if value not in self._public and value not in self._named:
+            call(value, name)
+            self._named.add(value)
+
+    def _ones(self, gate: ir.Value) -> ir.Value:
+        dtype = gate.dtype or ir.DataType.FLOAT
+        if dtype not in self._one:
+            name = f"one.{dtype.name.lower()}"
+            data = ir.tensor(np.ones((), dtype=dtype.numpy()), name=name)
+            value = ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(dtype), const_value=data)
+            self._graph.register_initializer(value)
+            self._one[dtype] = value
+        return self._one[dtype]
+
+
+def _statistics(bias: np.ndarray) -> Bias:  # type: ignore[type-arg]
+    return Bias(
+        mean=float(bias.mean()), sd=float(bias.std()), min=float(bias.min()), max=float(bias.max())
+    )

@@ -1,0 +1,60 @@
+"""What the classes are called: a file or a list of distinct names, in the order of the output's columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from export.errors import SourceError
+
+# a vocabulary is large, a file of anything else is larger
+MOST_BYTES = 16 << 20
+
+
+def read_labels(labels: Path | Sequence[str]) -> tuple[str, ...]:
+    """The names in a sequence, or in a file: one a line, or a JSON list."""
+    if isinstance(labels, str | Path):
+        where, names = f"labels: {labels}", _names_in(Path(labels))
+    else:
+        where, names = "labels", list(labels)
+    if strange := [name for name in names if not isinstance(name, str) or not name.strip()]:
+        raise SourceError(f"{where}: expected names, got {strange[0]!r}")
+    if len(names) < 2:
+        raise SourceError(f"{where}: expected 2 names or more, got {len(names)}")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise SourceError(f"{where}: expected distinct names, got {name!r} more than once")
+        seen.add(name)
+    return tuple(names)
+
+
+def expect_labels(labels: Sequence[str], columns: int | str, output: str) -> None:
+    """Stop with a SourceError unless there is a name for each column of the output they stand for."""
+    if labels and isinstance(columns, int) and len(labels) != columns:
+        raise SourceError(f"labels: expected {columns} names, one per column of {output}, got {len(labels)}")
+
+
+def _names_in(path: Path) -> list[str]:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise SourceError(
+                f"labels: {path}: expected a file of at most {MOST_BYTES >> 20} MiB, it is larger"
+            )
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise SourceError(f"labels: {path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise SourceError(f"labels: {path}: expected UTF-8, got other bytes at {error.start}") from error
+    if not text.lstrip().startswith("["):
+        return [line.strip() for line in text.rstrip().splitlines()]
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(
+            f"labels: {path}: expected a JSON list of names, cannot read it ({error})"
+        ) from error
+    if not isinstance(names, list):
+        raise SourceError(f"labels: {path}: expected a JSON list of names, got {type(names).__name__}")
+    return names

@@ -1,0 +1,182 @@
+"""The whole way: load, trace, verify, measure, lower, write."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from torch import nn
+from torch.export import ExportedProgram
+
+from export.comparison import MIN_AGREEMENT, Comparison, compare, demand
+from export.errors import RequestError
+from export.graph import Graph, graph_of, open_everywhere
+from export.labels import expect_labels
+from export.lesion import lesion_curve
+from export.load import SourceWarning, load_source
+from export.parity import Proof, prove
+from export.place import deposit, expect_repository, expect_version, newest
+from export.precision import Lower, lower
+from export.profile import profile
+from export.report import Report, write_report
+from export.seal import tools, weights_digest
+from export.signature import Input, parse_all
+from export.source import Rows, Source
+from export.steps import Steps, Watcher
+from service.manifest import LesionCurve, Manifest, Precision, Profile
+from service.runtime import Runtime, open_model
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export came to. `written` is False where the very same file was there already."""
+
+    path: Path
+    manifest: Manifest
+    warnings: tuple[str, ...]
+    seconds: dict[str, float]
+    written: bool
+    comparison: Comparison | None = None
+
+
+def export_model(
+    source: str | Path | nn.Module | ExportedProgram,
+    to: str | Path,
+    *,
+    name: str | None = None,
+    version: int | None = None,
+    inputs: Sequence[str | Input] = (),
+    weights: Path | None = None,
+    data: str | Path | None = None,
+    data_dir: Path | None = None,
+    labels: Path | Sequence[str] | None = None,
+    precision: Precision = "fp32",
+    min_agreement: float = MIN_AGREEMENT,
+    opset: int | None = None,
+    report: Path | None = None,
+    seed: int = 0,
+    watcher: Watcher | None = None,
+) -> Exported:
+    """Export to `<to>/<name>/<version>/model.onnx`, whole and verified, or not at all.
+
+    Without a version the file takes the next one, unless the newest is this very file already.
+    """
+    steps = Steps(watcher)
+    repository = expect_repository(Path(to))
+    expect_choices(precision, min_agreement, version)
+    with steps.step("load"):
+        loaded, notes = load(
+            source, inputs, weights=weights, data=data, data_dir=data_dir, labels=labels, name=name
+        )
+    with steps.step("trace"):
+        graph = graph_of(loaded, opset)
+    with steps.step("verify"):
+        runtimes = open_everywhere(graph.data)
+        proof = prove(
+            loaded,
+            graph.traced,
+            graph.model,
+            graph.gates.origins,
+            runtimes=runtimes,
+            seed=seed,
+            progress=lambda _, done, total: steps.watcher.moved(done, total),
+        )
+    with steps.step("measure"):
+        baseline, curve = measure(loaded, graph, runtimes[0])
+    data_out, comparison = graph.data, None
+    if precision != "fp32":
+        with steps.step(f"lower to {precision}"):
+            data_out, comparison = lowered(graph, runtimes[0], loaded.rows, proof, precision, min_agreement)
+    manifest = Manifest(
+        name=loaded.name,
+        version=version or max(1, newest(repository, loaded.name)),
+        source=loaded.kind,
+        precision=precision,
+        outputs=graph.public,
+        labels=loaded.labels,
+        alphabet=loaded.alphabet,
+        gates=graph.gates.gates,
+        batch_coupled=proof.batch_coupled,
+        parity=proof.parity,
+        profile=baseline,
+        lesion=curve,
+        variant=None if comparison is None else comparison.variant,
+        weights=weights_digest(graph.model),
+        tools=tools(),
+    )
+    with steps.step("write"):
+        placed = deposit(repository, manifest, data_out, next_free=version is None)
+    said = (*notes, *graph.gates.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
+    if report is not None:
+        with steps.step("report"):
+            write_report(
+                report, Report.of(placed.manifest, graph, proof, comparison, loaded.rows, said, steps.seconds)
+            )
+    return Exported(placed.path, placed.manifest, said, steps.seconds, placed.written, comparison)
+
+
+def expect_choices(precision: str, min_agreement: float, version: int | None) -> None:
+    """Stop with a RequestError at a setting that makes no sense, before any work is done."""
+    if version is not None:
+        expect_version(version)
+    if precision not in get_args(Precision):
+        raise RequestError(f"--precision: expected {', '.join(get_args(Precision))}, got {precision!r}")
+    if not 0 <= min_agreement <= 1:
+        raise RequestError(f"--min-agreement: expected a share from 0 to 1, got {min_agreement}")
+
+
+def load(
+    source: str | Path | nn.Module | ExportedProgram,
+    inputs: Sequence[str | Input],
+    *,
+    weights: Path | None = None,
+    data: str | Path | None = None,
+    data_dir: Path | None = None,
+    labels: Path | Sequence[str] | None = None,
+    name: str | None = None,
+) -> tuple[Source, tuple[str, ...]]:
+    """The source, and what a user should know of it."""
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", SourceWarning)
+        found = load_source(
+            source,
+            inputs=parse_all([str(one) for one in inputs]),
+            weights=weights,
+            data=data,
+            data_dir=data_dir,
+            labels=labels,
+            name=name,
+        )
+    return found, tuple(str(note.message) for note in notes if note.category is SourceWarning)
+
+
+def measure(source: Source, graph: Graph, runtime: Runtime) -> tuple[Profile | None, LesionCurve | None]:
+    """How the gates behave on the rows given, and what closing each layer does to the answers."""
+    answer = next(tensor for tensor in runtime.outputs if tensor.name == graph.public[0])
+    expect_labels(source.labels, answer.dims[-1] if answer.dims else "?", answer.name)
+    gates = graph.gates.gates
+    if source.rows is None or not gates:
+        return None, None
+    baseline = profile(runtime, gates, source.rows, source.labels)
+    return baseline, lesion_curve(runtime, gates, source.rows, answer.name, graph.biases)
+
+
+def lowered(
+    graph: Graph, fp32: Runtime, rows: Rows | None, proof: Proof, precision: Lower, least: float
+) -> tuple[bytes, Comparison]:
+    """The graph in a lower precision, which must agree with fp32 on the rows given, or on random ones."""
+    data = lower(graph.data, precision)
+    comparison = compare(
+        fp32,
+        open_model(data),
+        rows or proof.drawn,
+        precision=precision,
+        gates=graph.gates.gates,
+        sizes=(len(graph.data), len(data)),
+        drawn=rows is None,
+    )
+    demand(comparison, least)
+    return data, comparison

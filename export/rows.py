@@ -1,0 +1,220 @@
+"""Rows to prove and measure on: a user's .npz, or the test rows of a data set that goes by its name."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from export.errors import SourceError
+from export.signature import Input
+from export.source import Array, Rows
+from models.data import known_names, load
+from models.dataset import Dataset
+from models.errors import ModelsError
+from models.parity import bits_of
+
+# enough for quantiles of gates; more would only cost time
+MOST_ROWS = 2_000
+MOST_BYTES = 2 << 30
+CLASSES = ("y", "classes")
+ENDS = ("_test", "")
+EMBEDDED = ("digits", "names")
+
+
+def read_rows(
+    data: str | Path, inputs: tuple[Input, ...], labels: Sequence[str] = (), data_dir: Path | None = None
+) -> tuple[Rows, tuple[str, ...]]:
+    """Rows for the inputs and their classes, and what the classes are called where the data says so.
+
+    `data` is an .npz file or a folder of images, or a data set's name, of which the test rows are taken.
+    Of more than MOST_ROWS some are chosen, always the same ones.
+    """
+    if (path := Path(data)).is_file():
+        return rows_in(path, inputs, labels)
+    if not path.is_dir() and not is_known(str(data)):
+        names = ", ".join(known_names())
+        raise SourceError(
+            f"data: expected an .npz file, a folder of images or one of {names}, got {str(data)!r}"
+        )
+    try:
+        found = load(str(data), data_dir=data_dir)
+    except ModelsError as error:
+        raise SourceError(f"data: {error}") from error
+    return rows_of(found, inputs, labels)
+
+
+def rows_of(
+    data: Dataset, inputs: tuple[Input, ...], labels: Sequence[str] = ()
+) -> tuple[Rows, tuple[str, ...]]:
+    """The test rows of a data set."""
+    if len(inputs) != 1:
+        raise SourceError(f"data: {data.name} has rows for one input, and the network reads {len(inputs)}")
+    if labels and tuple(labels) != data.labels:
+        raise SourceError(
+            f"data: expected the classes {_few(labels)}, got those of {data.name}: {_few(data.labels)}"
+        )
+    found = {inputs[0].name: data.test.x.numpy()}
+    return _rows(found, data.test.y.numpy(), inputs, f"data: {data.name}"), data.labels
+
+
+def rows_in(
+    path: Path, inputs: tuple[Input, ...], labels: Sequence[str] = ()
+) -> tuple[Rows, tuple[str, ...]]:
+    """The rows of an .npz file: an array for each input by its name, the classes in `y` or `classes`.
+
+    A lone input's array may be called `x`. Where there are `x_test` and `y_test`, these are taken.
+    """
+    where = f"data: {path}"
+    arrays = _read_arrays(
+        path, {f"{name}{end}" for one in inputs for name in (one.name, "x") for end in ENDS}
+    )
+    found: dict[str, Array] = {}
+    ends = set()
+    for one in inputs:
+        keys = (one.name, "x") if len(inputs) == 1 else (one.name,)
+        key = next((f"{name}{end}" for end in ENDS for name in keys if f"{name}{end}" in arrays), None)
+        if key is None:
+            raise SourceError(f"{where}: expected an array {one.name!r}, got {', '.join(arrays) or 'none'}")
+        found[one.name] = arrays[key]
+        ends.add("_test" if key.endswith("_test") and not one.name.endswith("_test") else "")
+    if len(ends) > 1:
+        raise SourceError(f"{where}: expected a _test array for every input or for none")
+    names = tuple(map(str, arrays["labels"].tolist())) if "labels" in arrays else ()
+    end = ends.pop()
+    given = next((arrays[f"{key}{end}"] for key in CLASSES if f"{key}{end}" in arrays), None)
+    classes = None if given is None else numbered(given, tuple(labels) or names, where)
+    return _rows(found, classes, inputs, where), names
+
+
+def numbered(classes: Array, labels: Sequence[str], where: str) -> Array:
+    """Classes as the numbers of the output's columns; they may be given as labels.
+
+    Where the labels are numbers themselves, classes are labels: 7 means what is called 7.
+    """
+    if classes.ndim != 1 or classes.dtype.kind not in "buiSU":
+        raise SourceError(f"{where}: expected one class per row, as integers or names, got {_said(classes)}")
+    named = classes.dtype.kind in "SU"
+    values = np.char.decode(classes, "utf-8", "replace") if classes.dtype.kind == "S" else classes
+    if named and not labels:
+        raise SourceError(
+            f"{where}: expected integers as classes where no labels are given, got {values[0]!r}"
+        )
+    if named or (labels and all(label.isdecimal() for label in labels)):
+        places = {label: place for place, label in enumerate(labels)}
+        if strange := [value for value in map(str, values.tolist()) if value not in places]:
+            raise SourceError(f"{where}: expected classes of {_few(labels)}, got {strange[0]!r}")
+        return np.array([places[value] for value in map(str, values.tolist())], np.int64)
+    most = len(labels) or np.iinfo(np.int32).max
+    if len(values) and not 0 <= int(values.min()) <= int(values.max()) < most:
+        raise SourceError(
+            f"{where}: expected classes from 0 to {most - 1}, got {values.min()} to {values.max()}"
+        )
+    return values.astype(np.int64)
+
+
+def is_known(name: str) -> bool:
+    """Whether a data set goes by this name."""
+    try:
+        return name in known_names() or bits_of(name) is not None
+    except ModelsError:
+        return False
+
+
+def is_embedded(name: str) -> bool:
+    """Whether the data set comes with this package, so that nothing needs to be fetched."""
+    return is_known(name) and (name in EMBEDDED or name.startswith("parity-"))
+
+
+def _rows(found: dict[str, Array], classes: Array | None, inputs: tuple[Input, ...], where: str) -> Rows:
+    sizes: dict[str, int] = {}
+    for one in inputs:
+        expect_fits(found[one.name], one, sizes, f"{where}: {one.name}")
+    count = len(found[inputs[0].name])
+    for name, array in found.items():
+        if len(array) != count:
+            raise SourceError(
+                f"{where}: {name}: expected {count} rows as in {inputs[0].name}, got {len(array)}"
+            )
+    if classes is not None and len(classes) != count:
+        raise SourceError(f"{where}: expected {count} classes, one per row, got {len(classes)}")
+    kept = _chosen(count)
+    cast = {one.name: converted(found[one.name][kept], one, f"{where}: {one.name}") for one in inputs}
+    return Rows(cast, None if classes is None else classes[kept])
+
+
+def expect_fits(array: Array, one: Input, sizes: dict[str, int], where: str) -> None:
+    """Stop with a SourceError unless rows have the input's shape; `sizes` holds those of names met before."""
+    fits = array.ndim == len(one.dims) and array.size > 0
+    for dim, size in zip(one.dims[1:], array.shape[1:], strict=False):
+        fits = fits and size == (sizes.setdefault(dim, size) if isinstance(dim, str) else dim)
+    if not fits:
+        known = ", ".join(str(sizes.get(str(dim), dim)) for dim in one.dims[1:])
+        raise SourceError(f"{where}: expected shape (rows, {known}), got {array.shape}")
+
+
+def converted(array: Array, one: Input, where: str) -> Array:
+    """Rows in the input's own dtype: numbers of any kind as floats, integers as integers that hold them."""
+    wanted = np.dtype(one.dtype)
+    if array.dtype.kind not in ("buif" if wanted.kind == "f" else "bui"):
+        raise SourceError(f"{where}: expected {one.dtype}, got {array.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is found below
+        cast = np.ascontiguousarray(array, wanted)
+    if wanted.kind == "f":
+        finite = np.isfinite(cast).reshape(len(cast), -1).all(axis=1)
+        if not finite.all():
+            raise SourceError(
+                f"{where}: expected finite numbers within {one.dtype}, row {finite.argmin()} has others"
+            )
+    elif not np.array_equal(cast, array):
+        raise SourceError(
+            f"{where}: expected integers that fit {one.dtype}, got {array.min()} to {array.max()}"
+        )
+    return cast
+
+
+def _chosen(count: int) -> Array:
+    """The numbers of the rows that are kept, in order."""
+    if count <= MOST_ROWS:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, MOST_ROWS, replace=False))
+
+
+def _read_arrays(path: Path, wanted: set[str]) -> dict[str, Array]:
+    """The arrays by these names, and the classes', of a file that unfolds to no more than MOST_BYTES."""
+    where = f"data: {path}"
+    if not zipfile.is_zipfile(path):
+        raise SourceError(f"{where}: expected an .npz file, as numpy.savez writes it, got something else")
+    keys = {*wanted, "labels", *(f"{key}{end}" for key in CLASSES for end in ENDS)}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _expect_room(where, sum(info.file_size for info in archive.infolist()))
+        # without pickles: an array of Python objects would run code as it is opened
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {key: arrays[key] for key in arrays.files if key in keys}
+    except SourceError:
+        raise
+    except Exception as error:  # a damaged file makes zipfile, zlib and NumPy raise almost anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SourceError(f"{where}: expected arrays of numbers, cannot read them ({reason})") from error
+    # a member without NumPy's header comes back as bytes
+    if strange := [
+        key for key, array in found.items() if not isinstance(array, np.ndarray) or array.ndim == 0
+    ]:
+        raise SourceError(f"{where}: {strange[0]}: expected an array of rows, got something else")
+    return found
+
+
+def _expect_room(where: str, size: int) -> None:
+    if size > MOST_BYTES:
+        raise SourceError(f"{where}: expected at most {MOST_BYTES >> 30} GiB of rows, got {size / 2**30:.1f}")
+
+
+def _said(array: Array) -> str:
+    return f"{array.dtype} {array.shape}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

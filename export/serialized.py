@@ -1,0 +1,188 @@
+"""The JSON of a stranger's torch.export program, made harmless before PyTorch reads it.
+
+PyTorch looks functions up by their names (`torch.os.system` is one), evaluates sizes as Python and imports
+the modules of enums. Here only tensor operations, plain arithmetic and built-in containers pass.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from export.errors import RefusedError
+
+ATEN = re.compile(r"torch\.ops\.(aten|prims)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)\Z")
+PLAIN = re.compile(
+    r"_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift|getitem)\Z"
+    r"|math\.trunc\Z"
+    r"|torch\.sym_(not|int|float|ite|max|min|sqrt)\Z"
+    r"|torch\.ops\.higher_order\.(cond|while_loop|scan|wrap_with_set_grad_enabled|wrap_with_autocast)\Z"
+)
+# operations on tensors that open files
+ON_FILES = ("from_file",)
+CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
+
+SYMBOL = re.compile(r"[a-z]{1,3}\d{1,9}\Z")
+FUNCTIONS = {
+    "Symbol", "Integer", "Rational", "Float", "Add", "Mul", "Pow", "Max", "Min", "Mod", "PythonMod",
+    "FloorDiv", "CeilDiv", "CleanDiv", "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt",
+    "RoundToInt", "TruncToFloat", "ToFloat", "IntTrueDiv", "FloatTrueDiv", "PowByNatural", "FloatPow",
+    "LShift", "RShift", "Identity", "Eq", "Ne", "Equality", "Unequality", "Gt", "Ge", "Lt", "Le",
+    "StrictGreaterThan", "GreaterThan", "StrictLessThan", "LessThan", "And", "Or", "Not", "floor", "ceiling",
+}  # fmt: skip
+CONSTANTS = {"oo", "true", "false", "int_oo"}
+ASSUMPTIONS = {"positive", "nonnegative", "nonzero", "integer", "real", "finite"}
+NODES = (
+    ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd,
+    ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.BitAnd, ast.BitOr, ast.Invert,
+)  # fmt: skip
+
+# what these hold is called as the author pleases, and a tensor may be called `device`
+BY_NAME = ("tensor_values", "sym_int_values", "sym_float_values", "sym_bool_values", "range_constraints")
+
+MOST_NUMBERS = 1 << 31
+LONGEST = 4_000  # characters of a size
+
+
+def harmless(value: Any) -> Any:
+    """The same JSON on the CPU, with nothing that is looked up or evaluated except what is listed above."""
+    if isinstance(value, list):
+        return [harmless(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for key, item in value.items():
+        if key in ("target", "as_operator") and isinstance(item, str):
+            expect_operation(item)
+        elif key == "expr_str":
+            expect_arithmetic(item)
+        elif key in ("in_spec", "out_spec") and item is not None:
+            expect_containers(item)
+        elif key == "as_custom_obj" or (key == "custom_obj_values" and item):
+            raise RefusedError("it holds a custom object, which only a pickle can bring: keep to tensors")
+        elif key == "sizes":
+            expect_modest(item)
+        if key in BY_NAME and isinstance(item, dict):
+            made[key] = {name: harmless(inner) for name, inner in item.items()}
+        else:
+            made[key] = _CHANGED[key](item) if key in _CHANGED else harmless(item)
+    return made
+
+
+def expect_operation(target: Any) -> None:
+    """Stop with a RefusedError unless the name is that of an operation on tensors, or of sizes."""
+    found = ATEN.match(target)
+    if found is None and not PLAIN.match(target):
+        raise RefusedError(f"it calls {target[:80]!r}, which is no operation of PyTorch's own on tensors")
+    if found is not None:
+        space, name, overload = found.groups()
+        try:
+            torch._C._dispatch_find_schema_or_throw(
+                f"{space}::{name}", "" if overload == "default" else overload
+            )
+        except RuntimeError as error:
+            raise RefusedError(
+                f"it calls {target[:80]!r}, which PyTorch {torch.__version__} does not have"
+            ) from error
+        if name in ON_FILES:
+            raise RefusedError(f"it calls {target!r}, which opens files")
+
+
+def expect_arithmetic(text: Any) -> None:
+    """Stop with a RefusedError unless a size is arithmetic on symbols such as s0: PyTorch evaluates it."""
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise RefusedError("a size is no expression of a length that sizes have")
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise RefusedError(f"a size is {text[:80]!r}, which is no arithmetic") from error
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if not _is_arithmetic(node, id(node) in called):
+            raise RefusedError(f"a size is {text[:80]!r}, which is more than arithmetic")
+
+
+def _is_arithmetic(node: ast.AST, called: bool) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in FUNCTIONS if called else node.id in CONSTANTS or bool(SYMBOL.match(node.id))
+    if isinstance(node, ast.Constant):
+        value = node.value
+        if isinstance(value, str):
+            return bool(SYMBOL.match(value)) or _is_decimal(value)
+        return isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 1 << 63)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and "Pow" in node.func.id:
+        return _is_small_power(node)
+    if isinstance(node, ast.keyword):
+        return node.arg in ASSUMPTIONS or node.arg == "precision"
+    return isinstance(node, NODES)
+
+
+def _is_small_power(node: ast.Call) -> bool:
+    """A power of a symbol alone: numbers raised to numbers grow without end."""
+    grown = node.args[0] if node.args else None
+    symbol = isinstance(grown, ast.Name) or (
+        isinstance(grown, ast.Call) and isinstance(grown.func, ast.Name) and grown.func.id == "Symbol"
+    )
+    return symbol and len(node.args) == 2
+
+
+def _is_decimal(text: str) -> bool:
+    return re.fullmatch(r"-?\d{1,20}(\.\d{1,40})?(e[+-]?\d{1,3})?", text) is not None
+
+
+def expect_containers(text: Any) -> None:
+    """Stop with a RefusedError unless arguments and outputs are tensors in tuples, lists and dictionaries."""
+
+    def visit(spec: Any) -> None:
+        if spec["type"] is None:
+            return
+        if spec["type"] not in CONTAINERS:
+            raise RefusedError(
+                f"arguments or outputs are in a {str(spec['type'])[:80]}: give tensors, tuples, lists or "
+                "dictionaries"
+            )
+        context = json.loads(spec["context"])
+        keys = context if isinstance(context, list) else []
+        if context is not None and (context != keys or not all(isinstance(key, str | int) for key in keys)):
+            raise RefusedError("the keys of a dictionary of arguments or outputs are no plain names")
+        for child in spec["children_spec"]:
+            visit(child)
+
+    try:
+        visit(json.loads(text)[1])
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+        raise RefusedError("the form of its arguments or outputs cannot be understood") from error
+
+
+def expect_modest(sizes: Any) -> None:
+    """Stop with a RefusedError where a tensor claims more numbers than any model needs."""
+    known = [size["as_int"] for size in sizes if isinstance(size, dict) and "as_int" in size]
+    if any(not isinstance(size, int) or size < 0 for size in known) or math.prod(known) > MOST_NUMBERS:
+        raise RefusedError(f"a tensor of {known} claims more than 2^31 numbers")
+
+
+def _device(item: Any) -> Any:
+    """Weights and constants made on a GPU are read on the CPU."""
+    return {"type": "cpu", "index": None} if isinstance(item, dict) else None
+
+
+def _metadata(item: Any) -> dict[str, str]:
+    """Where the node was written, for messages; the rest is of no use without the code."""
+    trace = item.get("stack_trace") if isinstance(item, dict) else None
+    return {"stack_trace": trace} if isinstance(trace, str) else {}
+
+
+_CHANGED: dict[str, Callable[[Any], Any]] = {
+    "device": _device,
+    "as_device": _device,
+    "metadata": _metadata,
+    "guards_code": lambda item: [],  # which would be run as Python
+    "treespec_namedtuple_fields": lambda item: {},
+}

@@ -1,0 +1,163 @@
+"""A value written out as a sum of products: `x + t * (h - x)` is x + t h - t x."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import onnx_ir as ir
+
+from export.constants import is_one, scalar
+from export.flow import Flow, transparent
+from export.movement import MOVES
+from export.ranges import Ranges
+
+# the factors of a product, in the order of the graph, and how often it is counted
+Term = tuple[ir.Value, ...]
+Sum = dict[Term, float]
+
+ADDITIONS = frozenset({"Add", "Sub", "Sum", "Where"})
+ARITHMETIC = ADDITIONS | {"Mul", "Neg", "Div"}
+# a sum of more products than this is no gated block
+LONGEST = 64
+
+
+class Sums:
+    """Writes values as sums; `settled` are values that are taken whole, as what they are made of is known."""
+
+    def __init__(self, flow: Flow, ranges: Ranges, settled: Container[ir.Value]) -> None:
+        self._flow = flow
+        self._ranges = ranges
+        self._settled = settled
+        self._gates: dict[ir.Value, tuple[ir.Value, bool] | None] = {}
+        self.complements: dict[ir.Value, ir.Value] = {}
+
+    def write(self, root: ir.Node) -> Sum | None:
+        """The sum that a node makes, written in what it does not share with the rest of the graph."""
+        value = root.outputs[0]
+        made = self._expand(root, root, {})
+        return None if made is None or made == {(value,): 1.0} else made
+
+    def gate(self, value: ir.Value) -> tuple[ir.Value, bool] | None:
+        """The gate that a value is, or is 1 minus (True); None where it is neither."""
+        value = self._flow.first(value)
+        if value not in self._gates:
+            found = self._gate(value) if self._ranges.gate(value) else None
+            self._gates[value] = found
+            if found is not None and found[1]:
+                self.complements.setdefault(found[0], value)
+        return self._gates[value]
+
+    def _gate(self, value: ir.Value) -> tuple[ir.Value, bool]:
+        node = value.producer()
+        if node is None:
+            return value, False
+        for source in _taken_from_one(node):
+            if (inner := self.gate(source)) is not None:
+                return inner[0], not inner[1]
+        if node.op_type in MOVES and node.inputs[0] is not None:
+            inner = self.gate(node.inputs[0])
+            if inner is not None and inner[1] and (other := self._flow.alike(node, inner[0])) is not None:
+                return other, True
+        return value, False
+
+    def _of(self, value: ir.Value, root: ir.Node, inside: dict[ir.Value, bool]) -> Sum:
+        # zero is taken for a value, not a number: it is the state that a recurrent layer begins from
+        number = scalar(value)
+        if number or is_one(value):
+            return {(): number or 1.0}
+        first = self._flow.first(value)
+        if first in self._settled:
+            return {(first,): 1.0}
+        gate = self.gate(first)
+        if gate is not None and not (self._product(first) and self._inside(value, root, inside)):
+            return {(): 1.0, (gate[0],): -1.0} if gate[1] else {(gate[0],): 1.0}
+        node = value.producer()
+        if node is not None and self._inside(value, root, inside):
+            made = self._expand(node, root, inside)
+            if made is not None:
+                return made
+        return {(first,): 1.0}
+
+    def _expand(self, node: ir.Node, root: ir.Node, inside: dict[ir.Value, bool]) -> Sum | None:
+        if transparent(node):
+            return self._of(_given(node)[0], root, inside)
+        if node.op_type not in ARITHMETIC:
+            return None
+        parts = [self._of(value, root, inside) for value in _given(node)]
+        match node.op_type, parts:
+            case "Add" | "Sum", _:
+                made = _total(parts, [1.0] * len(parts))
+            case "Sub", [a, b]:
+                made = _total([a, b], [1.0, -1.0])
+            case "Neg", [a]:
+                made = _total([a], [-1.0])
+            case "Mul", [a, b]:
+                made = self._times(a, b)
+            case "Div", [a, b] if b.keys() == {()}:
+                made = _total([a], [1 / b[()]])
+            case "Where", [_, a, b] if a == b:
+                # two ways to round one sum: so is torch.lerp computed
+                made = a
+            case _:
+                return None
+        return made if 0 < len(made) <= LONGEST else None
+
+    def _times(self, a: Sum, b: Sum) -> Sum:
+        made: Sum = {}
+        for left, p in a.items():
+            for right, q in b.items():
+                term = tuple(sorted((*left, *right), key=lambda value: (self._flow.order(value), id(value))))
+                made[term] = made.get(term, 0.0) + p * q
+        return {term: times for term, times in made.items() if times}
+
+    def _product(self, value: ir.Value) -> bool:
+        """A product of two gates is a gated value, unless it is used like a gate, twice."""
+        node = value.producer()
+        if node is None or node.op_type != "Mul" or len(value.uses()) > 1:
+            return False
+        return all(scalar(factor) is None for factor in node.inputs)
+
+    def _inside(self, value: ir.Value, root: ir.Node, known: dict[ir.Value, bool]) -> bool:
+        """Whether a value is used for nothing but this sum."""
+        if value not in known:
+            known[value] = not value.is_graph_output() and all(
+                user is root
+                or (
+                    (user.op_type in ARITHMETIC or transparent(user))
+                    and self._flow.place.get(user, len(self._flow.nodes)) < self._flow.place[root]
+                    and all(self._inside(output, root, known) for output in user.outputs)
+                )
+                for user, _ in value.uses()
+            )
+        return known[value]
+
+
+def _given(node: ir.Node) -> list[ir.Value]:
+    return [value for value in node.inputs if value is not None]
+
+
+def _taken_from_one(node: ir.Node) -> list[ir.Value]:
+    """What a node takes from 1, if it does: of 1 - t, 1 + -t and -(t - 1) it is t."""
+    match node.op_type, _given(node):
+        case "Sub", [one, taken] if is_one(one):
+            return [taken]
+        case "Add", [a, b]:
+            pairs = ((one, other.producer()) for one, other in ((a, b), (b, a)))
+            return [maker.inputs[0] for one, maker in pairs if is_one(one) and _negates(maker)]  # type: ignore[union-attr, misc]
+        case "Neg", [value] if (inner := value.producer()) is not None and inner.op_type == "Sub":
+            taken, one = _given(inner)
+            return [taken] if is_one(one) else []
+    return []
+
+
+def _negates(node: ir.Node | None) -> bool:
+    return node is not None and node.op_type == "Neg"
+
+
+def _total(parts: list[Sum], signs: list[float]) -> Sum:
+    made: Sum = {}
+    for part, sign in zip(parts, signs, strict=True):
+        for term, times in part.items():
+            made[term] = made.get(term, 0.0) + sign * times
+    return {term: times for term, times in made.items() if times}
+

@@ -1,0 +1,114 @@
+"""The proof once more, of a file that exists: against its source, on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from torch import nn
+from torch.export import ExportedProgram
+
+from export.comparison import MIN_AGREEMENT, Comparison, compare, demand
+from export.errors import ParityError, RequestError, SourceError
+from export.graph import graph_of
+from export.parity import Proof, prove
+from export.pipeline import load
+from export.signature import Input
+from export.steps import Steps, Watcher
+from service.manifest import Manifest
+from service.runtime import Device, Runtime, open_model
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a verification came to; `comparison` is there for a file of lower precision."""
+
+    manifest: Manifest
+    proof: Proof
+    comparison: Comparison | None
+    warnings: tuple[str, ...]
+
+
+def verify_model(
+    model: str | Path,
+    against: str | Path | nn.Module | ExportedProgram,
+    *,
+    inputs: Sequence[str | Input] = (),
+    weights: Path | None = None,
+    data: str | Path | None = None,
+    data_dir: Path | None = None,
+    device: Device = "cpu",
+    seed: int = 0,
+    min_agreement: float = MIN_AGREEMENT,
+    watcher: Watcher | None = None,
+) -> Verified:
+    """Prove that a file computes what a source does; a ParityError says where it does not.
+
+    A file of lower precision is compared with the source's own fp32 graph, which is proved first.
+    """
+    steps = Steps(watcher)
+    path = Path(model)
+    with steps.step("open"):
+        runtime = open_model(path, device=device)
+        manifest = runtime.manifest
+        if manifest is None:
+            raise SourceError(f"{path}: expected a file that turnpike exported, and it has no manifest")
+        loaded, notes = load(
+            against,
+            inputs or own_inputs(runtime, against),
+            weights=weights,
+            data=data,
+            data_dir=data_dir,
+        )
+    with steps.step("trace"):
+        fresh = graph_of(loaded, opset_of(path) if loaded.graph is None else None)
+        if (expected := [gate.name for gate in fresh.gates.gates]) != [gate.name for gate in manifest.gates]:
+            raise ParityError(
+                f"{path}: expected the gates of {against}, which are {len(expected)}, "
+                f"got {len(manifest.gates)}: it was exported from another network"
+            )
+    with steps.step("verify"):
+        whole = manifest.precision == "fp32"
+        proof = prove(
+            loaded,
+            fresh.traced,
+            ir.from_proto(onnx.load(path)) if whole else fresh.model,
+            fresh.gates.origins,
+            runtimes=[runtime if whole else open_model(fresh.data, device=device)],
+            seed=seed,
+            progress=lambda _, done, total: steps.watcher.moved(done, total),
+        )
+    comparison = None
+    if not whole:
+        with steps.step(f"compare {manifest.precision}"):
+            comparison = compare(
+                open_model(fresh.data, device=device),
+                runtime,
+                loaded.rows or proof.drawn,
+                precision=manifest.precision,
+                gates=fresh.gates.gates,
+                sizes=(len(fresh.data), path.stat().st_size),
+                drawn=loaded.rows is None,
+            )
+            demand(comparison, min_agreement)
+    said = (*notes, *proof.warnings, *(comparison.warnings if comparison else ()))
+    return Verified(manifest, proof, comparison, said)
+
+
+def own_inputs(runtime: Runtime, against: object) -> tuple[Input, ...]:
+    """The file's own inputs, for a source that does not say what it takes."""
+    says = isinstance(against, ExportedProgram) or str(against).endswith((".pt2", ".onnx"))
+    if says:
+        return ()
+    return tuple(Input(tensor.name, tensor.dtype, tensor.dims) for tensor in runtime.inputs)
+
+
+def opset_of(path: Path) -> int:
+    """The opset that a file was written in."""
+    for entry in onnx.load(path, load_external_data=False).opset_import:
+        if entry.domain == "":
+            return int(entry.version)
+    raise RequestError(f"{path}: names no ONNX opset")

@@ -1,0 +1,141 @@
+"""Weights from a file into a module: a place for every tensor, a tensor for every place, and no pickle."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from export.errors import RefusedError, SourceError
+
+PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+# where training scripts put the state_dict beside the optimizer's
+NESTED = ("state_dict", "model_state_dict", "model")
+REMEDY = "save the tensors alone: torch.save(model.state_dict(), ...), or safetensors.torch.save_file"
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file, or of an old .pt that holds tensors and nothing else."""
+    if not path.is_file():
+        raise SourceError(f"{path}: no such file")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    if path.suffix in PICKLED:
+        return _tensors_in(_read_pickled(path), path)
+    raise SourceError(
+        f"{path}: expected weights in .safetensors, or {', '.join(PICKLED)}, got {path.suffix!r}"
+    )
+
+
+def fit_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Put the tensors into the module; a SourceError names the first that is missing, left over or a misfit.
+
+    A tensor that shares its memory with another may be missing: .safetensors files keep one of the two.
+    """
+    own = module.state_dict()
+    there = {_place(own[name]) for name in tensors if isinstance(own.get(name), Tensor)}
+    for name, mine in own.items():
+        if name not in tensors:
+            if isinstance(mine, Tensor) and _place(mine) in there:
+                continue
+            raise SourceError(f"{where}: expected a tensor {name!r}, which is missing")
+        _expect_alike(f"{where}: {name}", mine, tensors[name])
+    if strange := sorted(tensors.keys() - own.keys()):
+        raise SourceError(f"{where}: {strange[0]!r} belongs to no part of the module")
+    try:
+        module.load_state_dict(dict(tensors), strict=False)
+    except Exception as error:  # a module may read its state as it likes
+        raise SourceError(f"{where}: the module does not take these weights ({_brief(error)})") from error
+
+
+def _expect_alike(where: str, mine: Any, given: Tensor) -> None:
+    if not isinstance(mine, Tensor) or torch.nn.parameter.is_lazy(mine):
+        raise SourceError(
+            f"{where}: expected a tensor whose shape is known, and the module has none until its first call: "
+            "give lazy layers their sizes in the factory"
+        )
+    if mine.shape != given.shape or mine.dtype != given.dtype:
+        raise SourceError(
+            f"{where}: expected {list(mine.shape)} {mine.dtype}, got {list(given.shape)} {given.dtype}"
+        )
+
+
+def _place(tensor: Tensor) -> tuple[Any, ...]:
+    """What two names of one tensor have in common, and no two tensors."""
+    if torch.nn.parameter.is_lazy(tensor) or tensor.numel() == 0:
+        return (id(tensor),)
+    return (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise SourceError(
+            f"{path}: expected a whole .safetensors file, and this is damaged or another kind of file"
+        ) from error
+
+
+def _read_pickled(path: Path) -> Any:
+    _expect_no_bomb(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise RefusedError(
+            f"{path}: expected a dict of tensors, and this pickle wants to make other objects, which could "
+            f"run code: {REMEDY}"
+        ) from error
+    except Exception as error:  # a damaged file makes torch and zipfile raise almost anything
+        if "TorchScript" in str(error):
+            raise RefusedError(
+                f"{path}: expected a dict of tensors, got a TorchScript module: {REMEDY}"
+            ) from error
+        raise SourceError(
+            f"{path}: expected a file of torch.save, cannot read it ({_brief(error)})"
+        ) from error
+
+
+def _expect_no_bomb(path: Path) -> None:
+    """torch.save compresses nothing, so what is compressed was made to unfold."""
+    if not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            folded = [
+                info.filename for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED
+            ]
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise SourceError(
+            f"{path}: expected a file of torch.save, cannot read it ({_brief(error)})"
+        ) from error
+    if folded:
+        raise RefusedError(
+            f"{path}: expected an archive as torch.save writes it, and {folded[0]} is compressed"
+        )
+
+
+def _tensors_in(found: Any, path: Path) -> dict[str, Tensor]:
+    for candidate in (found, *(found.get(key) for key in NESTED if isinstance(found, dict))):
+        if isinstance(candidate, dict) and candidate and all(map(_is_entry, candidate.items())):
+            return dict(candidate)
+    kind = (
+        f"a dict of {', '.join(map(repr, list(found)[:5]))}"
+        if isinstance(found, dict)
+        else type(found).__name__
+    )
+    raise SourceError(f"{path}: expected a dict of tensors, or one under {', '.join(NESTED)}, got {kind}")
+
+
+def _is_entry(item: tuple[Any, Any]) -> bool:
+    return isinstance(item[0], str) and isinstance(item[1], Tensor)
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

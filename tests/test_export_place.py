@@ -1,0 +1,68 @@
+"""Where files go, and that they go there whole."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from export.errors import RequestError
+from export.place import expect_repository, expect_version, newest
+from export.write import write
+
+
+def test_versions_count_from_one(tmp_path: Path) -> None:
+    """Only folders named by a whole number are versions."""
+    assert newest(tmp_path, "net") == 0
+    for name in ("2", "10", "03", "0", "x", ".3"):
+        (tmp_path / "net" / name).mkdir(parents=True)
+    assert newest(tmp_path, "net") == 10
+
+
+@pytest.mark.parametrize("version", [0, -1, 2**31])
+def test_strange_versions_are_refused(version: int) -> None:
+    """The message shows what came."""
+    with pytest.raises(RequestError, match=f"expected a whole number from 1, got {version}"):
+        expect_version(version)
+
+
+def test_a_file_is_no_repository(tmp_path: Path) -> None:
+    """Nor is anything below a file."""
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "file", tmp_path / "file" / "models"):
+        with pytest.raises(RequestError, match="expected a folder, and .*file is a file"):
+            expect_repository(path)
+    assert expect_repository(tmp_path / "new" / "models") == tmp_path / "new" / "models"
+
+
+def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
+    """The check sees the whole draft, and the file is not there yet."""
+    path = tmp_path / "a" / "1" / "model.onnx"
+
+    def check(draft: Path) -> None:
+        assert draft.read_bytes() == b"whole"
+        assert not path.exists()
+
+    write(path, b"whole", check)
+    assert path.read_bytes() == b"whole"
+    assert [entry.name for entry in path.parent.iterdir()] == ["model.onnx"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_what_stops_it_leaves_nothing_behind(tmp_path: Path, error: BaseException) -> None:
+    """Neither a draft nor a folder that was not there; an old file stays as it was."""
+
+    def check(draft: Path) -> None:
+        raise error
+
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(type(error)):
+        write(tmp_path / "kept" / "net" / "1" / "model.onnx", b"new", check)
+    assert list((tmp_path / "kept").iterdir()) == []
+    old = tmp_path / "net" / "1" / "model.onnx"
+    write(old, b"old", lambda draft: None)
+    with pytest.raises(type(error)):
+        write(old, b"new", check)
+    assert old.read_bytes() == b"old"
+    assert list(old.parent.iterdir()) == [old]

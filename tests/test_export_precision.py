@@ -1,0 +1,272 @@
+"""Lower precision: what the files still offer, that rows stay apart, and how variants are judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from gated import Gated, highway
+from onnx import TensorProto, helper, numpy_helper
+
+from export import comparison as module
+from export.comparison import Comparison, Speed, agreement, compare, demand
+from export.errors import PrecisionError
+from export.precision import Lower, lower
+from export.source import Rows
+from service.lever import overrides
+from service.runtime import Runtime, open_model
+
+BOTH = pytest.mark.parametrize("precision", ["fp16", "int8"])
+
+
+@pytest.fixture(autouse=True)
+def short_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def net() -> Gated:
+    return highway(layers=4, units=32, inputs=16)
+
+
+def rows_of(count: int, inputs: int = 16) -> Rows:
+    x = np.random.default_rng(1).normal(size=(count, inputs)).astype(np.float32)
+    return Rows({"x": x})
+
+
+def with_metadata(model: bytes) -> bytes:
+    proto = onnx.load_model_from_string(model)
+    helper.set_model_props(proto, {"made by": "hand"})
+    return proto.SerializeToString()
+
+
+def lone(nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], dims: tuple[int | str, ...]) -> bytes:
+    """A graph of a few nodes from x to y."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    opset = [helper.make_opsetid("", 20)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
+
+
+@BOTH
+def test_the_file_offers_what_it_did(net: Gated, precision: Lower) -> None:
+    """Inputs, outputs, hidden outputs, levers and metadata keep their names, shapes and float32."""
+    made = lower(with_metadata(net.model), precision)
+    onnx.checker.check_model(onnx.load_model_from_string(made), full_check=True)
+    before, after = net.open(), open_model(made)
+    assert after.inputs == before.inputs
+    assert after.outputs == before.outputs
+    assert after.levers == before.levers
+    assert [prop.value for prop in onnx.load_model_from_string(made).metadata_props] == ["hand"]
+    assert len(made) < len(net.model)
+
+
+@BOTH
+def test_the_same_file_comes_out_every_time(net: Gated, precision: Lower) -> None:
+    """Two makings of one variant are byte-identical."""
+    assert lower(net.model, precision) == lower(net.model, precision)
+
+
+@BOTH
+def test_answers_and_gates_are_near(net: Gated, precision: Lower) -> None:
+    """Outputs and every hidden output are fp32's up to what so few bits can hold, and are not fp32's own."""
+    rows = rows_of(50)
+    bound = 2e-3 if precision == "fp16" else 3e-2
+    names = [tensor.name for tensor in net.open().outputs]
+    assert len(names) == 9
+    for a, b in zip(
+        net.open().run(rows.inputs, names),
+        open_model(lower(net.model, precision)).run(rows.inputs, names),
+        strict=True,
+    ):
+        assert 0 < np.abs(a - b).max() < bound
+
+
+@BOTH
+def test_levers_still_close_and_open(net: Gated, precision: Lower) -> None:
+    """In a variant, too, the bias of a gate can be overridden: T becomes exactly 0 or 1."""
+    runtime, rows = open_model(lower(net.model, precision)), rows_of(5)
+    gate = net.gates[2]
+    closed = runtime.run(
+        {**rows.inputs, **overrides(net.biases, closed=[gate])}, [gate.name, "layer02.output"]
+    )
+    assert (closed[0] == 0).all()
+    carried = runtime.run(rows.inputs, ["layer01.output"])[0]
+    assert np.array_equal(closed[1], carried)
+    assert (runtime.run({**rows.inputs, **overrides(net.biases, opened=[gate])}, [gate.name])[0] == 1).all()
+
+
+@BOTH
+def test_rows_do_not_touch_each_other(net: Gated, precision: Lower) -> None:
+    """A row's answer is the same alone, beside huge rows, and beside NaN; a row of NaN answers NaN."""
+    runtime = open_model(lower(net.model, precision))
+    x = rows_of(8).inputs["x"]
+    alone = runtime.run({"x": x[:1]})[0]
+    beside = x.copy()
+    beside[2] *= 1e4
+    beside[3, 5] = np.nan
+    beside[4, 7] = np.inf
+    answer = runtime.run({"x": beside})[0]
+    np.testing.assert_allclose(answer[0], alone[0], rtol=0, atol=1e-3 if precision == "fp16" else 0)
+    assert np.isnan(answer[3]).all()
+    assert not np.isfinite(answer[4]).all()
+    assert np.isfinite(answer[[0, 1, 2, 5, 6, 7]]).all()
+
+
+def test_int8_rounds_as_it_should() -> None:
+    """One matrix worked out: rows and channels by their largest sizes, sums in whole numbers."""
+    x = np.array([[127.0, -63.4, 0.6], [0.0, 0.0, 0.0]], np.float32)
+    w = np.array([[127.0, 1.0], [2.0, -127.0], [3.0, 2.0]], np.float32)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    got = open_model(lower(lone([node], {"w": w}, ("batch", 3)), "int8")).run({"x": x})[0]
+    whole = np.array([[127, -63, 1], [0, 0, 0]])
+    np.testing.assert_allclose(got, whole @ w, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [("batch", 3), ("batch", "words", 3)])
+@pytest.mark.parametrize("form", ["plain", "turned", "twice"])
+def test_int8_finds_weights_in_every_form(form: str, dims: tuple[int | str, ...]) -> None:
+    """A weight as it is, behind a Transpose, and used twice; rows of texts have scales of their own."""
+    w = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "v" if form == "turned" else "w"], ["z"])]
+    if form == "turned":
+        nodes.insert(0, helper.make_node("Transpose", ["w"], ["v"], perm=[1, 0]))
+    nodes.append(helper.make_node("MatMul", ["z", "w"] if form == "twice" else ["z", "u"], ["y"]))
+    model = lone(nodes, {"w": w, **({} if form == "twice" else {"u": np.eye(3, dtype=np.float32)})}, dims)
+    made = onnx.load_model_from_string(lower(model, "int8"))
+    kinds = [node.op_type for node in made.graph.node]
+    assert (kinds.count("MatMulInteger"), kinds.count("MatMul"), kinds.count("Transpose")) == (2, 0, 0)
+    assert [i.data_type for i in made.graph.initializer].count(TensorProto.INT8) == (
+        1 if form == "twice" else 2
+    )
+    x = np.random.default_rng(1).normal(size=(*(4, 2)[: len(dims) - 1], 3)).astype(np.float32)
+    want, got = (open_model(m).run({"x": x})[0] for m in (model, made.SerializeToString()))
+    np.testing.assert_allclose(got, want, atol=0.05)
+
+
+@pytest.mark.parametrize("attributes", [{"alpha": 0.5}, {"beta": 2.0}, {"transA": 1}])
+def test_int8_leaves_alone_what_it_does_not_know(attributes: dict[str, float]) -> None:
+    """A Gemm that scales or turns what it multiplies stays in float32; with nothing else, that is said."""
+    node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], **attributes)
+    weights = {"w": np.ones((3, 3), np.float32), "b": np.ones(3, np.float32)}
+    with pytest.raises(PrecisionError, match="this one has none"):
+        lower(lone([node], weights, (3, 3)), "int8")
+
+
+def compared(net: Gated, precision: Lower, rows: Rows, *, drawn: bool = False) -> Comparison:
+    made = lower(net.model, precision)
+    sizes = (len(net.model), len(made))
+    return compare(
+        public(net.model),
+        public(made),
+        rows,
+        precision=precision,
+        gates=net.gates,
+        sizes=sizes,
+        drawn=drawn,
+    )
+
+
+def public(model: bytes) -> Runtime:
+    """Opened so that only the logits are public, as the manifest would have it."""
+    runtime = open_model(model)
+    runtime.hidden, runtime.outputs = runtime.outputs[1:], runtime.outputs[:1]
+    return runtime
+
+
+def test_a_comparison_says_what_was_measured(net: Gated) -> None:
+    """Agreement, accuracy, distances of every gate, sizes and three batches' speed."""
+    rows = rows_of(300)
+    classes = net.logits(rows.inputs["x"]).argmax(1)
+    classes[:30] = (classes[:30] + 1) % 3
+    found = compared(net, "int8", replace(rows, classes=classes))
+    made = open_model(lower(net.model, "int8"))
+    answers = np.concatenate(
+        [made.run({"x": rows.inputs["x"][n : n + 1]}, ["logits"])[0] for n in range(300)]
+    )
+    assert found.kind == "highest"
+    assert found.agreement == pytest.approx(
+        (answers.argmax(1) == net.logits(rows.inputs["x"]).argmax(1)).mean()
+    )
+    assert found.metric_fp32 == pytest.approx(0.9)
+    assert found.metric == pytest.approx((answers.argmax(1) == classes).mean(), abs=1e-5)
+    assert [gate.name for gate in found.gates] == [gate.name for gate in net.gates]
+    assert all(0 < gate.mean < gate.max < 0.05 for gate in found.gates)
+    assert [output.name for output in found.outputs] == ["logits"]
+    assert [speed.rows for speed in found.speed] == [1, 8, 64]
+    assert all(speed.ms > 0 and speed.fp32_ms > 0 and speed.ratio > 0 for speed in found.speed)
+    assert found.size < found.size_fp32
+    assert not found.drawn
+    again = compared(net, "int8", replace(rows, classes=classes))
+    assert found.variant == again.variant
+    assert found.variant.metric == found.metric
+
+
+def test_random_rows_are_said_to_be_so(net: Gated) -> None:
+    """Where no rows were given the warning says what the figures are of."""
+    found = compared(net, "fp16", rows_of(5), drawn=True)
+    assert found.metric is None
+    assert any("compared with fp32 on 5 random rows" in warning for warning in found.warnings)
+    assert not any("random" in warning for warning in compared(net, "fp16", rows_of(5)).warnings)
+
+
+def figures(*ratios: float, agreement: float = 1.0) -> Comparison:
+    speed = tuple(Speed(rows, 1.0, 1.0, ratio) for rows, ratio in zip((1, 8, 64), ratios, strict=True))
+    return Comparison(
+        precision="int8",
+        provider="CPUExecutionProvider",
+        rows=100,
+        drawn=False,
+        kind="highest",
+        agreement=agreement,
+        metric=0.875,
+        metric_fp32=0.9,
+        outputs=(),
+        gates=(),
+        speed=speed,
+        size=1,
+        size_fp32=2,
+    )
+
+
+def test_slower_than_fp32_is_a_warning_with_the_figures() -> None:
+    """Only the batches at which the variant is slower are named."""
+    warning = figures(0.7, 0.9, 1.2).warnings
+    assert len(warning) == 1
+    assert "int8 is slower than fp32 on this machine" in warning[0]
+    assert "0.70x at 1, 0.90x at 8)" in warning[0]
+    assert figures(1.0, 2.0, 3.0).warnings == ()
+
+
+def test_too_little_agreement_is_refused_with_the_figures() -> None:
+    """The PrecisionError holds agreement, rows, accuracy and speed; at the bound all is well."""
+    says = (
+        r"0.99 or more .* got 0.9800 on 100 given rows, accuracy 0.8750 against 0.9000; .* 2.00x at 1, 3.00x"
+    )
+    with pytest.raises(PrecisionError, match=says):
+        demand(figures(2.0, 3.0, 4.0, agreement=0.98))
+    demand(figures(2.0, 3.0, 4.0, agreement=0.99))
+    demand(figures(2.0, 3.0, 4.0, agreement=0.98), least=0.95)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "got", "share"),
+    [
+        ([[1.0, 2.0], [2.0, 1.0]], [[1.0, 9.0], [1.0, 2.0]], 0.5),
+        ([[[1.0, 2.0], [2.0, 1.0]]], [[[1.0, 9.0], [1.0, 2.0]]], 0.5),
+        ([[np.nan, 2.0], [2.0, 1.0]], [[np.nan, 2.0], [np.nan, 1.0]], 0.5),
+        ([[1.0], [2.0], [0.0]], [[1.005], [2.1], [0.001]], 2 / 3),
+        ([1.0, np.nan, 3.0], [1.0, np.nan, np.nan], 2 / 3),
+        ([1, 2, 3, 4], [1, 2, 3, 5], 0.75),
+    ],
+)
+def test_what_agreeing_means(wanted: list[object], got: list[object], share: float) -> None:
+    """The same highest score; a lone number within 1 %; equal whole numbers; NaN with NaN alone."""
+    assert agreement(np.array(wanted), np.array(got)) == pytest.approx(share)

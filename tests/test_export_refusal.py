@@ -1,0 +1,173 @@
+"""Modules without an honest graph, each refused in one line with its place and the remedy."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from export.errors import RequestError, UntraceableError
+from export.refusal import expect_opset
+from export.signature import parse_all
+from export.source import Source
+from export.trace import trace
+
+
+class BranchOnData(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x
+
+
+class NumberFromData(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(x.mean())
+
+
+class BranchOnBatch(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] > 2 else x
+
+
+class FixedBatch(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(3, -1)
+
+
+class LoopOverTime(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x.new_zeros(x.shape[0], 4)
+        for t in range(x.shape[1]):
+            h = self.cell(x[:, t], h)
+        return h
+
+
+class UnbindTime(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        total = torch.zeros(())
+        for step in x.unbind(1):
+            total = total + step
+        return total
+
+
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Any:
+        packed = pack_padded_sequence(x, torch.full((x.shape[0],), 3), batch_first=True)
+        return self.gru(packed)[1]
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += 1
+        return x * self.seen
+
+
+class AlwaysTraining(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def train(self, mode: bool = True) -> AlwaysTraining:
+        return super().train(True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+class AlwaysDropping(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, 0.5, training=True)
+
+
+class Noisy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.rand(4)
+
+
+class Broken(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise ValueError("no such\nthing")
+
+
+ROWS = "x:float32[batch,4]"
+STEPS = "x:float32[batch,time,4]"
+
+
+def traced(module: nn.Module, *inputs: str) -> Any:
+    return trace(Source("net", "module", parse_all(inputs), module=module.eval()))
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs", "place", "remedy"),
+    [
+        (BranchOnData, ROWS, "in forward: if x.sum() > 0:", "use torch.where"),
+        (NumberFromData, ROWS, "return x * float(x.mean())", "keep the value a tensor"),
+        (BranchOnBatch, ROWS, "return x * 2 if x.shape[0] > 2 else x", "for some sizes of 'batch' only"),
+        (FixedBatch, ROWS, "return x.view(3, -1)", "give 'batch' a number in --input"),
+        (LoopOverTime, STEPS, "for t in range(x.shape[1]):", "give 'time' a number in --input"),
+        (UnbindTime, STEPS, "for step in x.unbind(1):", "for some sizes of 'time' only"),
+        (Packed, "x:float32[batch,6,4]", "pack_padded_sequence(x, ", "call the layer on the padded tensor"),
+        (Counter, ROWS, "buffer 'seen' is changed by forward", "leave buffers alone in eval mode"),
+        (AlwaysTraining, ROWS, "return self.norm(x)", "call eval() on the module"),
+        (AlwaysDropping, ROWS, "dropout(x, 0.5, training=True)", "leave it out in eval mode"),
+        (Noisy, ROWS, "return x + torch.rand(4)", "make the numbers a buffer or an input"),
+        (Broken, ROWS, "raise ValueError(", "torch.export stopped at ValueError: no such thing"),
+    ],
+)
+def test_no_honest_graph(module: type[nn.Module], inputs: str, place: str, remedy: str) -> None:
+    """The line of code is shown with its file, and what to do about it."""
+    with pytest.raises(UntraceableError) as error:
+        traced(module(), inputs)
+    text = str(error.value)
+    assert place in text
+    assert remedy in text
+    assert "\n" not in text
+    assert "/" not in text.split(": ", maxsplit=1)[0], "a file is named without its folder"
+    if not isinstance(module(), Counter):
+        assert text.startswith("test_export_refusal.py:")
+
+
+@pytest.mark.parametrize("length", ["6", "1"])
+def test_a_fixed_length_is_the_remedy(length: str) -> None:
+    """A loop over time is unrolled where time has a number, as the message says."""
+    assert traced(LoopOverTime(), f"x:float32[batch,{length},4]").model.graph.outputs[0].name == "output"
+
+
+def test_the_module_is_left_alone() -> None:
+    """Tracing works on a copy: what forward leaves on itself is not left on the user's module."""
+
+    class Remembers(nn.Module):
+        last: Tensor | None = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.last = x
+            return x + 1
+
+    module = Remembers().eval()
+    before = copy.copy(module.__dict__)
+    traced(module, ROWS)
+    assert module.__dict__ == before
+
+
+def test_an_opset_passed_over_is_said() -> None:
+    """The exporter writes another opset than asked for, rather than failing."""
+    expect_opset(20, 20)
+    with pytest.raises(RequestError, match="cannot write opset 9, it wrote 18"):
+        expect_opset(9, 18)
