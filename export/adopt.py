@@ -94,6 +94,7 @@ def expect_valid(model: ModelProto, where: str) -> ModelProto:
         said = " ".join(str(error).split())[:300]
         raise SourceError(f"{where}: ONNX's checker says: {said}") from error
     passes.RemoveUnusedNodesPass()(made)
+    passes.OutputFixPass()(made)  # where an output is an input, or another output too
     strip(made)
     return ir.to_proto(made)
 
@@ -101,25 +102,41 @@ def expect_valid(model: ModelProto, where: str) -> ModelProto:
 def named(model: ModelProto, inputs: tuple[Input, ...]) -> ModelProto:
     """The graph with these names for its inputs and dimensions, words for its outputs, and all shapes."""
     made = ir.from_proto(model)
-    values = _values(made)
-    ends = [*made.graph.inputs, *made.graph.outputs]
-    wanted = [*(one.name for one in inputs), *(_word(str(value.name)) for value in made.graph.outputs)]
+    name_ends(made, [one.name for one in inputs])
+    name_dims(made, inputs)
+    return onnx.shape_inference.infer_shapes(ir.to_proto(made), data_prop=True)
+
+
+def name_ends(model: ir.Model, inputs: list[str]) -> None:
+    """Call the inputs so, and the outputs by words; an inner value of such a name gets another."""
+    ends = [*model.graph.inputs, *model.graph.outputs]
+    wanted = [*inputs, *(_word(str(value.name)) for value in model.graph.outputs)]
     if twice := [name for name in wanted if wanted.count(name) > 1]:
         raise RequestError(f"--input: expected names that no other input or output has, got {twice[0]!r}")
-    taken = {str(value.name) for value in values} | set(wanted)
-    for value in values:
-        if value.name in wanted and value not in ends:
+    inner = [value for value in _values(model) if value not in set(ends)]
+    taken = {str(value.name) for value in inner} | set(wanted)
+    for value in inner:
+        if value.name in wanted:
             value.name = next(name for at in range(len(taken)) if (name := f"{value.name}_{at}") not in taken)
             taken.add(value.name)
     for value, name in zip(ends, wanted, strict=True):
         value.name = name
-    for value, one in zip(made.graph.inputs, inputs, strict=True):
+
+
+def name_dims(model: ir.Model, inputs: tuple[Input, ...]) -> None:
+    """Call dimensions as the inputs do; one with such a name that was not an input's is left to inference."""
+    called: dict[str, str | None] = {dim: None for one in inputs for dim in one.dims if isinstance(dim, str)}
+    for value, one in zip(model.graph.inputs, inputs, strict=True):
+        for size, dim in zip(value.shape or (), one.dims, strict=True):
+            if isinstance(size, ir.SymbolicDim) and size.value is not None:
+                called[size.value] = str(dim)
         value.shape = ir.Shape(one.dims)
-    for value in values:
-        if value not in made.graph.inputs and value.const_value is None and value.shape is not None:
-            # names that are no longer those of the inputs; the sizes come back with the inference
-            value.shape = ir.Shape([size if isinstance(size, int) else None for size in value.shape])
-    return onnx.shape_inference.infer_shapes(ir.to_proto(made), data_prop=True)
+    for value in set(_values(model)) - set(model.graph.inputs):
+        if value.const_value is None and value.shape is not None:
+            sizes = [size if isinstance(size, int) else size.value for size in value.shape]
+            value.shape = ir.Shape(
+                [called.get(size, size) if isinstance(size, str) else size for size in sizes]
+            )
 
 
 def expect_modest(model: ModelProto, where: str) -> None:

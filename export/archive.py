@@ -81,6 +81,8 @@ def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, by
             made[member] = members[member]
             numbers = math.prod(size["as_int"] for size in meta["sizes"])
             repeated += max(0, numbers - len(members[member]))
+            if numbers and not members[member]:  # which PyTorch would take for zeros
+                raise SourceError(f"{where}: {name!r} has no bytes")
     except (KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"{where}: cannot be understood ({type(error).__name__}: {error})") from error
     if repeated > MOST_REPEATED:

@@ -15,8 +15,9 @@ from export.trace import TRACED_SIZES
 from service import manifest
 
 ROWS = (1, 2, 7, 64)
-# rows of the batches whose size is not what they are about
-FEW = 7
+# rows of the batches whose size is not what they are about, and the most in which layers are looked at
+FEW = 3
+SMALL = 7
 SIZES = (1, 2, 5, 12, 33)
 # sizes of the other dimensions, where the network does not take those it was traced with
 LONGER = (8, 16, 32, 64, 128, 256)
@@ -29,9 +30,9 @@ DENORMAL = 2.0**-135
 class Batch:
     """Arrays by the names of the inputs, with the axis of each along which its rows lie.
 
-    `ordinary` batches are like data; the others strain the arithmetic with numbers `gain` times as large.
-    All `shared` ones begin with the same rows. A `strided` one reaches PyTorch in memory that is not
-    contiguous. In `small` ones gates and layers are looked at too, in the others the outputs alone.
+    `ordinary` batches are like data; the others strain the arithmetic. All `shared` ones begin with the
+    same rows. A `strided` one reaches PyTorch in memory that is not contiguous. In `small` ones gates and
+    layers are looked at too, in the others the outputs alone.
     """
 
     name: str
@@ -39,7 +40,6 @@ class Batch:
     arrays: dict[str, Array]
     axes: dict[str, int | None]
     ordinary: bool = True
-    gain: float = 1.0
     shared: bool = False
     strided: bool = False
     small: bool = True
@@ -51,6 +51,19 @@ class Batch:
             for name, array in self.arrays.items()
         }
         return replace(self, rows=stop - start, arrays=arrays)
+
+    def shaken(self, share: float) -> Batch:
+        """The same with every number moved at random by up to a share of itself, in float64."""
+        rng = np.random.default_rng(0)
+        return replace(
+            self,
+            arrays={
+                name: array
+                if array.dtype.kind != "f"
+                else array * (1 + share * rng.uniform(-1, 1, array.shape))
+                for name, array in self.arrays.items()
+            },
+        )
 
     def record(self) -> manifest.Batch:
         """What the manifest keeps: the digest is that of names, types, shapes and bytes."""
@@ -123,12 +136,10 @@ class Maker:
     def nested(self) -> list[Batch]:
         """One draw of rows, as batches of several sizes that all begin with the same rows."""
         most = self._batch("", self._most)
-        small = [n for n in self.row_counts if n <= self.few]
+        small = [n for n in self.row_counts if n <= SMALL] or self.row_counts
         large = sorted(set(self.row_counts) - set(small), reverse=True)
         return [
-            replace(
-                most.part(0, n), name=f"{n} row{'s' if n > 1 else ''}", shared=True, small=n <= self.few
-            )
+            replace(most.part(0, n), name=f"{n} row{'s' if n > 1 else ''}", shared=True, small=n in small)
             for n in (*small, *large)
         ]
 
@@ -161,7 +172,7 @@ class Maker:
         floats = [one.name for one in self.layout.inputs if np.dtype(one.dtype).kind == "f"]
         if floats:
             made += [
-                replace(self._batch("large", _changed(few, floats, lambda a: a * LARGE)), gain=LARGE),
+                self._batch("large", _changed(few, floats, lambda a: a * LARGE)),
                 self._batch("denormal", _changed(few, floats, _denormal)),
                 self._batch("one NaN", self._with(few, floats[0], np.nan)),
                 self._batch("one Inf", self._with(few, floats[0], np.inf)),

@@ -104,7 +104,7 @@ class Blocks:
 
 
 def _coupled(written: Sum, gate: ir.Value) -> tuple[Branch, Branch] | None:
-    """y = r + G s is G (r + s) + (1 - G) r: a block if s takes away all of r, and puts something in its place."""
+    """y = r + G s is G (r + s) + (1 - G) r: a block if s takes all of r away and puts something there."""
     without: Sum = {}
     beside: Sum = {}
     for term, times in written.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
@@ -10,6 +10,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from export.blocks import Branch
+from export.constants import first_input, given
 from export.flow import Flow, transparent
 from export.movement import MOVES, sizes
 from export.ranges import Ranges
@@ -17,10 +18,26 @@ from export.ranges import Ranges
 Carry = Literal["identity", "projected"]
 
 # weighed sums of what comes in: what a carry may go through and still be no transform
-LINEAR = MOVES | frozenset(
-    "Gemm MatMul Conv ConvTranspose Add Sub Sum Neg BatchNormalization Pad AveragePool GlobalAveragePool "
-    "ReduceMean ReduceSum Resize Upsample Concat Tile".split()
-)
+LINEAR = MOVES | {
+    "Gemm",
+    "MatMul",
+    "Conv",
+    "ConvTranspose",
+    "Add",
+    "Sub",
+    "Sum",
+    "Neg",
+    "BatchNormalization",
+    "Pad",
+    "AveragePool",
+    "GlobalAveragePool",
+    "ReduceMean",
+    "ReduceSum",
+    "Resize",
+    "Upsample",
+    "Concat",
+    "Tile",
+}
 WEIGHTED = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose"})
 
 
@@ -51,18 +68,16 @@ class Judge:
         self._flow = flow
         self._ranges = ranges
 
-    def decide(
-        self, branches: tuple[Branch, ...], is_state: Callable[[ir.Value], bool]
-    ) -> Verdict | None:
-        """The verdict on two branches or more; `is_state` knows what the same layer put out before.
+    def decide(self, branches: tuple[Branch, ...], before: Container[ir.Value]) -> Verdict | None:
+        """The verdict on two branches or more; `before` is what the same layer put out earlier.
 
         Of more than two one must be the carry beside each of the others; None where none is.
         """
         if len(branches) == 2:
-            return self._between(branches, 0, 1, is_state)
+            return self._between(branches, 0, 1, before)
         for number in range(len(branches)):
             others = [other for other in range(len(branches)) if other != number]
-            verdicts = [self._between(branches, number, other, is_state) for other in others]
+            verdicts = [self._between(branches, number, other, before) for other in others]
             if all(one.carries == number and one.ground != Ground.NONE for one in verdicts):
                 return max(verdicts, key=lambda one: one.ground)
         return None
@@ -72,10 +87,10 @@ class Judge:
         return None if branch.sole is None else self._root(branch.sole)
 
     def _between(
-        self, branches: tuple[Branch, ...], one: int, two: int, is_state: Callable[[ir.Value], bool]
+        self, branches: tuple[Branch, ...], one: int, two: int, before: Container[ir.Value]
     ) -> Verdict:
         pair = {one: branches[one], two: branches[two]}
-        states = [at for at in pair if (root := self.state(pair[at])) is not None and is_state(root)]
+        states = [at for at in pair if (root := self.state(pair[at])) is not None and root in before]
         if len(states) == 1:
             return Verdict(states[0], Ground.STATE, "identity")
         fixed = [at for at in pair if not any(self._ranges.data(value) for value in pair[at].values)]
@@ -111,11 +126,8 @@ class Judge:
 
     def _root(self, value: ir.Value) -> ir.Value:
         """The value before its elements were only arranged anew, or a step of a sequence taken out."""
-        while (node := value.producer()) is not None:
-            source = node.inputs[0] if node.inputs else None
-            if source is None or not (transparent(node) or _arranges(node)):
-                break
-            value = source
+        while (node := value.producer()) is not None and (transparent(node) or _arranges(node)):
+            value = first_input(node)
         return self._flow.first(value)
 
     def _activations(self, nodes: Iterable[ir.Node]) -> int:
@@ -123,7 +135,7 @@ class Judge:
 
     def _linear(self, node: ir.Node) -> bool:
         if node.op_type in {"Mul", "Div"}:
-            return sum(value is not None and self._ranges.data(value) for value in node.inputs) < 2
+            return sum(map(self._ranges.data, given(node))) < 2
         return node.op_type in LINEAR
 
 
@@ -133,9 +145,7 @@ def _arranges(node: ir.Node) -> bool:
     if node.op_type not in {"Slice", "Gather", "Split"}:
         return False
     # a step of time is taken out where an axis is left with one element, or goes
-    source = node.inputs[0]
-    before = None if source is None else sizes(source)
-    after = sizes(node.outputs[0])
+    before, after = sizes(first_input(node)), sizes(node.outputs[0])
     if before is None or after is None:
         return False
     if len(before) != len(after):
@@ -161,5 +171,5 @@ def _reaches(flow: Flow, source: ir.Value, values: Iterable[ir.Value]) -> bool:
         if value in seen or node is None or flow.order(value) <= least:
             continue
         seen.add(value)
-        waiting.extend(one for one in node.inputs if one is not None)
+        waiting.extend(given(node))
     return False

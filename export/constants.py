@@ -61,3 +61,15 @@ def axes_of(node: ir.Node) -> list[int] | None:
         return integers(node.inputs[1])
     axes = attribute(node, "axes")
     return None if axes is None else [int(axis) for axis in axes]
+
+
+def first_input(node: ir.Node) -> ir.Value:
+    """What a node is made of in the first place; a ValueError for operators that take nothing."""
+    if not node.inputs or node.inputs[0] is None:
+        raise ValueError(f"{node.op_type}: expected a first input, got none")
+    return node.inputs[0]
+
+
+def given(node: ir.Node) -> list[ir.Value]:
+    """The inputs of a node without those that were left out."""
+    return [value for value in node.inputs if value is not None]

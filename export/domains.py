@@ -13,7 +13,21 @@ from export.source import Array, Source
 
 # ops that move ids about, or change their type, and leave their values alone
 MOVES = frozenset(
-    "Cast Clip Concat Expand Flatten Identity Pad Reshape Slice Split Squeeze Transpose Unsqueeze".split()
+    [
+        "Cast",
+        "Clip",
+        "Concat",
+        "Expand",
+        "Flatten",
+        "Identity",
+        "Pad",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    ]
 )
 
 

@@ -109,15 +109,15 @@ def command(
             seed=seed,
             watcher=display,
         )
-    show(done, report)
+    show(done)
 
 
-def show(done: Exported, report: Path | None = None) -> None:
+def show(done: Exported) -> None:
     """What an export came to, in a few lines."""
     for text in done.warnings:
         warn(text)
     for line in lines(done.manifest):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if done.comparison is not None:
         speed = ", ".join(f"{one.ratio:.2f}x at {one.rows}" for one in done.comparison.speed)
         console.print(
@@ -125,8 +125,8 @@ def show(done: Exported, report: Path | None = None) -> None:
             f"{done.comparison.rows} rows; speed {speed}",
             highlight=False,
         )
-    if report is not None:
-        console.print(f"report: {escape(str(report / 'report.html'))}", highlight=False)
+    if done.report is not None:
+        console.print(f"report: {escape(str(done.report))}", highlight=False, soft_wrap=True)
     verb = "wrote" if done.written else "already there:"
     console.print(f"[bold]{verb}[/] {escape(str(done.path))}", highlight=False, soft_wrap=True)
 

@@ -41,7 +41,9 @@ def read_factory(text: str, inputs: tuple[Input, ...], weights: Path | None = No
     with guest.host(), _their_errors(path, folders):
         made = _made(_loaded(path), factory, path)
     if weights is not None:
-        fit_weights(made, read_weights(weights), str(weights))
+        tensors = read_weights(weights)
+        with guest.host():
+            fit_weights(made, tensors, str(weights))
     module = hosted(made, guest).eval()
     expect_arguments(module, inputs, f"{path.name}:{factory}")
     return Source(path.stem, "module", inputs, module=module)
@@ -49,11 +51,13 @@ def read_factory(text: str, inputs: tuple[Input, ...], weights: Path | None = No
 
 def expect_arguments(module: nn.Module, inputs: tuple[Input, ...], where: str) -> None:
     """Stop with a RequestError unless forward can be called with one argument per input."""
-    parameters = inspect.signature(module.forward).parameters.values()
+    signature = inspect.signature(module.forward)
+    parameters = signature.parameters.values()
     positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     least = sum(one.default is one.empty for one in positional)
     most = None if any(one.kind is one.VAR_POSITIONAL for one in parameters) else len(positional)
-    called = f"forward({', '.join(map(str, parameters))})"
+    bare = [one.replace(annotation=one.empty) for one in parameters]
+    called = f"forward{signature.replace(parameters=bare, return_annotation=signature.empty)}"
     if named := [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]:
         raise RequestError(
             f"{where}: {called} cannot be called without the keyword {named[0]!r}: give it a default"
@@ -102,11 +106,9 @@ def _loaded(path: Path) -> ModuleType:
             name = ".".join(parts[:-1])
         sys.modules.pop(name, None)
         return importlib.import_module(name)
-    if (
-        not name.isidentifier()
-        or name in sys.stdlib_module_names
-        or (name in sys.modules and name not in OURS)
-    ):
+    loaded = sys.modules.get(name)
+    taken = loaded is not None and getattr(loaded, "__file__", None) != str(path)
+    if not name.isidentifier() or name in sys.stdlib_module_names or (taken and name not in OURS):
         name = f"turnpike_guest_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"  # the name itself is somebody else's
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""The order in which data flows through a graph, values that are computed alike, and who descends from whom."""
+"""The order in which data flows through a graph, what is computed alike, and what is made of what."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from export.constants import array, attribute
+from export.constants import array, attribute, first_input
 
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -80,8 +80,8 @@ class Flow:
             if side in lone:
                 lone[side] -= 1
                 found[side].append(node)
-            for value in node.inputs:
-                meet(value, side)
+            for made_of in node.inputs:
+                meet(made_of, side)
         return found[1], found[2]
 
     def _literal(self, value: ir.Value) -> ir.Value:
@@ -93,9 +93,7 @@ class Flow:
 
     def _number(self, node: ir.Node) -> None:
         if transparent(node):
-            source = node.inputs[0]
-            assert source is not None
-            self.twin[node.outputs[0]] = self.first(source)
+            self.twin[node.outputs[0]] = self.first(first_input(node))
             return
         if node.op_type == "Constant":
             self.twin[node.outputs[0]] = self._literal(node.outputs[0])
@@ -127,8 +125,7 @@ def transparent(node: ir.Node) -> bool:
         training = array(node.inputs[2]) if len(node.inputs) > 2 else None
         return training is None or not training.any()
     if node.op_type in {"Cast", "CastLike"}:
-        source = node.inputs[0]
-        return source is not None and floating(source) and floating(node.outputs[0])
+        return floating(first_input(node)) and floating(node.outputs[0])
     return False
 
 

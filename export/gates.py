@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.blocks import Branch
+from export.constants import Array
 from export.highways import Highway, Search
 from export.levers import Levers
 from export.movement import sizes
@@ -41,10 +41,14 @@ def offer(model: ir.Model) -> Gates:
         passes.ShapeInferencePass()(model)
     search = Search(model.graph)
     highways = search.find()
-    doubts = tuple(dict.fromkeys(one.doubt for one in highways if one.doubt is not None))
     offered = Offered(model.graph, search, highways)
     gates = tuple(offered.gate(highway) for highway in highways)
-    return Gates(gates, offered.origins, doubts)
+    doubts = {
+        highway.weights: f"{gate.name}: {highway.doubt}"
+        for highway, gate in zip(reversed(highways), reversed(gates), strict=True)
+        if highway.doubt is not None
+    }
+    return Gates(gates, offered.origins, tuple(reversed(doubts.values())))
 
 
 class Offered:
@@ -58,8 +62,8 @@ class Offered:
         self._places = dict(zip(highways, places(highways, search.flow), strict=True))
         self._names = Names(graph, list(self._places.values()))
         self._public = set(graph.outputs)
-        self._named: set[ir.Value] = set()
-        self._hidden: dict[tuple[str, ir.Value], str] = {}
+        self._former: dict[ir.Value, str] = {}
+        self._hidden: dict[ir.Value, str] = {}
         self._one: dict[ir.DataType, ir.Value] = {}
         self._layers: defaultdict[int, list[Highway]] = defaultdict(list)
         for highway, place in self._places.items():
@@ -70,16 +74,17 @@ class Offered:
         """Offer one gate, and say what it is."""
         place = self._places[highway]
         logit = self._search.logits.of(highway.transform.gate)
-        bias = logit.bias()
+        bias = logit.bias
         levers = self._pull(highway, place)
-        transform = self._transform(highway, place)
-        name = self._hide(transform, self._names.of(place, "transform_gate"), highway.transform)
+        name = self._hide(*self._transform(highway), self._names.of(place, "transform_gate"))
         carry_gate = None
         if highway.kind != "coupled":
-            carry_gate = self._hide(highway.carried.gate, self._names.of(place, "carry_gate"), highway.carried)
-        elif (other := self._other(highway)) is not None:
+            carry_gate = self._share(highway.carried.gate, self._names.of(place, "carry_gate"))
+        elif (other := self._carry(highway)) is not None:
             self._call(other, self._names.of(place, "carry_gate"))
-        output = self._hide(highway.output, self._names.of(place, "output"))
+        if (made := highway.transform.sole) is not None:
+            self._call(made, self._names.of(place, "transform"))
+        output = self._share(highway.output, self._names.of(place, "output"))
         shape = sizes(highway.transform.gate)
         return Gate(
             name=name,
@@ -117,51 +122,52 @@ class Offered:
             made += self._pulled[key]
         return made
 
-    def _transform(self, highway: Highway, place: Place) -> ir.Value:
-        """The value T, which is added to the graph where the gate is the carry gate and T is never computed."""
+    def _transform(self, highway: Highway) -> tuple[ir.Value, Origin]:
+        """The value T; it is added to the graph where the gate is the carry gate and T is never computed."""
         gate = highway.transform.gate
-        if not highway.transform.flipped:
-            return gate
-        if (found := self._search.blocks.sums.complements.get(gate)) is not None:
-            return found
+        found = self._search.blocks.sums.complements.get(gate) if highway.transform.flipped else gate
+        if found is not None:
+            return found, self._origin(found)
         node = ir.node("Sub", [self._ones(gate), gate])
-        (made,) = node.outputs
-        made.type, made.shape = gate.type, gate.shape
-        maker = gate.producer()
-        assert maker is not None
-        self._graph.insert_after(maker, node)
-        return made
+        self._add(node, gate)
+        return node.outputs[0], Origin(self._origin(gate).value, complement=True)
 
-    def _other(self, highway: Highway) -> ir.Value | None:
+    def _carry(self, highway: Highway) -> ir.Value | None:
         """The value of a coupled gate's C, where the graph has it."""
-        if highway.transform.flipped:
-            return highway.transform.gate
-        return self._search.blocks.sums.complements.get(highway.transform.gate)
+        gate = highway.transform.gate
+        return gate if highway.transform.flipped else self._search.blocks.sums.complements.get(gate)
 
-    def _hide(self, value: ir.Value, name: str, branch: Branch | None = None) -> str:
+    def _origin(self, value: ir.Value) -> Origin:
+        return Origin(self._former.get(value, str(value.name)))
+
+    def _share(self, value: ir.Value, name: str) -> str:
+        """The name that a value has as a hidden output, which it is made if it is none."""
+        return self._hidden.get(value) or self._hide(value, self._origin(value), name)
+
+    def _hide(self, value: ir.Value, origin: Origin, name: str) -> str:
         """Make a value a hidden output of this name; one that has a name to keep is handed on under it."""
-        new = value.name is None
-        if new and branch is not None:
-            origin = Origin(str(branch.gate.name), complement=True)
-        else:
-            origin = self.origins.get(str(value.name), Origin(str(value.name)))
-        if value in self._public or value in self._named:
+        self._hidden.setdefault(value, name)
+        if value in self._public or value in self._former:
             node = ir.node("Identity", [value])
-            (made,) = node.outputs
-            made.type, made.shape = value.type, value.shape
-            maker = value.producer()
-            assert maker is not None
-            self._graph.insert_after(maker, node)
-            value = made
+            self._add(node, value)
+            value = node.outputs[0]
         self._call(value, name)
         self._graph.outputs.append(value)
         self.origins[name] = origin
         return name
 
+    def _add(self, node: ir.Node, value: ir.Value) -> None:
+        """Put a node behind the one that makes the value it works on."""
+        (made,) = node.outputs
+        made.type, made.shape = value.type, value.shape
+        if (maker := value.producer()) is not None:
+            self._graph.insert_after(maker, node)
+
     def _call(self, value: ir.Value, name: str) -> None:
-        if value not in self._public and value not in self._named:
+        """Give a value a readable name, unless it has one already or must keep its own."""
+        if value not in self._public and value not in self._former and value.producer() is not None:
+            self._former[value] = str(value.name)
             call(value, name)
-            self._named.add(value)
 
     def _ones(self, gate: ir.Value) -> ir.Value:
         dtype = gate.dtype or ir.DataType.FLOAT
@@ -174,7 +180,5 @@ class Offered:
         return self._one[dtype]
 
 
-def _statistics(bias: np.ndarray) -> Bias:  # type: ignore[type-arg]
-    return Bias(
-        mean=float(bias.mean()), sd=float(bias.std()), min=float(bias.min()), max=float(bias.max())
-    )
+def _statistics(bias: Array) -> Bias:
+    return Bias(mean=float(bias.mean()), sd=float(bias.std()), min=float(bias.min()), max=float(bias.max()))

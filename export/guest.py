@@ -33,12 +33,13 @@ class Guest:
     def host(self) -> Iterator[None]:
         """Let the user's code import what it would import on its own."""
         importlib.invalidate_caches()
-        names = self._names()
+        theirs = self._theirs()
+        names = {*theirs, *(name.partition(".")[0] for name in self._kept)}
         aside = _take(names)
         sys.modules.update(self._kept)
         path = sys.path[:]
         sys.path[:] = [*self.folders, *path]
-        finder = _Finder(names & OURS, self.folders)
+        finder = _Finder(theirs)
         sys.meta_path.insert(0, finder)
         try:
             yield
@@ -48,34 +49,26 @@ class Guest:
             self._kept.update(_take(names))
             sys.modules.update(aside)
 
-    def _names(self) -> set[str]:
-        """The names of theirs that stand for another module outside."""
-        theirs = {name for folder in self.folders for name in _importable(Path(folder))}
-        names = {name for name in theirs & OURS if not self._has(sys.modules.get(name))}
-        for name in theirs - OURS - set(sys.stdlib_module_names):
-            module = sys.modules.get(name)
-            if module is not None and not self._has(module) and not _lies_in(module, INSTALLED):
-                names.add(name)
-        return names | {name.partition(".")[0] for name in self._kept}
-
-    def _has(self, module: ModuleType | None) -> bool:
-        """Whether this very module is theirs: they may stand in our own folder."""
-        return module is not None and any(
-            Path(place).parent == Path(folder) for place in _places(module) for folder in self.folders
-        )
+    def _theirs(self) -> dict[str, str]:
+        """The names of theirs that stand for another module outside, and the folders where they lie."""
+        found: dict[str, str] = {}
+        for folder in self.folders:
+            found = {**dict.fromkeys(_importable(Path(folder)), folder), **found}
+        return {
+            name: folder for name, folder in found.items() if _is_another(name, sys.modules.get(name), folder)
+        }
 
 
 class _Finder:
-    """Finds some names in some folders alone: a folder of theirs without __init__.py comes before ours."""
+    """Finds some names each in its folder: one of theirs without __init__.py comes before ours."""
 
-    def __init__(self, names: set[str], folders: list[str]) -> None:
-        self._names = names
+    def __init__(self, folders: dict[str, str]) -> None:
         self._folders = folders
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, self._folders) if name in self._names else None
+        return PathFinder.find_spec(name, [self._folders[name]]) if name in self._folders else None
 
 
 def _importable(folder: Path) -> Iterator[str]:
@@ -89,6 +82,15 @@ def _importable(folder: Path) -> Iterator[str]:
             yield entry.name.partition(".")[0]
         elif (entry / "__init__.py").is_file() or (entry.name in OURS and any(entry.glob("*.py"))):
             yield entry.name
+
+
+def _is_another(name: str, loaded: ModuleType | None, folder: str) -> bool:
+    """Whether what is loaded under a name of theirs is another module than the one in their folder."""
+    if loaded is None:
+        return name in OURS
+    if name in sys.stdlib_module_names or (name not in OURS and _lies_in(loaded, INSTALLED)):
+        return False
+    return not any(str(Path(place).parent) == folder for place in _places(loaded))
 
 
 def _take(names: set[str]) -> dict[str, ModuleType]:

@@ -71,11 +71,9 @@ class Search:
         return [one for block, weights, _ in found for one in self._highways(block, weights, surest[weights])]
 
     def _judged(self, node: ir.Node) -> tuple[Block, Hashable, Verdict] | None:
-        for block in self.blocks.read(node):
-            block, weights = self._in_order(block)
-            verdict = self._judge.decide(
-                block.branches, lambda value, weights=weights: value in self._outputs.get(weights, ())
-            )
+        for read in self.blocks.read(node):
+            block, weights = self._in_order(read)
+            verdict = self._judge.decide(block.branches, self._outputs.get(weights, set()))
             if verdict is not None and (block.coupled or verdict.ground != Ground.NONE):
                 return block, weights, verdict
         return None
@@ -87,9 +85,8 @@ class Search:
             return block, block.output
         if block.coupled:
             return block, identities[0]
-        order = sorted(range(len(identities)), key=lambda number: str(_spelled(identities[number])))
-        branches = tuple(block.branches[number] for number in order)
-        return Block(block.output, False, branches), frozenset(identities)
+        branches = sorted(block.branches, key=lambda branch: str(self.logits.of(branch.gate).identity))
+        return Block(block.output, False, tuple(branches)), frozenset(identities)
 
     def _highways(self, block: Block, weights: Hashable, verdict: Verdict) -> list[Highway]:
         doubt = None
@@ -119,22 +116,11 @@ class Search:
         return "softmax" if shared and shared is self.logits.softmax(carried.gate) else "independent"
 
     def _guess(self, block: Block, verdict: Verdict) -> tuple[Verdict, str]:
-        """A highway begins by carrying: a negative bias is of a transform gate, a positive one of a carry gate."""
-        mean = bias_mean(self.logits, block.branches[0].gate)
+        """A highway begins by carrying: a bias is negative in a transform gate, positive in a carry gate."""
+        bias = self.logits.of(block.branches[0].gate).bias
+        mean = None if bias is None else float(np.mean(bias))
         carries = 0 if mean is not None and mean > 0 else 1
         gate = "a carry gate" if carries == 0 else "a transform gate"
         why = "it has no bias" if mean is None else f"its bias is {mean:.3g} on average"
-        doubt = f"which branch of {block.output.name} carries cannot be told: its gate is taken for {gate}, as {why}"
+        doubt = f"which branch carries cannot be told; the gate is taken for {gate}, as {why}"
         return Verdict(carries, verdict.ground, verdict.carry), doubt
-
-
-def bias_mean(logits: Logits, gate: ir.Value) -> float | None:
-    """The mean of a gate's bias over its units."""
-    values = logits.of(gate).bias()
-    return None if values is None else float(np.mean(values))
-
-
-def _spelled(identity: Hashable) -> Hashable:
-    if isinstance(identity, frozenset):
-        return sorted(map(str, identity))
-    return [_spelled(part) for part in identity] if isinstance(identity, tuple) else identity

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
 
+from export.constants import first_input
 from export.flow import Flow
-from export.logits import SQUASHES, Logit, Logits, Offset
+from export.logits import Logit, Logits
 from export.movement import sizes
+from export.naming import call
+from export.offsets import Offset
+from export.squash import SQUASHES
 from service.manifest import Lever
 
 # what takes a part of a value, for gates and other things that are computed as one
@@ -39,8 +44,7 @@ class Levers:
         logits = [self._logits.of(gate) for gate in gates]
         near = {value for gate in (*gates, *beside) for value in self._way(gate)}
         for offset in logits[0].biases:
-            if _fits(offset, logits[0]) and self._own(offset, near):
-                assert offset.tensor is not None
+            if offset.tensor is not None and _fits(offset, logits[0]) and self._own(offset, near):
                 return self._levers(offset.tensor, offset, sign)
         return self._give(logits, near, sign, name) or self._insert(gates, logits, sign, name)
 
@@ -51,11 +55,10 @@ class Levers:
 
     def _own(self, offset: Offset, near: set[ir.Value]) -> bool:
         """Whether a bias has no part in anything but these gates."""
-        if offset.tensor is not None:
-            if not offset.tensor.is_initializer():
-                return False
-            if any(not self._near(user, near) for user, _ in offset.tensor.uses()):
-                return False
+        if offset.tensor is not None and not (
+            offset.tensor.is_initializer() and all(self._near(user, near) for user, _ in offset.tensor.uses())
+        ):
+            return False
         return all(
             self._near(user, near) or user.op_type in PARTS
             for value in offset.path[:-1]
@@ -67,69 +70,50 @@ class Levers:
 
     def _levers(self, tensor: ir.Value, offset: Offset, sign: int) -> tuple[Lever, ...]:
         if tensor not in self._graph.inputs:
-            assert tensor.const_value is not None
-            tensor.type = ir.TensorType(tensor.const_value.dtype)
-            tensor.shape = ir.Shape(tensor.const_value.shape)
             self._graph.inputs.append(tensor)
-        way = 1 if sign * offset.scale > 0 else -1
-        return tuple(Lever(tensor=str(tensor.name), start=a, stop=b, sign=way) for a, b in offset.runs)  # type: ignore[arg-type]
+        way: Literal[1, -1] = 1 if sign * offset.scale > 0 else -1
+        return tuple(Lever(tensor=str(tensor.name), start=a, stop=b, sign=way) for a, b in offset.runs)
 
-    def _give(
-        self, logits: Sequence[Logit], near: set[ir.Value], sign: int, name: str
-    ) -> tuple[Lever, ...] | None:
+    def _give(self, logits: Sequence[Logit], near: set[ir.Value], sign: int, name: str) -> tuple[Lever, ...]:
         """A bias for a map that has none, at all times of the gate."""
         for number, offset in enumerate(logits[0].offsets):
-            maker = offset.maker if offset.tensor is None else None
-            if maker is None or maker.op_type not in ROOM_FOR_BIAS or not _fits(offset, logits[0]):
+            maker = offset.maker
+            if maker is None or offset.tensor is not None or maker.op_type not in ROOM_FOR_BIAS:
                 continue
-            if not self._own(offset, near):
+            if not (_fits(offset, logits[0]) and self._own(offset, near)):
                 continue
-            makers = [logit.offsets[number].maker for logit in logits]
             if maker not in self._given:
+                makers = [logit.offsets[number].maker for logit in logits]
                 units = (sizes(maker.outputs[0]) or [])[1]
-                assert units is not None
-                bias = self._zeros(name, (units,), maker.outputs[0])
-                for one in makers:
+                bias = self._zeros(name, (units or 0,), maker.outputs[0])
+                for one in filter(None, makers):
                     one.resize_inputs(3)
                     one.replace_input_with(2, bias)
                     self._given[one] = bias
             return self._levers(self._given[maker], offset, sign)
-        return None
+        return ()
 
     def _insert(
         self, gates: Sequence[ir.Value], logits: Sequence[Logit], sign: int, name: str
     ) -> tuple[Lever, ...]:
-        """An addition of zeros to what a gate squashes."""
+        """An addition of zeros to what a gate squashes, at all of its times."""
         axis = logits[0].unit_axis
-        shapes = [None if logit.squashed is None else sizes(logit.squashed) for logit in logits]
-        wanted = sizes(gates[0])
-        if wanted is None or any(shape is None or shape[axis:] != wanted[axis:] for shape in shapes):
+        shape = sizes(gates[0])
+        units = None if shape is None else shape[axis]
+        ends = [_end(gate, logit) for gate, logit in zip(gates, logits, strict=True)]
+        if units is None or not all(ends):
             return ()
-        units = wanted[axis]
-        users = [self._squash(gate, logit) for gate, logit in zip(gates, logits, strict=True)]
-        if units is None or not all(users):
-            return ()
-        first = logits[0].squashed
-        assert first is not None
-        bias = self._zeros(name, (units,) + (1,) * (-1 - axis), first)
-        for number, (logit, user) in enumerate(zip(logits, users, strict=True)):
-            assert logit.squashed is not None
-            assert user is not None
-            label = name.removesuffix(".bias") + ".logit" + (f".{number}" if number else "")
-            node = ir.node("Add", [logit.squashed, bias], name=label)
+        spread = (units,) + (1,) * (-1 - axis)
+        bias = self._zeros(name, spread, gates[0])
+        for number, end in enumerate(filter(None, ends)):
+            logit = first_input(end)
+            node = ir.node("Add", [logit, bias])
             (made,) = node.outputs
-            made.name, made.type, made.shape = label, logit.squashed.type, logit.squashed.shape
-            self._graph.insert_before(user, node)
-            user.replace_input_with(user.inputs.index(logit.squashed), made)
-        index = np.arange(units).reshape((units,) + (1,) * (-1 - axis))
-        return self._levers(bias, Offset(bias, index), sign)
-
-    def _squash(self, gate: ir.Value, logit: Logit) -> ir.Node | None:
-        """The sigmoid that alone makes a gate."""
-        node = gate.producer()
-        if node is None or node.op_type not in SQUASHES - {"Softmax"} or node.inputs[0] is not logit.squashed:
-            return None
-        return node
+            made.type, made.shape = logit.type, logit.shape
+            call(made, name.removesuffix("bias") + (f"logit.{number}" if number else "logit"))
+            self._graph.insert_before(end, node)
+            end.replace_input_with(0, made)
+        return self._levers(bias, Offset(bias, np.arange(units).reshape(spread)), sign)
 
     def _zeros(self, name: str, shape: tuple[int, ...], like: ir.Value) -> ir.Value:
         dtype = like.dtype or ir.DataType.FLOAT
@@ -144,3 +128,11 @@ def _fits(offset: Offset, logit: Logit) -> bool:
     units = offset.index.shape[logit.unit_axis] if offset.index.ndim >= -logit.unit_axis else 1
     whole = max((one.index.shape[logit.unit_axis] for one in logit.offsets), default=1)
     return abs(offset.scale) == 1.0 and units == whole and len(offset.runs) <= PIECES
+
+
+def _end(gate: ir.Value, logit: Logit) -> ir.Node | None:
+    """The sigmoid that makes a gate and nothing else."""
+    node = gate.producer()
+    if node is None or node.op_type not in SQUASHES - {"Softmax"} or first_input(node) is not logit.squashed:
+        return None
+    return node

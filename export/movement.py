@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from export.constants import array, attribute, axes_of, integers
+from export.constants import array, attribute, axes_of, first_input, integers
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -37,13 +37,11 @@ def sizes(value: ir.Value) -> list[int | None] | None:
     return [dim if isinstance(dim, int) else None for dim in value.shape]
 
 
-def moved(output: ir.Value, index: Indices) -> Indices | None:
-    """Where the elements `index` of the producer's first input are in its output; None where unknown.
+def moved(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
+    """Where the elements `index` of a node's first input are in its output; None where unknown.
 
     `index` has the rank of that input, and 1 for an axis along which it does not change.
     """
-    node = output.producer()
-    assert node is not None
     match node.op_type:
         case "Identity" | "Cast" | "CastLike" | "Dropout":
             return index
@@ -70,16 +68,13 @@ def moved(output: ir.Value, index: Indices) -> Indices | None:
 
 def _squeezed(node: ir.Node, index: Indices) -> Indices | None:
     axes = axes_of(node)
-    source = node.inputs[0]
-    if axes is None and source is not None and (shape := sizes(source)) is not None:
+    if axes is None and (shape := sizes(first_input(node))) is not None:
         axes = [axis for axis, size in enumerate(shape) if size == 1]
     return None if axes is None else np.squeeze(index, tuple(axes))
 
 
 def _reshaped(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
-    source = node.inputs[0]
-    assert source is not None
-    before, after = sizes(source), sizes(output)
+    before, after = sizes(first_input(node)), sizes(output)
     if before is None or after is None:
         return None
     shape: list[int] = []  # of the index afterwards, from the last axis on

@@ -44,9 +44,9 @@ def renamed(own: tuple[Input, ...], inputs: tuple[Input, ...]) -> tuple[Input, .
 
 
 def expect_rows(own: tuple[Input, ...], where: str) -> None:
-    """Stop with a SourceError unless the first dimension can hold rows; say so where their number is fixed."""
+    """Stop with a SourceError unless the first dimension holds rows; say so where their number is fixed."""
     if not own or not own[0].dims:
-        raise SourceError(f"{where}: expected an input whose first dimension is the batch, got none")
+        raise SourceError(f"{where}: expected an input whose first dimension is the batch")
     first = own[0]
     if isinstance(first.dims[0], str):
         return
@@ -55,4 +55,4 @@ def expect_rows(own: tuple[Input, ...], where: str) -> None:
             f"{where}: {first}: the first dimension is the batch, and it is fixed while others vary: "
             "export it again with a dynamic batch"
         )
-    note(f"{where}: {first}: it takes {first.dims[0]} rows at a time and no other number")
+    note(f"{where}: {first}: takes {first.dims[0]} rows at a time and no other number")

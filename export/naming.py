@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from export.repeats import Place
 
+PARTS = ("transform_gate", "carry_gate", "transform", "output", "transform_gate.bias", "carry_gate.bias")
+
 
 class Names:
     """Names for the gates of one graph, none of which the graph has for anything else."""
 
     def __init__(self, graph: ir.Graph, places: Sequence[Place]) -> None:
-        self._taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+        taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
         for node in graph.all_nodes():
-            self._taken |= {node.name, *(value.name for value in node.outputs)}
+            taken |= {node.name, *(value.name for value in node.outputs)}
         self._digits = {
             part: len(str(max((getattr(place, part) or 0 for place in places), default=0)))
             for part in ("layer", "depth", "time")
         }
         self._word = "layer"
-        while any(str(name).startswith(self._word) and _ours(str(name)) for name in self._taken):
-            self._word = "highway_" + self._word
+        while any(name is not None and self._ours(name) for name in taken):
+            self._word = f"highway_{self._word}"
 
     def of(self, place: Place, part: str, *, timeless: bool = False) -> str:
         """The name of one part of a layer's block; `timeless` for what all times share."""
@@ -33,9 +36,8 @@ class Names:
             words.append(f"time{place.time:0{self._digits['time']}}")
         return ".".join([*words, part])
 
-
-def _ours(name: str) -> bool:
-    return name.endswith((".transform_gate", ".carry_gate", ".output", ".transform", ".bias", ".logit"))
+    def _ours(self, name: str) -> bool:
+        return bool(re.match(rf"{self._word}\d+\.((depth|time)\d+\.)*({'|'.join(PARTS)}|.*logit)\b", name))
 
 
 def call(value: ir.Value, name: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -12,6 +11,7 @@ from export.batches import Maker, lay_out
 from export.domains import domains
 from export.errors import ParityError, UntraceableError
 from export.figures import Figures, Kind
+from export.gates import Origin
 from export.initializers import check_weights
 from export.lossy import lossy_values
 from export.source import Source
@@ -20,9 +20,6 @@ from export.trial import Trial
 from export.truth import RejectedError, Truth, find_truth, public
 from service import manifest
 from service.runtime import MAX_ROWS, Runtime
-
-if TYPE_CHECKING:
-    from export.gates import Origin
 
 Progress = Callable[[str, int, int], None]
 

@@ -16,7 +16,9 @@ from export.errors import RequestError
 from export.graph import Graph, graph_of, open_everywhere
 from export.labels import expect_labels
 from export.lesion import lesion_curve
-from export.load import SourceWarning, load_source
+from export.load import load_source
+from export.note import SourceWarning
+from export.panel import panel
 from export.parity import Proof, prove
 from export.place import deposit, expect_repository, expect_version, newest
 from export.precision import Lower, lower
@@ -40,6 +42,7 @@ class Exported:
     seconds: dict[str, float]
     written: bool
     comparison: Comparison | None = None
+    report: Path | None = None
 
 
 def export_model(
@@ -110,12 +113,22 @@ def export_model(
     with steps.step("write"):
         placed = deposit(repository, manifest, data_out, next_free=version is None)
     said = (*notes, *graph.gates.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
+    page = None
     if report is not None:
         with steps.step("report"):
-            write_report(
-                report, Report.of(placed.manifest, graph, proof, comparison, loaded.rows, said, steps.seconds)
+            shown = Report(
+                manifest=placed.manifest,
+                inputs=tuple(map(str, runtimes[0].inputs)),
+                outputs=tuple(str(tensor) for tensor in runtimes[0].outputs if tensor.name in graph.public),
+                size=placed.path.stat().st_size,
+                warnings=said,
+                seconds=steps.seconds,
+                histograms=proof.histograms,
+                panel=panel(runtimes[0], manifest.gates, graph.biases, baseline, loaded.rows, loaded.labels),
+                comparison=comparison,
             )
-    return Exported(placed.path, placed.manifest, said, steps.seconds, placed.written, comparison)
+            page = write_report(report, shown)
+    return Exported(placed.path, placed.manifest, said, steps.seconds, placed.written, comparison, page)
 
 
 def expect_choices(precision: str, min_agreement: float, version: int | None) -> None:

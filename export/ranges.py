@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from export.constants import attribute, scalar
 from export.flow import Flow
+from export.movement import MOVES
 
 INF = math.inf
 
@@ -40,11 +42,21 @@ FIXED = {
     "Sqrt": (0.0, INF),
 }
 # elements are moved, chosen, repeated or averaged, never made larger
-HULL = frozenset(
-    "Identity Cast CastLike Dropout Transpose Unsqueeze Squeeze Reshape Flatten Expand Tile Slice Split Gather "
-    "GatherElements GatherND Concat ReduceMean ReduceMax ReduceMin MaxPool GlobalAveragePool GlobalMaxPool "
-    "Max Min Where".split()
-)
+HULL = MOVES | {
+    "Tile",
+    "GatherElements",
+    "GatherND",
+    "Concat",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "MaxPool",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "Max",
+    "Min",
+    "Where",
+}
 # of these the number of elements counts, not what they are
 SHAPE_ONLY = frozenset({"Shape", "Size", "EyeLike"})
 
@@ -77,7 +89,7 @@ class Ranges:
     def gate(self, value: ir.Value) -> bool:
         """Whether a value is between 0 and 1, and is so by degrees and by the data: what a gate has to be."""
         found = self[value]
-        return found.low >= 0 and found.high <= 1 and found.data and found.soft
+        return 0 <= found.low < found.high <= 1 and found.data and found.soft
 
     def data(self, value: ir.Value) -> bool:
         """Whether a value depends on the numbers of an input."""
@@ -145,8 +157,8 @@ class Ranges:
         return min(max(inputs[0].low, low), high), max(min(inputs[0].high, high), low)
 
 
-def _span(ends: object) -> tuple[float, float]:
-    numbers = list(ends)  # type: ignore[call-overload]
+def _span(ends: Iterable[float]) -> tuple[float, float]:
+    numbers = list(ends)
     return min(numbers), max(numbers)
 
 

@@ -18,7 +18,6 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 from torch.nn.utils import rnn
 
 from export.errors import ExportError, RequestError, UntraceableError
-from export.recurrence import KEPT
 
 # code that no user wrote: PyTorch's, and this package's
 TORCH = Path(torch.__file__).parent
@@ -97,9 +96,7 @@ def expect_stateless(program: ExportedProgram) -> None:
                 f"{written(node)}batch norm in train mode takes its statistics from the other rows of the "
                 "batch and keeps them: call eval() on the module, and let train(False) reach it"
             )
-        tags = getattr(node.target, "tags", ())
-        # which count dropout between the layers of a GRU among their tags, also in eval mode
-        if torch.Tag.nondeterministic_seeded in tags and node.target not in KEPT:
+        if draws(node):
             raise UntraceableError(
                 f"{written(node)}{node.target} draws random numbers, and a served answer must not: "
                 "leave it out in eval mode, or make the numbers a buffer or an input"
@@ -109,6 +106,17 @@ def expect_stateless(program: ExportedProgram) -> None:
             f"buffer {changed!r} is changed by forward, so that an answer would depend on those before it: "
             "leave buffers alone in eval mode"
         )
+
+
+def draws(node: torch.fx.Node) -> bool:
+    """Whether a node draws random numbers; those of dropout are drawn in train mode only."""
+    operator = node.target
+    if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
+        return False
+    schema = operator._schema.arguments  # type: ignore[union-attr]
+    given = {one.name: one.default_value for one in schema if one.has_default_value()}
+    given |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
+    return given.get("train") is not False and given.get("dropout_p") != 0
 
 
 def written(node: torch.fx.Node) -> str:

@@ -48,14 +48,15 @@ def _layers(gates: list[list[Highway]], flow: Flow) -> list[list[list[Highway]]]
                 above[upper] = lower
                 break
     below = {lower: upper for upper, lower in above.items()}
-    layers = []
+    layers: list[list[list[Highway]]] = []
     for number, gate in enumerate(gates):
         if number in above:
             continue
         depths = [gate]
-        while number in below:
-            number = below[number]
-            depths.append(gates[number])
+        next_up = below.get(number)
+        while next_up is not None:
+            depths.append(gates[next_up])
+            next_up = below.get(next_up)
         layers.append(depths)
     return layers
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from export.findings import Report
 from export.markup import Markup, Part, tag
 from export.panel import by_depth
-from export.report import Report
 from export.report_charts import Series, chart
 from export.report_grids import share_map, signed_map
 from export.report_parts import figures_row, section, table

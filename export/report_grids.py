@@ -17,6 +17,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # of a scale's ends: a few numbers far out would leave no colours for the rest
 OUTLIERS = 0.5
+CLEAR = 255
+# letters of names that fit below a map; of more there are only the first and the last
+ROOM = 46
 
 
 def share_map(title: str, grid: Array, rows: Sequence[str], columns: Sequence[str] = ()) -> Markup:
@@ -62,7 +65,7 @@ def _map(
     upright = tag(
         "div", tag("span", rows[0]), tag("span", rows[-1] if len(rows) > 1 else ""), class_="upright"
     )
-    units = tag("div", *_ticks(grid.shape[1], columns), class_="across" if not columns else "across names")
+    units = _across(grid.shape[1], columns)
     bar = tag(
         "div",
         tag("span", f"{low:.2g}"),
@@ -73,16 +76,21 @@ def _map(
     return tag("figure", tag("figcaption", title), tag("div", upright, picture, units, class_="framed"), bar)
 
 
-def _ticks(count: int, columns: Sequence[str]) -> list[Markup]:
-    if columns:
-        return [tag("span", tag("span", name), title=name) for name in columns]
-    return [tag("span", "unit 0"), tag("span", count - 1 if count > 1 else "")]
+def _across(count: int, columns: Sequence[str]) -> Markup:
+    """What stands below a map."""
+    if columns and sum(map(len, columns)) + len(columns) <= ROOM:
+        return tag("div", *(tag("span", name) for name in columns), class_="across names")
+    ends = [columns[0], columns[-1]] if columns else ["unit 0", str(count - 1) if count > 1 else ""]
+    return tag("div", *(tag("span", end) for end in ends), class_="across")
 
 
 def _png(shares: Array, colours: str) -> str:
     """Numbers from 0 to 1 as a picture; what is no number is left transparent."""
-    colour = colormaps[colours].with_extremes(bad=(0, 0, 0, 0))
-    pixels = colour(np.ma.masked_invalid(np.clip(shares, 0, 1)), bytes=True)
+    # a byte for each pixel: its place in a palette whose last colour is none
+    palette = colormaps[colours](np.linspace(0, 1, CLEAR), bytes=True)[:, :3]
+    places = np.where(np.isfinite(shares), np.rint(np.clip(np.nan_to_num(shares), 0, 1) * (CLEAR - 1)), CLEAR)
+    picture = Image.fromarray(places.astype(np.uint8), "L")
+    picture.putpalette([*palette.reshape(-1).tolist(), 0, 0, 0])
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    picture.save(file, "PNG", optimize=True, transparency=CLEAR)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from export.findings import Report
 from export.markup import Markup, Part, tag
-from export.report import Report
 from export.report_charts import Series, chart
 from export.report_gates import gate_sections
 from export.report_parity import parity_sections
 from export.report_parts import figures_row, section, size_of, table, tile
 from export.report_style import STYLE
 
+# of a lower precision the proof is of the graph it was made from
+BADGES = {True: "✓ parity proved", False: "✓ parity proved in fp32"}
 PRECISIONS = {"fp32": "single precision", "fp16": "half precision", "int8": "weights in eight bits"}
 
 
@@ -39,7 +41,6 @@ def page(report: Report) -> str:
 def _top(report: Report, title: str) -> list[Markup]:
     manifest, parity = report.manifest, report.manifest.parity
     profile = manifest.profile
-    warnings = [*report.warnings, *(report.comparison.warnings if report.comparison else ())]
     tiles = [
         tile(len(parity.tensors), "tensors proved", "outputs, gates and layers"),
         tile(sum(batch.rows for batch in parity.batches), "rows compared", f"{len(parity.batches)} batches"),
@@ -53,7 +54,7 @@ def _top(report: Report, title: str) -> list[Markup]:
         depth = sum(layer.mean for layer in profile.layers)
         tiles.append(tile(f"{depth:.2f}", "effective depth", "sum of mean T"))
     return [
-        tag("header", tag("h1", title), tag("span", "✓ parity proved", class_="badge")),
+        tag("header", tag("h1", title), tag("span", BADGES[manifest.precision == "fp32"], class_="badge")),
         tag(
             "p",
             f"From {manifest.source}, {PRECISIONS[manifest.precision]}. Inputs ",
@@ -63,7 +64,11 @@ def _top(report: Report, title: str) -> list[Markup]:
             ".",
             class_="quiet",
         ),
-        *([tag("ul", *(tag("li", warning) for warning in warnings), class_="warnings")] if warnings else []),
+        *(
+            [tag("ul", *(tag("li", warning) for warning in report.warnings), class_="warnings")]
+            if report.warnings
+            else []
+        ),
         tag("div", *tiles, class_="tiles"),
     ]
 
@@ -93,7 +98,7 @@ def _precision(report: Report) -> list[Markup]:
         apart = found.metric - found.metric_fp32
         rows.insert(1, ["accuracy", f"{found.metric:.4f}", f"{found.metric_fp32:.4f}", f"{apart:+.4f}"])
     for speed in found.speed:
-        what = f"milliseconds for {speed.rows} row{'s' if speed.rows > 1 else ''}"
+        what = f"ms for {speed.rows} row{'s' if speed.rows > 1 else ''}"
         rows.append([what, f"{speed.ms:.3g}", f"{speed.fp32_ms:.3g}", f"{speed.ratio:.2f}x as fast"])
     rows += [
         [f"difference of {one.name}", f"{one.mean:.2e}", "0", f"at most {one.max:.2e}"]

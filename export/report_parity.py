@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from export.findings import Report
 from export.markup import Markup, Part, tag
 from export.panel import by_depth
-from export.report import Report
 from export.report_charts import Series, chart, histogram
 from export.report_parts import figures_row, section, table
 from service.manifest import Manifest, TensorParity
@@ -19,12 +19,13 @@ def parity_sections(report: Report) -> list[Markup]:
     """The verdict in words, the errors by tensor, and how they are spread."""
     parity = report.manifest.parity
     rows = parity_rows(report.manifest)
-    own = Series("onnxruntime", [row.rms for row in rows], "blue")
-    torch = Series("PyTorch", [row.rms_torch for row in rows], "orange")
+    rival = rival_of(report.manifest)
+    ours = Series("onnxruntime", [row.rms for row in rows], "blue")
+    own = Series(rival, [row.rms_torch for row in rows], "orange")
     charts = [
         chart(
             "Error by tensor, in the order data flows (rms)",
-            [torch, own],
+            [own, ours],
             below="tensor",
             log=True,
             joined=False,
@@ -45,18 +46,24 @@ def parity_sections(report: Report) -> list[Markup]:
         ]
         for row in rows
     ]
-    head = ["tensor", "rms error", "PyTorch's", "ratio", "largest error", "PyTorch's"]
+    head = ["tensor", "rms error", rival, "ratio", "largest error", rival]
     figures = table(head, listed, words=(0,))
     folded = tag("details", tag("summary", f"All {len(rows)} rows"), figures) if len(rows) > 12 else figures
-    together = "" if len(rows) == len(parity.tensors) else " Each layer is shown by its worst tensors."
+    notes = "" if len(rows) == len(parity.tensors) else " Each layer is shown by its worst tensors."
+    if report.manifest.precision != "fp32":
+        notes += " All this is of the graph in single precision, from which this file was made."
     return section(
         "Parity",
-        f"Errors of onnxruntime ({', '.join(parity.providers)}) and of PyTorch itself against "
-        f"{parity.reference}. onnxruntime passes when it is as close to the truth as PyTorch is; "
-        f"{weights}.{together}",
+        f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {rival} against {parity.reference}. "
+        f"onnxruntime passes when it is as close to the truth as {rival} is; {weights}.{notes}",
         figures_row(*charts),
         folded,
     )
+
+
+def rival_of(manifest: Manifest) -> str:
+    """Whose errors onnxruntime's are measured by."""
+    return "onnx's own evaluator" if manifest.source == "onnx" else "PyTorch"
 
 
 def parity_rows(manifest: Manifest) -> Sequence[TensorParity]:
@@ -87,6 +94,7 @@ def _histograms(report: Report) -> list[Markup]:
     """The outputs' errors, and those of all gates and layers together."""
     public = set(report.manifest.outputs)
     charts = []
+    rival = rival_of(report.manifest)
     for title, chosen in (
         ("Errors of the outputs", [n for n in report.histograms if n in public]),
         ("Errors of the gates and layers", [n for n in report.histograms if n not in public]),
@@ -97,7 +105,7 @@ def _histograms(report: Report) -> list[Markup]:
             [sum(bins) for bins in zip(*(report.histograms[n][side] for n in chosen), strict=True)]
             for side in (0, 1)
         )
-        counts = [("PyTorch", own, "orange"), ("onnxruntime", ours, "blue")]
+        counts = [(rival, own, "orange"), ("onnxruntime", ours, "blue")]
         charts.append(histogram(title, counts, below="absolute error", ends=report.decades))
     return charts
 

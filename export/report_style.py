@@ -14,11 +14,11 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
-main { max-width: 104rem; margin: 0 auto; padding: clamp(1rem, 3vw, 2.5rem); }
+main { max-width: 108rem; margin: 0 auto; padding: clamp(1rem, 3vw, 2.5rem); }
 header { display: flex; flex-wrap: wrap; gap: .4rem 1rem; align-items: baseline; }
 h1 { font-size: clamp(1.6rem, 4vw, 2.3rem); line-height: 1.15; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 2.4rem 0 .3rem; }
-p { margin: .3rem 0 .8rem; max-width: 75ch; }
+p { margin: .3rem 0 .8rem; max-width: 85ch; }
 .quiet, .legend, .upright, .across, .key { color: var(--quiet); font-size: .875rem; }
 .badge { border-radius: 1rem; padding: .1rem .8rem; font-weight: 600; background: var(--good);
   color: var(--green); white-space: nowrap; }
@@ -30,10 +30,10 @@ p { margin: .3rem 0 .8rem; max-width: 75ch; }
 .tile { padding: .7rem 1rem; }
 .tile b { display: block; font-size: 1.35rem; line-height: 1.3; overflow-wrap: anywhere; }
 .tile span { color: var(--quiet); font-size: .875rem; }
-.figures { display: grid; gap: 1rem; align-items: start; margin: .8rem 0;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
-.maps { display: grid; gap: 1rem; align-items: start; margin: .8rem 0;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 17rem), 1fr)); }
+.figures, .maps { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; margin: .8rem 0; }
+.figures > * { flex: 1 1 22rem; max-width: 34rem; }
+.maps > * { flex: 1 1 16rem; max-width: 32rem; }
+@media (max-width: 44rem) { .figures > *, .maps > * { flex-basis: 100%; } }
 figure { margin: 0; padding: .8rem 1rem; min-width: 0; }
 figcaption { font-weight: 600; margin-bottom: .4rem; }
 svg { display: block; width: 100%; height: auto; }
@@ -59,12 +59,13 @@ i.green { background: var(--green); } i.band { background: var(--band); }
 .key { display: flex; gap: .5rem; align-items: center; margin-top: .5rem; }
 .bar { flex: 1; height: .6rem; min-width: 3rem; border-radius: 2px; }
 .table { overflow: auto; max-height: 34rem; margin: .8rem 0; }
+.figures > .table { margin: 0; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th { position: sticky; top: 0; background: var(--card); color: var(--quiet); font-weight: 600; }
 th, td { padding: .35rem .8rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--rule); }
 th.word, td.word { text-align: left; }
-td.word { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
+td.word { white-space: normal; min-width: 8rem; }
 tr:last-child td { border-bottom: 0; }
 summary { cursor: pointer; color: var(--blue); margin: .6rem 0; }
 code { font-size: .875em; overflow-wrap: anywhere; }

@@ -1,7 +1,7 @@
 """The JSON of a stranger's torch.export program, made harmless before PyTorch reads it.
 
-PyTorch looks functions up by their names (`torch.os.system` is one), evaluates sizes as Python and imports
-the modules of enums. Here only tensor operations, plain arithmetic and built-in containers pass.
+PyTorch looks operations up by their names, some of which open files, evaluates sizes as Python and imports
+the modules of enums. Here only operations on tensors, plain arithmetic and built-in containers pass.
 """
 
 from __future__ import annotations

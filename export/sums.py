@@ -6,10 +6,11 @@ from collections.abc import Container
 
 import onnx_ir as ir
 
-from export.constants import is_one, scalar
+from export.constants import first_input, given, is_one, scalar
 from export.flow import Flow, transparent
 from export.movement import MOVES
 from export.ranges import Ranges
+from export.squash import multiple
 
 # the factors of a product, in the order of the graph, and how often it is counted
 Term = tuple[ir.Value, ...]
@@ -35,7 +36,9 @@ class Sums:
         """The sum that a node makes, written in what it does not share with the rest of the graph."""
         value = root.outputs[0]
         made = self._expand(root, root, {})
-        return None if made is None or made == {(value,): 1.0} else made
+        if made is None or made == {(value,): 1.0}:
+            return None
+        return {term: times for term, times in made.items() if len(term) != 1 or scalar(term[0]) != 0}
 
     def gate(self, value: ir.Value) -> tuple[ir.Value, bool] | None:
         """The gate that a value is, or is 1 minus (True); None where it is neither."""
@@ -51,11 +54,13 @@ class Sums:
         node = value.producer()
         if node is None:
             return value, False
+        if (times := multiple(node)) is not None and times[1] == 1.0:
+            return self.gate(times[0]) or (value, False)
         for source in _taken_from_one(node):
             if (inner := self.gate(source)) is not None:
                 return inner[0], not inner[1]
-        if node.op_type in MOVES and node.inputs[0] is not None:
-            inner = self.gate(node.inputs[0])
+        if node.op_type in MOVES:
+            inner = self.gate(first_input(node))
             if inner is not None and inner[1] and (other := self._flow.alike(node, inner[0])) is not None:
                 return other, True
         return value, False
@@ -80,10 +85,10 @@ class Sums:
 
     def _expand(self, node: ir.Node, root: ir.Node, inside: dict[ir.Value, bool]) -> Sum | None:
         if transparent(node):
-            return self._of(_given(node)[0], root, inside)
+            return self._of(given(node)[0], root, inside)
         if node.op_type not in ARITHMETIC:
             return None
-        parts = [self._of(value, root, inside) for value in _given(node)]
+        parts = [self._of(value, root, inside) for value in given(node)]
         match node.op_type, parts:
             case "Add" | "Sum", _:
                 made = _total(parts, [1.0] * len(parts))
@@ -132,26 +137,18 @@ class Sums:
         return known[value]
 
 
-def _given(node: ir.Node) -> list[ir.Value]:
-    return [value for value in node.inputs if value is not None]
-
-
 def _taken_from_one(node: ir.Node) -> list[ir.Value]:
     """What a node takes from 1, if it does: of 1 - t, 1 + -t and -(t - 1) it is t."""
-    match node.op_type, _given(node):
+    match node.op_type, given(node):
         case "Sub", [one, taken] if is_one(one):
             return [taken]
         case "Add", [a, b]:
-            pairs = ((one, other.producer()) for one, other in ((a, b), (b, a)))
-            return [maker.inputs[0] for one, maker in pairs if is_one(one) and _negates(maker)]  # type: ignore[union-attr, misc]
+            negated = [(one, other.producer()) for one, other in ((a, b), (b, a)) if is_one(one)]
+            return [first_input(maker) for _, maker in negated if maker and maker.op_type == "Neg"]
         case "Neg", [value] if (inner := value.producer()) is not None and inner.op_type == "Sub":
-            taken, one = _given(inner)
+            taken, one = given(inner)
             return [taken] if is_one(one) else []
     return []
-
-
-def _negates(node: ir.Node | None) -> bool:
-    return node is not None and node.op_type == "Neg"
 
 
 def _total(parts: list[Sum], signs: list[float]) -> Sum:
@@ -160,4 +157,3 @@ def _total(parts: list[Sum], signs: list[float]) -> Sum:
         for term, times in part.items():
             made[term] = made.get(term, 0.0) + sign * times
     return {term: times for term, times in made.items() if times}
-

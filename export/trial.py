@@ -9,7 +9,7 @@ import numpy as np
 
 from export.batches import Batch
 from export.errors import ParityError, UntraceableError
-from export.figures import Broken, Figures, Histogram, Kind, judge, measured, moved
+from export.figures import EPS, Broken, Figures, Histogram, Kind, errors, hazy, judge, measured, moved
 from export.source import Array
 from export.truth import REST, Answers, RejectedError, Truth
 from service import manifest
@@ -17,8 +17,10 @@ from service.runtime import Runtime
 
 # how far a row in float64 may move with its neighbours before the network is said to mix rows
 MIXED = 1e-9
-# rows that are looked at together in float64
+# rows of a large batch that are looked at in float64
 PART = 8
+# by what share of itself an input is moved to see how much an answer hangs on its last digits
+SHAKE = 16 * EPS
 
 
 class Trial:
@@ -43,8 +45,7 @@ class Trial:
         self._inputs = inputs
         self._kinds = kinds
         self._lossy = lossy
-        self._most: Answers | None = None
-        self._first: tuple[Batch, Answers, Answers, list[Answers]] | None = None
+        self._first: tuple[Batch, Answers, list[Answers]] | None = None
 
     def run(self, batch: Batch) -> None:
         """Compare one batch; one that the network itself does not take is left out."""
@@ -54,43 +55,65 @@ class Trial:
             if batch.shared:
                 self.warnings.append(f"the network takes no batch of {batch.name} ({error})")
             return
-        wide = self._wide(batch, own)
         everything = [self._answers(runtime, batch) for runtime in self._runtimes]
         if not self.records:
             self._expect_steady(batch, own, everything)
         self.records.append(batch.record())
-        for at, (figures, ours) in enumerate(zip(self.figures, everything, strict=True)):
-            for name in own:
-                found = measured(
-                    Figures(name, self._kinds[name], batch.name, batch.ordinary, batch.gain),
-                    ours=ours[name],
-                    own=own[name],
-                    truth=wide[name],
-                    lossy=not batch.ordinary and name in self._lossy,
-                    histograms=self.histograms[name] if batch.ordinary and not at else None,
-                )
-                figures.append(found)
-                if found.forgotten and not self.forgetful:
-                    self.forgetful = (
-                        f"where a number is NaN, onnxruntime forgets it in maxima: in {name} "
-                        f"{found.forgotten} cells are numbers that the network says are NaN"
-                    )
+        wide = self._wide(batch, own)
         if batch.shared:
-            self._compare_rows(batch, own, wide, everything)
+            self._compare_rows(batch, wide, everything)
         if batch.name == "one NaN":
             self._expect_kept_apart(batch, own)
+        if len(wide[next(iter(own))]) < batch.rows:
+            self._compare_sides(batch, own, wide, everything)
+            own, *everything = (_last(answers, PART) for answers in (own, *everything))
+        self._measure(batch, own, wide, everything)
         if not batch.small and self.broken() is not None:
             # only now is it worth its time to see in which layer it began
             self.run(replace(batch, small=True, shared=False))
 
+    def _measure(self, batch: Batch, own: Answers, wide: Answers, everything: list[Answers]) -> None:
+        shaken = self._truth.wide(batch.shaken(SHAKE)) if batch.name == "large" else {}
+        for at, (figures, ours) in enumerate(zip(self.figures, everything, strict=True)):
+            for name, answer in own.items():
+                found = measured(
+                    Figures(name, self._kinds[name], batch.name, batch.ordinary),
+                    ours=ours[name],
+                    own=answer,
+                    truth=wide[name],
+                    shaken=shaken.get(name),
+                    lossy=not batch.ordinary and name in self._lossy,
+                )
+                figures.append(found)
+                if batch.ordinary and not at and not found.fault:
+                    for histogram, of_side in zip(
+                        self.histograms[name], errors(ours[name], answer, wide[name])[:2], strict=True
+                    ):
+                        histogram.add(of_side)
+                if found.forgotten and not self.forgetful:
+                    self.forgetful = (
+                        f"where a number is NaN, onnxruntime forgets it in maxima and recurrent layers: in "
+                        f"{name} {found.forgotten} cells are numbers that the network says are NaN"
+                    )
+
     def broken(self) -> Broken | None:
         """What does not hold of the first tensor that is not as it should be, by any provider."""
+        sides = [self._in_order(figures) for figures in self.figures]
         for name in self._kinds:
-            for figures in self.figures:
-                found = judge([one for one in figures if one.tensor == name])
+            for of_tensor, haze in sides:
+                found = judge(of_tensor[name], haze)
                 if found is not None:
                     return found
         return None
+
+    def _in_order(
+        self, figures: Sequence[Figures]
+    ) -> tuple[dict[str, list[Figures]], frozenset[tuple[str, str]]]:
+        """The figures by tensor, and the haze over them."""
+        found: dict[str, list[Figures]] = {name: [] for name in self._kinds}
+        for one in figures:
+            found[one.tensor].append(one)
+        return found, hazy([one for of_tensor in found.values() for one in of_tensor])
 
     def tensors(self) -> tuple[manifest.TensorParity, ...]:
         """Each tensor's errors over all ordinary batches, by the provider that does worst."""
@@ -142,51 +165,42 @@ class Trial:
                     raise ParityError(f"{name}: onnxruntime answers otherwise when it is asked again")
 
     def _wide(self, batch: Batch, own: Answers) -> Answers:
-        """The truth of a batch; where rows do not mix, of a large one by parts, which takes less time and room."""
-        if batch.small or self.coupled or any(answer.shape[:1] != (batch.rows,) for answer in own.values()):
+        """The truth of a batch; where rows do not mix, that of the last rows of a large one stands for all."""
+        by_rows = all(answer.shape[:1] == (batch.rows,) for answer in own.values())
+        if batch.small or self.coupled or not by_rows or batch.rows <= PART:
             return self._truth.wide(batch)
-        if batch.shared and self._most is not None:
-            return {name: answer[: batch.rows] for name, answer in self._most.items()}
-        parts = [
-            self._truth.wide(batch.part(start, min(start + PART, batch.rows)))
-            for start in range(0, batch.rows, PART)
-        ]
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in own}
-        if batch.shared:
-            self._most = joined
-        return joined
+        return self._truth.wide(batch.part(batch.rows - PART, batch.rows))
 
-    def _compare_rows(
-        self, batch: Batch, own: Answers, wide: Answers, everything: list[Answers]
-    ) -> None:
+    def _compare_sides(self, batch: Batch, own: Answers, wide: Answers, everything: list[Answers]) -> None:
+        """Hold all rows of a large batch against PyTorch's, of which the truth of a few is known."""
+        for figures, ours in zip(self.figures, everything, strict=True):
+            for name, answer in own.items():
+                blank = Figures(name, self._kinds[name], f"{batch.name}, beside PyTorch's", ordinary=False)
+                figures.append(moved(blank, ours=ours[name], there=answer, truth=wide[name]))
+
+    def _compare_rows(self, batch: Batch, wide: Answers, everything: list[Answers]) -> None:
         """Whether the first row is what it was in the first batch, whatever rows there are beside it."""
         if self._first is None:
-            self._first = batch, own, wide, everything
+            self._first = batch, wide, everything
             return
-        first, own_first, wide_first, everything_first = self._first
+        first, wide_first, everything_first = self._first
         for name, kind in self._kinds.items():
-            ours = [answers[name] for answers in (*everything, *everything_first)]
             if not all(
-                answer.ndim and answer.shape[0] == of.rows
-                for answer, of in zip(ours, [batch] * len(everything) + [first] * len(everything), strict=True)
+                answers[name].shape[:1] == (of.rows,)
+                for of, sides in ((batch, everything), (first, everything_first))
+                for answers in sides
             ):
                 if kind == "output":
                     self._mixes(f"{name} has no row for each row of the input")
                 continue
-            if name in wide and _apart(wide[name][0], wide_first[name][0]):
+            if batch.small and _apart(wide[name][0], wide_first[name][0]):
                 self._mixes(f"the first row of {name} is another when its neighbours are")
-            if self.coupled or ours[0].dtype.kind != "f":
-                continue
-            title = f"row 0 in {batch.name!r} and in {first.name!r}"
-            for figures, here, there in zip(self.figures, everything, everything_first, strict=True):
-                figures.append(
-                    moved(
-                        Figures(name, kind, title, ordinary=False),
-                        ours=(here[name][0], there[name][0]),
-                        own=(own[name][0], own_first[name][0]) if name in own else None,
-                        truth=wide_first[name][0],
+            blank = Figures(name, kind, f"row 0 in {batch.name!r} and in {first.name!r}", ordinary=False)
+            for figures, ours, there in zip(self.figures, everything, everything_first, strict=True):
+                if not self.coupled:
+                    figures.append(
+                        moved(blank, ours=ours[name][0], there=there[name][0], truth=wide_first[name][0])
                     )
-                )
 
     def _expect_kept_apart(self, batch: Batch, own: Answers) -> None:
         """Note where a NaN in the second row reaches the first."""
@@ -216,3 +230,7 @@ def _pooled(parts: Sequence[tuple[int, float]]) -> float:
     """The root mean square over several batches, each with its cells."""
     cells = sum(count for count, _ in parts)
     return float(sum(count * rms**2 for count, rms in parts) / cells) ** 0.5 if cells else 0.0
+
+
+def _last(answers: Answers, rows: int) -> Answers:
+    return {name: answer[-rows:] for name, answer in answers.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -16,12 +16,10 @@ from export.batches import Batch
 from export.double import copy_of, double, widened
 from export.errors import ParityError, UntraceableError
 from export.evaluator import Evaluator
+from export.gates import Origin
 from export.inner import Inner
 from export.source import Array, Source
 from export.trace import Traced, quiet
-
-if TYPE_CHECKING:
-    from export.gates import Origin
 
 Answers = dict[str, Array]
 

@@ -84,7 +84,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_pickled(path: Path) -> Any:
-    _expect_no_bomb(path)
+    _expect_tensors_alone(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -93,29 +93,25 @@ def _read_pickled(path: Path) -> Any:
             f"run code: {REMEDY}"
         ) from error
     except Exception as error:  # a damaged file makes torch and zipfile raise almost anything
-        if "TorchScript" in str(error):
-            raise RefusedError(
-                f"{path}: expected a dict of tensors, got a TorchScript module: {REMEDY}"
-            ) from error
         raise SourceError(
             f"{path}: expected a file of torch.save, cannot read it ({_brief(error)})"
         ) from error
 
 
-def _expect_no_bomb(path: Path) -> None:
-    """torch.save compresses nothing, so what is compressed was made to unfold."""
+def _expect_tensors_alone(path: Path) -> None:
+    """Stop at an archive with code, or one made to unfold: torch.save compresses nothing."""
     if not zipfile.is_zipfile(path):
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            folded = [
-                info.filename for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED
-            ]
+            members = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise SourceError(
             f"{path}: expected a file of torch.save, cannot read it ({_brief(error)})"
         ) from error
-    if folded:
+    if any("/code/" in one.filename for one in members):
+        raise RefusedError(f"{path}: expected a dict of tensors, got a TorchScript module: {REMEDY}")
+    if folded := [one.filename for one in members if one.compress_type != zipfile.ZIP_STORED]:
         raise RefusedError(
             f"{path}: expected an archive as torch.save writes it, and {folded[0]} is compressed"
         )

@@ -16,7 +16,7 @@ from export.errors import PrecisionError
 from export.precision import Lower, lower
 from export.source import Rows
 from service.lever import overrides
-from service.runtime import Runtime, open_model
+from service.runtime import open_model
 
 BOTH = pytest.mark.parametrize("precision", ["fp16", "int8"])
 
@@ -164,21 +164,14 @@ def compared(net: Gated, precision: Lower, rows: Rows, *, drawn: bool = False) -
     made = lower(net.model, precision)
     sizes = (len(net.model), len(made))
     return compare(
-        public(net.model),
-        public(made),
+        net.open(),
+        open_model(made),
         rows,
         precision=precision,
         gates=net.gates,
         sizes=sizes,
         drawn=drawn,
     )
-
-
-def public(model: bytes) -> Runtime:
-    """Opened so that only the logits are public, as the manifest would have it."""
-    runtime = open_model(model)
-    runtime.hidden, runtime.outputs = runtime.outputs[1:], runtime.outputs[:1]
-    return runtime
 
 
 def test_a_comparison_says_what_was_measured(net: Gated) -> None:

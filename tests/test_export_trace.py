@@ -132,3 +132,14 @@ def test_a_layer_that_needs_some_length_keeps_the_others() -> None:
     net = nn.Conv1d(3, 2, 5).eval()
     runtime = opened(traced(net, "x:float32[batch,3,time]"))
     assert runtime.run({"x": np.zeros((2, 3, 40), np.float32)})[0].shape == (2, 2, 36)
+
+
+def test_attention_draws_no_numbers_in_eval_mode() -> None:
+    """An operator that could drop out is no reason to refuse, where it does not."""
+
+    class Attention(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    runtime = opened(traced(Attention(), "x:float32[batch,2,6,4]"))
+    assert runtime.run({"x": np.zeros((3, 2, 6, 4), np.float32)})[0].shape == (3, 2, 6, 4)

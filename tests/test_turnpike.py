@@ -66,7 +66,8 @@ def test_every_command_has_help(call: Callable[..., Result], name: str) -> None:
     ran = call(name, "--help")
     assert ran.exit_code == 0, ran.stderr
     assert f"turnpike {name}" in ran.stdout
-    assert "--out" in ran.stdout
+    for parameter in turnpike.load(name).params:
+        assert parameter.opts[0] in ran.stdout or parameter.param_type_name == "argument"
 
 
 def test_training_end_to_end(tmp_path: Path) -> None:
@@ -248,14 +249,17 @@ def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path) -> None:
 
 
 def test_the_demo_reuses_what_is_there(tmp_path: Path) -> None:
-    """The first demo trains; the second shows the same result and changes no file."""
+    """The first demo trains and exports; the second shows the same result and changes no file."""
     first = run(tmp_path, "demo")
     assert first.returncode == 0, first.stderr
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").iterdir()}
+    exported = tmp_path / "runs/demo/repository/digits-10/1/model.onnx"
+    assert f"wrote {exported.relative_to(tmp_path)}" in first.stdout
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").rglob("*")}
     second = run(tmp_path, "demo")
     assert second.returncode == 0, second.stderr
     assert "holds the trained network already" in second.stdout
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").rglob("*")} == before
+    assert f"exported already: {exported.relative_to(tmp_path)}" in second.stdout
     result = [line for line in first.stdout.splitlines() if line.startswith("test accuracy")]
     assert result == [line for line in second.stdout.splitlines() if line.startswith("test accuracy")]
     assert read(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95

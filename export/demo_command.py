@@ -1,4 +1,4 @@
-"""`turnpike demo`: the main job from nothing, on embedded data; a second run reuses the first."""
+"""`turnpike demo`: the main job from nothing, on embedded data; a second run reuses what is there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from export.display import Display
+from export.export_command import show, stoppable
+from export.pipeline import export_model
+from export.place import newest, path_of
 from models.checkpoint import read
 from models.display import console
 from models.errors import ConfigError
@@ -17,12 +21,30 @@ from models.train_command import PICTURES, fitted, read_data, run, show_result
 
 app = typer.Typer(add_completion=False)
 
+# within the demo's folder
+REPOSITORY = "repository"
+REPORT = "report"
+
 
 @app.command()
 def command(
     out: Annotated[Path, typer.Option(help="Where the trained network is kept.")] = Path("runs/demo"),
 ) -> None:
-    """Train the default network on the embedded digits in some seconds, and say what it reached."""
+    """Train the default network on the embedded digits in some seconds, and export it with proved parity."""
+    train(out)
+    repository = out / REPOSITORY
+    version = newest(repository, DEFAULT)
+    if version:
+        path = escape(str(path_of(repository, DEFAULT, version)))
+        console.print(f"exported already: {path}", highlight=False, soft_wrap=True)
+        return
+    with stoppable(), Display() as display:
+        done = export_model(out, repository, report=out / REPORT, watcher=display)
+    show(done)
+
+
+def train(out: Path) -> None:
+    """Train the network, or go on with it, or show what it reached."""
     preset = find(DEFAULT)
     record = read(out / BEST)[1] if (out / BEST).exists() else None
     if record is not None and record.preset != DEFAULT:

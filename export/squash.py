@@ -1,0 +1,99 @@
+"""The ways in which a number is squashed between 0 and 1: sigmoids, however they are written."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from export.constants import first_input, given, scalar
+from export.flow import transparent
+
+SQUASHES = frozenset({"Sigmoid", "HardSigmoid", "Softmax"})
+
+
+def squash(value: ir.Value) -> tuple[ir.Value, float] | None:
+    """What a value between 0 and 1 is made of, and how steeply: a sigmoid's steepness is 1, falling it is -1.
+
+    A clipped line is taken for a sigmoid of what comes before the line.
+    """
+    inner, slope = straight(value)
+    node = inner.producer()
+    if node is None or not node.inputs:
+        return None
+    way = 1.0 if slope > 0 else -1.0
+    if node.op_type in SQUASHES:
+        return first_input(node), way
+    if node.op_type == "Tanh":
+        # (1 + tanh(x)) / 2 is the sigmoid of 2 x
+        return first_input(node), 2 * way
+    if node.op_type == "Clip":
+        inner, slope = straight(first_input(node))
+        return inner, way if slope > 0 else -way
+    exponent = _logistic(node)
+    return None if exponent is None else (exponent, -way)
+
+
+def inside(gate: ir.Value, source: ir.Value) -> set[ir.Value]:
+    """The values on the way from what is squashed to the gate, those two left out."""
+    found: set[ir.Value] = set()
+
+    def leads(value: ir.Value) -> bool:
+        node = value.producer()
+        if value is source or value in found:
+            return True
+        # each input is looked at, as both of a product may lead to the source
+        led = node is not None and any([leads(one) for one in given(node) if scalar(one) is None])
+        if led:
+            found.add(value)
+        return led
+
+    leads(gate)
+    return found - {gate}
+
+
+def straight(value: ir.Value) -> tuple[ir.Value, float]:
+    """The value that this is a multiple of, plus a number; and how many times it is counted."""
+    slope = 1.0
+    while (node := value.producer()) is not None:
+        if transparent(node):
+            value = first_input(node)
+        elif node.op_type in {"Add", "Sub"}:
+            a, b = node.inputs
+            if a is not None and scalar(b) is not None:
+                value = a
+            elif b is not None and scalar(a) is not None:
+                value, slope = b, slope * (-1.0 if node.op_type == "Sub" else 1.0)
+            else:
+                break
+        elif (found := multiple(node)) is not None and found[1]:
+            value, slope = found[0], slope * found[1]
+        else:
+            break
+    return value, slope
+
+
+def multiple(node: ir.Node) -> tuple[ir.Value, float] | None:
+    """What a node multiplies by a number, and the number."""
+    if node.op_type == "Neg":
+        return first_input(node), -1.0
+    if node.op_type not in {"Mul", "Div"}:
+        return None
+    a, b = node.inputs
+    if a is not None and (number := scalar(b)):
+        return a, number if node.op_type == "Mul" else 1 / number
+    if b is not None and node.op_type == "Mul" and (number := scalar(a)) is not None:
+        return b, number
+    return None
+
+
+def _logistic(node: ir.Node) -> ir.Value | None:
+    """The u of 1 / (1 + exp(u))."""
+    if node.op_type == "Div" and scalar(node.inputs[0]) is not None:
+        below = node.inputs[1]
+    elif node.op_type == "Reciprocal":
+        below = node.inputs[0]
+    else:
+        return None
+    exponential = None if below is None else straight(below)[0].producer()
+    if exponential is None or exponential.op_type != "Exp":
+        return None
+    return first_input(exponential)

@@ -1,0 +1,82 @@
+"""Highways of convolutions, along a line and over an image."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from highways.example import Example, called, kept, opened
+
+
+class Conv2dHighway(nn.Module):
+    """Two convolutions of one size."""
+
+    def __init__(self, maps: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(maps, maps, 3, padding=1)
+        self.gate = nn.Conv2d(maps, maps, 3, padding=1, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = torch.sigmoid(self.gate(x))
+        return t * torch.relu(self.conv(x)) + (1 - t) * x
+
+
+class Conv1dFused(nn.Module):
+    """One convolution whose channels are [c | H], as in text-to-speech."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.gate = nn.Conv1d(size, 2 * size, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        c, h = self.gate(x).chunk(2, dim=1)
+        c = torch.sigmoid(c)
+        return (1 - c) * h + c * x
+
+
+class ChannelsLast(nn.Module):
+    """Convolutions on (batch, length, channels), turned about for each."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(size, size, 3, padding=1)
+        self.gate = nn.Conv1d(size, size, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = torch.sigmoid(self.gate(x.transpose(1, 2)).transpose(1, 2))
+        return x + t * (torch.relu(self.conv(x.transpose(1, 2))).transpose(1, 2) - x)
+
+
+EXAMPLES = [
+    Example(
+        "conv2d",
+        lambda: nn.Sequential(nn.Conv2d(1, 3, 3), Conv2dHighway(3), nn.MaxPool2d(2), Conv2dHighway(3)),
+        (1, 8, 8),
+        called("gate"),
+        opened,
+        unit_axis=-3,
+    ),
+    Example(
+        "conv2d without bias",
+        lambda: Conv2dHighway(3, bias=False),
+        (3, 6, 6),
+        called("gate"),
+        opened,
+        unit_axis=-3,
+    ),
+    Example(
+        "conv1d fused",
+        lambda: nn.Sequential(Conv1dFused(3), Conv1dFused(3)),
+        (3, 8),
+        called("gate"),
+        lambda seen: kept([both[:, :3] for both in seen]),
+        unit_axis=-2,
+    ),
+    Example(
+        "channels last",
+        lambda: ChannelsLast(3),
+        (8, 3),
+        called("gate"),
+        lambda seen: [torch.sigmoid(logit.transpose(1, 2)) for logit in seen],
+    ),
+]

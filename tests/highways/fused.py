@@ -1,0 +1,94 @@
+"""One Linear for H and the gate, cut in two."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from highways.example import Example
+
+
+class CarryLast(nn.Module):
+    """[H | c], the gate lets the input through and starts at 1: AllenNLP's way, and CharacterBERT's."""
+
+    def __init__(self, size: int, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(size, 2 * size) for _ in range(layers))
+        for layer in self.layers:
+            layer.bias.data[size:].fill_(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            made, gate = layer(x).chunk(2, dim=-1)
+            gate = torch.sigmoid(gate)
+            x = gate * x + (1 - gate) * torch.relu(made)
+        return x
+
+
+class GateFirst(nn.Module):
+    """[t | H], by slices, in time; the sigmoid is taken of the whole before it is cut."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.both = nn.Linear(size, 2 * size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = self.both(x)
+        t = torch.sigmoid(both)[..., : self.size]
+        return t * torch.tanh(both[..., self.size :]) + (1 - t) * x
+
+
+class Unflattened(nn.Module):
+    """(2, units) of one Linear without a bias, on rows that are transposed and back."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.both = nn.Linear(size, 2 * size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = self.both(x).unflatten(-1, (2, self.size))
+        t = torch.sigmoid(both.select(-2, 1))
+        return x.mT.mT + t * (both.select(-2, 0).relu() - x.mT.mT)
+
+
+EXAMPLES = [
+    Example(
+        "allennlp",
+        lambda: CarryLast(6, 2),
+        (6,),
+        lambda net: net.layers,
+        lambda seen: [1 - torch.sigmoid(both[..., 6:]) for both in seen],
+        bias=-1.0,
+    ),
+    Example(
+        "allennlp in time",
+        lambda: CarryLast(6, 2),
+        (5, 6),
+        lambda net: net.layers,
+        lambda seen: [1 - torch.sigmoid(both[..., 6:]) for both in seen],
+        bias=-1.0,
+    ),
+    Example(
+        "gate first",
+        lambda: GateFirst(6),
+        (5, 6),
+        lambda net: [net.both],
+        lambda seen: [torch.sigmoid(both[..., :6]) for both in seen],
+    ),
+    Example(
+        "unflattened",
+        lambda: Unflattened(6),
+        (6,),
+        lambda net: [net.both],
+        lambda seen: [torch.sigmoid(both[..., 6:]) for both in seen],
+    ),
+    Example(
+        "unflattened in time",
+        lambda: Unflattened(6),
+        (5, 6),
+        lambda net: [net.both],
+        lambda seen: [torch.sigmoid(both[..., 6:]) for both in seen],
+    ),
+]

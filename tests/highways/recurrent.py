@@ -1,0 +1,122 @@
+"""Layers that are applied again and again: cells unrolled in time, and one highway used for several."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from highways.example import Example, called, opened
+
+
+class Gru(nn.Module):
+    """A GRU cell in a loop: h' = (1 - z) n + z h."""
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.z = nn.Linear(inputs + size, size)
+        self.r = nn.Linear(inputs + size, size)
+        self.n = nn.Linear(inputs + size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.zeros(x.shape[0], self.size)
+        for t in range(x.shape[1]):
+            both = torch.cat([x[:, t], h], dim=1)
+            z, r = torch.sigmoid(self.z(both)), torch.sigmoid(self.r(both))
+            n = torch.tanh(self.n(torch.cat([x[:, t], r * h], dim=1)))
+            h = (1 - z) * n + z * h
+        return h
+
+
+class GruCells(nn.Module):
+    """PyTorch's own cell in a loop, in both directions."""
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.ahead = nn.GRUCell(inputs, size)
+        self.back = nn.GRUCell(inputs, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ahead = back = x.new_zeros(x.shape[0], self.size)
+        for t in range(x.shape[1]):
+            ahead = self.ahead(x[:, t], ahead)
+        for t in reversed(range(x.shape[1])):
+            back = self.back(x[:, t], back)
+        return torch.cat([ahead, back], dim=-1)
+
+
+class LstmCells(nn.Module):
+    """Two layers of PyTorch's LSTM cell, both at each step of time."""
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.lower = nn.LSTMCell(inputs, size)
+        self.upper = nn.LSTMCell(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        zero = x.new_zeros(x.shape[0], self.size)
+        lower, upper = (zero, zero), (zero, zero)
+        for x_t in x.unbind(1):
+            lower = self.lower(x_t, lower)
+            upper = self.upper(lower[0], upper)
+        return upper[0]
+
+
+class Rhn(nn.Module):
+    """Micro-layers with [h | g] of one Linear; the first also reads the input, through a map without bias."""
+
+    def __init__(self, inputs: int, size: int, depth: int) -> None:
+        super().__init__()
+        self.size = size
+        self.hidden_lin = nn.ModuleList(nn.Linear(size, 2 * size) for _ in range(depth))
+        self.input_lin = nn.Linear(inputs, 2 * size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        s = x.new_zeros(x.shape[0], self.size)
+        for t in range(x.shape[1]):
+            for depth, lin in enumerate(self.hidden_lin):
+                hg = lin(s) + self.input_lin(x[:, t]) if depth == 0 else lin(s)
+                h = torch.tanh(hg[:, : self.size])
+                g = torch.sigmoid(hg[:, self.size :])
+                s = h * g + s * (1 - g)
+        return s
+
+
+class Shared(nn.Module):
+    """One layer used five times."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.h = nn.Linear(size, size)
+        self.gate = nn.Linear(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(5):
+            t = torch.sigmoid(self.gate(x))
+            x = t * torch.tanh(self.h(x)) + (1 - t) * x
+        return x
+
+
+class Sru(nn.Module):
+    """A simple recurrent unit: all maps at once for all times, c in a loop, and a highway from x to h."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.all = nn.Linear(size, 3 * size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made, f, r = self.all(x).chunk(3, dim=-1)
+        f, r = torch.sigmoid(f), torch.sigmoid(r)
+        c = x.new_zeros(x.shape[0], self.size)
+        for t in range(x.shape[1]):
+            c = f[:, t] * c + (1 - f[:, t]) * made[:, t]
+        return r[:, -1] * torch.tanh(c) + (1 - r[:, -1]) * x[:, -1]
+
+
+EXAMPLES = [
+    Example("gru", lambda: Gru(3, 4), (3, 3), called("z"), lambda seen: [1 - torch.sigmoid(z) for z in seen]),
+    Example("shared", lambda: Shared(6), (6,), called("gate"), opened),
+]

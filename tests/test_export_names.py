@@ -1,0 +1,85 @@
+"""Names of models, inputs and dimensions."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from export.errors import RequestError, SourceError
+from export.names import expect_rows, model_name, renamed
+from export.note import SourceWarning
+from export.signature import parse_all
+
+OWN = parse_all(["x:float32[batch,time,4]", "mask:bool[batch,time]"])
+
+
+@pytest.mark.parametrize("name", ["a", "digits-10", "A.b_c-9", "x" * 100])
+def test_a_name_that_is_given_stands(name: str) -> None:
+    """It is not changed."""
+    assert model_name(name, "other") == name
+
+
+@pytest.mark.parametrize("name", ["", "-a", ".a", "../up", "a/b", "a b", "é", "x" * 101, "a\n"])
+def test_a_name_that_could_leave_its_folder_or_break_a_url_is_refused(name: str) -> None:
+    """The rule is said with what came."""
+    with pytest.raises(RequestError, match="--name: expected at most 100 letters"):
+        model_name(name, "other")
+
+
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        ("my net (2)", "my-net-2"),
+        ("../../etc", "etc"),
+        ("", "model"),
+        ("日本", "model"),
+        ("x" * 200, "x" * 100),
+    ],
+)
+def test_a_name_is_made_of_the_sources_where_none_is_given(found: str, name: str) -> None:
+    """What a name may not hold is left out."""
+    assert model_name(None, found) == name
+
+
+def test_inputs_keep_their_own_names_unless_told_otherwise() -> None:
+    """Dimensions are called as the user calls them, those of one name alike."""
+    assert renamed(OWN, ()) == OWN
+    theirs = parse_all(["rows:float32[n,t,4]", "seen:bool[n,t]"])
+    assert renamed(OWN, theirs) == theirs
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["rows:float32[n,t,4]"],
+        ["rows:float32[n,t,4]", "seen:bool[n,t]", "more:bool[n]"],
+        ["rows:float64[n,t,4]", "seen:bool[n,t]"],
+        ["rows:float32[n,t]", "seen:bool[n,t]"],
+        ["rows:float32[n,t,5]", "seen:bool[n,t]"],
+        ["rows:float32[n,t,f]", "seen:bool[n,t]"],
+        ["rows:float32[n,28,4]", "seen:bool[n,28]"],
+        ["rows:float32[n,t,4]", "seen:bool[n,u]"],
+        ["rows:float32[n,n,4]", "seen:bool[n,n]"],
+    ],
+)
+def test_other_inputs_than_there_are_cannot_be_asked_for(given: list[str]) -> None:
+    """A number, dtype, size or equality of dimensions that differs is refused with what there is."""
+    with pytest.raises(RequestError, match=r"--input: expected x:float32\[batch,time,4\] mask:bool"):
+        renamed(OWN, parse_all(given))
+
+
+def test_a_fixed_number_of_rows_is_said() -> None:
+    """It is allowed, with a note; a dimension that varies where the batch does not is no batch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expect_rows(OWN, "here")
+    with pytest.warns(SourceWarning, match=r"here: x:float32\[3,4\]: takes 3 rows at a time"):
+        expect_rows(parse_all(["x:float32[3,4]"]), "here")
+    with pytest.raises(
+        SourceError, match="the first dimension is the batch, and it is fixed while others vary"
+    ):
+        expect_rows(parse_all(["x:float32[3,time,4]"]), "here")
+    for none in ((), parse_all(["x:float32[]"])):
+        with pytest.raises(SourceError, match="expected an input whose first dimension is the batch"):
+            expect_rows(none, "here")

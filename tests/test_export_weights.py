@@ -1,0 +1,177 @@
+"""Weights from a file: each in its place, and never by running a pickle."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from export.errors import ExportError, RefusedError, SourceError
+from export.weights import fit_weights, read_weights
+
+
+class Trap:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, ran: Path) -> None:
+        self.ran = ran
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return (Path.touch, (self.ran,))
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(3, 3, bias=False)
+        self.b = nn.Linear(3, 3, bias=False)
+        self.b.weight = self.a.weight
+
+
+@pytest.fixture
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+
+
+def changed(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor + 1 for name, tensor in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt", "w.pth", "w.bin", "w.ckpt"])
+def test_weights_reach_their_places(tmp_path: Path, net: nn.Module, name: str) -> None:
+    """Parameters and buffers alike, from each kind of file."""
+    wanted = changed(net)
+    path = tmp_path / name
+    save_file(wanted, path) if path.suffix == ".safetensors" else torch.save(wanted, path)
+    fit_weights(net, read_weights(path), str(path))
+    assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in wanted.items())
+
+
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
+def test_weights_are_found_beside_an_optimizer(tmp_path: Path, net: nn.Module, key: str) -> None:
+    """Where training scripts keep them."""
+    path = tmp_path / "w.pt"
+    torch.save({"epoch": 3, key: net.state_dict(), "optimizer": {"lr": 0.1}}, path)
+    assert read_weights(path).keys() == net.state_dict().keys()
+
+
+def test_the_format_of_old_torch_is_read(tmp_path: Path, net: nn.Module) -> None:
+    """Files from before the zip archives."""
+    path = tmp_path / "w.pt"
+    torch.save(net.state_dict(), path, _use_new_zipfile_serialization=False)
+    assert read_weights(path).keys() == net.state_dict().keys()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_that_runs_code_does_not(tmp_path: Path, zipped: bool) -> None:
+    """It is refused with a remedy, and nothing happened."""
+    ran, path = tmp_path / "ran", tmp_path / "w.pt"
+    torch.save({"w": torch.ones(1), "trap": Trap(ran)}, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(RefusedError, match=r"w.pt: .* could run code: save the tensors alone"):
+        read_weights(path)
+    assert not ran.exists()
+    torch.load(path, weights_only=False)
+    assert ran.exists(), "the trap is none"
+
+
+def test_a_bare_pickle_does_not_run_either(tmp_path: Path) -> None:
+    """One that torch.save never saw."""
+    ran, path = tmp_path / "ran", tmp_path / "w.pth"
+    path.write_bytes(pickle.dumps({"w": Trap(ran)}))
+    with pytest.raises(ExportError, match="w.pth"):
+        read_weights(path)
+    assert not ran.exists()
+
+
+def test_a_whole_module_is_refused_with_the_remedy(tmp_path: Path, net: nn.Module) -> None:
+    """It would need the classes of its author."""
+    torch.save(net, tmp_path / "w.pt")
+    with pytest.raises(RefusedError, match=r"torch.save\(model.state_dict\(\)"):
+        read_weights(tmp_path / "w.pt")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torchscript_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """It is an archive of torch too, and holds code."""
+    torch.jit.script(nn.Linear(2, 2)).save(str(tmp_path / "w.pt"))
+    with pytest.raises(RefusedError, match="TorchScript"):
+        read_weights(tmp_path / "w.pt")
+
+
+def test_an_archive_that_unfolds_is_refused(tmp_path: Path, net: nn.Module) -> None:
+    """torch.save compresses nothing, so a compressed member is no weight."""
+    torch.save(net.state_dict(), tmp_path / "w.pt")
+    with zipfile.ZipFile(tmp_path / "w.pt") as archive, zipfile.ZipFile(tmp_path / "b.pt", "w") as bomb:
+        for name in archive.namelist():
+            bomb.writestr(name, archive.read(name), compress_type=zipfile.ZIP_DEFLATED)
+    with pytest.raises(RefusedError, match="is compressed"):
+        read_weights(tmp_path / "b.pt")
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
+@pytest.mark.parametrize("keep", [0, 9, 300, -1])
+def test_a_cut_file_is_said(tmp_path: Path, net: nn.Module, name: str, keep: int) -> None:
+    """Wherever it ends."""
+    path = tmp_path / name
+    save_file(net.state_dict(), path) if name.endswith("s") else torch.save(net.state_dict(), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ExportError, match=name):
+        read_weights(path)
+
+
+@pytest.mark.parametrize("held", [{}, {"a": 1}, [torch.ones(1)], torch.ones(1), {"state_dict": {"a": "b"}}])
+def test_something_else_than_tensors_by_name_is_said(tmp_path: Path, held: object) -> None:
+    """With what came."""
+    torch.save(held, tmp_path / "w.pt")
+    with pytest.raises(SourceError, match="expected a dict of tensors, or one under state_dict"):
+        read_weights(tmp_path / "w.pt")
+
+
+def test_other_files_are_said(tmp_path: Path) -> None:
+    """None at all, or one of another kind."""
+    with pytest.raises(SourceError, match="absent.pt: no such file"):
+        read_weights(tmp_path / "absent.pt")
+    (tmp_path / "w.h5").touch()
+    with pytest.raises(SourceError, match="expected weights in .safetensors, or .pt, .* got '.h5'"):
+        read_weights(tmp_path / "w.h5")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.pop("0.bias"), "w: expected a tensor '0.bias', which is missing"),
+        (lambda t: t.update(extra=torch.ones(1)), "w: 'extra' belongs to no part of the module"),
+        (lambda t: t.update({"0.bias": torch.ones(3)}), r"w: 0.bias: expected \[2\] .*, got \[3\]"),
+        (lambda t: t.update({"0.bias": torch.ones(2).half()}), "w: 0.bias: expected .* got .* torch.float16"),
+    ],
+)
+def test_weights_must_fit(net: nn.Module, change: object, says: str) -> None:
+    """The first tensor that does not is named, and none has been changed."""
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    tensors = changed(net)
+    change(tensors)  # type: ignore[operator]
+    with pytest.raises(SourceError, match=says):
+        fit_weights(net, tensors, "w")
+    assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
+
+
+def test_one_of_two_tied_tensors_is_enough() -> None:
+    """Files of safetensors keep a tensor once; one that is merely equal is not the same."""
+    net = Tied()
+    fit_weights(net, {"b.weight": torch.eye(3)}, "w")
+    assert torch.equal(net.a.weight, torch.eye(3))
+    apart = nn.ModuleDict({name: nn.Linear(3, 3, bias=False) for name in "ab"})
+    apart["b"].load_state_dict(apart["a"].state_dict())
+    with pytest.raises(SourceError, match="expected a tensor 'a.weight'"):
+        fit_weights(apart, {"b.weight": torch.eye(3)}, "w")
+
+
+def test_a_lazy_layer_is_said() -> None:
+    """Its shape is not known before its first call."""
+    with pytest.raises(SourceError, match="give lazy layers their sizes"):
+        fit_weights(nn.LazyLinear(2), {"weight": torch.ones(2, 3), "bias": torch.ones(2)}, "w")
