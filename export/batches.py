@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from export.domains import Domain
+from export.layout import Layout
 from export.signature import Input
-from export.source import Array, Rows, Source
-from export.trace import TRACED_SIZES
+from export.source import Array, Rows
 from service import manifest
 
 ROWS = (1, 2, 7, 64)
@@ -19,9 +19,9 @@ ROWS = (1, 2, 7, 64)
 FEW = 3
 SMALL = 7
 SIZES = (1, 2, 5, 12, 33)
-# sizes of the other dimensions, where the network does not take those it was traced with
-LONGER = (8, 16, 32, 64, 128, 256)
-LARGE = 1e4
+# batches that are looked at in ways of their own
+LARGE, NAN = "large", "one NaN"
+FACTOR = 1e4
 # far below the smallest normal number of fp32, 2^-126
 DENORMAL = 2.0**-135
 
@@ -74,42 +74,6 @@ class Batch:
         return manifest.Batch(name=self.name, rows=self.rows, digest=digest.hexdigest())
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The named dimensions of a network's inputs: which is the batch, and what size each ordinarily has."""
-
-    inputs: tuple[Input, ...]
-    batch: str | None
-    sizes: dict[str, int]
-
-    def at(self, rows: int, **sizes: int) -> dict[str, int]:
-        """A size for every name."""
-        return self.sizes | sizes | ({} if self.batch is None else {self.batch: rows})
-
-    def axis(self, one: Input) -> int | None:
-        """The axis of an input along which its rows lie."""
-        return one.dims.index(self.batch) if self.batch in one.dims else None
-
-    def longer(self) -> list[Layout]:
-        """The same with other sizes, for a network that does not take these."""
-        free = [dim for dim in self.sizes if dim != self.batch]
-        return [replace(self, sizes=self.sizes | dict.fromkeys(free, size)) for size in LONGER if free]
-
-
-def lay_out(source: Source) -> Layout:
-    """The first dynamic dimension of the first input is the batch; others are as in the rows, or as traced."""
-    names = list(dict.fromkeys(dim for one in source.inputs for dim in one.dims if isinstance(dim, str)))
-    batch = next((dim for dim in source.inputs[0].dims if isinstance(dim, str)), None)
-    sizes = dict(zip(names, TRACED_SIZES, strict=False))
-    rows = {} if source.rows is None else source.rows.inputs
-    for one in source.inputs:
-        array = rows.get(one.name)
-        if array is not None and array.ndim == len(one.dims):
-            found = zip(one.dims, array.shape, strict=True)
-            sizes |= {dim: size for dim, size in found if isinstance(dim, str)}
-    return Layout(source.inputs, batch, sizes)
-
-
 class Maker:
     """Draws batches for one network; the same seed always draws the same."""
 
@@ -118,16 +82,19 @@ class Maker:
         self.domains = domains
         self.seed = seed
         # a batch of fixed size is the only one there is
-        self.row_counts = sorted({*(n for n in ROWS if n <= max_rows), max_rows})
-        if layout.batch is None:
-            self.row_counts = [_fixed_rows(layout.inputs)]
-        self.few = min(FEW, self.row_counts[-1]) if layout.batch is not None else self.row_counts[0]
+        fixed = layout.fixed_rows()
+        self.row_counts = [fixed] if fixed else sorted({*(n for n in ROWS if n <= max_rows), max_rows})
+        self.few = fixed or min(FEW, max_rows)
         self._axes = {one.name: layout.axis(one) for one in layout.inputs}
         self._most = self._draw("rows", self.row_counts[-1])
 
     def all(self, rows: Rows | None) -> list[Batch]:
         """Every batch, the ordinary ones first."""
         return [*self.nested(), *self.ordinary(rows), *self.stress()]
+
+    def drawn(self) -> Rows:
+        """As many rows as one batch may have."""
+        return Rows(dict(self._most))
 
     def probe(self) -> Batch:
         """A batch that shows whether the network takes what is drawn for it: both ends of every range."""
@@ -157,7 +124,7 @@ class Maker:
                 for size in sorted({*SIZES, usual - 1, usual + 1} - {0, usual}):
                     name = f"{dim}={size}"
                     made.append(self._batch(name, self._draw(name, min(2, self.few), **{dim: size})))
-        if rows is not None and len(rows) and self.layout.batch is not None:
+        if rows is not None and len(rows) >= (self.layout.fixed_rows() or 1):
             real = self._batch("real rows", {one.name: rows.inputs[one.name] for one in self.layout.inputs})
             most = real.part(0, min(real.rows, self.row_counts[-1]))
             made.append(replace(most.part(0, min(most.rows, self.few)), name="first real rows"))
@@ -172,9 +139,9 @@ class Maker:
         floats = [one.name for one in self.layout.inputs if np.dtype(one.dtype).kind == "f"]
         if floats:
             made += [
-                self._batch("large", _changed(few, floats, lambda a: a * LARGE)),
+                self._batch(LARGE, _changed(few, floats, lambda a: a * FACTOR)),
                 self._batch("denormal", _changed(few, floats, _denormal)),
-                self._batch("one NaN", self._with(few, floats[0], np.nan)),
+                self._batch(NAN, self._with(few, floats[0], np.nan)),
                 self._batch("one Inf", self._with(few, floats[0], np.inf)),
             ]
         return [replace(batch, ordinary=False) for batch in made]
@@ -221,11 +188,6 @@ class Maker:
     @staticmethod
     def _is_integer(one: Input) -> bool:
         return np.dtype(one.dtype).kind in "iu"
-
-
-def _fixed_rows(inputs: tuple[Input, ...]) -> int:
-    size = inputs[0].dims[0] if inputs[0].dims else 1
-    return size if isinstance(size, int) else 1
 
 
 def _changed(

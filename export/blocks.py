@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from export.constants import scalar
 from export.flow import Flow, transparent
 from export.ranges import Ranges
 from export.sums import ADDITIONS, ARITHMETIC, Sum, Sums, Term
@@ -60,16 +61,25 @@ class Blocks:
         self.sums = Sums(flow, ranges, self._settled)
 
     def candidates(self) -> Iterator[list[ir.Node]]:
-        """For every sum those around it, the outermost first, and itself: one of them may be a block."""
+        """For every sum itself and those around it, one of which may be a block, the likeliest first.
+
+        What is added to a sum may belong to it, so of sums of sums the outermost comes first; a sum that
+        is multiplied before more is added, as a recurrent state is, comes before those around it.
+        """
         for node in self._flow.nodes:
             if node.op_type in ADDITIONS:
-                yield [*reversed(list(self._around(node))), node]
+                yield [one for level in self._levels(node) for one in reversed(level)]
 
     def read(self, node: ir.Node) -> list[Block]:
         """The ways in which a sum may be a block; coupled ones are certain, others are to be judged."""
         written = self.sums.write(node)
-        if written is None or len(written) < 2:
+        if written is None:
             return []
+        # a zero may be what is carried, or a number that changes nothing
+        bare = {term: times for term, times in written.items() if len(term) != 1 or scalar(term[0]) != 0}
+        return self._read(node, written) or (self._read(node, bare) if bare != written else [])
+
+    def _read(self, node: ir.Node, written: Sum) -> list[Block]:
         gates = self._gates(written)
         output = node.outputs[0]
         for gate in gates:
@@ -89,18 +99,23 @@ class Blocks:
         found = dict.fromkeys(value for term in written for value in term if self._ranges.gate(value))
         return [value for value in found if value not in self._settled]
 
-    def _around(self, node: ir.Node) -> Iterator[ir.Node]:
+    def _levels(self, node: ir.Node) -> list[list[ir.Node]]:
+        """A sum and those around it that nothing else has a part in; a product begins a new level."""
+        levels = [[node]]
         inner = node
-        for _ in range(4 * DEEPEST):
+        while sum(map(len, levels)) <= DEEPEST:
             value = inner.outputs[0]
             users = [user for user, _ in value.uses()]
-            if len(users) != 1 or value.is_graph_output():
-                return
+            if len(users) != 1 or value.is_graph_output() or users[0] not in self._flow.place:
+                break
             inner = users[0]
-            if not (inner.op_type in ARITHMETIC or transparent(inner)) or inner not in self._flow.place:
-                return
             if inner.op_type in ADDITIONS:
-                yield inner
+                levels[-1].append(inner)
+            elif inner.op_type in {"Mul", "Div"}:
+                levels.append([])
+            elif not (inner.op_type in ARITHMETIC or transparent(inner)):
+                break
+        return levels
 
 
 def _coupled(written: Sum, gate: ir.Value) -> tuple[Branch, Branch] | None:

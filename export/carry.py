@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import combinations
 from typing import Literal
 
 import onnx_ir as ir
@@ -17,7 +18,7 @@ from export.ranges import Ranges
 
 Carry = Literal["identity", "projected"]
 
-# weighed sums of what comes in: what a carry may go through and still be no transform
+# weighed sums of what comes in, and norms: what a carry may go through and still be no transform
 LINEAR = MOVES | {
     "Gemm",
     "MatMul",
@@ -28,6 +29,10 @@ LINEAR = MOVES | {
     "Sum",
     "Neg",
     "BatchNormalization",
+    "LayerNormalization",
+    "InstanceNormalization",
+    "GroupNormalization",
+    "RMSNormalization",
     "Pad",
     "AveragePool",
     "GlobalAveragePool",
@@ -54,9 +59,10 @@ class Ground(IntEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The number of the branch that carries, why, and whether it is the layer's input as it is."""
+    """The numbers of the branch that carries and of one that transforms, why, and if it is a plain carry."""
 
     carries: int
+    transforms: int
     ground: Ground
     carry: Carry
 
@@ -71,15 +77,18 @@ class Judge:
     def decide(self, branches: tuple[Branch, ...], before: Container[ir.Value]) -> Verdict | None:
         """The verdict on two branches or more; `before` is what the same layer put out earlier.
 
-        Of more than two one must be the carry beside each of the others; None where none is.
+        Of more than two, some are made of others: the first of those that are made of none carries.
+        None where there is no telling which are.
         """
         if len(branches) == 2:
             return self._between(branches, 0, 1, before)
-        for number in range(len(branches)):
-            others = [other for other in range(len(branches)) if other != number]
-            verdicts = [self._between(branches, number, other, before) for other in others]
-            if all(one.carries == number and one.ground != Ground.NONE for one in verdicts):
-                return max(verdicts, key=lambda one: one.ground)
+        pairs = combinations(range(len(branches)), 2)
+        verdicts = [self._between(branches, one, two, before) for one, two in pairs]
+        sure = [verdict for verdict in verdicts if verdict.ground != Ground.NONE]
+        made = {verdict.transforms for verdict in sure}
+        for verdict in sure:
+            if verdict.carries not in made:
+                return verdict
         return None
 
     def state(self, branch: Branch) -> ir.Value | None:
@@ -92,10 +101,10 @@ class Judge:
         pair = {one: branches[one], two: branches[two]}
         states = [at for at in pair if (root := self.state(pair[at])) is not None and root in before]
         if len(states) == 1:
-            return Verdict(states[0], Ground.STATE, "identity")
+            return Verdict(states[0], one + two - states[0], Ground.STATE, "identity")
         fixed = [at for at in pair if not any(self._ranges.data(value) for value in pair[at].values)]
         if len(fixed) == 1:
-            return Verdict(fixed[0], Ground.START, "projected")
+            return Verdict(fixed[0], one + two - fixed[0], Ground.START, "projected")
         own = dict(zip(pair, self._flow.apart(*map(self._made_of, pair.values())), strict=True))
         bare = [at for at in pair if own[at] == []]
         if len(bare) == 1:
@@ -105,11 +114,11 @@ class Judge:
             without = [at for at in pair if not counts[at]]
             if len(without) == 1:
                 return self._verdict(without[0], ground, pair)
-        return Verdict(two, Ground.NONE, "projected")
+        return Verdict(two, one, Ground.NONE, "projected")
 
     def _verdict(self, carries: int, ground: Ground, pair: dict[int, Branch]) -> Verdict:
-        (other,) = (branch for at, branch in pair.items() if at != carries)
-        return Verdict(carries, ground, self._carry(pair[carries], other))
+        transforms = sum(pair) - carries
+        return Verdict(carries, transforms, ground, self._carry(pair[carries], pair[transforms]))
 
     def _carry(self, carried: Branch, other: Branch) -> Carry:
         """The identity, where what is carried is just what the other branch or the gate is made of."""

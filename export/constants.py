@@ -29,11 +29,10 @@ def integers(value: ir.Value | None) -> list[int] | None:
 
 def scalar(value: ir.Value | None) -> float | None:
     """The one number that a literal holds, however often it was repeated."""
-    if value is None:
-        return None
-    node = value.producer()
-    if node is not None and node.op_type in KEEPS_NUMBER:
-        return scalar(node.inputs[0])
+    node = None if value is None else value.producer()
+    while node is not None and node.op_type in KEEPS_NUMBER:
+        value = node.inputs[0]
+        node = None if value is None else value.producer()
     if node is not None and node.op_type == "ConstantOfShape":
         fill = node.attributes.get("value")
         return 0.0 if fill is None else float(fill.as_tensor().numpy().reshape(-1)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,21 +14,10 @@ from export.source import Array, Source
 
 # ops that move ids about, or change their type, and leave their values alone
 MOVES = frozenset(
-    [
-        "Cast",
-        "Clip",
-        "Concat",
-        "Expand",
-        "Flatten",
-        "Identity",
-        "Pad",
-        "Reshape",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    ]
+    {
+        *("Cast", "Clip", "Concat", "Expand", "Flatten", "Identity", "Pad"),
+        *("Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
+    }
 )
 
 
@@ -54,9 +44,11 @@ class Domain:
         return rng.integers(self.low, self.high, shape, endpoint=True).astype(dtype)
 
 
-def domains(source: Source, model: ir.Model, names: dict[str, str]) -> dict[str, Domain]:
-    """The domain of every input, by its name; `names` says what each is called in the graph."""
-    return {one.name: _domain(one, source, model, names[one.name]) for one in source.inputs}
+def domains(source: Source, model: ir.Model, called: Sequence[str]) -> dict[str, Domain]:
+    """The domain of every input, by its name; `called` says what each is called in the graph."""
+    return {
+        one.name: _domain(one, source, model, name) for one, name in zip(source.inputs, called, strict=True)
+    }
 
 
 def _domain(one: Input, source: Source, model: ir.Model, name: str) -> Domain:

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
-class _Promote(TorchDispatchMode):
-    """Every narrow tensor that an operator is given, and every narrow dtype that it is told, becomes float64."""
+class _Promote(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Every narrow tensor or dtype that an operator is given becomes float64."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -47,7 +47,7 @@ def double() -> Iterator[None]:
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Promote():
+        with _Promote():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.set_default_dtype(default)
@@ -63,7 +63,7 @@ def copy_of(module: nn.Module) -> nn.Module:
     memo: dict[int, Any] = {}
     for part in module.modules():
         for value in vars(part).values():
-            # a tensor that was computed from parameters, as old weight norm keeps, can be copied in no other way
+            # a tensor computed from parameters, as old weight norm keeps, can be copied in no other way
             if isinstance(value, Tensor) and not value.is_leaf:
                 memo[id(value)] = value.detach().clone()
     return copy.deepcopy(module, memo)

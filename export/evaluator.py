@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,10 +22,11 @@ class Evaluator:
     """What some values of a graph are, and nothing that they do not need."""
 
     def __init__(self, model: onnx.ModelProto, wanted: Sequence[str]) -> None:
-        self._own = ReferenceEvaluator(ir.to_proto(_cut(ir.from_proto(model), wanted)))
-        wide = _cut(ir.from_proto(model), wanted)
-        widen(wide)
-        self._wide = ReferenceEvaluator(ir.to_proto(wide))
+        made = ir.from_proto(model)
+        cut(made, wanted)
+        self._own = ReferenceEvaluator(ir.to_proto(made))
+        widen(made)
+        self._wide = ReferenceEvaluator(ir.to_proto(made))
 
     def run(self, feeds: Mapping[str, Array], *, wide: bool) -> dict[str, Array]:
         """The wanted values by name; what the evaluator itself raises comes out as it is."""
@@ -61,19 +63,17 @@ def widen(model: ir.Model) -> None:
                 value.dtype = ir.DataType.DOUBLE
 
 
-def _widened(tensor: ir.TensorProtocol) -> ir.Tensor:
+def _widened(tensor: ir.TensorProtocol) -> ir.Tensor[Any]:
     return ir.Tensor(tensor.numpy().astype(np.float64), name=tensor.name)
 
 
-def _cut(model: ir.Model, wanted: Sequence[str]) -> ir.Model:
-    """Only what the wanted values need, and all that they need."""
+def cut(model: ir.Model, wanted: Sequence[str]) -> None:
+    """Leave of a graph only what these values need; they become its outputs."""
     values = {value.name: value for node in model.graph for value in node.outputs}
-    values |= {value.name: value for value in model.graph.inputs}
+    values |= {value.name: value for value in (*model.graph.initializers.values(), *model.graph.inputs)}
     model.graph.outputs.clear()
-    model.graph.outputs.extend(values[name] for name in dict.fromkeys(wanted))
-    # biases that may be overridden are weights here
-    levers = [value for value in model.graph.inputs if value.name in model.graph.initializers]
-    for value in levers:
+    model.graph.outputs.extend(values[name] for name in wanted)
+    # biases that a caller may override are weights here
+    for value in [value for value in model.graph.inputs if value.name in model.graph.initializers]:
         model.graph.inputs.remove(value)
     passes.RemoveUnusedNodesPass()(model)
-    return model

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 from export.errors import RequestError, SourceError
+from export.forward import expect_arguments, expect_ready
 from export.guest import OURS, Guest
 from export.signature import Input
 from export.source import Source
@@ -27,7 +27,7 @@ from export.weights import fit_weights, read_weights
 WRITTEN = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
 
 
-def read_factory(text: str, inputs: tuple[Input, ...], weights: Path | None = None) -> Source:
+def read_factory(text: str, inputs: tuple[Input, ...], weights: str | Path | None = None) -> Source:
     """Load the user's file, call its factory, fill in the weights; an error says where their code stopped."""
     written = WRITTEN.match(text)
     if written is None or not written["factory"].isidentifier():
@@ -41,43 +41,19 @@ def read_factory(text: str, inputs: tuple[Input, ...], weights: Path | None = No
     with guest.host(), _their_errors(path, folders):
         made = _made(_loaded(path), factory, path)
     if weights is not None:
-        tensors = read_weights(weights)
+        tensors = read_weights(Path(weights))
         with guest.host():
             fit_weights(made, tensors, str(weights))
-    module = hosted(made, guest).eval()
-    expect_arguments(module, inputs, f"{path.name}:{factory}")
+    expect_ready(made, f"{path.name}:{factory}")
+    expect_arguments(made, inputs, f"{path.name}:{factory}")
+    with guest.host(), _their_errors(path, folders):
+        module = hosted(made, guest).eval().cpu()
     return Source(path.stem, "module", inputs, module=module)
-
-
-def expect_arguments(module: nn.Module, inputs: tuple[Input, ...], where: str) -> None:
-    """Stop with a RequestError unless forward can be called with one argument per input."""
-    signature = inspect.signature(module.forward)
-    parameters = signature.parameters.values()
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    least = sum(one.default is one.empty for one in positional)
-    most = None if any(one.kind is one.VAR_POSITIONAL for one in parameters) else len(positional)
-    bare = [one.replace(annotation=one.empty) for one in parameters]
-    called = f"forward{signature.replace(parameters=bare, return_annotation=signature.empty)}"
-    if named := [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]:
-        raise RequestError(
-            f"{where}: {called} cannot be called without the keyword {named[0]!r}: give it a default"
-        )
-    if not inputs:
-        names = [one.name for one in positional[: max(1, least)]] or ["x"]
-        example = " ".join(f"--input {name}:float32[batch,784]" for name in names)
-        raise RequestError(f"--input: expected one for each argument of {called}, as in {example}")
-    if len(inputs) < least or (most is not None and len(inputs) > most):
-        wanted = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
-        raise RequestError(
-            f"--input: expected {wanted}, one for each argument of {called}, got {len(inputs)}"
-        )
 
 
 def hosted(module: nn.Module, guest: Guest) -> nn.Module:
     """The module, of a class whose forward may import the user's modules whenever it is called."""
     kind = type(module)
-    if isinstance(module, torch.jit.ScriptModule):
-        return module  # which runs without Python
 
     @functools.wraps(kind.forward)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -108,7 +84,7 @@ def _loaded(path: Path) -> ModuleType:
         return importlib.import_module(name)
     loaded = sys.modules.get(name)
     taken = loaded is not None and getattr(loaded, "__file__", None) != str(path)
-    if not name.isidentifier() or name in sys.stdlib_module_names or (taken and name not in OURS):
+    if not name.isidentifier() or (taken and name not in OURS):
         name = f"turnpike_guest_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"  # the name itself is somebody else's
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-import onnx_ir.passes.common as passes
 
 from export.constants import Array
 from export.highways import Highway, Search
@@ -15,6 +14,7 @@ from export.levers import Levers
 from export.movement import sizes
 from export.naming import Names, call
 from export.repeats import Place, places
+from export.shapes import infer
 from service.manifest import Bias, Gate, Lever
 
 
@@ -37,8 +37,7 @@ class Gates:
 
 def offer(model: ir.Model) -> Gates:
     """Find the gates of a graph, name them, and add their hidden outputs and levers to it, in place."""
-    if any(value.shape is None for node in model.graph for value in node.outputs):
-        passes.ShapeInferencePass()(model)
+    infer(model)
     search = Search(model.graph)
     highways = search.find()
     offered = Offered(model.graph, search, highways)
@@ -172,7 +171,7 @@ class Offered:
     def _ones(self, gate: ir.Value) -> ir.Value:
         dtype = gate.dtype or ir.DataType.FLOAT
         if dtype not in self._one:
-            name = f"one.{dtype.name.lower()}"
+            name = f"{self._names.one}.{dtype.name.lower()}"
             data = ir.tensor(np.ones((), dtype=dtype.numpy()), name=name)
             value = ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(dtype), const_value=data)
             self._graph.register_initializer(value)

@@ -123,4 +123,4 @@ class Search:
         gate = "a carry gate" if carries == 0 else "a transform gate"
         why = "it has no bias" if mean is None else f"its bias is {mean:.3g} on average"
         doubt = f"which branch carries cannot be told; the gate is taken for {gate}, as {why}"
-        return Verdict(carries, verdict.ground, verdict.carry), doubt
+        return Verdict(carries, 1 - carries, verdict.ground, verdict.carry), doubt

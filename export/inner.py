@@ -2,72 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from export.double import double, widened
+from export.network import undisturbed
 from export.source import Array
 
 
 class Inner:
-    """Runs a program and keeps the values of some of its nodes; its weights are those of the network."""
+    """Runs a program, and keeps the values of those of its nodes that are `wanted` and `known`."""
 
     def __init__(self, program: ExportedProgram, wanted: Sequence[str]) -> None:
         self._program = program
+        self._weights = weights_of(program)
+        self._wide: dict[str, Any] | None = None
         values = {node.name for node in program.graph.nodes if isinstance(node.meta.get("val"), Tensor)}
         self.known = frozenset(wanted) & values
-        self._narrow = self._weights()
-        self._wide: dict[str, Any] | None = None
 
-    def own(self, tensors: Sequence[Tensor]) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """The values kept, by the names of their nodes, and the program's outputs."""
-        with torch.no_grad():
-            return self._run(self._narrow, tensors)
+    def own(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+        """The values kept, by the names of their nodes."""
+        with undisturbed():
+            return self._run(self._weights, tensors)[0]
 
-    def wide(self, tensors: Sequence[Tensor]) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """The same in float64."""
+    def wide(
+        self, tensors: Sequence[Tensor], weights: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """The values kept and the outputs, in float64; `weights` are the network's, by its own names."""
         if self._wide is None:
-            self._wide = {name: widened(value) for name, value in self._narrow.items()}
-        with torch.no_grad(), double():
+            called = {spec.arg.name: spec.target for spec in self._program.graph_signature.input_specs}
+            self._wide = {
+                name: weights[called[name]] if called[name] in weights else widened(value)
+                for name, value in self._weights.items()
+            }
+        with undisturbed(), double():
             return self._run(self._wide, [widened(tensor) for tensor in tensors])
 
-    def constant(self, name: str) -> Array | None:
-        """The value in float64 of a node that no input has a part in; None where there is no such node."""
-        node = next((node for node in self._program.graph.nodes if node.name == name), None)
-        needed, waiting = set[fx.Node](), [] if node is None else [node]
-        while waiting:
-            current = waiting.pop()
-            needed.add(current)
-            waiting += [before for before in current.all_input_nodes if before not in needed]
-        weights = self._weights()
-        if node is None or any(one.op == "placeholder" and one.name not in weights for one in needed):
-            return None
-        values: dict[fx.Node, Any] = {}
-        with torch.no_grad(), double():
-            for one in self._program.graph.nodes:
-                if one not in needed:
-                    continue
-                if one.op == "placeholder":
-                    values[one] = widened(weights[one.name])
-                elif one.op == "call_function":
-                    args, kwargs = fx.map_arg((one.args, one.kwargs), values.__getitem__)
-                    values[one] = one.target(*args, **kwargs)
-                else:
-                    return None
-        return values[node].numpy() if isinstance(values[node], Tensor) else None
-
     def _run(
-        self, weights: dict[str, Any], tensors: Sequence[Tensor]
+        self, weights: Mapping[str, Any], tensors: Sequence[Tensor]
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
         given = iter(tensors)
-        specs = self._program.graph_signature.input_specs
-        values = [weights[spec.arg.name] if spec.arg.name in weights else next(given) for spec in specs]
+        names = [spec.arg.name for spec in self._program.graph_signature.input_specs]
+        values = [weights[name] if name in weights else next(given) for name in names]
         keeper = _Keeper(self._program.graph_module, self.known)
         results = pytree.tree_leaves(keeper.run(*values, enable_io_processing=False))
         kinds = [spec.kind for spec in self._program.graph_signature.output_specs]
@@ -78,21 +59,39 @@ class Inner:
         ]
         return keeper.kept, outputs
 
-    def _weights(self) -> dict[str, Any]:
-        """What stands for every input of the graph that is none of the network's."""
-        program = self._program
-        found: dict[str, Any] = {}
-        for spec in program.graph_signature.input_specs:
-            if isinstance(spec.arg, ConstantArgument):
-                found[spec.arg.name] = spec.arg.value
-            elif spec.kind is not InputKind.USER_INPUT:
-                assert spec.target is not None
-                held = program.state_dict if spec.target in program.state_dict else program.constants
-                found[spec.arg.name] = held[spec.target]
-        return found
+
+def constant(program: ExportedProgram, name: str) -> Array | None:
+    """The value in float64 of a node that no input has a part in; None where there is no such node."""
+    weights = weights_of(program)
+    values: dict[fx.Node, Any] = {}
+    with undisturbed(), double():
+        for node in program.graph.nodes:
+            if node.op == "placeholder" and node.name in weights:
+                values[node] = widened(weights[node.name])
+            elif node.op == "call_function" and all(one in values for one in node.all_input_nodes):
+                args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                values[node] = node.target(*args, **kwargs)
+            if node.name == name:
+                found = values.get(node)
+                return found.numpy() if isinstance(found, Tensor) else None
+    return None
+
+
+def weights_of(program: ExportedProgram) -> dict[str, Any]:
+    """What stands for every input of the program's graph that is not the network's own input."""
+    found: dict[str, Any] = {}
+    for spec in program.graph_signature.input_specs:
+        if isinstance(spec.arg, ConstantArgument):
+            found[spec.arg.name] = spec.arg.value
+        elif spec.kind is not InputKind.USER_INPUT and spec.target is not None:
+            held = program.state_dict if spec.target in program.state_dict else program.constants
+            found[spec.arg.name] = held[spec.target]
+    return found
 
 
 class _Keeper(fx.Interpreter):
+    """Remembers what the wanted nodes gave."""
+
     def __init__(self, module: fx.GraphModule, wanted: frozenset[str]) -> None:
         super().__init__(module)
         self.wanted = wanted
@@ -101,5 +100,5 @@ class _Keeper(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         if n.name in self.wanted:
-            self.kept[n.name] = result.detach()
+            self.kept[n.name] = result
         return result

@@ -12,7 +12,8 @@ from torch.export import ExportedProgram
 
 from export.adopt import read_onnx
 from export.errors import RefusedError, RequestError, SourceError
-from export.factory import WRITTEN, expect_arguments, read_factory
+from export.factory import WRITTEN, read_factory
+from export.forward import expect_arguments, expect_ready
 from export.labels import read_labels
 from export.names import model_name
 from export.note import SourceWarning, note
@@ -34,9 +35,9 @@ def load_source(
     source: str | Path | nn.Module | ExportedProgram,
     *,
     inputs: tuple[Input, ...] = (),
-    weights: Path | None = None,
+    weights: str | Path | None = None,
     data: str | Path | None = None,
-    data_dir: Path | None = None,
+    data_dir: str | Path | None = None,
     labels: Path | Sequence[str] | None = None,
     name: str | None = None,
 ) -> Source:
@@ -48,27 +49,32 @@ def load_source(
     found, record = _found(source, inputs, weights)
     if labels is not None:
         found = replace(found, labels=read_labels(labels))
+    folder = None if data_dir is None else Path(data_dir)
     rows: Rows | None = None
     called = found.labels
     if data is not None:
-        rows, called = read_rows(data, found.inputs, found.labels, data_dir)
+        rows, called = read_rows(data, found.inputs, found.labels, folder)
     elif record is not None:
-        rows = _own_rows(record, found, data_dir)
+        rows = _own_rows(record, found, folder)
     return replace(found, name=model_name(name, found.name), rows=rows, labels=found.labels or called)
 
 
 def _found(
-    source: str | Path | nn.Module | ExportedProgram, inputs: tuple[Input, ...], weights: Path | None
+    source: str | Path | nn.Module | ExportedProgram, inputs: tuple[Input, ...], weights: str | Path | None
 ) -> tuple[Source, Record | None]:
     """The source without rows; a checkpoint of ours with its record."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not WRITTEN.match(text):
         raise RequestError("--weights: goes with path/to/file.py:factory alone, other sources hold their own")
     if isinstance(source, nn.Module):
+        expect_ready(source, type(source).__name__)
         expect_arguments(source, inputs, type(source).__name__)
         return Source(type(source).__name__, "module", inputs, module=_copied(source)), None
     if isinstance(source, ExportedProgram):
         return from_program(source, inputs, "program"), None
+    if not text:
+        said = repr(source) if isinstance(source, str) else type(source).__name__
+        raise RequestError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {said}")
     path = Path(text)
     if WRITTEN.match(text):
         return read_factory(text, inputs, weights), None
@@ -114,6 +120,6 @@ def _own_rows(record: Record, source: Source, data_dir: Path | None) -> Rows | N
 def _copied(module: nn.Module) -> nn.Module:
     """A copy in eval mode, so that the user's own module stays as it is."""
     try:
-        return copy.deepcopy(module).eval()
+        return copy.deepcopy(module).eval().cpu()
     except Exception as error:  # a module may hold what cannot be copied, such as a lock or an open file
         raise SourceError(f"{type(module).__name__}: cannot be copied ({error})") from error

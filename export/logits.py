@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,24 +10,29 @@ import onnx_ir as ir
 
 from export.constants import Array, array, first_input, given
 from export.flow import Flow
-from export.movement import MOVES
-from export.offsets import NOWHERE, Offset, Offsets
+from export.movement import MOVES, Indices, sizes
+from export.offsets import DEEPEST, MAPS, NOWHERE, Offset, offsets, own, rearranged
 from export.ranges import Ranges
-from export.squash import squash
+from export.squash import inside, squash
 
-# operators whose first input is data, and whose others are weights
-MAPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormalization"})
 # operators each of whose inputs has a part in a logit
 MIXES = frozenset({"Add", "Sum", "Sub", "Neg", "Mul", "Div", "Concat"})
 
 
 @dataclass(frozen=True)
 class Logit:
-    """What a gate squashes. `squashed` is the value itself, None where it is not known."""
+    """What a gate squashes. `squashed` is the value itself, None where it is not known.
 
-    squashed: ir.Value | None
-    offsets: tuple[Offset, ...]
-    weights: frozenset[ir.Value]
+    `inside` are the values that come after it and before the gate. `added` is how a bias of the shape
+    `room`, added to what is squashed, would offset the gate; None where no such shape can be told.
+    """
+
+    squashed: ir.Value | None = None
+    inside: frozenset[ir.Value] = frozenset()
+    offsets: tuple[Offset, ...] = ()
+    added: Offset | None = None
+    room: tuple[int, ...] = ()
+    weights: frozenset[ir.Value] = frozenset()
 
     @property
     def biases(self) -> list[Offset]:
@@ -48,10 +53,7 @@ class Logit:
     @property
     def unit_axis(self) -> int:
         """The axis of the gate along which its units lie, from the end."""
-        for offset in self.offsets:
-            if long := [axis for axis, size in enumerate(offset.index.shape) if size > 1]:
-                return long[-1] - offset.index.ndim
-        return -1
+        return _long_axis(self.offsets[0].index) if self.offsets else -1
 
     @property
     def identity(self) -> Hashable:
@@ -67,7 +69,6 @@ class Logits:
     def __init__(self, flow: Flow, ranges: Ranges) -> None:
         self._flow = flow
         self._ranges = ranges
-        self._offsets = Offsets(ranges)
         self._known: dict[ir.Value, Logit] = {}
 
     def of(self, gate: ir.Value) -> Logit:
@@ -75,9 +76,7 @@ class Logits:
         gate = self._flow.first(gate)
         if gate not in self._known:
             found = squash(_unmoved(gate))
-            squashed = None if found is None else found[0]
-            weights = frozenset(() if squashed is None else self._weights(squashed))
-            self._known[gate] = Logit(squashed, tuple(self._of_gate(gate)), weights)
+            self._known[gate] = Logit() if found is None else self._traced(gate, found[0])
         return self._known[gate]
 
     def softmax(self, gate: ir.Value) -> ir.Node | None:
@@ -85,40 +84,83 @@ class Logits:
         node = _unmoved(gate).producer()
         return node if node is not None and node.op_type == "Softmax" else None
 
-    def _of_gate(self, value: ir.Value) -> Iterator[Offset]:
-        """The offsets of a logit in the shape of its gate: what squashes it moves no element."""
-        node = value.producer()
-        if (found := squash(value)) is not None:
-            for offset in self._offsets.of(found[0]):
-                yield offset.on(value, factor=found[1])
-        elif node is not None and node.op_type in MOVES:
-            yield from self._offsets.moved(node, value, self._of_gate(first_input(node)))
+    def _traced(self, gate: ir.Value, squashed: ir.Value) -> Logit:
+        before = list(offsets(squashed))
+        room = _room(squashed, before)
+        added = None if room is None else Offset(None, _spread(room, squashed), path=(squashed,))
+        return Logit(
+            squashed=squashed,
+            inside=frozenset(inside(gate, squashed)),
+            offsets=tuple(_in_gate(gate, before)),
+            added=None if added is None else next(_in_gate(gate, [added]), None),
+            room=room or (),
+            weights=frozenset(self._weights(squashed)),
+        )
 
-    def _weights(self, value: ir.Value) -> Iterator[ir.Value]:
+    def _weights(self, value: ir.Value, depth: int = 0) -> Iterator[ir.Value]:
         """The weights on the way from a logit back to the data."""
         node = value.producer()
-        if not self._ranges.data(value):
+        if node is None or node.op_type == "Constant":
             yield from _initializers(value)
-        elif node is not None and node.op_type in MOVES:
-            yield from self._weights(first_input(node))
-        elif node is not None and node.op_type in MAPS:
-            for source in given(node)[1:]:
-                if not self._ranges.data(source):
+        elif depth > DEEPEST or (depth and not own(value, node)):
+            return
+        elif node.op_type in MOVES:
+            yield from self._weights(first_input(node), depth + 1)
+        elif node.op_type in MAPS:
+            for number, source in enumerate(given(node)):
+                # what stands where data does is a state that does not depend on any yet
+                if not self._ranges.data(source) and (number or self._ranges.data(given(node)[1])):
                     yield from _initializers(source)
-        elif node is not None and node.op_type in MIXES:
+        elif node.op_type in MIXES:
             for source in given(node):
-                yield from self._weights(source)
+                yield from self._weights(source, depth + 1)
+
+
+def _in_gate(gate: ir.Value, before: Iterable[Offset]) -> Iterator[Offset]:
+    """The offsets of what is squashed as those of the gate: squashing moves no element."""
+    node = gate.producer()
+    if (found := squash(gate)) is not None:
+        for offset in before:
+            yield offset.on(gate, factor=found[1])
+    elif node is not None and node.op_type in MOVES:
+        yield from rearranged(node, gate, _in_gate(first_input(node), before))
+
+
+def _room(value: ir.Value, before: list[Offset]) -> tuple[int, ...] | None:
+    """The shape of a bias for the units of a value, which lie where those of another offset do."""
+    shape = sizes(value)
+    if shape is None or not before:
+        return None
+    axis = _long_axis(before[0].index)
+    units = shape[axis]
+    return None if units is None else (units,) + (1,) * (-1 - axis)
+
+
+def _spread(room: tuple[int, ...], value: ir.Value) -> Indices:
+    """The elements of a bias in the rank of a value."""
+    rank = len(sizes(value) or room)
+    return np.arange(room[0]).reshape((1,) * (rank - len(room)) + room)
+
+
+def _long_axis(index: Indices) -> int:
+    """The last axis along which an index changes, from the end."""
+    long = [axis for axis, size in enumerate(index.shape) if size > 1]
+    return long[-1] - index.ndim if long else -1
 
 
 def _initializers(value: ir.Value) -> Iterator[ir.Value]:
     """The weights that a value is made of; a literal number is none, as many gates share it."""
-    node = value.producer()
-    data = array(value)
-    if data is not None and data.size > 1 and data.dtype.kind not in "iub":
-        yield value
-    elif node is not None:
-        for source in given(node):
-            yield from _initializers(source)
+    waiting = [value]
+    seen: set[ir.Value] = set()
+    while waiting:
+        one = waiting.pop()
+        node = one.producer()
+        data = array(one)
+        if data is not None and data.size > 1 and data.dtype.kind not in "iub":
+            yield one
+        elif node is not None and one not in seen:
+            seen.add(one)
+            waiting.extend(given(node))
 
 
 def _unmoved(value: ir.Value) -> ir.Value:

@@ -9,7 +9,8 @@ import onnx_ir as ir
 
 from export.repeats import Place
 
-PARTS = ("transform_gate", "carry_gate", "transform", "output", "transform_gate.bias", "carry_gate.bias")
+# what a name may end with, or go on with after
+PARTS = ("transform_gate", "carry_gate", "transform", "output")
 
 
 class Names:
@@ -36,8 +37,15 @@ class Names:
             words.append(f"time{place.time:0{self._digits['time']}}")
         return ".".join([*words, part])
 
+    @property
+    def one(self) -> str:
+        """The name of the number 1."""
+        return f"{self._word}s.one"
+
     def _ours(self, name: str) -> bool:
-        return bool(re.match(rf"{self._word}\d+\.((depth|time)\d+\.)*({'|'.join(PARTS)}|.*logit)\b", name))
+        if name.startswith(self.one):
+            return True
+        return bool(re.match(rf"{self._word}\d+\.((depth|time)\d+\.)*({'|'.join(PARTS)})\b", name))
 
 
 def call(value: ir.Value, name: str) -> None:

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.batches import Maker, lay_out
+from export.batches import Maker
 from export.domains import domains
 from export.errors import ParityError, UntraceableError
 from export.figures import Figures, Kind
 from export.gates import Origin
+from export.graph_truth import GraphTruth
 from export.initializers import check_weights
+from export.layout import lay_out
 from export.lossy import lossy_values
-from export.source import Source
+from export.network_truth import NetworkTruth
+from export.source import Rows, Source
+from export.tally import Tally, table
 from export.trace import Traced
 from export.trial import Trial
-from export.truth import RejectedError, Truth, find_truth, public
+from export.truth import RejectedError, Truth, own_inputs, public
 from service import manifest
 from service.runtime import MAX_ROWS, Runtime
 
@@ -30,6 +34,7 @@ class Proof:
 
     `histograms` count the errors of each tensor, onnxruntime's and PyTorch's, as `export.figures.Histogram`
     does. `figures` are those of every tensor and batch, of the first provider and then of the others.
+    `drawn` are rows such as the network takes, for whoever has none of their own.
     """
 
     parity: manifest.Parity
@@ -37,6 +42,7 @@ class Proof:
     warnings: tuple[str, ...]
     histograms: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
     figures: tuple[Figures, ...]
+    drawn: Rows
 
     def table(self) -> str:
         """The errors of each tensor beside PyTorch's own, as lines of text."""
@@ -59,11 +65,14 @@ def prove(
     A ParityError names the first tensor, in the order data flow, that does not; an UntraceableError a
     network that gives two answers to one question, or keeps something from one call to the next.
     """
+    expect_inputs(source, model, runtimes)
     weights = check_weights(source, traced, model)
-    truth = find_truth(source, traced, model, origins)
+    truth: Truth = (
+        GraphTruth(source, model, origins) if traced is None else NetworkTruth(source, traced, model, origins)
+    )
     maker = fit(source, truth, model, seed, max_rows)
-    names = [one.name for one in source.inputs]
-    trial = Trial(truth, runtimes, names, kinds(model, origins), lossy_values(model))
+    tally = Tally(kinds(model, origins), len(runtimes))
+    trial = Trial(truth, runtimes, [one.name for one in source.inputs], tally, lossy_values(model))
     batches = maker.all(source.rows)
     for done, batch in enumerate(batches):
         if progress is not None:
@@ -71,63 +80,63 @@ def prove(
         trial.run(batch)
     if progress is not None:
         progress("parity", len(batches), len(batches))
-    if (broken := trial.broken()) is not None:
-        raise ParityError(broken.says, table(trial.tensors()))
+    if (broken := tally.broken(truth.noise)) is not None:
+        raise ParityError(broken.says, table(tally.tensors(), broken.tensor))
     parity = manifest.Parity(
         reference=truth.reference,
         providers=tuple(runtime.provider for runtime in runtimes),
         seed=seed,
         batches=tuple(trial.records),
-        tensors=trial.tensors(),
+        tensors=tally.tensors(),
         identical=weights.identical,
         derived=weights.derived,
         ulp=weights.ulp,
     )
-    histograms = {
-        name: (tuple(ours.counts.tolist()), tuple(own.counts.tolist()))
-        for name, (ours, own) in trial.histograms.items()
-    }
-    figures = tuple(figure for of_one in trial.figures for figure in of_one)
-    warnings = (*truth.warnings, *trial.warnings, *([trial.forgetful] if trial.forgetful else []))
-    return Proof(parity, trial.coupled, warnings, histograms, figures)
-
-
-def table(tensors: Sequence[manifest.TensorParity]) -> str:
-    """The errors of each tensor beside PyTorch's own, as lines of text."""
-    width = max(map(len, ("tensor", *(one.name for one in tensors))))
-    head = f"{'tensor':{width}}  {'rms':>8}  {'PyTorch':>8}  {'max':>8}  {'PyTorch':>8}"
-    lines = [
-        f"{one.name:{width}}  {one.rms:8.1e}  {one.rms_torch:8.1e}  {one.max:8.1e}  {one.max_torch:8.1e}"
-        for one in tensors
-    ]
-    return "\n".join((head, *lines))
+    return Proof(
+        parity,
+        trial.coupled,
+        (*truth.warnings, *trial.warnings),
+        tally.histograms(),
+        tuple(figure for of_provider in tally.figures for figure in of_provider),
+        maker.drawn(),
+    )
 
 
 def kinds(model: ir.Model, origins: Mapping[str, Origin]) -> dict[str, Kind]:
     """What each output of a graph is, by its name, in the order data flow."""
     order = {value.name: place for place, node in enumerate(model.graph) for value in node.outputs}
     found: dict[str, Kind] = dict.fromkeys(public(model, origins), "output")
-    found |= {name: "gate" if name.endswith("_gate") else "layer" for name in origins}
+    for name in origins:
+        found[name] = "gate" if name.endswith("_gate") else "layer"
     return {name: found[name] for name in sorted(found, key=lambda name: order.get(name, -1))}
+
+
+def expect_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runtime]) -> None:
+    """Stop with a ParityError unless the graph takes as many inputs as the network."""
+    expected = [one.name for one in source.inputs]
+    for names in (own_inputs(model), *([one.name for one in runtime.inputs] for runtime in runtimes)):
+        if len(names) != len(expected):
+            raise ParityError(
+                f"inputs: expected the network's {len(expected)} ({', '.join(expected)}), the graph has "
+                f"{len(names)} ({', '.join(names)})"
+            )
 
 
 def fit(source: Source, truth: Truth, model: ir.Model, seed: int, max_rows: int) -> Maker:
     """A maker of batches that the network takes: other lengths and fewer ids are tried where it does not."""
     layout = lay_out(source)
-    called = [str(v.name) for v in model.graph.inputs if v.name not in model.graph.initializers]
-    names = {one.name: name for one, name in zip(source.inputs, called, strict=True)}
-    known = domains(source, model, names)
-    fewer = {name: [domain, *domain.smaller()] for name, domain in known.items()}
-    reason = ""
-    for tried in range(max(map(len, fewer.values()))):
-        of = {name: choices[min(tried, len(choices) - 1)] for name, choices in fewer.items()}
-        for longer in (layout, *layout.longer()):
-            maker = Maker(longer, of, seed, max_rows)
+    known = domains(source, model, own_inputs(model))
+    choices = {name: [domain, *domain.smaller()] for name, domain in known.items()}
+    refused = ""
+    for tried in range(max(map(len, choices.values()))):
+        of = {name: some[min(tried, len(some) - 1)] for name, some in choices.items()}
+        for sizes in (layout, *layout.others()):
+            maker = Maker(sizes, of, seed, max_rows)
             try:
                 truth.own(maker.probe())
             except RejectedError as error:
-                reason = reason or str(error)
+                refused = refused or str(error)
             else:
                 return maker
     inputs = ", ".join(map(str, source.inputs))
-    raise UntraceableError(f"the network takes no batch of {inputs} that was tried ({reason})")
+    raise UntraceableError(f"the network takes no batch of {inputs} that was tried: {refused}")

@@ -32,7 +32,7 @@ def _half(model: bytes) -> ir.Model:
     proto = onnx.load_model_from_string(model)
     with quiet():
         made = convert_float_to_float16(proto, keep_io_types=True)
-    # around what it keeps in float32 (Max, say) it forgets to say so
+    # of what it keeps in float32 (the constants of a Max, say) it still notes that it is float16
     del made.graph.value_info[:]
     return ir.from_proto(onnx.shape_inference.infer_shapes(made))
 

@@ -125,7 +125,5 @@ class _Running:
 
     def _quantile(self, level: float) -> float:
         reached = np.cumsum(self.fine)
-        wanted = level * reached[-1]
-        bin_ = int(np.searchsorted(reached, wanted))
-        inside = (wanted - (reached[bin_] - self.fine[bin_])) / self.fine[bin_]
-        return float(np.clip((bin_ + inside) / FINE, self.low, self.high))
+        middle = (np.searchsorted(reached, level * reached[-1]) + 0.5) / FINE
+        return float(np.clip(middle, self.low, self.high))

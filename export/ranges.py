@@ -61,6 +61,8 @@ HULL = MOVES | {
 SHAPE_ONLY = frozenset({"Shape", "Size", "EyeLike"})
 
 
+# what these make is read off them
+LITERALS = frozenset({"Constant", "ConstantOfShape"})
 # whatever these are given, weights make numbers of it
 BLENDING = frozenset({"Gather", "GatherND", "Gemm", "MatMul", "Conv", "ConvTranspose", "Einsum"})
 
@@ -76,6 +78,8 @@ class Ranges:
             soft = given and (value.dtype is None or value.dtype.is_floating_point())
             self._ranges[value] = Range(data=given, soft=soft)
         for node in flow.nodes:
+            if node.op_type in LITERALS:
+                continue
             made = self._of(node)
             for value in node.outputs:
                 self._ranges[value] = made

@@ -65,7 +65,7 @@ th { position: sticky; top: 0; background: var(--card); color: var(--quiet); fon
 th, td { padding: .35rem .8rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--rule); }
 th.word, td.word { text-align: left; }
-td.word { white-space: normal; min-width: 8rem; }
+td.word { white-space: normal; min-width: 6.5rem; }
 tr:last-child td { border-bottom: 0; }
 summary { cursor: pointer; color: var(--blue); margin: .6rem 0; }
 code { font-size: .875em; overflow-wrap: anywhere; }

@@ -25,9 +25,13 @@ def squash(value: ir.Value) -> tuple[ir.Value, float] | None:
     if node.op_type == "Tanh":
         # (1 + tanh(x)) / 2 is the sigmoid of 2 x
         return first_input(node), 2 * way
-    if node.op_type == "Clip":
-        inner, slope = straight(first_input(node))
-        return inner, way if slope > 0 else -way
+    if (line := _clipped(node)) is not None:
+        while line is not None:
+            inner, slope = straight(line)
+            way = way if slope > 0 else -way
+            node = inner.producer()
+            line = None if node is None else _clipped(node)
+        return inner, way
     exponent = _logistic(node)
     return None if exponent is None else (exponent, -way)
 
@@ -35,18 +39,11 @@ def squash(value: ir.Value) -> tuple[ir.Value, float] | None:
 def inside(gate: ir.Value, source: ir.Value) -> set[ir.Value]:
     """The values on the way from what is squashed to the gate, those two left out."""
     found: set[ir.Value] = set()
-
-    def leads(value: ir.Value) -> bool:
-        node = value.producer()
-        if value is source or value in found:
-            return True
-        # each input is looked at, as both of a product may lead to the source
-        led = node is not None and any([leads(one) for one in given(node) if scalar(one) is None])
-        if led:
-            found.add(value)
-        return led
-
-    leads(gate)
+    value = gate
+    while value is not source and (node := value.producer()) is not None:
+        found.add(value)
+        # all else that a squash takes are numbers
+        value = next(one for one in given(node) if scalar(one) is None)
     return found - {gate}
 
 
@@ -82,6 +79,16 @@ def multiple(node: ir.Node) -> tuple[ir.Value, float] | None:
         return a, number if node.op_type == "Mul" else 1 / number
     if b is not None and node.op_type == "Mul" and (number := scalar(a)) is not None:
         return b, number
+    return None
+
+
+def _clipped(node: ir.Node) -> ir.Value | None:
+    """What a node cuts off above or below a number."""
+    if node.op_type == "Clip":
+        return first_input(node)
+    if node.op_type in {"Max", "Min"}:
+        free = [value for value in given(node) if scalar(value) is None]
+        return free[0] if len(free) == 1 else None
     return None
 
 

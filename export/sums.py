@@ -18,31 +18,29 @@ Sum = dict[Term, float]
 
 ADDITIONS = frozenset({"Add", "Sub", "Sum", "Where"})
 ARITHMETIC = ADDITIONS | {"Mul", "Neg", "Div"}
-# a sum of more products than this is no gated block
+# a sum of more products than this, or of sums of sums deeper than this, is no gated block
 LONGEST = 64
+DEEPEST = 32
 
 
 class Sums:
     """Writes values as sums; `settled` are values that are taken whole, as what they are made of is known."""
 
     def __init__(self, flow: Flow, ranges: Ranges, settled: Container[ir.Value]) -> None:
-        self._flow = flow
-        self._ranges = ranges
-        self._settled = settled
-        self._gates: dict[ir.Value, tuple[ir.Value, bool] | None] = {}
+        self.flow = flow
+        self.settled = settled
         self.complements: dict[ir.Value, ir.Value] = {}
+        self._ranges = ranges
+        self._gates: dict[ir.Value, tuple[ir.Value, bool] | None] = {}
 
     def write(self, root: ir.Node) -> Sum | None:
         """The sum that a node makes, written in what it does not share with the rest of the graph."""
-        value = root.outputs[0]
-        made = self._expand(root, root, {})
-        if made is None or made == {(value,): 1.0}:
-            return None
-        return {term: times for term, times in made.items() if len(term) != 1 or scalar(term[0]) != 0}
+        made = Writing(self, root).expand(root)
+        return None if made is None or made == {(root.outputs[0],): 1.0} else made
 
     def gate(self, value: ir.Value) -> tuple[ir.Value, bool] | None:
         """The gate that a value is, or is 1 minus (True); None where it is neither."""
-        value = self._flow.first(value)
+        value = self.flow.first(value)
         if value not in self._gates:
             found = self._gate(value) if self._ranges.gate(value) else None
             self._gates[value] = found
@@ -61,34 +59,33 @@ class Sums:
                 return inner[0], not inner[1]
         if node.op_type in MOVES:
             inner = self.gate(first_input(node))
-            if inner is not None and inner[1] and (other := self._flow.alike(node, inner[0])) is not None:
+            if inner is not None and inner[1] and (other := self.flow.alike(node, inner[0])) is not None:
                 return other, True
         return value, False
 
-    def _of(self, value: ir.Value, root: ir.Node, inside: dict[ir.Value, bool]) -> Sum:
-        # zero is taken for a value, not a number: it is the state that a recurrent layer begins from
-        number = scalar(value)
-        if number or is_one(value):
-            return {(): number or 1.0}
-        first = self._flow.first(value)
-        if first in self._settled:
-            return {(first,): 1.0}
-        gate = self.gate(first)
-        if gate is not None and not (self._product(first) and self._inside(value, root, inside)):
-            return {(): 1.0, (gate[0],): -1.0} if gate[1] else {(gate[0],): 1.0}
-        node = value.producer()
-        if node is not None and self._inside(value, root, inside):
-            made = self._expand(node, root, inside)
-            if made is not None:
-                return made
-        return {(first,): 1.0}
 
-    def _expand(self, node: ir.Node, root: ir.Node, inside: dict[ir.Value, bool]) -> Sum | None:
+class Writing:
+    """One sum being written: that of the node `root`."""
+
+    def __init__(self, sums: Sums, root: ir.Node) -> None:
+        self._sums = sums
+        self._flow = sums.flow
+        self._root = root
+        self._depth = 0
+        self._inner: dict[ir.Value, bool] = {}
+        self._written: dict[ir.Value, Sum] = {}
+
+    def expand(self, node: ir.Node) -> Sum | None:
+        """What a node makes, written in its inputs; None for what is no arithmetic, or too much of it."""
+        if self._depth > DEEPEST:
+            return None
         if transparent(node):
-            return self._of(given(node)[0], root, inside)
+            return self._of(first_input(node))
         if node.op_type not in ARITHMETIC:
             return None
-        parts = [self._of(value, root, inside) for value in given(node)]
+        self._depth += 1
+        parts = [self._of(value) for value in given(node)]
+        self._depth -= 1
         match node.op_type, parts:
             case "Add" | "Sum", _:
                 made = _total(parts, [1.0] * len(parts))
@@ -107,6 +104,26 @@ class Sums:
                 return None
         return made if 0 < len(made) <= LONGEST else None
 
+    def _of(self, value: ir.Value) -> Sum:
+        if value not in self._written:
+            self._written[value] = self._write(value)
+        return self._written[value]
+
+    def _write(self, value: ir.Value) -> Sum:
+        # zero is taken for a value, not a number: it is the state that a recurrent layer begins from
+        number = scalar(value)
+        if number or is_one(value):
+            return {(): number or 1.0}
+        first = self._flow.first(value)
+        if first in self._sums.settled:
+            return {(first,): 1.0}
+        gate = self._sums.gate(first)
+        if gate is not None and not (_product(first) and self._inside(value)):
+            return {(): 1.0, (gate[0],): -1.0} if gate[1] else {(gate[0],): 1.0}
+        node = value.producer()
+        made = self.expand(node) if node is not None and self._inside(value) else None
+        return {(first,): 1.0} if made is None else made
+
     def _times(self, a: Sum, b: Sum) -> Sum:
         made: Sum = {}
         for left, p in a.items():
@@ -115,26 +132,27 @@ class Sums:
                 made[term] = made.get(term, 0.0) + p * q
         return {term: times for term, times in made.items() if times}
 
-    def _product(self, value: ir.Value) -> bool:
-        """A product of two gates is a gated value, unless it is used like a gate, twice."""
-        node = value.producer()
-        if node is None or node.op_type != "Mul" or len(value.uses()) > 1:
-            return False
-        return all(scalar(factor) is None for factor in node.inputs)
-
-    def _inside(self, value: ir.Value, root: ir.Node, known: dict[ir.Value, bool]) -> bool:
+    def _inside(self, value: ir.Value) -> bool:
         """Whether a value is used for nothing but this sum."""
-        if value not in known:
-            known[value] = not value.is_graph_output() and all(
-                user is root
+        if value not in self._inner:
+            self._inner[value] = not value.is_graph_output() and all(
+                user is self._root
                 or (
                     (user.op_type in ARITHMETIC or transparent(user))
-                    and self._flow.place.get(user, len(self._flow.nodes)) < self._flow.place[root]
-                    and all(self._inside(output, root, known) for output in user.outputs)
+                    and self._flow.place.get(user, len(self._flow.nodes)) < self._flow.place[self._root]
+                    and all(map(self._inside, user.outputs))
                 )
                 for user, _ in value.uses()
             )
-        return known[value]
+        return self._inner[value]
+
+
+def _product(value: ir.Value) -> bool:
+    """Whether a value is a product of two: even if both are gates it is gated, unless it is used twice."""
+    node = value.producer()
+    if node is None or node.op_type != "Mul" or len(value.uses()) > 1:
+        return False
+    return all(scalar(factor) is None for factor in node.inputs)
 
 
 def _taken_from_one(node: ir.Node) -> list[ir.Value]:

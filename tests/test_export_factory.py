@@ -192,6 +192,8 @@ THEIRS = {
         "        self.layer = nn.Linear(4, 4)\n"
         "    def forward(self, x):\n"
         "        import export\n"  # for the first time here
+        "        import models\n"
+        "        assert isinstance(self, models.Net)\n"  # the very class, not one of a module loaded anew
         "        from service.act import act\n"
         "        import service.late\n"
         "        return act(self.layer(x)) * export.FACTOR + service.late.SHIFT\n"
@@ -256,6 +258,18 @@ def test_a_file_in_a_package_may_import_its_neighbours(tmp_path: Path) -> None:
     assert type(found.module).__module__ == "models.layers"
     assert "models.layers" not in sys.modules
     assert sys.modules["models"] is models
+
+
+def test_the_file_may_be_a_package_itself(tmp_path: Path) -> None:
+    """Its __init__.py, which imports what lies beside it, as it is now and not as it was."""
+    files = {"nets/__init__": "from .layers import Net\nmake = Net\n", "nets/layers": NET}
+    spec = f"{written(tmp_path, files)}/nets/__init__.py:make"
+    assert isinstance(read_factory(spec, INPUTS).module, nn.Module)
+    written(
+        tmp_path, {"nets/__init__": "from torch import nn\ndef make(): return nn.Linear(4, 4)  # another\n"}
+    )
+    assert isinstance(read_factory(spec, INPUTS).module, nn.Linear)
+    sys.modules.pop("nets", None)
 
 
 @pytest.mark.parametrize("name", ["models", "types", "my-net.v2", "torch", "pytest"])

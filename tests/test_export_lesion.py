@@ -58,6 +58,28 @@ def test_layers_without_levers_are_left_out() -> None:
     assert [lesion.layer for lesion in curve.layers] == [2]
 
 
+def test_a_graph_of_one_fixed_batch_answers_each_row_once() -> None:
+    """Rows that do not fill the last batch make no difference to the curve."""
+    free, fixed = highway(), highway(batch=64)
+    rows = rows_for(free)
+    curves = [lesion_curve(net.open(), net.gates, rows, "logits", net.biases) for net in (free, fixed)]
+    assert curves[0] is not None
+    assert curves[0] == curves[1]
+
+
+def test_what_gives_no_numbers_has_no_place() -> None:
+    """A closed layer that makes answers NaN is left out; a network that answers NaN has no curve."""
+    net = highway()
+    rows = rows_for(net)
+    biases = {**net.biases, "layers.1.gate.bias": np.full(6, np.nan, np.float32)}
+    curve = lesion_curve(net.open(), net.gates, rows, "logits", biases)
+    assert curve is not None
+    assert [lesion.layer for lesion in curve.layers] == [0, 2]
+    x = rows.inputs["x"].copy()
+    x[3, 0] = np.nan
+    assert lesion_curve(net.open(), net.gates, replace(rows, inputs={"x": x}), "logits", net.biases) is None
+
+
 def test_all_depths_of_a_layer_close_together() -> None:
     """Gates of one layer are closed at once, as if they were one."""
     net = highway(layers=3)

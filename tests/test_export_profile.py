@@ -82,6 +82,13 @@ def test_a_deviation_far_below_the_mean_is_not_drowned() -> None:
     assert 0 < layer.units_sd[0] < 1e-6
 
 
+def test_quantiles_lie_within_what_was_seen() -> None:
+    """A gate that is always the same has that value at every level, not the middle of a bin."""
+    x = np.full((7, 1), logit(0.30001), np.float32)
+    layer = profile(sigmoid_of("batch", 1), [gate()], Rows({"x": x})).layers[0]
+    assert layer.quantiles == pytest.approx((0.30001,) * len(LEVELS), abs=1e-6)
+
+
 def test_channels_are_units_and_pixels_are_places() -> None:
     """A convolutional gate is profiled by channel, over rows and pixels."""
     random = np.random.default_rng(0)

@@ -132,23 +132,32 @@ def test_a_program_made_on_a_gpu_is_read_on_the_cpu(tmp_path: Path, files: Files
     found.module()(torch.ones(2, 4), torch.ones(2, 4))
 
 
+OPAQUE = ["an opaque object", "an opaque object said to be plain"]
+
+
 def places_of_pickles(files: Files, trap: bytes, bare: bytes) -> dict[str, Files]:
     """A file for each place where PyTorch's own reader would unpickle."""
 
     def used(config: dict[str, Any]) -> None:
         next(iter(config["config"].values()))["use_pickle"] = True
 
-    def named(prefix: str) -> Callable[[dict[str, Any]], None]:
+    def named(prefix: str, pickled: bool = True) -> Callable[[dict[str, Any]], None]:
         def edit(config: dict[str, Any]) -> None:
-            next(iter(config["config"].values())).update(use_pickle=True, path_name=prefix + "_0")
+            next(iter(config["config"].values())).update(use_pickle=pickled, path_name=prefix + "_0")
 
         return edit
+
+    padded = bare + bytes(-len(bare) % 4)  # which looks like a tensor of whole numbers
 
     return {
         "a weight": {**edited(files, WEIGHTS, used), "data/weights/weight_0": trap},
         "a constant": {**edited(files, CONSTANTS, used), "data/constants/tensor_0": trap},
         "an opaque object": {
             **edited(files, CONSTANTS, named("opaque_obj")), "data/constants/opaque_obj_0": bare
+        },
+        "an opaque object said to be plain": {
+            **edited(files, CONSTANTS, named("opaque_obj", pickled=False)),
+            "data/constants/opaque_obj_0": padded,
         },
         "a custom object": {
             **edited(files, CONSTANTS, named("custom_obj")), "data/constants/custom_obj_0": trap
@@ -161,7 +170,7 @@ def places_of_pickles(files: Files, trap: bytes, bare: bytes) -> dict[str, Files
 
 @pytest.mark.parametrize(
     "place",
-    ["a weight", "a constant", "an opaque object", "weights of old", "constants of old", "sample inputs"],
+    ["a weight", "a constant", *OPAQUE, "weights of old", "constants of old", "sample inputs"],
 )
 def test_pytorch_would_have_run_the_pickle(tmp_path: Path, files: Files, place: str) -> None:
     """The traps of the next test are real: torch.export.load steps into each."""
@@ -176,7 +185,7 @@ def test_pytorch_would_have_run_the_pickle(tmp_path: Path, files: Files, place: 
 
 @pytest.mark.parametrize(
     "place",
-    ["a weight", "a constant", "an opaque object", "a custom object", "weights of old", "constants of old"],
+    ["a weight", "a constant", *OPAQUE, "a custom object", "weights of old", "constants of old"],
 )
 def test_a_pickle_is_refused_wherever_it_hides(tmp_path: Path, files: Files, place: str) -> None:
     """By the name of the member, without opening it."""
@@ -352,11 +361,17 @@ def test_guards_are_not_run(tmp_path: Path, files: Files) -> None:
     """They are Python too, and PyTorch would run them at the first call."""
     ran = tmp_path / "ran"
     guard = f"L['device'].size()[0] == __import__('pathlib').Path({str(ran)!r}).touch()"
-    bad = edited(files, PROGRAM, lambda program: program.update(guards_code=[guard]))
-    found = read_program(zipped(tmp_path / "net.pt2", bad)).program
+    path = zipped(
+        tmp_path / "net.pt2", edited(files, PROGRAM, lambda program: program.update(guards_code=[guard]))
+    )
+    found = read_program(path).program
     assert found is not None
+    assert found._guards_code == []
     found.module()(torch.ones(2, 4), torch.ones(2, 4))
     assert not ran.exists()
+    with pytest.raises(AssertionError):
+        torch.export.load(io.BytesIO(path.read_bytes())).module()(torch.ones(2, 4), torch.ones(2, 4))
+    assert ran.exists(), "the guard is none"
 
 
 @pytest.mark.parametrize("sizes", [[1 << 40], [1 << 16, 1 << 16], [-1, 4]])

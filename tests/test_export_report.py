@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,23 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gated import Gated, highway
-from PIL import Image
 
 from export import report as module
 from export.comparison import Comparison, Distance, Speed
 from export.figures import BINS
 from export.lesion import lesion_curve
-from export.markup import Markup, join, tag
 from export.panel import panel
 from export.profile import profile
 from export.report import Report, figures, write_report
-from export.report_charts import Series, chart
-from export.report_grids import share_map, signed_map
 from export.report_page import page
 from export.report_parity import parity_rows
 from export.report_parts import size_of
 from export.source import Rows
-from service.manifest import Batch, Gate, Lever, Manifest, Parity, TensorParity
+from service.manifest import Batch, Gate, Manifest, Parity, TensorParity
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
 VOID = {"meta", "img", "br"}
@@ -248,6 +241,13 @@ def test_the_json_holds_the_figures_of_the_page(full: Report, tmp_path: Path) ->
     assert read == json.loads(json.dumps(figures(full)))
 
 
+def test_json_is_json(full: Report, tmp_path: Path) -> None:
+    """A figure that JSON has no word for is not written as one that other readers choke on."""
+    with pytest.raises(ValueError, match="JSON"):
+        write_report(tmp_path, replace(full, seconds={"trace": float("nan")}))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_same_report_gives_the_same_bytes(full: Report, tmp_path: Path) -> None:
     """Two writings differ in nothing, and leave nothing beside the two files."""
     for folder in ("a", "b"):
@@ -329,87 +329,6 @@ def test_hundreds_of_steps_are_taken_together(full: Report) -> None:
     html = page(replace(full, manifest=manifest, panel=None, histograms={}))
     assert len(html) < 60_000
     assert "g0.0 and 149 more steps" in Reader(html).text
-
-
-def test_the_panel_is_layers_by_units() -> None:
-    """Biases, means over rows, and the first row's gates and outputs, as the network computes them."""
-    net = highway(layers=3, units=6)
-    runtime, rows = net.open(), rows_of(net)
-    shown = panel(runtime, net.gates, net.biases, profile(runtime, net.gates, rows), rows, LABELS)
-    assert shown is not None
-    assert rows.classes is not None
-    t = np.array(net.gate_values(rows.inputs["x"]))
-    np.testing.assert_array_equal(shown.biases[1], net.weights["layers.1.gate.bias"].astype(np.float64))
-    assert shown.means is not None
-    assert shown.gates is not None
-    assert shown.outputs is not None
-    np.testing.assert_allclose(shown.means, t.mean(1), atol=1e-5)
-    np.testing.assert_allclose(shown.gates, t[:, 0], atol=1e-5)
-    outputs = runtime.run({"x": rows.inputs["x"][:1]}, ["layer02.output"])[0]
-    np.testing.assert_allclose(shown.outputs[2], outputs[0], atol=1e-6)
-    assert shown.label == LABELS[int(rows.classes[0])]
-    assert panel(runtime, (), {}) is None
-
-
-def test_a_carry_gates_bias_is_shown_as_the_transform_gates() -> None:
-    """The sign of a lever is applied, narrower layers end in NaN, and steps of one layer are one line."""
-    biases = {"fused": np.array([9.0, 9.0, 1.0, 2.0], np.float32), "wide": np.zeros(3, np.float32)}
-    carry = Lever(tensor="fused", start=2, stop=4, sign=-1)
-    wide = Lever(tensor="wide", start=0, stop=3, sign=1)
-    plain = {"kind": "coupled", "carry": "identity", "unit_axis": -1, "units": None}
-    gates = [
-        Gate(name="a", layer=0, time=0, levers=(carry,), **plain),
-        Gate(name="b", layer=0, time=1, levers=(carry,), **plain),
-        Gate(name="c", layer=1, levers=(wide,), **plain),
-        Gate(name="d", layer=2, **plain),
-    ]
-    shown = panel(highway().open(), gates, biases)
-    assert shown is not None
-    assert shown.layers == ("0", "1", "2")
-    np.testing.assert_array_equal(shown.biases, [[-1, -2, np.nan], [0, 0, 0], [np.nan, np.nan, np.nan]])
-
-
-def pixels(markup: Markup) -> np.ndarray:
-    found = re.search(r'src="data:image/png;base64,([^"]+)"', markup)
-    assert found is not None
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGBA"))
-
-
-def test_a_heat_map_has_a_pixel_for_each_number() -> None:
-    """Dark at 0, bright at 1, blue below and red above the middle, and nothing where there is no number."""
-    shares = pixels(share_map("m", np.array([[0.0, 1.0, np.nan]]), ["0"]))
-    assert shares.shape == (1, 3, 4)
-    assert shares[0, 0].tolist() == [68, 1, 84, 255]
-    assert shares[0, 1].tolist() == [253, 231, 36, 255]
-    assert shares[0, 2, 3] == 0
-    signed = pixels(signed_map("m", np.array([[-3.0, -2.0, -1.0]]), ["0"], middle=-2.0))
-    assert signed[0, 0, 2] > signed[0, 0, 0]
-    assert signed[0, 2, 0] > signed[0, 2, 2]
-    assert signed[0, 1, :3].min() > 240
-    assert "Not known" in share_map("m", np.full((1, 2), np.nan), ["0"])
-
-
-def test_curves_stand_where_their_numbers_are() -> None:
-    """A higher number is drawn higher, powers of ten evenly apart, and no number at all not at all."""
-    one = chart("t", [Series("a", [1e-8, 1e-6, None, 1e-4], "blue")], below="x", log=True)
-    dots = [float(y) for y in re.findall(r'cy="([\d.]+)"', one)]
-    assert len(dots) == 3
-    assert dots[0] - dots[1] == pytest.approx(dots[1] - dots[2], abs=0.2)
-    assert dots[0] > dots[2]
-    flat = chart("t", [Series("a", [0.5, 0.5], "blue")], below="x")
-    assert Reader(flat).open == []
-    assert "nan" not in flat
-    zero = chart("t", [Series("a", [0.0, 0.0], "blue")], below="x", log=True)
-    assert "nan" not in zero
-
-
-def test_text_is_escaped_and_markup_is_not() -> None:
-    """Only what tag and join made is taken as it is, in attributes as in text."""
-    inner = tag("b", "<&>", title='"<')
-    assert inner == '<b title="&quot;&lt;">&lt;&amp;&gt;</b>'
-    assert tag("p", inner, "<i>", None, 3) == f"<p>{inner}&lt;i&gt;3</p>"
-    assert join(["<", inner]) == f"&lt;{inner}"
-    assert tag("br") == "<br>"
 
 
 @pytest.mark.parametrize(

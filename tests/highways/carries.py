@@ -139,47 +139,45 @@ def softmaxed(seen: list[Tensor]) -> list[Tensor]:
     return [torch.sigmoid(t - c)]
 
 
+def summed(seen: list[Tensor]) -> list[Tensor]:
+    return [torch.sigmoid(seen[0] + seen[1])]
+
+
 def halves(seen: list[Tensor]) -> list[Tensor]:
     t, c = seen[0].chunk(2, dim=-1)
     return [torch.sigmoid(t - c)]
 
 
-EXAMPLES = [
+ROWS = [
+    Example("independent", lambda: Independent(6), (6,), called("t"), opened, (("independent", "identity"),)),
+    Example("softmax", lambda: Softmax(6), (6,), called("t", "c"), softmaxed, (("softmax", "identity"),)),
     Example(
-        "independent", lambda: Independent(6), (6,), called("t"), opened, (("independent", "identity"),)
+        "softmax pairs", lambda: SoftmaxFused(6), (6,), called("pair"), halves, (("softmax", "identity"),)
     ),
+    Example("learned", lambda: LearnedCarry(6, 6), (6,), called("gate"), opened, (("coupled", "projected"),)),
     Example(
-        "independent and fused",
+        "normed",
+        lambda: LearnedCarry(6, 6, norm=True),
+        (6,),
+        called("gate"),
+        opened,
+        (("coupled", "projected"),),
+    ),
+    Example("scaled", lambda: Scaled(6), (6,), called("gate", "h"), summed, (("coupled", "projected"),)),
+]
+TIMES = [
+    Example(
+        "independent, fused",
         lambda: IndependentFused(6),
         (5, 6),
         called("all"),
         lambda seen: [torch.sigmoid(seen[0][..., 6:12])],
         (("independent", "identity"),),
     ),
-    Example("softmax", lambda: Softmax(6), (6,), called("t", "c"), softmaxed, (("softmax", "identity"),)),
-    Example(
-        "softmax of one Linear", lambda: SoftmaxFused(6), (6,), called("pair"), halves, (("softmax", "identity"),)
-    ),
-    Example(
-        "learned carry", lambda: LearnedCarry(6, 6), (6,), called("gate"), opened, (("coupled", "projected"),)
-    ),
-    Example(
-        "learned carry of another size",
-        lambda: LearnedCarry(4, 6),
-        (4,),
-        called("gate"),
-        opened,
-        (("coupled", "projected"),),
-    ),
+    Example("gate of a row", lambda: nn.Sequential(Normed(6), Normed(6)), (5, 6), called("gate"), opened),
+]
+EXAMPLES = [
+    Example("widened", lambda: LearnedCarry(4, 6), (4,), called("gate"), opened, (("coupled", "projected"),)),
     Example("padded", lambda: Padded(4, 6), (4,), called("gate"), opened, (("coupled", "projected"),)),
     Example("projected before", lambda: Projected(4, 6), (4,), called("gate"), opened),
-    Example(
-        "scaled",
-        lambda: Scaled(6),
-        (6,),
-        called("gate", "h"),
-        lambda seen: [torch.sigmoid(seen[0] + seen[1])],
-        (("coupled", "projected"),),
-    ),
-    Example("normed", lambda: nn.Sequential(Normed(6), Normed(6)), (5, 6), called("gate"), opened),
 ]

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from highways.example import Example, called, kept, opened
 
+Join = Callable[[Tensor, Tensor, Tensor], Tensor]
+
 
 class Layer(nn.Module):
     """One Linear for H, one for the gate; `join` writes the equation."""
@@ -17,7 +19,7 @@ class Layer(nn.Module):
     def __init__(
         self,
         size: int,
-        join: Callable[[Tensor, Tensor, Tensor], Tensor],
+        join: Join = lambda t, h, x: t * h + (1 - t) * x,
         *,
         bias: bool = True,
         squash: Callable[[Tensor], Tensor] = torch.sigmoid,
@@ -105,31 +107,8 @@ class Complemented(nn.Module):
         return h + torch.sigmoid(self.carry(x) + 2) * (x - h)
 
 
-def stack(join: Callable[[Tensor, Tensor, Tensor], Tensor], **options: object) -> Callable[[], nn.Module]:
-    """Two layers in a Sequential within a Sequential."""
-
-    def make() -> nn.Module:
-        layers = nn.Sequential(*(Layer(6, join, **options) for _ in range(2)))  # type: ignore[arg-type]
-        return nn.Sequential(nn.Linear(4, 6), layers, nn.Linear(6, 3))
-
-    return make
-
-
-def twice(shape: tuple[int, ...] = (4,)) -> dict[str, object]:
-    return {"shape": shape, "looked_at": called("gate"), "gates": opened}
-
-
-def tanh_squash(z: Tensor) -> Tensor:
-    return 0.5 * torch.tanh(0.5 * z) + 0.5
-
-
-def addcmul(t: Tensor, h: Tensor, x: Tensor) -> Tensor:
-    return torch.addcmul(x, t, h - x)
-
-
-PLAIN = "coupled", "identity"
-
-JOINS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+# every way to write y = t h + (1 - t) x
+JOINS: dict[str, Join] = {
     "t*h + (1-t)*x": lambda t, h, x: t * h + (1 - t) * x,
     "x*(1-t) + h*t": lambda t, h, x: x * (1 - t) + h * t,
     "x + t*(h-x)": lambda t, h, x: x + t * (h - x),
@@ -138,57 +117,67 @@ JOINS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "t*h + (ones-t)*x": lambda t, h, x: t * h + (torch.ones_like(t) - t) * x,
     "t*h + (-t+1)*x": lambda t, h, x: t * h + (-t + 1) * x,
     "t*h - (t-1)*x": lambda t, h, x: t * h - (t - 1) * x,
-    "sum of a stack": lambda t, h, x: torch.add(torch.mul(h, t), torch.mul(x, torch.sub(1, t))),
-    "addcmul": addcmul,
+    "t*h + (new(1)-t)*x": lambda t, h, x: t * h + (t.new_tensor([1]) - t) * x,
+    "x + h*t - x*t": lambda t, h, x: x + h * t - x * t,
+    "addcmul": lambda t, h, x: torch.addcmul(x, t, h - x),
     "lerp": lambda t, h, x: torch.lerp(x, h, t),
-    "t*h + (1-t)*x + 0": lambda t, h, x: 0 + t * h + (1 - t) * x,
-    "position added": lambda t, h, x: (t * h + (1 - t) * x) + 0.5 * h,
-    "float64 and back": lambda t, h, x: (t.double() * h.double() + (1 - t.double()) * x.double()).float(),
+    "0 + t*h + (1-t)*x": lambda t, h, x: 0 + t * h + (1 - t) * x,
+    "t*h + (1-t)*x + h/2": lambda t, h, x: (t * h + (1 - t) * x) + 0.5 * h,
+    "t*h + (1-t)*x + x": lambda t, h, x: x + (t * h + (1 - t) * x),
+    "in float64": lambda t, h, x: (t.double() * h.double() + (1 - t.double()) * x.double()).float(),
 }
+# and of a gate that carries, y = c x + (1 - c) h
+CARRIES: dict[str, Join] = {
+    "h + c*(x-h)": lambda c, h, x: h + c * (x - h),
+    "c*x + (1-c)*h": lambda c, h, x: c * x + (1 - c) * h,
+    "lerp": lambda c, h, x: torch.lerp(h, x, c),
+}
+SQUASHES: list[Callable[[Tensor], Tensor]] = [
+    lambda z: 0.5 * torch.tanh(0.5 * z) + 0.5,
+    lambda z: (torch.tanh(z / 2) + 1) / 2,
+    lambda z: 1 / (1 + torch.exp(-z)),
+    F.hardsigmoid,
+    lambda z: torch.clamp(0.2 * z + 0.5, 0, 1),
+    lambda z: F.relu6(z + 3) / 6,
+    lambda z: torch.sigmoid(z / 0.7),
+    lambda z: 1 - torch.sigmoid(-z),
+]
 
-EXAMPLES = [
-    *(
-        Example(name, stack(join), (4,), called("gate"), opened)  # the gates of both layers
-        for name, join in JOINS.items()
-    ),
-    Example("h + c*(x-h)", stack(lambda c, h, x: h + c * (x - h)), (4,), called("gate"), kept),
-    Example("c*x + (1-c)*h", stack(lambda c, h, x: c * x + (1 - c) * h), (4,), called("gate"), kept),
-    Example("lerp to x", stack(lambda c, h, x: torch.lerp(h, x, c)), (4,), called("gate"), kept),
-    Example("no bias", stack(JOINS["t*h + (1-t)*x"], bias=False), (4,), called("gate"), opened),
-    Example("no bias in time", stack(JOINS["t*h + (1-t)*x"], bias=False), (5, 4), called("gate"), opened),
+
+def squashed(logits: list[Tensor]) -> list[Tensor]:
+    return [squash(logit) for squash, logit in zip(SQUASHES, logits, strict=True)]
+
+
+ROWS = [
     Example(
-        "tanh for a sigmoid", stack(JOINS["t*h + (1-t)*x"], squash=tanh_squash), (4,), called("gate"), opened
-    ),
-    Example(
-        "sigmoid by hand",
-        stack(JOINS["t*h + (1-t)*x"], squash=lambda z: 1 / (1 + torch.exp(-z))),
-        (4,),
+        "joins",
+        lambda: nn.Sequential(*(Layer(6, join) for join in JOINS.values())),
+        (6,),
         called("gate"),
         opened,
     ),
     Example(
-        "hard sigmoid",
-        stack(JOINS["t*h + (1-t)*x"], squash=F.hardsigmoid),
-        (4,),
+        "carry gates",
+        lambda: nn.Sequential(*(Layer(6, join) for join in CARRIES.values())),
+        (6,),
         called("gate"),
-        lambda logits: [F.hardsigmoid(logit) for logit in logits],
+        kept,
     ),
     Example(
-        "clipped line",
-        stack(JOINS["t*h + (1-t)*x"], squash=lambda z: torch.clamp(0.2 * z + 0.5, 0, 1)),
-        (4,),
+        "squashes",
+        lambda: nn.Sequential(*(Layer(6, squash=squash) for squash in SQUASHES)),
+        (6,),
         called("gate"),
-        lambda logits: [torch.clamp(0.2 * logit + 0.5, 0, 1) for logit in logits],
+        squashed,
     ),
     Example(
-        "colder sigmoid",
-        stack(JOINS["t*h + (1-t)*x"], squash=lambda z: torch.sigmoid(z / 0.7)),
-        (4,),
+        "nested, without bias",
+        lambda: nn.Sequential(nn.Linear(6, 6), nn.Sequential(Layer(6, bias=False), Layer(6, bias=False))),
+        (6,),
         called("gate"),
-        lambda logits: [torch.sigmoid(logit / 0.7) for logit in logits],
+        opened,
     ),
     Example("qanet", lambda: Lists(3, 6), (6,), lambda net: net.gates, opened),
-    Example("tacotron", lambda: nn.Sequential(*(Cbhg(6) for _ in range(4))), (7, 6), called("T"), opened, bias=-1.0),
     Example("asked twice", lambda: TwiceAsked(6), (6,), called("gate"), lambda seen: opened(seen[:1])),
     Example(
         "constant in the logit",
@@ -196,5 +185,16 @@ EXAMPLES = [
         (6,),
         called("carry"),
         lambda logits: [1 - torch.sigmoid(logit + 2) for logit in logits],
+    ),
+]
+TIMES = [
+    Example("without bias, in time", lambda: Layer(6, bias=False), (5, 6), called("gate"), opened),
+    Example(
+        "tacotron",
+        lambda: nn.Sequential(*(Cbhg(6) for _ in range(4))),
+        (7, 6),
+        called("T"),
+        opened,
+        bias=-1.0,
     ),
 ]

@@ -24,7 +24,6 @@ class Example:
     forms: tuple[tuple[str, str], ...] = (("coupled", "identity"),)
     unit_axis: int = -1
     bias: float | None = None
-    levers: bool = True
 
     def observe(self, net: nn.Module, x: Tensor) -> tuple[list[Tensor], Tensor]:
         """The gates of one run, and what came out."""
@@ -38,6 +37,44 @@ class Example:
         for hook in hooks:
             hook.remove()
         return self.gates(seen), made
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Networks one after another, exported as one: each finds its input made by the one before."""
+
+    name: str
+    parts: tuple[Example, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.parts[0].shape
+
+    def make(self) -> nn.Sequential:
+        return nn.Sequential(*(part.make() for part in self.parts))
+
+    def expectations(self, net: nn.Sequential, x: Tensor) -> tuple[list[Expected], Tensor]:
+        """What is to be found of every gate, in order, and what comes out."""
+        expected: list[Expected] = []
+        for part, module in zip(self.parts, net, strict=True):
+            seen, x = part.observe(module, x)
+            forms = part.forms * len(seen) if len(part.forms) == 1 else part.forms
+            expected += [
+                Expected(part.name, value, form, part.unit_axis, part.bias)
+                for value, form in zip(seen, forms, strict=True)
+            ]
+        return expected, x
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One gate of a part: its T, its kind and carry, the axis of its units, the mean of its bias."""
+
+    part: str
+    values: Tensor
+    form: tuple[str, str]
+    unit_axis: int
+    bias: float | None
 
 
 def opened(logits: list[Tensor]) -> list[Tensor]:

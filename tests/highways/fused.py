@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from highways.example import Example
+from highways.example import Example, called
 
 
 class CarryLast(nn.Module):
@@ -53,42 +53,26 @@ class Unflattened(nn.Module):
         return x.mT.mT + t * (both.select(-2, 0).relu() - x.mT.mT)
 
 
-EXAMPLES = [
-    Example(
-        "allennlp",
-        lambda: CarryLast(6, 2),
-        (6,),
-        lambda net: net.layers,
-        lambda seen: [1 - torch.sigmoid(both[..., 6:]) for both in seen],
-        bias=-1.0,
-    ),
-    Example(
-        "allennlp in time",
-        lambda: CarryLast(6, 2),
-        (5, 6),
-        lambda net: net.layers,
-        lambda seen: [1 - torch.sigmoid(both[..., 6:]) for both in seen],
-        bias=-1.0,
-    ),
+def carried(seen: list[Tensor]) -> list[Tensor]:
+    return [1 - torch.sigmoid(both[..., 6:]) for both in seen]
+
+
+def transformed(seen: list[Tensor]) -> list[Tensor]:
+    return [torch.sigmoid(both[..., 6:]) for both in seen]
+
+
+ROWS = [
+    Example("allennlp", lambda: CarryLast(6, 2), (6,), lambda net: net.layers, carried, bias=-1.0),
+    Example("unflattened", lambda: Unflattened(6), (6,), called("both"), transformed),
+]
+TIMES = [
+    Example("allennlp", lambda: CarryLast(6, 2), (5, 6), lambda net: net.layers, carried, bias=-1.0),
     Example(
         "gate first",
         lambda: GateFirst(6),
         (5, 6),
-        lambda net: [net.both],
+        called("both"),
         lambda seen: [torch.sigmoid(both[..., :6]) for both in seen],
     ),
-    Example(
-        "unflattened",
-        lambda: Unflattened(6),
-        (6,),
-        lambda net: [net.both],
-        lambda seen: [torch.sigmoid(both[..., 6:]) for both in seen],
-    ),
-    Example(
-        "unflattened in time",
-        lambda: Unflattened(6),
-        (5, 6),
-        lambda net: [net.both],
-        lambda seen: [torch.sigmoid(both[..., 6:]) for both in seen],
-    ),
+    Example("unflattened", lambda: Unflattened(6), (5, 6), called("both"), transformed),
 ]

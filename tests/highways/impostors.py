@@ -67,24 +67,43 @@ def attention(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
     return x + weights @ x
 
 
-IMPOSTORS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "residual": (lambda: Impostor(lambda a, b, x: x + torch.relu(a(x))), (6,)),
-    "gated residual": (lambda: Impostor(lambda a, b, x: x + torch.sigmoid(a(x)) * torch.tanh(b(x))), (6,)),
-    "forgetting residual": (lambda: Impostor(lambda a, b, x: x * torch.sigmoid(a(x)) + torch.tanh(b(x))), (6,)),
-    "glu": (lambda: Impostor(lambda a, b, x: a(x) * torch.sigmoid(b(x))), (6,)),
-    "two glus": (lambda: Impostor(lambda a, b, x: a(x) * torch.sigmoid(b(x)) + b(x) * torch.sigmoid(a(x))), (6,)),
-    "swiglu": (lambda: Impostor(lambda a, b, x: x + a(x) * F.silu(b(x))), (6,)),
-    "gelu": (lambda: Impostor(lambda a, b, x: x + F.gelu(a(x)) - F.gelu(b(x))), (6,)),
-    "attention": (lambda: Impostor(attention), (5, 6)),
-    "soft threshold": (lambda: Impostor(lambda a, b, x: x - torch.sigmoid(a(x)) * x), (6,)),
-    "attended": (lambda: Impostor(lambda a, b, x: x + torch.sigmoid(a(x)) * x), (6,)),
-    "two experts": (
-        lambda: Impostor(lambda a, b, x: torch.softmax(x, -1)[:, :1] * a(x) + torch.softmax(x, -1)[:, 1:2] * b(x)),
-        (6,),
+def experts(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
+    shares = torch.softmax(x, -1)
+    return shares[..., :1] * a(x) + shares[..., 1:2] * b(x)
+
+
+# all take (batch, 3, 6, 6)
+SHAPE = (3, 6, 6)
+IMPOSTORS: dict[str, nn.Module] = {
+    "residual": Impostor(lambda a, b, x: x + torch.relu(a(x))),
+    "gated residual": Impostor(lambda a, b, x: x + torch.sigmoid(a(x)) * torch.tanh(b(x))),
+    "forgetting residual": Impostor(lambda a, b, x: x * torch.sigmoid(a(x)) + torch.tanh(b(x))),
+    "glu": Impostor(lambda a, b, x: a(x) * torch.sigmoid(b(x))),
+    "two glus": Impostor(lambda a, b, x: a(x) * torch.sigmoid(b(x)) + b(x) * torch.sigmoid(a(x))),
+    "swiglu": Impostor(lambda a, b, x: x + a(x) * F.silu(b(x))),
+    "gelu": Impostor(lambda a, b, x: x + F.gelu(a(x)) - F.gelu(b(x))),
+    "attention": Impostor(attention),
+    "soft threshold": Impostor(lambda a, b, x: x - torch.sigmoid(a(x)) * x),
+    "attended": Impostor(lambda a, b, x: x + torch.sigmoid(a(x)) * x),
+    "half forgotten": Impostor(
+        lambda a, b, x: a(x) * torch.sigmoid(b(x)) + x - 0.5 * torch.sigmoid(b(x)) * x
     ),
-    "moving average": (lambda: Impostor(lambda a, b, x: 0.9 * x + (1 - 0.9) * torch.sigmoid(a(x))), (6,)),
-    "learnt average": (Average, (6,)),
-    "squeeze and excitation": (Squeezed, (3, 6, 6)),
-    "mask": (Masked, (6,)),
-    "dropout": (lambda: nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Sigmoid(), nn.Linear(6, 6)), (6,)),
+    "two experts": Impostor(experts),
+    "one input, two gates": Impostor(lambda a, b, x: x * torch.sigmoid(a(x)) + x * torch.sigmoid(b(x))),
+    "moving average": Impostor(lambda a, b, x: 0.9 * x + (1 - 0.9) * torch.sigmoid(a(x))),
+    "learnt average": Average(),
+    "squeeze and excitation": Squeezed(),
+    "mask": Masked(),
+    "dropout": nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Sigmoid(), nn.Linear(6, 6)),
 }
+
+
+class All(nn.Module):
+    """Every impostor, beside each other on one input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.impostors = nn.ModuleList(IMPOSTORS.values())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(impostor(x) for impostor in self.impostors)

@@ -120,3 +120,19 @@ EXAMPLES = [
     Example("gru", lambda: Gru(3, 4), (3, 3), called("z"), lambda seen: [1 - torch.sigmoid(z) for z in seen]),
     Example("shared", lambda: Shared(6), (6,), called("gate"), opened),
 ]
+
+
+class HighwayLstm(nn.Module):
+    """One step of a highway LSTM, which carries what is below it and what was before it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.i, self.f, self.o, self.g = (nn.Linear(2 * size, size) for _ in range(4))
+        self.d = nn.Linear(3 * size, size)
+
+    def forward(self, x: Tensor, below: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        both = torch.cat([x, h], 1)
+        d = torch.sigmoid(self.d(torch.cat([below, c, x], 1)))
+        kept = d * below + torch.sigmoid(self.f(both)) * c
+        c = kept + torch.sigmoid(self.i(both)) * torch.tanh(self.g(both))
+        return torch.sigmoid(self.o(both)) * torch.tanh(c), c

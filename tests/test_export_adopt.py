@@ -1,0 +1,572 @@
+"""Files of .onnx from anywhere: adopted where they are honest, refused where they want more than a graph."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from export import onnx_file, opset
+from export.adopt import read_onnx
+from export.errors import ExportError, RefusedError, RequestError, SourceError, UntraceableError
+from export.note import SourceWarning
+from export.signature import parse_all
+from export.source import Source
+from service.manifest import KEY
+from service.runtime import open_model
+
+WEIGHT = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3) / 10, "w")
+
+
+def value(name: str, *dims: object, dtype: int = TensorProto.FLOAT) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, dims)  # type: ignore[arg-type]
+
+
+def dense(*more: NodeProto) -> list[NodeProto]:
+    """y = x w, and what else is computed before it is called y."""
+    if not more:
+        return [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    return [helper.make_node("MatMul", ["x", "w"], ["h"]), *more]
+
+
+def model_of(
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[ValueInfoProto] = (value("x", "n", 4),),
+    outputs: Sequence[ValueInfoProto] = (value("y", "n", 3),),
+    initializers: Sequence[TensorProto] = (WEIGHT,),
+    version: int = 20,
+    ir_version: int = 8,
+    **more: Any,
+) -> ModelProto:
+    graph = helper.make_graph(nodes, "net", inputs, outputs, initializers)
+    imports = [
+        helper.make_opsetid("", version),
+        helper.make_opsetid("com.microsoft", 1),
+        *more.pop("imports", []),
+    ]
+    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **more)
+
+
+@pytest.fixture
+def adopt(tmp_path: Path) -> Callable[..., Source]:
+    def call(model: ModelProto | bytes, *inputs: str) -> Source:
+        path = tmp_path / "net.onnx"
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        return read_onnx(path, parse_all(inputs))
+
+    return call
+
+
+def answer(source: Source, **feeds: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    assert source.graph is not None
+    return open_model(source.graph.SerializeToString()).run(feeds)
+
+
+ROWS = np.ones((2, 4), np.float32)
+
+
+def test_an_honest_file_is_adopted(adopt: Callable[..., Source]) -> None:
+    """With its inputs, and a graph that answers as the file does."""
+    model = model_of(dense())
+    found = adopt(model)
+    assert (found.name, found.kind) == ("net", "onnx")
+    assert [str(one) for one in found.inputs] == ["x:float32[n,4]"]
+    assert np.array_equal(answer(found, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0])
+
+
+def test_the_users_names_are_taken(adopt: Callable[..., Source]) -> None:
+    """Also inside of branches, and where an inner value had such a name."""
+    branch = helper.make_graph([helper.make_node("Neg", ["h"], ["b"])], "then", [], [value("b", None, 3)])
+    other = helper.make_graph(
+        [helper.make_node("Mul", ["x1", "x1"], ["o"])], "else", [], [value("o", None, None)]
+    )
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Identity", ["h"], ["x1"]),
+        helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+        helper.make_node("Greater", ["m", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other),
+    ]
+    zero = numpy_helper.from_array(np.float32(0), "zero")
+    found = adopt(model_of(nodes, initializers=(WEIGHT, zero)), "x1:float32[batch,4]")
+    assert [str(one) for one in found.inputs] == ["x1:float32[batch,4]"]
+    rows = ROWS @ numpy_helper.to_array(WEIGHT)
+    assert np.allclose(answer(found, x1=ROWS)[0], -rows)
+    assert np.allclose(answer(found, x1=-ROWS)[0], rows * rows)
+    with pytest.raises(
+        RequestError, match=r"expected x:float32\[n,4\], under any names, got x:float32\[n,5\]"
+    ):
+        adopt(model_of(dense()), "x:float32[n,5]")
+    with pytest.raises(RequestError, match="expected names that no other input or output has, got 'y'"):
+        adopt(model_of(dense()), "y:float32[n,4]")
+
+
+def test_names_become_words_and_dimensions_get_names(adopt: Callable[..., Source]) -> None:
+    """As tf2onnx and Keras write them: `x:0`, and dimensions without a name."""
+    nodes = [helper.make_node("Add", ["x:0", "1"], ["y:0"])]
+    inputs = (value("x:0", None, None), value("1", None, "a b"))
+    found = adopt(model_of(nodes, inputs, (value("y:0", None, None),), ()))
+    assert [str(one) for one in found.inputs] == ["x_0:float32[batch,dim1]", "x1:float32[batch,dim2]"]
+    assert found.graph is not None
+    assert [one.name for one in found.graph.graph.output] == ["y_0"]
+
+
+def test_shapes_are_inferred_in_the_users_names(adopt: Callable[..., Source]) -> None:
+    """The batch of the output is that of the input; a stale name that would seem one is not kept."""
+    found = adopt(model_of(dense(), outputs=(value("y", "rows", 3),)), "x:float32[rows,4]").graph
+    assert found is not None
+    output = found.graph.output[0].type.tensor_type.shape.dim
+    assert [one.dim_param or one.dim_value for one in output] == ["rows", 3]
+
+
+def test_weights_among_the_inputs_are_no_inputs(adopt: Callable[..., Source]) -> None:
+    """Files from before IR version 4 list them there, and a caller could have changed them."""
+    found = adopt(model_of(dense(), inputs=(value("x", "n", 4), value("w", 4, 3)), ir_version=3))
+    assert [one.name for one in found.inputs] == ["x"]
+    assert found.graph is not None
+    assert [one.name for one in found.graph.graph.input] == ["x"]
+
+
+def test_functions_are_written_out(adopt: Callable[..., Source]) -> None:
+    """A function of the file itself needs no code of others."""
+    body = [helper.make_node("MatMul", ["a", "b"], ["c"])]
+    function = helper.make_function("own", "Dense", ["a", "b"], ["c"], body, [helper.make_opsetid("", 20)])
+    model = model_of(
+        [helper.make_node("Dense", ["x", "w"], ["y"], domain="own")],
+        functions=[function],
+        imports=[helper.make_opsetid("own", 1)],
+    )
+    found = adopt(model)
+    assert found.graph is not None
+    assert [node.op_type for node in found.graph.graph.node] == ["MatMul"]
+    assert {one.domain for one in found.graph.opset_import} == {""}
+    assert np.array_equal(answer(found, x=ROWS)[0], ROWS @ numpy_helper.to_array(WEIGHT))
+
+
+def test_no_trace_of_the_authors_machine_is_kept(adopt: Callable[..., Source]) -> None:
+    """Their folders and notes are left out."""
+    model = model_of(dense())
+    model.doc_string = model.graph.doc_string = model.graph.node[0].doc_string = "/home/someone/secret.py"
+    helper.set_model_props(model, {"path": "/home/someone/secret.py"})
+    found = adopt(model).graph
+    assert found is not None
+    assert b"secret" not in found.SerializeToString()
+
+
+def external(model: ModelProto) -> None:
+    tensor = model.graph.initializer[0]
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../../etc/passwd")
+    tensor.ClearField("raw_data")
+
+
+def oversize(model: ModelProto) -> None:
+    model.graph.initializer[0].dims[:] = [1 << 30, 1 << 30]
+
+
+def oversize_without_bytes(model: ModelProto) -> None:
+    model.graph.initializer[0].dims[:] = [1 << 40]
+    model.graph.initializer[0].ClearField("raw_data")
+
+
+def negative(model: ModelProto) -> None:
+    model.graph.initializer[0].dims[:] = [-4, -3]
+
+
+def in_a_branch(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], None]:
+    """The same inside of an If, where a first look does not go."""
+
+    def nested(model: ModelProto) -> None:
+        change(model)
+        inner = [helper.make_node("Identity", ["v"], ["b"])]
+        constant = TensorProto()
+        constant.CopyFrom(model.graph.initializer[0])
+        constant.name = "v"
+        branch = helper.make_graph(inner, "branch", [], [value("b", 4, 3)], [constant])
+        model.graph.initializer[0].CopyFrom(WEIGHT)
+        model.graph.node.insert(
+            0, helper.make_node("If", ["c"], ["unused"], then_branch=branch, else_branch=branch)
+        )
+        model.graph.initializer.append(numpy_helper.from_array(np.bool_(True), "c"))
+
+    return nested
+
+
+def in_a_node(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], None]:
+    """The same as the value of a Constant."""
+
+    def nested(model: ModelProto) -> None:
+        change(model)
+        model.graph.node.insert(
+            0, helper.make_node("Constant", [], ["unused"], value=model.graph.initializer[0])
+        )
+        model.graph.initializer[0].CopyFrom(WEIGHT)
+
+    return nested
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (external, r"its numbers are in another file \('../../etc/passwd'\), and only one file is read"),
+        (oversize, "claims more numbers than the file has"),
+        (oversize_without_bytes, "claims more numbers than the file has"),
+        (negative, "claims more numbers than the file has"),
+    ],
+)
+@pytest.mark.parametrize("where", [lambda change: change, in_a_branch, in_a_node])
+def test_constants_have_their_numbers_in_the_file(
+    adopt: Callable[..., Source],
+    change: Callable[[ModelProto], None],
+    says: str,
+    where: Callable[[Callable[[ModelProto], None]], Callable[[ModelProto], None]],
+) -> None:
+    """No other file is read, and no more room is taken than the file has; wherever the constant hides."""
+    model = model_of(dense())
+    where(change)(model)
+    with pytest.raises(RefusedError, match=says):
+        adopt(model)
+
+
+@pytest.mark.parametrize("dims", [[4, 4], [4], []])
+def test_numbers_that_do_not_fill_their_shape_are_refused(
+    adopt: Callable[..., Source], dims: list[int]
+) -> None:
+    """Too few and too many."""
+    model = model_of(dense())
+    model.graph.initializer[0].dims[:] = dims
+    with pytest.raises(SourceError, match="w: its numbers do not fit its shape"):
+        adopt(model)
+
+
+def test_a_file_as_large_as_no_onnx_can_be_is_not_read(tmp_path: Path) -> None:
+    """Its size is looked at first."""
+    with (tmp_path / "net.onnx").open("wb") as file:
+        file.truncate(onnx_file.MOST_BYTES + 1)
+    with pytest.raises(RefusedError, match="expected at most 2 GiB"):
+        read_onnx(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "nodes", "says"),
+    [
+        ((value("x", "n", 1 << 32),), dense(), "its shape .* claims more than 2.31 numbers a row"),
+        (
+            (value("x", "n", 4),),
+            [
+                helper.make_node("ConstantOfShape", ["size"], ["big"]),
+                helper.make_node("ReduceSum", ["big"], ["zero"], keepdims=0),
+                *dense(helper.make_node("Add", ["h", "zero"], ["y"])),
+            ],
+            "value 'big' of .* would hold more than 2.31 numbers",
+        ),
+    ],
+)
+def test_values_that_claim_absurd_room_are_refused(
+    adopt: Callable[..., Source], inputs: Sequence[ValueInfoProto], nodes: list[NodeProto], says: str
+) -> None:
+    """Inputs, and what is made inside."""
+    size = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "size")
+    with pytest.raises(RefusedError, match=says):
+        adopt(model_of(nodes, inputs, initializers=(WEIGHT, size)))
+
+
+def branches(node: NodeProto) -> list[NodeProto]:
+    """A node in both branches of an If."""
+    graph = helper.make_graph([node], "branch", [], [value("b", None, 3)])
+    return [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.bool_(True))),
+        *dense(helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)),
+    ]
+
+
+@pytest.mark.parametrize("domain", ["com.microsoft", "ai.onnx.ml", "evil"])
+def test_operators_of_other_domains_are_refused(adopt: Callable[..., Source], domain: str) -> None:
+    """At the top, in a branch and in a function."""
+    made = [helper.make_opsetid(domain, 1)] if domain != "com.microsoft" else []
+    says = f"Custom of the domain '{domain}' is not of the ONNX standard"
+    node = helper.make_node("Custom", ["h"], ["y"], domain=domain)
+    with pytest.raises(RefusedError, match=says):
+        adopt(model_of(dense(node), imports=made))
+    node = helper.make_node("Custom", ["h"], ["b"], domain=domain)
+    with pytest.raises(RefusedError, match=says):
+        adopt(model_of(branches(node), imports=made))
+    body = [helper.make_node("Custom", ["a"], ["c"], domain=domain)]
+    function = helper.make_function("own", "F", ["a"], ["c"], body, [helper.make_opsetid(domain, 1)])
+    call = helper.make_node("F", ["h"], ["y"], domain="own")
+    with pytest.raises(RefusedError, match=says):
+        adopt(model_of(dense(call), functions=[function], imports=[*made, helper.make_opsetid("own", 1)]))
+
+
+def test_a_quantizers_operators_are_refused_with_the_remedy(adopt: Callable[..., Source]) -> None:
+    """They are onnxruntime's own."""
+    node = helper.make_node("MatMulNBits", ["h"], ["y"], domain="com.microsoft")
+    with pytest.raises(RefusedError, match="optimizer or quantizer made it, so give the model from before"):
+        adopt(model_of(dense(node)))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("RandomNormalLike", ["h"], ["y"]),
+        helper.make_node("Bernoulli", ["h"], ["y"]),
+        helper.make_node("Dropout", ["h", "ratio", "on"], ["y"]),
+        helper.make_node("Dropout", ["h", "ratio", "c"], ["y"]),
+        helper.make_node("BatchNormalization", ["h", "s", "s", "s", "s"], ["y", "m", "v"], training_mode=1),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_random_numbers_and_training_are_refused(
+    adopt: Callable[..., Source], node: NodeProto, nested: bool
+) -> None:
+    """At the top and in a branch."""
+    constants = [
+        numpy_helper.from_array(np.float32(0.5), "ratio"),
+        numpy_helper.from_array(np.bool_(True), "on"),
+        numpy_helper.from_array(np.ones(3, np.float32), "s"),
+    ]
+    condition = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.bool_(True)))
+    nodes = [condition, *dense(node)]
+    if nested:
+        inner = NodeProto()
+        inner.CopyFrom(node)
+        inner.output[0] = "b"
+        nodes = branches(inner)
+    with pytest.raises(UntraceableError, match="draws random numbers|is in training mode"):
+        adopt(model_of(nodes, initializers=(WEIGHT, *constants)))
+
+
+def test_dropout_that_does_nothing_is_taken(adopt: Callable[..., Source]) -> None:
+    """With training switched off, or not mentioned."""
+    off = numpy_helper.from_array(np.bool_(False), "off")
+    nodes = dense(
+        helper.make_node("Dropout", ["h"], ["d"]), helper.make_node("Dropout", ["d", "", "off"], ["y"])
+    )
+    assert adopt(model_of(nodes, initializers=(WEIGHT, off))).graph is not None
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "says"),
+    [
+        ((value("x", "n", 4, dtype=TensorProto.STRING),), (value("y", "n", 3),), "input 'x': .* got string"),
+        ((value("x", "n", 4, dtype=TensorProto.COMPLEX64),), (value("y", "n", 3),), "got complex64"),
+        ((value("x", "n", 4, dtype=TensorProto.BFLOAT16),), (value("y", "n", 3),), "got bfloat16"),
+        (
+            (helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None),),
+            (value("y", "n", 3),),
+            "input 'x': expected a tensor of numbers, got a sequence",
+        ),
+        (
+            (value("x", "n", 4),),
+            (helper.make_value_info("y", helper.make_optional_type_proto(value("y", 1).type)),),
+            "output 'y': expected a tensor of numbers, got a optional",
+        ),
+        (
+            (value("x", "n", 4),),
+            (value("y", "n", 3, dtype=TensorProto.INT64),),
+            "expected an output of floating",
+        ),
+        ((), (value("y", "n", 3),), "expected a graph with an input, got none"),
+        ((value("x", 0, 4),), (value("y", 0, 3),), "expected dimensions of 1 or more, got 0"),
+        ((value("x", 4, "time"),), (value("y", 4, 3),), "it is fixed while others vary"),
+        (
+            (helper.make_tensor_value_info("x", TensorProto.FLOAT, None),),
+            (value("y", "n", 3),),
+            "input 'x': expected a shape, of numbers and names, got none",
+        ),
+    ],
+)
+def test_inputs_and_outputs_are_tensors_that_can_be_served(
+    adopt: Callable[..., Source],
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
+    says: str,
+) -> None:
+    """What else ONNX knows is said by its name."""
+    with pytest.raises(SourceError, match=says):
+        adopt(model_of(dense(), inputs, outputs))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda graph: graph.node.extend(dense()),
+        lambda graph: graph.input.append(graph.input[0]),
+        lambda graph: graph.output.append(graph.output[0]),
+        lambda graph: graph.initializer.append(graph.initializer[0]),
+    ],
+)
+def test_names_are_distinct(adopt: Callable[..., Source], change: Callable[[GraphProto], None]) -> None:
+    """Of inputs, outputs, constants and values."""
+    model = model_of(dense())
+    change(model.graph)
+    with pytest.raises(SourceError, match="expected .* of distinct names, got '[xyw]' more than once"):
+        adopt(model)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("NoSuchOperator", ["h"], ["y"]),
+        helper.make_node("Softmax", ["absent"], ["y"]),
+        helper.make_node("MatMul", ["h", "w"], ["y"]),
+    ],
+)
+def test_what_onnx_itself_finds_wrong_is_said(adopt: Callable[..., Source], node: NodeProto) -> None:
+    """An unknown operator, a value that nobody makes, shapes that do not go together."""
+    with pytest.raises(SourceError, match="net.onnx: ONNX's checker says: "):
+        adopt(model_of(dense(node)))
+
+
+def test_functions_that_never_end_are_refused(adopt: Callable[..., Source]) -> None:
+    """One that calls itself, and a tower in which each calls the one below ten times."""
+    own, standard = helper.make_opsetid("own", 1), helper.make_opsetid("", 20)
+
+    def function(name: str, *calls: str) -> Any:
+        body = [helper.make_node(call, ["a"], [f"c{at}"], domain="own") for at, call in enumerate(calls)]
+        body.append(helper.make_node("Relu", ["a"], ["c"]))
+        return helper.make_function("own", name, ["a"], ["c"], body, [own, standard])
+
+    call = helper.make_node("F9", ["h"], ["y"], domain="own")
+    with pytest.raises(RefusedError, match="function 'F9' calls itself"):
+        adopt(model_of(dense(call), functions=[function("F9", "G"), function("G", "F9")], imports=[own]))
+    tower = [function("F0"), *(function(f"F{at + 1}", *[f"F{at}"] * 10) for at in range(9))]
+    with pytest.raises(RefusedError, match="its functions unfold to [0-9]+ nodes"):
+        adopt(model_of(dense(call), functions=tower, imports=[own]))
+    deep = [
+        function("F9", "E0"),
+        *(function(f"E{at}", f"E{at + 1}") for at in range(5000)),
+        function("E5000"),
+    ]
+    with pytest.raises(RefusedError, match="call each other too deeply"):
+        adopt(model_of(dense(call), functions=deep, imports=[own]))
+
+
+def test_graphs_nested_beyond_measure_are_refused(adopt: Callable[..., Source]) -> None:
+    """A branch in a branch, thousands deep."""
+    node = helper.make_node("Identity", ["h"], ["b"])
+    field = len("then_branch"), b"then_branch"
+    content = node.SerializeToString()
+    for _ in range(2000):
+        graph = b"\x0a" + varint(len(content)) + content
+        attribute = (
+            b"\x0a" + bytes([field[0]]) + field[1] + b"\x32" + varint(len(graph)) + graph + b"\xa0\x01\x05"
+        )
+        content = b"\x22\x02If" + b"\x2a" + varint(len(attribute)) + attribute
+    model = model_of(dense())
+    model.graph.ClearField("node")
+    graph = model.graph.SerializeToString() + b"\x0a" + varint(len(content)) + content
+    model.ClearField("graph")
+    with pytest.raises(ExportError, match="net.onnx"):
+        adopt(model.SerializeToString() + b"\x3a" + varint(len(graph)) + graph)
+
+
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+@pytest.mark.parametrize("keep", [0, 5, 40, -1])
+def test_a_cut_file_is_said(adopt: Callable[..., Source], keep: int) -> None:
+    """Wherever it ends."""
+    with pytest.raises(ExportError, match="net.onnx"):
+        adopt(model_of(dense()).SerializeToString()[:keep])
+
+
+def test_other_kinds_of_files_are_said(adopt: Callable[..., Source], tmp_path: Path) -> None:
+    """Pickles and archives under the wrong name are not opened."""
+    torch.save({"w": torch.ones(1)}, tmp_path / "w.pt")
+    for content in (pickle.dumps({}), (tmp_path / "w.pt").read_bytes()):
+        with pytest.raises(RefusedError, match="got a zip archive or a pickle"):
+            adopt(content)
+    for content in (b"hello", b"\x89PNG\r\n\x1a\n", b"{}"):
+        with pytest.raises(SourceError, match="net.onnx: expected "):
+            adopt(content)
+
+
+def test_a_file_of_ours_is_said(adopt: Callable[..., Source]) -> None:
+    """It has been verified already; to adopt it would lose what it was verified against."""
+    model = model_of(dense())
+    helper.set_model_props(model, {KEY: "{}"})
+    with pytest.raises(SourceError, match="was exported by turnpike already: check it with turnpike verify"):
+        adopt(model)
+
+
+def test_sparse_and_textual_constants_are_refused(adopt: Callable[..., Source]) -> None:
+    """onnxruntime could not verify what it cannot run."""
+    text = helper.make_tensor("t", TensorProto.STRING, [1], [b"a"])
+    with pytest.raises(SourceError, match="t: expected numbers, got STRING"):
+        adopt(model_of(dense(), initializers=(WEIGHT, text)))
+    model = model_of(dense())
+    places = numpy_helper.from_array(np.array([0], np.int64), "i")
+    model.graph.sparse_initializer.append(
+        helper.make_sparse_tensor(numpy_helper.from_array(np.ones(1, np.float32), "v"), places, [4])
+    )
+    with pytest.raises(SourceError, match="expected dense tensors, got a sparse one"):
+        adopt(model)
+
+
+def test_a_constant_with_nan_is_said(adopt: Callable[..., Source]) -> None:
+    """It is allowed: parity looks at NaN too."""
+    bad = numpy_helper.from_array(np.full((4, 3), np.nan, np.float32), "w")
+    with pytest.warns(SourceWarning, match="w holds NaN"):
+        adopt(model_of(dense(), initializers=(bad,)))
+
+
+def test_an_old_opset_is_converted_and_compared(adopt: Callable[..., Source]) -> None:
+    """The graph answers as it did, and the change is said."""
+    nodes = dense(
+        helper.make_node("Dropout", ["h"], ["d"]), helper.make_node("Clip", ["d"], ["y"], min=0.1, max=1.0)
+    )
+    model = model_of(nodes, version=9)
+    with pytest.warns(SourceWarning, match="opset 9 was converted to 20"):
+        found = adopt(model)
+    assert found.graph is not None
+    assert [one.version for one in found.graph.opset_import] == [20]
+    assert np.array_equal(answer(found, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0])
+
+
+def test_a_recent_opset_is_left_alone(adopt: Callable[..., Source]) -> None:
+    """From 17 on, as torch.onnx writes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = adopt(model_of(dense(), version=17))
+    assert found.graph is not None
+    assert [one.version for one in found.graph.opset_import] == [17]
+
+
+def test_a_conversion_that_changes_the_answers_is_refused(
+    adopt: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the converter says of it."""
+    changed = model_of([helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Neg", ["h"], ["y"])])
+    monkeypatch.setattr(opset.version_converter, "convert_version", lambda model, version: changed)
+    with pytest.raises(SourceError, match="opset 11 converted to 20: 'y' answers differently"):
+        adopt(model_of(dense(), version=11))
+
+
+def test_an_opset_that_cannot_be_converted_is_said(
+    adopt: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the remedy."""
+
+    def fail(model: ModelProto, version: int) -> ModelProto:
+        raise RuntimeError("no adapter for Upsample")
+
+    monkeypatch.setattr(onnx.version_converter, "convert_version", fail)
+    with pytest.raises(
+        SourceError, match="expected opset 17 or later, got 11, .*no adapter.*: export the mod"
+    ):
+        adopt(model_of(dense(), version=11))

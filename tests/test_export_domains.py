@@ -1,0 +1,105 @@
+"""Domains: what ids a network knows, and where the numbers lie that it is used to."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+from export.domains import Domain, domains, table_size
+from export.signature import parse, parse_all
+from export.source import Rows, Source
+
+ANY = helper.make_model(helper.make_graph([], "g", [], []))
+
+
+def graph(*nodes: str, **weights: np.ndarray) -> ir.Model:
+    """A graph of nodes written as `Op a b -> c`, that looks ids up."""
+    made = []
+    for node in nodes:
+        op, _, rest = node.partition(" ")
+        into, _, out = rest.partition(" -> ")
+        made.append(helper.make_node(op, into.split(), out.split()))
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 5])
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    return ir.from_proto(helper.make_model(helper.make_graph(made, "g", [ids], [], tensors)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size"),
+    [
+        (["Gather table ids -> y"], 11),
+        (["Reshape ids shape -> flat", "Cast flat -> c", "Gather table c -> y"], 11),
+        (["Gather table ids -> y", "Gather small ids -> z"], 4),
+        (["Add ids one -> more", "Gather table more -> y"], None),
+        (["Gather ids one -> some", "Gather table some -> y"], 11),
+        (["OneHot ids seven onoff -> y"], 7),
+    ],
+)
+def test_the_smallest_table_says_which_ids_there_are(nodes: list[str], size: int | None) -> None:
+    """However the ids are moved about; what is done to their values is not followed."""
+    model = graph(
+        *nodes,
+        table=np.zeros((11, 3), np.float32),
+        small=np.zeros((4, 3), np.float32),
+        shape=np.array([-1]),
+        one=np.array([1]),
+        seven=np.array(7),
+        onoff=np.float32([0, 1]),
+    )
+    assert table_size(model, model.graph.inputs[0]) == size
+
+
+def of(source: Source, model: ir.Model | None = None) -> Domain:
+    model = model or graph()
+    return domains(source, model, [str(model.graph.inputs[0].name)])[source.inputs[0].name]
+
+
+def test_ids_are_those_of_the_table_or_of_the_rows_or_two() -> None:
+    """Also where the rows use few of them; below zero only where rows do."""
+    inputs = parse_all(["ids:int64[batch,5]"])
+    table = graph("Gather table ids -> y", table=np.zeros((11, 3), np.float32))
+    rows = Rows({"ids": np.array([[-1, 3]])})
+    assert of(Source("s", "m", inputs), table) == Domain(0, 10)
+    assert of(Source("s", "m", inputs, rows=rows), table) == Domain(-1, 10)
+    assert of(Source("s", "m", inputs, rows=rows)) == Domain(-1, 3)
+    assert of(Source("s", "m", inputs)) == Domain(0, 1)
+    assert of(Source("s", "m", parse_all(["ids:uint8[batch,5]"]))) == Domain(0, 255)
+
+
+def test_numbers_lie_where_the_rows_do() -> None:
+    """Cell by cell; one that never varies is varied as much as the others."""
+    x = np.float32([[1, 10, 5], [3, 30, 5]])
+    found = of(Source("s", "m", parse_all(["x:float32[batch,3]"]), rows=Rows({"x": x})))
+    np.testing.assert_allclose(found.mean, [2, 20, 5])
+    np.testing.assert_allclose(found.sd, [1, 10, x.std()])
+    loose = of(Source("s", "m", parse_all(["x:float32[batch,time]"]), rows=Rows({"x": x})))
+    assert loose.mean == pytest.approx(9)
+
+
+def test_numbers_lie_where_the_networks_own_scaling_says() -> None:
+    """A network that subtracts 128 and divides by 64 is used to bytes."""
+    net = nn.Module()
+    net.register_buffer("shift", torch.tensor(128.0))
+    net.register_buffer("scale", torch.tensor(1 / 64))
+    found = of(Source("s", "m", parse_all(["x:float32[batch,3]"]), module=net))
+    assert (found.mean, found.sd) == (128, 64)
+    assert of(Source("s", "m", parse_all(["x:float32[batch,3]"]), module=nn.Module())) == Domain()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "bool"])
+def test_values_have_the_inputs_type(dtype: str) -> None:
+    """Also bytes and truth values."""
+    drawn = Domain().draw(parse(f"x:{dtype}[batch,50]"), {"batch": 4}, np.random.default_rng(0))
+    assert drawn.dtype == np.dtype(dtype)
+    assert drawn.shape == (4, 50)
+    assert len(np.unique(drawn)) > 1
+
+
+def test_fewer_ids_are_tried_one_after_another() -> None:
+    """Down to the least one."""
+    assert [one.high for one in Domain(0, 40).smaller()] == [31, 7, 3, 1, 0]
+    assert [one.high for one in Domain(2, 9).smaller()] == [7, 3]

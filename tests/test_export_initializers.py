@@ -1,0 +1,193 @@
+"""Every weight of a graph is the network's own, bit for bit, or is shown to be made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from export.errors import ParityError
+from export.initializers import FEW, Weights, check_weights
+from export.signature import parse_all
+from export.source import Source
+from export.trace import Traced, trace
+
+W = np.arange(1, 13, dtype=np.float32).reshape(3, 4) / 7
+V = -np.arange(1, 9, dtype=np.float32).reshape(2, 4) / 3
+BN = np.float32([0.5, 0.25, 0.125, 1, 2, 3, 4, 5, 6, 7])
+
+
+def graph(*nodes: onnx.NodeProto, **weights: np.ndarray) -> onnx.ModelProto:
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    return helper.make_model(helper.make_graph(nodes, "g", [x], [], tensors))
+
+
+def check(model: onnx.ModelProto) -> Weights:
+    """Against a source of the weights W, V and BN."""
+    source = Source("s", "onnx", parse_all(["x:float32[batch,4]"]), graph=graph(w=W, v=V, bn=BN))
+    return check_weights(source, None, ir.from_proto(model))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        W,
+        np.ascontiguousarray(W.T),
+        W.reshape(2, 6),
+        W.reshape(1, 3, 4),
+        W.reshape(1, 3, 4).transpose(2, 0, 1).copy(),
+        np.concatenate([W, V]),
+        np.concatenate([V, W, V]),
+        np.concatenate([W.T, V.T], axis=1),
+        np.concatenate([W.T, V.T], axis=1).copy(order="F"),
+    ],
+)
+def test_the_same_weights_in_another_form_are_the_same(array: np.ndarray) -> None:
+    """Under another name, transposed, reshaped or joined: every bit is the network's."""
+    assert check(graph(other=np.ascontiguousarray(array))) == Weights(1, 0, 0.0)
+
+
+def spoilt(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.reshape(-1)[-1] = np.nextafter(array.reshape(-1)[-1], np.float32(9))
+    return array
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        W.T,
+        W.reshape(2, 6),
+        np.concatenate([W, V]),
+        np.concatenate([W, V])[:-1],
+        W.astype(np.float64),
+        W[:, :3],
+    ],
+)
+def test_anything_else_is_named(array: np.ndarray) -> None:
+    """One bit makes another weight, and so does a part or another type."""
+    with pytest.raises(
+        ParityError, match=r"^other: the graph has a constant float\d\d\[.*\] that is none of"
+    ):
+        check(graph(other=spoilt(array)))
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (spoilt(W), r"^w: expected the network's weights bit for bit, 1 of 12 differ, first .* at \[2, 3\]$"),
+        (
+            W.T.copy(),
+            r"^w: expected the network's weights of float32\[3, 4\], the graph has float32\[4, 3\]$",
+        ),
+        (W.astype(np.float16), "the graph has float16"),
+        (-np.abs(W) * 0, "bit for bit, 12 of 12 differ"),
+    ],
+)
+def test_a_weight_is_itself_under_its_own_name(array: np.ndarray, says: str) -> None:
+    """Not the weight of another layer, nor its own transposed."""
+    with pytest.raises(ParityError, match=says):
+        check(graph(w=array))
+
+
+def test_bits_decide_not_numbers() -> None:
+    """NaN is itself; minus zero is another than zero."""
+    nan = np.full((2, 5), np.nan, np.float32)
+    source = Source("s", "onnx", (), graph=graph(w=nan, z=np.zeros((2, 5), np.float32)))
+    assert check_weights(source, None, ir.from_proto(graph(w=nan))).identical == 1
+    with pytest.raises(ParityError, match="^z: "):
+        check_weights(source, None, ir.from_proto(graph(z=-np.zeros((2, 5), np.float32))))
+
+
+def test_literals_places_and_zeros_are_no_weights() -> None:
+    """A formula's numbers, shapes and a bias of zeros came from no parameter; their effect shows elsewhere."""
+    shape = np.arange(100)
+    literal = np.linspace(1, 2, FEW, dtype=np.float32)
+    found = check(graph(one=np.float32(1), shape=shape, literal=literal, zeros=np.zeros(50, np.float32)))
+    assert found == Weights(0, 0, 0.0)
+    with pytest.raises(ParityError, match="^more: "):
+        check(graph(more=np.linspace(1, 2, FEW + 1, dtype=np.float32)))
+
+
+def test_weights_inside_of_nodes_and_branches_are_checked_too() -> None:
+    """Wherever a graph may hide one."""
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(spoilt(W), "c"))
+    with pytest.raises(ParityError, match="^c: "):
+        check(graph(constant))
+    y = helper.make_tensor_value_info("deep", TensorProto.FLOAT, [3, 4])
+    inner = helper.make_graph(
+        [helper.make_node("Identity", ["hidden"], ["deep"])],
+        "b",
+        [],
+        [y],
+        [numpy_helper.from_array(spoilt(W), "hidden")],
+    )
+    branch = helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner)
+    with pytest.raises(ParityError, match="^hidden: "):
+        check(graph(branch))
+
+
+class Made(nn.Module):
+    """Holds tensors in every way that a module can, and makes one of none of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(10, 10)
+        self.register_buffer("kept", torch.randn(10))
+        self.register_buffer("lost", torch.randn(10), persistent=False)
+        self.held = torch.randn(10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        positions = torch.sin(torch.arange(10) / 3)
+        return self.linear(x) * self.kept + self.lost * self.held + positions
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[Source, Traced]:
+    torch.manual_seed(0)
+    source = Source("s", "module", parse_all(["x:float32[batch,10]"]), module=Made().eval())
+    return source, trace(source)
+
+
+def spoil(traced: Traced, name: str, how: Callable[[np.ndarray], np.ndarray]) -> ir.Model:
+    model = ir.from_proto(ir.to_proto(traced.model))
+    value = model.graph.initializers[name]
+    assert value.const_value is not None
+    value.const_value = ir.Tensor(how(value.const_value.numpy()), name=name)
+    return model
+
+
+def test_every_way_to_hold_a_tensor_is_known(made: tuple[Source, Traced]) -> None:
+    """Parameters, buffers that are saved and not, and plain attributes; what was folded is worked out again."""
+    source, traced = made
+    found = check_weights(source, traced, traced.model)
+    assert (found.identical, found.derived) == (5, 1)
+    assert 0 <= found.ulp <= 2
+
+
+def test_each_of_them_is_checked(made: tuple[Source, Traced]) -> None:
+    """One bit in any of them is found; in what was folded, more than two units in the last place."""
+    source, traced = made
+    large = [
+        n for n, v in traced.model.graph.initializers.items() if v.shape is not None and v.shape.numpy() != ()
+    ]
+    weights = [name for name in large if traced.model.graph.initializers[name].const_value.size > FEW]
+    assert len(weights) == 6
+    for name in weights:
+        with pytest.raises(ParityError, match=f"^{name}: expected"):
+            check_weights(source, traced, spoil(traced, name, lambda w: w + np.float32(3e-7) * np.sign(w)))
+
+
+def test_the_module_has_the_last_word(made: tuple[Source, Traced]) -> None:
+    """Where its weights changed after it was traced, the graph's are no longer the network's."""
+    source, traced = made
+    other = Made().eval()
+    with pytest.raises(ParityError, match="expected the network's weights bit for bit"):
+        check_weights(Source("s", "m", source.inputs, module=other), traced, traced.model)

@@ -1,0 +1,14 @@
+"""Markup: text is text, wherever it came from."""
+
+from __future__ import annotations
+
+from export.markup import join, tag
+
+
+def test_text_is_escaped_and_markup_is_not() -> None:
+    """Only what tag and join made is taken as it is, in attributes as in text."""
+    inner = tag("b", "<&>", title='"<')
+    assert inner == '<b title="&quot;&lt;">&lt;&amp;&gt;</b>'
+    assert tag("p", inner, "<i>", None, 3) == f"<p>{inner}&lt;i&gt;3</p>"
+    assert join(["<", inner]) == f"&lt;{inner}"
+    assert tag("br") == "<br>"

@@ -1,0 +1,59 @@
+"""Every preset of `models` exports: parity proved, gates found, rows of any number answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from export.pipeline import export_model
+from export.trained import own_input
+from models.families import build
+from models.gate import watched
+from models.presets import PRESETS, find
+from service.runtime import open_model
+
+QUICK = (
+    "digits-10",
+    "fig1-10",
+    "fig1-10-plain",
+    "conv-16",
+    "charcnn",
+    "cbhg",
+    "rhn",
+    "grid-lstm-1d",
+    "transformer",
+)
+
+# gates that are no `GatedJoin`: those of an LSTM's cells step by step, and between the cells of its layers
+CELLS = {"highway-lstm": 3 * 8 + 2 * 8, "grid-lstm": 24, "grid-lstm-1d": 6, "grid-lstm-3d": 14}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PRESETS]
+)
+@pytest.mark.timeout(300)
+def test_it_exports(name: str, tmp_path: Path) -> None:
+    """What the file answers, gates included, is what the network computes, for any number of rows."""
+    net = build(find(name).config).eval()
+    one = own_input(net)
+    done = export_model(net, tmp_path, name=name, inputs=[one])
+    assert done.manifest.parity.verdict == "pass"
+    assert not done.manifest.batch_coupled
+    runtime = open_model(done.path)
+    for rows in (1, 5):
+        shape = one.shape(**{dim: rows if dim == "batch" else 4 for dim in one.dims if isinstance(dim, str)})
+        x = torch.randint(0, 5, shape) if net.reads_ids else torch.randn(shape)
+        with torch.no_grad(), watched(net) as passages:
+            expected = net(x).numpy()
+        transforms = [transform for passage in passages.values() for transform in passage.transform]
+        gates = [gate.name for gate in done.manifest.gates]
+        assert len(gates) == CELLS.get(name, len(transforms))
+        output, *found = runtime.run({one.name: x.numpy()}, ["output", *gates])
+        np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-4)
+        if name not in CELLS:
+            assert sorted(float(t.sum()) for t in found) == pytest.approx(
+                sorted(float(t.sum()) for t in transforms), rel=1e-4
+            )

@@ -1,0 +1,231 @@
+"""Rows from a user's .npz or a known data set, in the form that the network reads."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from export import rows as module
+from export.errors import SourceError
+from export.rows import MOST_ROWS, is_embedded, is_known, numbered, read_rows
+from export.signature import parse_all
+
+ONE = parse_all(["x:float32[batch,4]"])
+TWO = parse_all(["ids:int64[batch,time]", "mask:bool[batch,time]"])
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+Y = np.array([0, 2, 1])
+
+
+def saved(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "rows.npz", **arrays)
+    return folder / "rows.npz"
+
+
+def test_rows_and_classes_are_read(tmp_path: Path) -> None:
+    """An array by the input's name, and the classes."""
+    for key in ("y", "classes"):
+        rows, labels = read_rows(saved(tmp_path, x=X, **{key: Y}), ONE)
+        assert np.array_equal(rows.inputs["x"], X)
+        assert rows.classes is not None
+        assert rows.classes.tolist() == [0, 2, 1]
+        assert (len(rows), labels) == (3, ())
+    assert read_rows(saved(tmp_path, x=X), ONE)[0].classes is None
+
+
+def test_a_lone_input_reads_x_whatever_it_is_called(tmp_path: Path) -> None:
+    """Its own name goes before; x is what training wrote."""
+    one = parse_all(["pixels:float32[batch,4]"])
+    assert np.array_equal(read_rows(saved(tmp_path, x=X), one)[0].inputs["pixels"], X)
+    assert np.array_equal(read_rows(saved(tmp_path, x=X, pixels=X + 1), one)[0].inputs["pixels"], X + 1)
+
+
+def test_test_rows_go_before_training_rows(tmp_path: Path) -> None:
+    """In the form that turnpike train reads, names of classes included."""
+    path = saved(tmp_path, x=X, y=Y, x_test=X[:2] + 1, y_test=[1, 2], labels=["a", "b", "c"])
+    rows, labels = read_rows(path, ONE)
+    assert np.array_equal(rows.inputs["x"], X[:2] + 1)
+    assert rows.classes is not None
+    assert (rows.classes.tolist(), labels) == ([1, 2], ("a", "b", "c"))
+
+
+def test_several_inputs_are_several_arrays(tmp_path: Path) -> None:
+    """Dimensions of one name agree between them."""
+    ids = np.arange(6, dtype=np.int32).reshape(2, 3)
+    rows, _ = read_rows(saved(tmp_path, ids=ids, mask=ids > 2), TWO)
+    assert rows.inputs["ids"].dtype == np.int64
+    assert rows.inputs["mask"].dtype == np.bool_
+    with pytest.raises(SourceError, match=r"rows.npz: mask: expected shape \(rows, 3\), got \(2, 2\)"):
+        read_rows(saved(tmp_path, ids=ids, mask=ids[:, :2] > 2), TWO)
+    with pytest.raises(SourceError, match="rows.npz: mask: expected 2 rows as in ids, got 1"):
+        read_rows(saved(tmp_path, ids=ids, mask=ids[:1] > 2), TWO)
+    with pytest.raises(SourceError, match="expected an array 'mask', got ids, x"):
+        read_rows(saved(tmp_path, ids=ids, x=ids), TWO)
+    with pytest.raises(SourceError, match="expected a _test array for every input or for none"):
+        read_rows(saved(tmp_path, ids=ids, mask=ids > 2, mask_test=ids > 2), TWO)
+
+
+def test_bytes_become_the_raw_numbers_that_networks_take(tmp_path: Path) -> None:
+    """Pixels are not scaled: the network does that."""
+    rows, _ = read_rows(saved(tmp_path, x=np.full((2, 4), 255, np.uint8)), ONE)
+    assert rows.inputs["x"].dtype == np.float32
+    assert rows.inputs["x"].max() == 255
+
+
+def test_of_many_rows_some_are_chosen_and_always_the_same(tmp_path: Path) -> None:
+    """With their own classes."""
+    x = np.arange(MOST_ROWS * 3, dtype=np.float32).reshape(-1, 1)
+    one = parse_all(["x:float32[batch,1]"])
+    rows, _ = read_rows(saved(tmp_path, x=x, y=x[:, 0].astype(int)), one)
+    assert len(rows) == MOST_ROWS
+    assert rows.classes is not None
+    assert np.array_equal(rows.inputs["x"][:, 0], rows.classes)
+    assert np.all(np.diff(rows.classes) > 0)
+    assert np.array_equal(read_rows(tmp_path / "rows.npz", one)[0].inputs["x"], rows.inputs["x"])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"z": X}, "expected an array 'x', got none"),
+        ({"x": X[:, :3]}, r"x: expected shape \(rows, 4\), got \(3, 3\)"),
+        ({"x": X[0]}, r"x: expected shape \(rows, 4\), got \(4,\)"),
+        ({"x": X[:0]}, r"x: expected shape \(rows, 4\), got \(0, 4\)"),
+        ({"x": np.float32(1)}, "x: expected an array of rows"),
+        ({"x": X.astype(str)}, "x: expected float32, got <U"),
+        ({"x": X.astype(complex)}, "x: expected float32, got complex128"),
+        (
+            {"x": X + np.array([[0], [np.nan], [0]])},
+            "x: expected finite numbers within float32, row 1 has others",
+        ),
+        ({"x": X.astype(np.float64) * 1e300}, "x: expected finite numbers within float32, row 0 has others"),
+        ({"x": X, "y": Y[:2]}, "expected 3 classes, one per row, got 2"),
+        ({"x": X, "y": Y + 0.5}, "expected one class per row, as integers or names, got float64"),
+        ({"x": X, "y": Y - 1}, "expected classes from 0 to .*, got -1 to 1"),
+        ({"x": X, "y": ["a", "b", "c"]}, "expected integers as classes where no labels are given, got .*'a'"),
+        ({"x": X, "y": ["a", "b", "z"], "labels": ["a", "b"]}, "expected classes of a, b, got 'z'"),
+        ({"x": X, "y": Y, "labels": ["a", "b"]}, "expected classes from 0 to 1, got 0 to 2"),
+    ],
+)
+def test_rows_that_do_not_fit_are_said(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:
+    """With the array's name, what was expected and what came."""
+    with pytest.raises(SourceError, match=rf"data: .*rows.npz: {says}"):
+        read_rows(saved(tmp_path, **arrays), ONE)
+
+
+@pytest.mark.parametrize("array", [np.array([[1.5]]), np.array([[1e30]]), np.array([["a"]])])
+def test_ids_are_integers(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
+    """Numbers with a fraction are not rounded."""
+    with pytest.raises(SourceError, match="x: expected int64, got"):
+        read_rows(saved(tmp_path, x=array), parse_all(["x:int64[batch,1]"]))
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("uint8", 256), ("int8", -129), ("bool", 2)])
+def test_integers_are_not_cut(tmp_path: Path, dtype: str, number: int) -> None:
+    """One that does not fit is said, one that does is taken."""
+    one = parse_all([f"x:{dtype}[batch,1]"])
+    assert read_rows(saved(tmp_path, x=np.array([[1]])), one)[0].inputs["x"].dtype == np.dtype(dtype)
+    with pytest.raises(SourceError, match=f"x: expected integers that fit {dtype}, got {number} to {number}"):
+        read_rows(saved(tmp_path, x=np.array([[number]])), one)
+
+
+def test_classes_may_be_named() -> None:
+    """By their labels, as text or bytes; where labels are numbers, a number is a label and no place."""
+    assert numbered(np.array(["dog", "cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
+    assert numbered(np.array([b"dog", b"cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
+    assert numbered(np.array([7, 3, 7]), ("3", "7"), "here").tolist() == [1, 0, 1]
+    assert numbered(np.array([1, 0]), ("cat", "dog"), "here").tolist() == [1, 0]
+    with pytest.raises(SourceError, match="here: expected classes of 3, 7, got '1'"):
+        numbered(np.array([1]), ("3", "7"), "here")
+
+
+def test_a_pickle_in_an_npz_does_not_run(tmp_path: Path) -> None:
+    """Arrays of Python objects are refused unopened."""
+    ran = tmp_path / "ran"
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[Path]]:
+            return (Path.touch, (ran,))
+
+    trap = np.empty((3, 4), object)
+    trap[:] = Trap()
+    for arrays in ({"x": trap}, {"x": X, "y": trap[:, 0]}, {"x": X, "y": Y, "labels": trap[:, 0]}):
+        with pytest.raises(SourceError, match="expected arrays of numbers, cannot read them"):
+            read_rows(saved(tmp_path, **arrays), ONE)
+        assert not ran.exists()
+    np.load(tmp_path / "rows.npz", allow_pickle=True)["labels"]
+    assert ran.exists(), "the trap is none"
+
+
+@pytest.mark.parametrize("keep", [0, 30, -1])
+def test_a_damaged_file_is_said(tmp_path: Path, keep: int) -> None:
+    """Or one of another kind."""
+    path = saved(tmp_path, x=X)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(
+        SourceError, match="expected an .npz file, as numpy.savez writes it, got something else"
+    ):
+        read_rows(path, ONE)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00")
+    with pytest.raises(SourceError, match="expected arrays of numbers, cannot read them"):
+        read_rows(path, ONE)
+
+
+def test_a_file_that_unfolds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it says of its size, and where it lies about that, by the array's header."""
+    monkeypatch.setattr(module, "MOST_BYTES", 1 << 30)
+    with zipfile.ZipFile(tmp_path / "rows.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", bytes(1 << 20))
+    monkeypatch.setattr(module, "MOST_BYTES", 1 << 19)
+    with pytest.raises(SourceError, match="GiB of rows"):
+        read_rows(tmp_path / "rows.npz", ONE)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 50, 4)}
+    )
+    with zipfile.ZipFile(tmp_path / "rows.npz", "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+    with pytest.raises(SourceError, match="expected arrays of numbers, cannot read them"):
+        read_rows(tmp_path / "rows.npz", ONE)
+
+
+def test_known_data_gives_its_test_rows() -> None:
+    """By name, with the names of its classes."""
+    rows, labels = read_rows("digits", parse_all(["x:float32[batch,1,8,8]"]))
+    assert (len(rows), labels) == (359, tuple("0123456789"))
+    assert rows.inputs["x"].dtype == np.float32
+    with pytest.raises(
+        SourceError, match="data: expected the classes cat, dog, got those of digits: 0, 1, 2"
+    ):
+        read_rows("digits", parse_all(["x:float32[batch,1,8,8]"]), ("cat", "dog"))
+    with pytest.raises(
+        SourceError, match=r"data: digits: x: expected shape \(rows, 4\), got \(359, 1, 8, 8\)"
+    ):
+        read_rows("digits", ONE)
+    with pytest.raises(SourceError, match="data: digits has rows for one input, and the network reads 2"):
+        read_rows("digits", TWO)
+
+
+def test_unknown_data_is_said(tmp_path: Path) -> None:
+    """With what is known; so is known data whose files are not where they were said to be."""
+    with pytest.raises(
+        SourceError, match="data: expected an .npz file, a folder of images or one of digits, names"
+    ):
+        read_rows("absent.npz", ONE)
+    with pytest.raises(SourceError, match="data: "):
+        read_rows("mnist", ONE, data_dir=tmp_path)
+
+
+def test_names_of_data_are_told_apart() -> None:
+    """What comes with this package, what is fetched, and what is neither."""
+    assert is_embedded("digits")
+    assert is_embedded("parity-24")
+    assert is_known("mnist")
+    assert not is_embedded("mnist")
+    assert not is_known("parity-1")
+    assert not is_known("rows.npz")

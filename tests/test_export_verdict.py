@@ -1,0 +1,107 @@
+"""The decision on figures, by cases worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from export.figures import EPS, Figures
+from export.verdict import Yardstick, haze, judge, yardstick
+
+# an output of size 1 in which PyTorch errs by 1e-7, 3e-7 at worst, and onnxruntime by as much
+GOOD = Figures(
+    "y", "output", "7 rows", True, cells=70, rms=1e-7, rms_torch=1e-7, max=3e-7, max_torch=3e-7, scale=1.0
+)
+
+
+@pytest.mark.parametrize(
+    ("rms", "worst", "holds"),
+    [
+        (1e-7, 3e-7, True),
+        (4e-7 + 0.9 * EPS, 3e-7, True),  # 4 x 1e-7 + eps x 1
+        (4e-7 + 1.1 * EPS, 3e-7, False),
+        (1e-7, 24e-7 + 7.9 * EPS, True),  # 8 x 3e-7 + 8 x eps x 1
+        (1e-7, 24e-7 + 8.1 * EPS, False),
+        (float("nan"), 3e-7, False),
+    ],
+)
+def test_the_bounds_are_four_and_eight_times_pytorchs_error(rms: float, worst: float, holds: bool) -> None:
+    """And an eps, or eight, for each unit of the tensor's size."""
+    assert (judge([replace(GOOD, rms=rms, max=worst)]) is None) == holds
+
+
+def test_bounds_grow_with_the_tensor() -> None:
+    """At a size of 100 an eps is a hundred times as much."""
+    assert judge([replace(GOOD, rms=90 * EPS, max=700 * EPS, scale=100.0)]) is None
+    assert judge([replace(GOOD, rms=90 * EPS, max=700 * EPS, scale=1.0)]) is not None
+
+
+def test_a_lucky_batch_is_judged_by_what_pytorch_usually_does() -> None:
+    """In one row PyTorch may be right to the bit; onnxruntime need not be, but no worse than elsewhere."""
+    lucky = replace(GOOD, batch="1 row", cells=10, rms=4e-7, rms_torch=0.0, max=5e-7, max_torch=0.0)
+    assert judge([lucky]) is not None
+    assert judge([lucky, replace(GOOD, rms_torch=2e-7)]) is None
+    assert judge([replace(lucky, rms=4e-6), replace(GOOD, rms_torch=2e-7)]) is not None
+
+
+def test_the_yardstick_is_of_ordinary_batches_by_cells_and_scale() -> None:
+    """Errors are taken for each unit of scale; those of strained batches do not count."""
+    other = replace(GOOD, cells=210, rms_torch=2e-6, max_torch=4e-6, scale=10.0)
+    strained = replace(GOOD, ordinary=False, rms_torch=1.0, max_torch=1.0)
+    found = yardstick([GOOD, other, strained])
+    assert found.rms == pytest.approx(((70 * 1e-14 + 210 * 4e-14) / 280) ** 0.5)
+    assert found.max == pytest.approx(4e-7)
+    assert yardstick([strained]) == Yardstick()
+    assert yardstick([GOOD], noise=1e-5) == Yardstick(1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("error", "eps", "ill"), [(0.9e-4, EPS, False), (1.1e-4, EPS, True), (1.1e-4, 2**-10, False)]
+)
+def test_an_ill_conditioned_tensor_is_no_pass(error: float, eps: float, ill: bool) -> None:
+    """Where PyTorch itself errs by 1e-4 of the size, in fp32, agreement would mean nothing."""
+    says = judge([replace(GOOD, rms_torch=error, max_torch=error, eps=eps)])
+    assert (says is not None) == ill
+    if ill:
+        assert says == (
+            "y is ill-conditioned: parity means nothing here, since PyTorch's own rounding errors are "
+            "1.1e-04 of its size, and at most 1e-04 was expected"
+        )
+
+
+def test_a_fault_is_said_with_its_batch() -> None:
+    """What no number can show needs no bound."""
+    assert judge([GOOD, replace(GOOD, batch="one NaN", fault="expected shape [1], got [2]")]) == (
+        "y with the batch 'one NaN': expected shape [1], got [2]"
+    )
+
+
+def test_a_tensor_without_numbers_is_no_pass() -> None:
+    """NaN everywhere agrees with NaN everywhere, and proves nothing."""
+    nothing = Figures("y", "output", "7 rows", True)
+    assert judge([nothing]) == "y has no finite number in any batch: parity means nothing here"
+    assert judge([replace(nothing, ordinary=False), GOOD]) is None
+
+
+def test_haze_hides_what_follows_in_the_same_batch() -> None:
+    """Once rounding decides in a strained batch, tensors after it are not judged there, those before are."""
+    large = replace(GOOD, batch="large", ordinary=False)
+    before = replace(large, tensor="a")
+    lost = replace(large, tensor="b", sway=2e-4)
+    after = replace(large, tensor="c", rms=1.0, max=1.0)
+    other = replace(after, batch="zeros")
+    over = haze([before, lost, after, other])
+    assert over == {("b", "large"), ("c", "large")}
+    assert judge([after], over=over) is None
+    assert judge([other], over=over) is not None
+    assert haze([replace(lost, ordinary=True)]) == frozenset()
+    assert haze([replace(large, rms_torch=2e-4)]) == {("y", "large")}
+
+
+def test_where_the_truth_sways_small_errors_are_let_be() -> None:
+    """One cell next to where a gate switches may make all the difference, on either side; a bias is more."""
+    swaying = replace(GOOD, ordinary=False, rms=2e-5, max=2e-4, rms_torch=1e-8, max_torch=1e-8)
+    assert judge([swaying]) is not None
+    assert judge([replace(swaying, sway=1e-6)]) is None
+    assert judge([replace(swaying, sway=1e-6, rms=2e-4, max=2e-3)]) is not None
