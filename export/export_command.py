@@ -35,7 +35,7 @@ Inputs = Annotated[
     typer.Option(
         "--input",
         metavar="NAME:DTYPE[DIM,...]",
-        help="An argument of forward, in order; a DIM is a number, or a name where it varies: the first, batch.",
+        help="An argument of forward, in order; a DIM is a number, or a name where it varies (batch).",
     ),
 ]
 Weights = Annotated[
@@ -135,8 +135,8 @@ def lines(manifest: Manifest) -> Iterator[str]:
     """The proof and the gates, in words."""
     parity = manifest.parity
     yield (
-        f"parity: {len(parity.tensors)} tensors, {len(parity.batches)} batches, {', '.join(parity.providers)}; "
-        f"{parity.identical} initializers bit for bit"
+        f"parity: {len(parity.tensors)} tensors, {len(parity.batches)} batches on "
+        f"{', '.join(parity.providers)}; {parity.identical} initializers bit for bit"
     )
     if not manifest.gates:
         yield "gates: none found"

@@ -15,16 +15,18 @@ Kind = Literal["output", "gate", "layer"]
 EPS = 2.0**-23
 # errors are counted in equal bins between these powers of ten
 DECADES, BINS = (-12.0, -2.0), 41
+# the share of whole numbers that may be choices between two that are level
+LEVEL = 0.01
 
 
 @dataclass(frozen=True)
 class Figures:
     """One tensor in one batch: the errors of both sides over the cells that are finite on all sides.
 
-    `scale` is the root mean square of the truth, 1 for gates, and `eps` the spacing at 1 of the tensor's own
-    numbers, at least that of fp32. `sway` is how far the truth itself moves when the input does a little, None
-    where that was not tried. `forgotten` counts the cells where onnxruntime made a number of a NaN; `fault` says
-    in words what no number can: shapes, types, masks or whole numbers that differ.
+    `scale` is the root mean square of the truth, 1 for gates, and `eps` the spacing at 1 of the tensor's
+    own numbers, at least that of fp32. `sway` is how far the truth itself moves when the input does a
+    little, None where that was not tried. `forgotten` counts the cells where onnxruntime made a number of a
+    NaN; `fault` says in words what no number can: shapes, types, masks or whole numbers that differ.
     """
 
     tensor: str
@@ -70,12 +72,18 @@ def measured(
     """The figures of what onnxruntime gave (`ours`) and PyTorch gave (`own`), by the truth.
 
     `shaken` is what the truth becomes when the input moves a little. Of a `lossy` value a NaN may be
-    forgotten, and is counted.
+    forgotten, and is counted. Whole numbers are held to PyTorch's in ordinary batches, and to the truth's
+    where two are level.
     """
-    if fault := _fault(ours, own, truth, lossy):
+    if fault := _misfit(ours, own):
         return replace(blank, fault=fault)
     if own.dtype.kind != "f":
-        return replace(blank, cells=own.size)
+        level = np.zeros(own.shape, bool) if shaken is None else shaken != truth
+        wrong = int(np.count_nonzero((ours != own) & (ours != truth) & ~level)) if blank.ordinary else 0
+        says = f"expected the network's own values, {wrong} of {own.size} differ" if wrong else ""
+        return replace(blank, cells=own.size, fault=says)
+    if fault := _unlike_masks(ours, own, lossy):
+        return replace(blank, fault=fault)
     e_ours, e_own, finite = errors(ours, own, truth)
     return replace(
         blank,
@@ -92,11 +100,18 @@ def measured(
 
 
 def moved(blank: Figures, *, ours: Array, there: Array, truth: Array) -> Figures:
-    """The figures of numbers that stand in two places and should be one: how far apart they are."""
-    if fault := _fault(ours, there, there):
+    """The figures of numbers that stand in two places and should be one: how far apart they are.
+
+    Whole numbers that differ may be choices between two that are level, as long as they are few.
+    """
+    if fault := _misfit(ours, there):
         return replace(blank, fault=fault)
     if ours.dtype.kind != "f":
-        return replace(blank, cells=ours.size)
+        wrong = int(np.count_nonzero(ours != there))
+        says = f"expected the same values, {wrong} of {ours.size} differ" if wrong > LEVEL * ours.size else ""
+        return replace(blank, cells=ours.size, fault=says)
+    if fault := _unlike_masks(ours, there):
+        return replace(blank, fault=fault)
     apart, _, _ = errors(ours, there, there)
     return replace(
         blank,
@@ -122,16 +137,15 @@ def rms(values: Array) -> float:
     return top * float(np.sqrt(np.mean(np.square(values / top, dtype=np.float64)))) if top > 0 else 0.0
 
 
-def _fault(ours: Array, own: Array, truth: Array, lossy: bool = False) -> str:
-    """What is wrong that no figure shows, in words; nothing where all is well."""
+def _misfit(ours: Array, own: Array) -> str:
+    """What is wrong with a shape or a type; nothing where all is well."""
     if ours.shape != own.shape:
         return f"expected shape {list(own.shape)}, got {list(ours.shape)}"
-    if ours.dtype != own.dtype:
-        return f"expected {own.dtype}, got {ours.dtype}"
-    if own.dtype.kind != "f":
-        # where two are level, as for an argmax, the truth's choice is as good as PyTorch's
-        wrong = int(np.count_nonzero((ours != own) & (ours != truth)))
-        return f"expected the network's own values, {wrong} of {own.size} differ" if wrong else ""
+    return "" if ours.dtype == own.dtype else f"expected {own.dtype}, got {ours.dtype}"
+
+
+def _unlike_masks(ours: Array, own: Array, lossy: bool = False) -> str:
+    """What is wrong with the places of NaN and of either infinity; nothing where all is well."""
     if lossy:
         known = ~np.isnan(own)
         ours, own = ours[known], own[known]

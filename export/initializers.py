@@ -17,6 +17,8 @@ from export.trace import Traced
 
 # literals of a formula, shapes and places are no weights: what they do shows in the answers
 FEW = 8
+# tensors of more axes are not looked for transposed
+MOST_AXES = 4
 # what a constant that was folded may be off by, in units in the last place
 ULP = 2.0
 
@@ -33,17 +35,17 @@ class Weights:
 def check_weights(source: Source, traced: Traced | None, model: ir.Model) -> Weights:
     """Find the origin of every initializer; a ParityError names the first that has none."""
     originals = parameters(source, traced)
-    by_bytes = _Index(originals)
+    index = _Index(originals)
     identical = derived = 0
     worst = 0.0
     for name, value in initializers(model):
         if name in originals:
             expect_bits(name, value, originals[name])
             identical += 1
-        elif by_bytes.holds(value):
-            identical += 1
         elif value.dtype.kind != "f" or value.size <= FEW or not value.any():
             continue
+        elif index.holds(value):
+            identical += 1
         else:
             worst = max(worst, off(name, value, traced))
             derived += 1
@@ -86,8 +88,8 @@ def expect_bits(name: str, came: Array, expected: Array) -> None:
             f"{name}: expected the network's weights of {expected.dtype}{list(expected.shape)}, "
             f"the graph has {came.dtype}{list(came.shape)}"
         )
-    if came.tobytes() != expected.tobytes():
-        differ = _bits(came) != _bits(expected)
+    differ = _bits(came) != _bits(expected)
+    if differ.any():
         place = tuple(int(at) for at in np.argwhere(differ)[0])
         raise ParityError(
             f"{name}: expected the network's weights bit for bit, {np.count_nonzero(differ)} of "
@@ -130,15 +132,18 @@ class _Index:
 
     def __init__(self, originals: Mapping[str, Array]) -> None:
         self._originals = [array for array in originals.values() if array.size > 1]
-        self._flat = {(array.dtype, array.tobytes()) for array in self._originals}
 
     def holds(self, value: Array) -> bool:
-        if value.size <= 1:
+        """Whether every bit of a tensor is from others."""
+        if value.size <= FEW:
             return False
-        if (value.dtype, value.tobytes()) in self._flat:
-            return True
-        turns = [value.transpose(turn) for turn in permutations(range(value.ndim))] if value.ndim <= 4 else []
-        if any((turned.dtype, turned.tobytes()) in self._flat for turned in turns):
+        alike = [
+            array.tobytes()
+            for array in self._originals
+            if array.dtype == value.dtype and array.size == value.size
+        ]
+        turns = permutations(range(value.ndim)) if alike and value.ndim <= MOST_AXES else []
+        if any(value.transpose(turn).tobytes() in alike for turn in turns):
             return True
         return any(self._is_joined(np.moveaxis(value, axis, 0)) for axis in range(value.ndim))
 

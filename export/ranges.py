@@ -93,7 +93,7 @@ class Ranges:
     def gate(self, value: ir.Value) -> bool:
         """Whether a value is between 0 and 1, and is so by degrees and by the data: what a gate has to be."""
         found = self[value]
-        return 0 <= found.low < found.high <= 1 and found.data and found.soft
+        return 0 <= found.low < found.high <= 1 and found.soft
 
     def data(self, value: ir.Value) -> bool:
         """Whether a value depends on the numbers of an input."""

@@ -64,7 +64,8 @@ class Trial:
     def _compare(self, batch: Batch, own: Answers, everything: list[Answers]) -> None:
         whole = batch.small or self.coupled or not all(_by_rows(answer, batch) for answer in own.values())
         start = 0 if whole else max(0, batch.rows - PART)
-        wide = self._truth.wide(batch.part(start, batch.rows) if start else batch)
+        seen = batch.part(start, batch.rows) if start else batch
+        wide = self._truth.wide(seen)
         if batch.shared:
             self._compare_rows(batch, wide, everything)
         if batch.name == NAN:
@@ -72,7 +73,8 @@ class Trial:
         if start:
             self._compare_sides(batch, own, wide, everything)
             own, *everything = (_from(start, answers) for answers in (own, *everything))
-        shaken = self._truth.wide(batch.shaken(SHAKE)) if batch.name == LARGE else {}
+        whole_numbers = any(answer.dtype.kind != "f" for answer in own.values())
+        shaken = self._truth.wide(seen.shaken(SHAKE)) if whole_numbers or batch.name == LARGE else {}
         for at, ours in enumerate(everything):
             for name, answer in own.items():
                 found = measured(
@@ -80,7 +82,7 @@ class Trial:
                     ours=ours[name],
                     own=answer,
                     truth=wide[name],
-                    shaken=shaken.get(name),
+                    shaken=shaken.get(name) if batch.name == LARGE or answer.dtype.kind != "f" else None,
                     lossy=not batch.ordinary and name in self._lossy,
                 )
                 self._tally.add(at, found)

@@ -28,9 +28,7 @@ def command(
     data: Data = None,
     data_dir: DataDir = None,
     device: Annotated[str, typer.Option(help="Where the file runs: cpu or cuda.")] = "cpu",
-    seed: Annotated[
-        int, typer.Option(min=0, help="Of the random rows: another one draws others.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random rows: another one draws others.")] = 0,
     min_agreement: Annotated[
         float, typer.Option(help="The share of answers in which a lower precision must agree with fp32.")
     ] = MIN_AGREEMENT,

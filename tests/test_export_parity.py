@@ -23,17 +23,7 @@ from models.presets import PRESETS
 from service.manifest import Parity
 from service.runtime import Runtime, open_model
 
-SMALL = (
-    "digits-10",
-    "fig1-10",
-    "fig1-20-residual",
-    "conv-16",
-    "charcnn",
-    "cbhg",
-    "rhn",
-    "grid-lstm-1d",
-    "transformer",
-)
+SMALL = ("digits-10", "charcnn")
 
 
 @dataclass(frozen=True)
@@ -127,11 +117,12 @@ def test_figures_are_the_worst_of_all_providers(digits: Made) -> None:
         def run(self, feeds: dict[str, np.ndarray], outputs: list[str]) -> list[np.ndarray]:
             found = self.runtime.run(feeds, outputs)
             return [
-                a + np.float32(self.by) if n == "output" else a for n, a in zip(outputs, found, strict=True)
+                a * np.float32(1 + self.by) if n == "output" else a
+                for n, a in zip(outputs, found, strict=True)
             ]
 
     good = digits.open()
-    proof = digits.prove(runtimes=[good, Off(good, 2e-7)])
+    proof = digits.prove(runtimes=[good, Off(good, 3e-7)])
     alone = digits.prove(runtimes=[good])
     assert proof.parity.providers == ("CPUExecutionProvider", "Other")
     assert proof.parity.tensors[-1].rms > alone.parity.tensors[-1].rms
@@ -177,6 +168,20 @@ def test_a_network_that_mixes_rows_is_marked(how: str, says: str) -> None:
     assert proof.warnings == ((f"the network mixes the rows of a batch: {says}",) if says else ())
 
 
+class Pooling(nn.Module):
+    """A maximum, in which onnxruntime forgets a NaN."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.max_pool1d(x, 2, 1)
+
+
+def test_a_nan_that_onnxruntime_forgets_is_told() -> None:
+    """It is no fault of the graph, and nothing else may be otherwise."""
+    proof = made_of(Pooling(), "x:float32[batch,2,8]").prove()
+    assert len(proof.warnings) == 1
+    assert proof.warnings[0].startswith("where a number is NaN, onnxruntime forgets it")
+
+
 class Embedding(nn.Module):
     """Ids of its own: from 0 to 10, or shifted by a number that no table tells of."""
 
@@ -190,7 +195,7 @@ class Embedding(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("shift", "rows"), [(0, None), (3, None), (3, Rows({"ids": np.array([[-3, 0, 7]])})), (10, None)]
+    ("shift", "rows"), [(0, None), (3, Rows({"ids": np.array([[-3, 0, 7]])})), (3, None)]
 )
 def test_ids_are_drawn_so_that_the_network_takes_them(shift: int, rows: Rows | None) -> None:
     """From its tables or real rows; where neither tells, fewer are tried."""
@@ -213,9 +218,7 @@ class Choosing(nn.Module):
 def test_inputs_and_outputs_of_any_type_are_compared() -> None:
     """Choices and truth values exactly."""
     proof = made_of(Choosing(), "x:float32[batch,4]", "on:bool[batch,4]", "byte:uint8[batch,1]").prove()
-    assert [one.name for one in proof.parity.tensors] == ["score", "best", "high"] or {
-        one.name for one in proof.parity.tensors
-    } == {"score", "best", "high"}
+    assert {one.name for one in proof.parity.tensors} == {"score", "best", "high"}
 
 
 class Restless(nn.Module):
@@ -335,7 +338,7 @@ def test_an_adopted_graph_is_proved_against_itself() -> None:
 
     found = proof()
     assert found.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
-    assert found.parity.identical == 2
+    assert found.parity.identical == 3
     assert found.warnings == ()
     next(node for node in model.graph if node.op_type == "Relu").op_type = "Tanh"
     with pytest.raises(ParityError, match="^layer00.output with the batch"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 import torch
 from torch import Tensor, nn
@@ -44,15 +47,31 @@ def traced_of(module: nn.Module, *inputs: str) -> tuple[Source, Traced]:
     return source, trace(source)
 
 
-def truth_of(module: nn.Module, origins: dict[str, Origin] | None = None) -> NetworkTruth:
-    source, traced = traced_of(module)
+@pytest.fixture(scope="module")
+def shared() -> tuple[Source, Traced]:
+    torch.manual_seed(0)
+    return traced_of(Gated())
+
+
+@pytest.fixture
+def source(shared: tuple[Source, Traced]) -> Source:
+    """A copy, whose network a test may change."""
+    return replace(shared[0], module=copy.deepcopy(shared[0].module))
+
+
+@pytest.fixture
+def traced(shared: tuple[Source, Traced]) -> Traced:
+    return replace(shared[1], model=ir.from_proto(ir.to_proto(shared[1].model)))
+
+
+def truth_of(source: Source, traced: Traced, origins: dict[str, Origin] | None = None) -> NetworkTruth:
     return NetworkTruth(source, traced, traced.model, origins or {})
 
 
-def test_outputs_and_gates_are_worked_out_in_float64() -> None:
+def test_outputs_and_gates_are_worked_out_in_float64(source: Source, traced: Traced) -> None:
     """By the formula, to the rounding of float64; the network's own precision beside it."""
-    net = Gated()
-    found = truth_of(net, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)})
+    net = source.module
+    found = truth_of(source, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)})
     wide, own = found.wide(BATCH), found.own(BATCH)
     x = BATCH.arrays["x"].astype(np.float64)
     w, b = (p.detach().numpy().astype(np.float64) for p in (net.gate.weight, net.gate.bias))
@@ -66,13 +85,12 @@ def test_outputs_and_gates_are_worked_out_in_float64() -> None:
     assert found.warnings == ()
 
 
-def test_the_users_module_is_left_alone() -> None:
+def test_the_users_module_is_left_alone(source: Source, traced: Traced) -> None:
     """Its mode, its weights, its type and torch's random numbers."""
-    net = Gated()
-    source, traced = traced_of(net)
+    net = source.module
     net.train()
     before, random = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state()
-    found = NetworkTruth(source, traced, traced.model, {})
+    found = truth_of(source, traced)
     found.own(BATCH)
     found.wide(BATCH)
     assert net.training
@@ -80,66 +98,58 @@ def test_the_users_module_is_left_alone() -> None:
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_large_batches_show_their_outputs_alone() -> None:
+def test_large_batches_show_their_outputs_alone(source: Source, traced: Traced) -> None:
     """Gates are looked at in small batches."""
-    found = truth_of(Gated(), {"t": Origin("sigmoid")})
+    found = truth_of(source, traced, {"t": Origin("sigmoid")})
     large = Batch("b", 2, BATCH.arrays, BATCH.axes, small=False)
     assert set(found.own(large)) == set(found.wide(large)) == {"output"}
 
 
-def test_a_value_that_is_no_node_comes_from_the_graph() -> None:
+def test_a_value_that_is_no_node_comes_from_the_graph(source: Source, traced: Traced) -> None:
     """By the reference evaluator, which the record says."""
-    net = Gated()
-    source, traced = traced_of(net)
     sigmoid = next(node for node in traced.model.graph if node.op_type == "Sigmoid")
     sigmoid.outputs[0].name = "t"
     traced.model.graph.outputs.append(sigmoid.outputs[0])
-    found = NetworkTruth(source, traced, traced.model, {"t": Origin("val_of_no_node")})
-    known = truth_of(net, {"t": Origin("sigmoid")})
+    traced.model.graph.outputs[0].name = "output"
+    found = truth_of(source, traced, {"t": Origin("val_of_no_node")})
+    known = truth_of(source, traced, {"t": Origin("sigmoid")})
     np.testing.assert_allclose(found.wide(BATCH)["t"], known.wide(BATCH)["t"], rtol=1e-14)
     np.testing.assert_allclose(found.own(BATCH)["t"], known.own(BATCH)["t"], rtol=1e-5)
     assert found.reference.endswith("the graph by onnx's reference evaluator in float64 for t")
 
 
-def test_a_network_that_knows_single_precision_only_is_stood_in_for() -> None:
+def test_a_network_that_knows_single_precision_only_is_stood_in_for(source: Source, traced: Traced) -> None:
     """By the program traced from it, which the record and a warning say."""
-    net = Gated()
-    source, traced = traced_of(net)
-    net.narrow = True
-    found = NetworkTruth(source, traced, traced.model, {})
-    expected = truth_of(likeness(net)).wide(BATCH)["output"]
+    expected = truth_of(source, traced).wide(BATCH)["output"]
+    source.module.narrow = True
+    found = truth_of(source, traced)
     np.testing.assert_allclose(found.wide(BATCH)["output"], expected, rtol=1e-14)
     assert found.reference == "the traced program in float64"
     assert "does not run in float64 (float32 only)" in found.warnings[0]
 
 
-def likeness(net: Gated) -> Gated:
-    made = Gated()
-    made.load_state_dict(net.state_dict())
-    return made
-
-
-def test_a_program_that_is_not_the_network_is_found() -> None:
+def test_a_program_that_is_not_the_network_is_found(source: Source, traced: Traced) -> None:
     """Even if it is off by 1e-7, as in the last bit of a number that was baked in."""
-    net = Gated()
-    source, traced = traced_of(net)
-    net.extra = 1e-7
+    source.module.extra = 1e-7
     with pytest.raises(
         ParityError, match="output: the traced program does not compute what the network does"
     ):
-        NetworkTruth(source, traced, traced.model, {}).wide(BATCH)
+        truth_of(source, traced).wide(BATCH)
 
 
-def test_a_batch_that_the_network_does_not_take_is_rejected() -> None:
+def test_a_batch_that_the_network_does_not_take_is_rejected(source: Source, traced: Traced) -> None:
     """With what it says of it; a program that does not take what the network does is another matter."""
-    found = truth_of(Gated())
+    found = truth_of(source, traced)
+    wider = Batch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0})
     with pytest.raises(RejectedError, match="shapes"):
-        found.own(Batch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0}))
+        found.own(wider)
+    source.module.forward = lambda x: x
+    with pytest.raises(ParityError, match="the traced program does not take the batch 'b' that the network"):
+        truth_of(source, traced).own(wider)
 
 
-def test_a_strided_batch_holds_the_same_numbers_elsewhere() -> None:
+def test_a_strided_batch_holds_the_same_numbers_elsewhere(source: Source) -> None:
     """The tensor is not contiguous, and the answers are the same."""
-    source, _ = traced_of(Gated())
     network = Network(source)
     strided = Batch("b", 2, BATCH.arrays, BATCH.axes, strided=True)
     assert not network.tensors(strided)[0].is_contiguous()
@@ -195,13 +205,26 @@ def test_a_program_without_its_module_is_the_original() -> None:
         def forward(self, pair: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:
             return {"sum": pair["a"] + pair["b"] * scale}
 
-    a, b = torch.rand(3, 2), torch.rand(3, 2)
+    a, b, scale = torch.rand(3, 3, 2)
     axis = {0: Dim("batch")}
-    program = torch.export.export(Two(), ({"a": a, "b": b}, b), dynamic_shapes=({"a": axis, "b": axis}, axis))
+    program = torch.export.export(
+        Two(), ({"a": a, "b": b}, scale), dynamic_shapes=({"a": axis, "b": axis}, axis)
+    )
     inputs = parse_all([f"{name}:float32[batch,2]" for name in ("a", "b", "scale")])
     source = Source("s", "pt2", inputs, program=program)
     arrays = {name: np.full((2, 2), value, np.float32) for name, value in (("a", 1), ("b", 2), ("scale", 3))}
     assert np.array_equal(Network(source).wide(Batch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0))
+
+
+def test_each_run_draws_its_own_random_numbers() -> None:
+    """Or a network that answers by chance would seem steady."""
+
+    class Drawing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.rand_like(x)
+
+    network = Network(Source("s", "m", parse_all([INPUT]), module=Drawing()))
+    assert not np.array_equal(network.own(BATCH)[0], network.own(BATCH)[0])
 
 
 def test_a_network_is_needed() -> None:
