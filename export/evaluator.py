@@ -15,7 +15,7 @@ from export.source import Array
 
 NARROW = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
 # attributes that name the type of what a node gives
-TYPES = ("to", "dtype", "stash_type", "softmax_precision")
+TYPES = ("to", "dtype", "softmax_precision")
 
 
 class Evaluator:
@@ -48,6 +48,8 @@ def widen(model: ir.Model) -> None:
             if value.const_value is not None and value.const_value.dtype in NARROW:
                 value.const_value = _widened(value.const_value)
         for node in graph:
+            if node.op_type == "ConstantOfShape" and "value" not in node.attributes:
+                node.attributes["value"] = ir.AttrTensor("value", ir.Tensor(np.zeros(1, np.float64)))
             for name, attribute in list(node.attributes.items()):
                 if name in TYPES and attribute.type is ir.AttributeType.INT:
                     if attribute.as_int() in NARROW:

@@ -23,16 +23,18 @@ LEVEL = 0.01
 class Figures:
     """One tensor in one batch: the errors of both sides over the cells that are finite on all sides.
 
-    `scale` is the root mean square of the truth, 1 for gates, and `eps` the spacing at 1 of the tensor's
-    own numbers, at least that of fp32. `sway` is how far the truth itself moves when the input does a
-    little, None where that was not tried. `forgotten` counts the cells where onnxruntime made a number of a
-    NaN; `fault` says in words what no number can: shapes, types, masks or whole numbers that differ.
+    `rows` counts those with numbers of their own. `scale` is the root mean square of the truth, 1 for gates,
+    and `eps` the spacing at 1 of the tensor's own numbers, at least that of fp32. `sway` is how far the truth
+    itself moves when the input does a little, None where that was not tried. `forgotten` counts the cells
+    where onnxruntime made a number of a NaN; `fault` says in words what no number can: shapes, types, masks
+    or whole numbers that differ.
     """
 
     tensor: str
     kind: Kind
     batch: str
     ordinary: bool
+    rows: int = 1
     cells: int = 0
     rms: float = 0.0
     rms_torch: float = 0.0
@@ -68,11 +70,12 @@ def measured(
     truth: Array,
     shaken: Array | None = None,
     lossy: bool = False,
+    either: bool = False,
 ) -> Figures:
     """The figures of what onnxruntime gave (`ours`) and PyTorch gave (`own`), by the truth.
 
     `shaken` is what the truth becomes when the input moves a little. Of a `lossy` value a NaN may be
-    forgotten, and is counted. Whole numbers are held to PyTorch's in ordinary batches, and to the truth's
+    forgotten, and is counted; on `either` side, where `own` is no PyTorch that passes it on. Whole numbers are held to PyTorch's in ordinary batches, and to the truth's
     where two are level.
     """
     if fault := _misfit(ours, own):
@@ -82,7 +85,7 @@ def measured(
         wrong = int(np.count_nonzero((ours != own) & (ours != truth) & ~level)) if blank.ordinary else 0
         says = f"expected the network's own values, {wrong} of {own.size} differ" if wrong else ""
         return replace(blank, cells=own.size, fault=says)
-    if fault := _unlike_masks(ours, own, lossy):
+    if fault := _unlike_masks(ours, own, lossy, either):
         return replace(blank, fault=fault)
     e_ours, e_own, finite = errors(ours, own, truth)
     return replace(
@@ -144,10 +147,10 @@ def _misfit(ours: Array, own: Array) -> str:
     return "" if ours.dtype == own.dtype else f"expected {own.dtype}, got {ours.dtype}"
 
 
-def _unlike_masks(ours: Array, own: Array, lossy: bool = False) -> str:
+def _unlike_masks(ours: Array, own: Array, lossy: bool = False, either: bool = False) -> str:
     """What is wrong with the places of NaN and of either infinity; nothing where all is well."""
     if lossy:
-        known = ~np.isnan(own)
+        known = ~np.isnan(own) & ~(np.isnan(ours) & either)
         ours, own = ours[known], own[known]
     for name, mask in (("NaN", np.isnan), ("+Inf", np.isposinf), ("-Inf", np.isneginf)):
         here, there = mask(ours), mask(own)

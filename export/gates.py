@@ -39,7 +39,8 @@ def offer(model: ir.Model) -> Gates:
     """Find the gates of a graph, name them, and add their hidden outputs and levers to it, in place."""
     infer(model)
     search = Search(model.graph)
-    highways = search.find()
+    found = search.find()
+    highways = [one for one in found if one.output.shape is not None and one.transform.gate.shape is not None]
     offered = Offered(model.graph, search, highways)
     gates = tuple(offered.gate(highway) for highway in highways)
     doubts = {
@@ -47,7 +48,10 @@ def offer(model: ir.Model) -> Gates:
         for highway, gate in zip(reversed(highways), reversed(gates), strict=True)
         if highway.doubt is not None
     }
-    return Gates(gates, offered.origins, tuple(reversed(doubts.values())))
+    warnings = list(reversed(doubts.values()))
+    if unknown := len(found) - len(highways):
+        warnings.append(f"{unknown} gates are left out, as their number of dimensions depends on the input")
+    return Gates(gates, offered.origins, tuple(warnings))
 
 
 class Offered:

@@ -39,6 +39,7 @@ class GraphTruth:
         self.reference = "the graph as it came, by onnx's reference evaluator in float64"
         self.warnings: tuple[str, ...] = ()
         self.noise = 0.0
+        self.forgets = True
         self._graph = source.graph
         self._origins = origins
         own = (value.name for value in source.graph.graph.output)
@@ -94,10 +95,10 @@ def runner(graph: onnx.ModelProto, wanted: Sequence[str]) -> Run:
     model = ir.from_proto(graph)
     cut(model, wanted)
     runtime = open_model(ir.to_proto(model).SerializeToString())
-    names = [tensor.name for tensor in runtime.inputs]
 
     def run(feeds: Mapping[str, Array], *, wide: bool) -> Answers:
         del wide  # it knows its own precision only
-        return dict(zip(wanted, runtime.run({name: feeds[name] for name in names}, wanted), strict=True))
+        given = {one.name: feeds[one.name].astype(one.dtype) for one in runtime.inputs}
+        return dict(zip(wanted, runtime.run(given, wanted), strict=True))
 
     return run

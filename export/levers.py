@@ -12,15 +12,13 @@ from export.flow import Flow
 from export.logits import Logit, Logits
 from export.movement import sizes
 from export.naming import call
-from export.offsets import Offset
+from export.offsets import CHANNELS, Offset
 from service.manifest import Lever
 
 # what takes a part of a value, for gates and other things that are computed as one
 PARTS = frozenset({"Slice", "Split", "Gather", "Shape"})
 # a gate whose bias lies in more pieces than this is given another
 PIECES = 4
-# onnxruntime plans these by their weights: with biases that may change a net of them took 1.4 times as long
-PLANNED = frozenset({"Conv", "BatchNormalization"})
 
 
 class Levers:
@@ -43,7 +41,8 @@ class Levers:
         logits = [self._logits.of(gate) for gate in gates]
         near = {value for gate in (*gates, *beside) for value in self._way(gate)}
         mine = [one for one in logits[0].offsets if _fits(one, logits[0]) and self._own(one, near)]
-        ready = [one for one in mine if one.maker is None or one.maker.op_type not in PLANNED]
+        # onnxruntime plans these by their weights: nets whose biases may change took 1.4 times as long
+        ready = [one for one in mine if one.maker is None or one.maker.op_type not in CHANNELS]
         return (
             self._take(ready, sign)
             or self._give(logits, ready, sign, name)
@@ -84,13 +83,14 @@ class Levers:
     ) -> tuple[Lever, ...]:
         """A bias for a Gemm that has none, at all times of the gate: it costs no operator."""
         for number, offset in enumerate(logits[0].offsets):
-            maker = offset.maker
-            if offset.tensor is not None or offset not in ready or maker is None or maker.op_type != "Gemm":
+            makers = [_room_for_bias(logit, number) for logit in logits]
+            maker = makers[0]
+            if offset not in ready or maker is None or not all(makers):
                 continue
             if maker not in self._given:
                 width = (sizes(maker.outputs[0]) or [])[-1]
                 bias = self._zeros(name, (width or 0,), maker.outputs[0])
-                for one in filter(None, (logit.offsets[number].maker for logit in logits)):
+                for one in filter(None, makers):
                     one.resize_inputs(3)
                     one.replace_input_with(2, bias)
                     self._given[one] = bias
@@ -102,7 +102,7 @@ class Levers:
     ) -> tuple[Lever, ...]:
         """An addition of zeros to what a gate squashes, at all of its times."""
         added = logits[0].added
-        if added is None or not _fits(added, logits[0]):
+        if added is None or not _fits(added, logits[0]) or any(logit.squashed is None for logit in logits):
             return ()
         source = added.path[0]
         if source not in self._added:
@@ -139,6 +139,13 @@ class Levers:
         value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(dtype), const_value=data)
         self._graph.register_initializer(value)
         return value
+
+
+def _room_for_bias(logit: Logit, number: int) -> ir.Node | None:
+    """The Gemm that could offset a gate and does not."""
+    offset = logit.offsets[number] if number < len(logit.offsets) else None
+    maker = None if offset is None or offset.tensor is not None else offset.maker
+    return maker if maker is not None and maker.op_type == "Gemm" else None
 
 
 def _fits(offset: Offset, logit: Logit) -> bool:

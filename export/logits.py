@@ -11,7 +11,7 @@ import onnx_ir as ir
 from export.constants import Array, array, first_input, given
 from export.flow import Flow
 from export.movement import MOVES, Indices, sizes
-from export.offsets import DEEPEST, MAPS, NOWHERE, Offset, offsets, own, rearranged
+from export.offsets import CHANNELS, DEEPEST, MAPS, NOWHERE, Offset, offsets, own, rearranged
 from export.ranges import Ranges
 from export.squash import inside, squash
 
@@ -53,7 +53,7 @@ class Logit:
     @property
     def unit_axis(self) -> int:
         """The axis of the gate along which its units lie, from the end."""
-        return _long_axis(self.offsets[0].index) if self.offsets else -1
+        return _unit_axis(self.offsets)
 
     @property
     def identity(self) -> Hashable:
@@ -131,7 +131,7 @@ def _room(value: ir.Value, before: list[Offset]) -> tuple[int, ...] | None:
     shape = sizes(value)
     if shape is None or not before:
         return None
-    axis = _long_axis(before[0].index)
+    axis = _unit_axis(before)
     units = shape[axis]
     return None if units is None else (units,) + (1,) * (-1 - axis)
 
@@ -142,10 +142,16 @@ def _spread(room: tuple[int, ...], value: ir.Value) -> Indices:
     return np.arange(room[0]).reshape((1,) * (rank - len(room)) + room)
 
 
-def _long_axis(index: Indices) -> int:
-    """The last axis along which an index changes, from the end."""
-    long = [axis for axis, size in enumerate(index.shape) if size > 1]
-    return long[-1] - index.ndim if long else -1
+def _unit_axis(found: Iterable[Offset]) -> int:
+    """The axis of a value along which its biases change, from the end: that of its units."""
+    axis = -1
+    for offset in found:
+        if long := [at for at, size in enumerate(offset.index.shape) if size > 1]:
+            return long[-1] - offset.index.ndim
+        if offset.maker is not None and offset.maker.op_type in CHANNELS:
+            # of one unit, which no bias shows
+            axis = 1 - offset.index.ndim
+    return axis
 
 
 def _initializers(value: ir.Value) -> Iterator[ir.Value]:

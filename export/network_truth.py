@@ -31,6 +31,7 @@ class NetworkTruth:
         self.reference = "the original network in float64"
         self.warnings: tuple[str, ...] = ()
         self.noise = 0.0
+        self.forgets = False
         self._network = Network(source)
         self._public = public(model, origins)
         self._origins = origins

@@ -18,8 +18,8 @@ MAPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormaliz
 DEEPEST = 64
 # an element of a joined tensor that this bias does not offset
 NOWHERE = -1
-# maps from the last axis to the last; others map from channels to channels, the second axis
-LAST_AXIS = frozenset({"Gemm", "MatMul", "LayerNormalization"})
+# maps from channels to channels, the second axis; others map from the last axis to the last
+CHANNELS = frozenset({"Conv", "BatchNormalization"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ def _mapped(node: ir.Node, value: ir.Value, depth: int) -> Iterator[Offset]:
     shape = sizes(value)
     if shape is None:
         return
-    axis = len(shape) - 1 if node.op_type in LAST_AXIS else 1
+    axis = 1 if node.op_type in CHANNELS else len(shape) - 1
     spread = [1] * len(shape)
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         beta = float(attribute(node, "beta", 1.0))

@@ -118,11 +118,19 @@ class Writing:
         if first in self._sums.settled:
             return {(first,): 1.0}
         gate = self._sums.gate(first)
-        if gate is not None and not (_product(first) and self._inside(value)):
+        if gate is not None and not (self._product(first) and self._inside(value)):
             return {(): 1.0, (gate[0],): -1.0} if gate[1] else {(gate[0],): 1.0}
         node = value.producer()
         made = self.expand(node) if node is not None and self._inside(value) else None
         return {(first,): 1.0} if made is None else made
+
+    def _product(self, value: ir.Value) -> bool:
+        """Whether a gate is a product of gates, or a part of one: such is gated, unless it is used twice."""
+        node = value.producer()
+        if node is None or node.op_type not in {"Mul", "Div"} or len(value.uses()) > 1:
+            return False
+        times = multiple(node)
+        return times is None or self._sums.gate(times[0]) is not None
 
     def _times(self, a: Sum, b: Sum) -> Sum:
         made: Sum = {}
@@ -145,14 +153,6 @@ class Writing:
                 for user, _ in value.uses()
             )
         return self._inner[value]
-
-
-def _product(value: ir.Value) -> bool:
-    """Whether a value is a product of two: even if both are gates it is gated, unless it is used twice."""
-    node = value.producer()
-    if node is None or node.op_type != "Mul" or len(value.uses()) > 1:
-        return False
-    return all(scalar(factor) is None for factor in node.inputs)
 
 
 def _taken_from_one(node: ir.Node) -> list[ir.Value]:

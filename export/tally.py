@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from export.figures import Figures, Histogram, Kind, errors
 from export.source import Array
-from export.verdict import haze, judge
+from export.verdict import haze, judge, pooled
 from service.manifest import TensorParity
 
 
@@ -69,8 +69,8 @@ class Tally:
         ]
         return TensorParity(
             name=name,
-            rms=max(_pooled([(one.cells, one.rms) for one in of_side]) for of_side in sides),
-            rms_torch=max(_pooled([(one.cells, one.rms_torch) for one in of_side]) for of_side in sides),
+            rms=max(pooled([(one.cells, one.rms) for one in of_side]) for of_side in sides),
+            rms_torch=max(pooled([(one.cells, one.rms_torch) for one in of_side]) for of_side in sides),
             max=max((one.max for of_side in sides for one in of_side), default=0.0),
             max_torch=max((one.max_torch for of_side in sides for one in of_side), default=0.0),
         )
@@ -86,9 +86,3 @@ def table(tensors: Sequence[TensorParity], broken: str = "") -> str:
         for one in tensors
     ]
     return "\n".join((head, *lines))
-
-
-def _pooled(parts: Sequence[tuple[int, float]]) -> float:
-    """The root mean square over several batches, each with its cells."""
-    cells = sum(count for count, _ in parts)
-    return float(sum(count * rms**2 for count, rms in parts) / cells) ** 0.5 if cells else 0.0

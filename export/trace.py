@@ -167,9 +167,7 @@ def name_ends(model: ir.Model, program: ExportedProgram, inputs: tuple[Input, ..
 def claim(model: ir.Model, value: ir.Value, name: str) -> None:
     """Give a value its name; another one that had it takes a number more, but for a weight's, which stays."""
     if name in model.graph.initializers:
-        raise RequestError(
-            f"--input: {name!r} is the name of a weight: call the input otherwise"
-        )
+        raise RequestError(f"--input: {name!r} is the name of a weight: call the input otherwise")
     others = [other for node in model.graph.all_nodes() for other in node.outputs if other is not value]
     taken = {other.name for other in (*others, *model.graph.inputs)}
     for other in others:

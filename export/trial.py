@@ -78,12 +78,13 @@ class Trial:
         for at, ours in enumerate(everything):
             for name, answer in own.items():
                 found = measured(
-                    self._blank(name, batch.name, batch.ordinary),
+                    self._blank(name, batch.name, seen.rows, batch.ordinary),
                     ours=ours[name],
                     own=answer,
                     truth=wide[name],
                     shaken=shaken.get(name) if batch.name == LARGE or answer.dtype.kind != "f" else None,
                     lossy=not batch.ordinary and name in self._lossy,
+                    either=self._truth.forgets,
                 )
                 self._tally.add(at, found)
                 if batch.ordinary and not at and not found.fault and answer.dtype.kind == "f":
@@ -95,7 +96,7 @@ class Trial:
         """Hold all rows of a large batch against PyTorch's, where the truth of the last few is known."""
         for at, ours in enumerate(everything):
             for name, answer in own.items():
-                blank = self._blank(name, f"{batch.name}, beside PyTorch's")
+                blank = self._blank(name, f"{batch.name}, beside PyTorch's", batch.rows)
                 found = moved(blank, ours=ours[name], there=answer, truth=wide[name])
                 if answer.dtype.kind == "f" and not found.fault:
                     error = np.abs(answer[-len(wide[name]) :] - wide[name])
@@ -169,8 +170,9 @@ class Trial:
             )
         self._forgetful = True
 
-    def _blank(self, name: str, batch: str, ordinary: bool = False) -> Figures:
-        return Figures(name, self._tally.kinds[name], batch, ordinary)
+    def _blank(self, name: str, batch: str, rows: int = 1, ordinary: bool = False) -> Figures:
+        # strained batches have rows that are all alike, or one that is odd
+        return Figures(name, self._tally.kinds[name], batch, ordinary, rows if ordinary else 1)
 
 
 def _by_rows(answer: Array, batch: Batch) -> bool:

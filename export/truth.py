@@ -28,12 +28,13 @@ class Truth(Protocol):
     """The network's own answers by the names of the graph's outputs.
 
     `reference` says what they come from. `noise` is how far the truth itself may be off, for each unit of
-    its size, where it is not in float64.
+    its size, where it is not in float64. One that `forgets` may lose a NaN in a maximum itself.
     """
 
     reference: str
     warnings: tuple[str, ...]
     noise: float
+    forgets: bool
 
     def own(self, batch: Batch) -> Answers:
         """In the network's own precision; a RejectedError where it takes no such batch."""

@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
-from highways import dilemmas, recurrent
+from highways import convolution, dense, dilemmas, recurrent
 from torch import nn
 
 from export.gates import Gates, offer
@@ -62,6 +62,33 @@ def test_a_bias_that_others_use_is_let_be() -> None:
     names = [first.name, second.name]
     assert (runtime.run(moved, names)[0] == 0).all()
     assert (runtime.run(moved, names)[1] > 0).all()
+
+
+def test_what_goes_on_beside_a_logit_is_no_part_of_its_bias() -> None:
+    """The bias is the gate's own, and so is the lever."""
+    net = dilemmas.Stream()
+    _, found, _ = offered(net)
+    (gate,) = found.gates
+    assert gate.bias is not None
+    assert gate.bias.mean == pytest.approx(net.gate.bias.mean().item())
+    assert [lever.tensor for lever in gate.levers] == ["gate.bias"]
+
+
+def test_a_lever_costs_no_operator_where_a_map_has_room_for_a_bias() -> None:
+    """A Gemm without a bias is given one, of zeros, with the gate's name."""
+    net = nn.Sequential(dense.Layer(4, bias=False))
+    model, found, _ = offered(net)
+    assert [lever.tensor for lever in found.gates[0].levers] == ["layer00.transform_gate.bias"]
+    assert [node.op_type for node in model.graph].count("Add") == 1
+
+
+def test_the_bias_of_a_convolution_stays_a_constant() -> None:
+    """onnxruntime lays convolutions out by their weights, so zeros are added behind them instead."""
+    one = Input("x", "float32", ("batch", 3, 6, 6))
+    model = trace(Source("net", "module", (one,), module=convolution.Conv2dHighway(3).eval())).model
+    (gate,) = offer(model).gates
+    assert [lever.tensor for lever in gate.levers] == ["layer00.transform_gate.bias"]
+    assert gate.bias is not None
 
 
 def test_a_lever_moves_the_gate_and_not_what_else_its_logit_makes() -> None:

@@ -24,7 +24,7 @@ CELLS = {
     "grid-lstm-1d": {(0, None): 6},
     "grid-lstm-3d": {(0, None): 14},
 }
-FAST = {"digits-10", "charcnn", "rhn", "transformer-residual"}
+FAST = {"digits-10", "charcnn"}
 NAMES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
 
 

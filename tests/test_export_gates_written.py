@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from highways.written import BY_HAND, FUSED, OLD, weights, written
+from highways.written import BY_HAND, FUSED, OLD, RANKLESS, weights, written
 
 from export.gates import Gates, offer
 from service.runtime import Runtime, open_model
@@ -53,3 +53,13 @@ def test_a_public_output_keeps_its_name() -> None:
     np.testing.assert_array_equal(y, output)
     assert found.origins["layer00.output"].value == "y"
     assert runtime.outputs[0].name == "y"
+
+
+def test_gates_of_unknown_rank_are_left_out_and_said_so() -> None:
+    """An output of a graph needs a rank."""
+    proto = written(RANKLESS)
+    model = ir.from_proto(proto)
+    found = offer(model)
+    assert not found.gates
+    assert len(model.graph.outputs) == 1
+    assert found.warnings == ("1 gates are left out, as their number of dimensions depends on the input",)

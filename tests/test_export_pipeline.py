@@ -211,7 +211,7 @@ def test_rows_that_mix_are_marked(tmp_path: Path) -> None:
 
     done = export_model(Mixing(), tmp_path, inputs=INPUT)
     assert done.manifest.batch_coupled
-    assert any("depends on the rows beside it" in text for text in done.warnings), done.warnings
+    assert any("mixes the rows of a batch" in text for text in done.warnings)
 
 
 def test_the_steps_are_told() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 import torch
 
 from export.pipeline import export_model
+from export.source import Source
+from export.trace import trace
 from export.trained import own_input
 from models.families import build
 from models.gate import watched
@@ -57,3 +60,18 @@ def test_it_exports(name: str, tmp_path: Path) -> None:
             assert sorted(float(t.sum()) for t in found) == pytest.approx(
                 sorted(float(t.sum()) for t in transforms), rel=1e-4
             )
+
+
+@pytest.mark.parametrize(
+    "name", ["conv-16", "transformer", pytest.param("highway-lstm", marks=pytest.mark.slow)]
+)
+def test_its_graph_is_adopted_by_itself(name: str, tmp_path: Path) -> None:
+    """The plain .onnx of a network, without the network: the same gates, against float64."""
+    net = build(find(name).config).eval()
+    source = Source(name, "module", (own_input(net),), module=net)
+    ir.save(trace(source).model, tmp_path / "plain.onnx")
+    adopted = export_model(tmp_path / "plain.onnx", tmp_path, name="adopted").manifest
+    own = export_model(net, tmp_path, name="own", inputs=[own_input(net)]).manifest
+    assert adopted.gates == own.gates
+    assert adopted.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
+    assert adopted.weights == own.weights

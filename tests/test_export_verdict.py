@@ -11,7 +11,7 @@ from export.verdict import Yardstick, haze, judge, yardstick
 
 # an output of size 1 in which PyTorch errs by 1e-7, 3e-7 at worst, and onnxruntime by as much
 GOOD = Figures(
-    "y", "output", "7 rows", True, cells=70, rms=1e-7, rms_torch=1e-7, max=3e-7, max_torch=3e-7, scale=1.0
+    "y", "output", "rows", True, 10**6, 70, rms=1e-7, rms_torch=1e-7, max=3e-7, max_torch=3e-7, scale=1.0
 )
 
 
@@ -38,22 +38,43 @@ def test_bounds_grow_with_the_tensor() -> None:
 
 
 def test_a_lucky_batch_is_judged_by_what_pytorch_usually_does() -> None:
-    """In one row PyTorch may be right to the bit; onnxruntime need not be, but no worse than elsewhere."""
-    lucky = replace(GOOD, batch="1 row", cells=10, rms=4e-7, rms_torch=0.0, max=5e-7, max_torch=0.0)
+    """In one row PyTorch may be right to the bit; onnxruntime need not be, but not by chance alone."""
+    lucky = replace(GOOD, batch="1 row", rows=1, cells=10, rms=1.5e-6, rms_torch=0.0, max=2e-6, max_torch=0.0)
     assert judge([lucky]) is not None
-    assert judge([lucky, replace(GOOD, rms_torch=2e-7)]) is None
-    assert judge([replace(lucky, rms=4e-6), replace(GOOD, rms_torch=2e-7)]) is not None
+    assert judge([lucky, GOOD]) is None  # 4 x (1 + 3) x 1e-7 and an eps
+    assert judge([replace(lucky, rms=1.8e-6), GOOD]) is not None
+    assert judge([replace(lucky, rows=9), GOOD]) is not None  # 4 x (1 + 1) x 1e-7 and an eps
 
 
-def test_the_yardstick_is_of_ordinary_batches_by_cells_and_scale() -> None:
-    """Errors are taken for each unit of scale; those of strained batches do not count."""
-    other = replace(GOOD, cells=210, rms_torch=2e-6, max_torch=4e-6, scale=10.0)
+def test_over_all_batches_nothing_is_left_to_chance() -> None:
+    """Each batch may have its excuse; together they have none."""
+    excused = [replace(GOOD, batch=f"{at}", rows=1, rms=6e-7) for at in range(3)]
+    assert judge([GOOD, excused[0]]) is None
+    says = judge(excused)
+    assert says is not None
+    assert says.startswith(
+        "y over all ordinary batches: expected a root mean square error of at most 5.19e-07"
+    )
+
+
+def test_rows_that_come_out_small_are_made_of_large_numbers() -> None:
+    """An answer that happens to lie next to zero has the same errors as others; zeros have those of zeros."""
+    small = replace(GOOD, batch="1 row", rows=1, cells=1, scale=1e-6, rms_torch=0.0, max_torch=0.0)
+    assert judge([GOOD, small]) is None
+    assert judge([GOOD, replace(small, ordinary=False)]) is not None
+
+
+def test_the_yardstick_is_of_ordinary_batches_by_cells() -> None:
+    """Errors and sizes are those over all cells; strained batches do not count."""
+    other = replace(GOOD, cells=210, rms_torch=2e-6, max_torch=4e-6, scale=3.0)
     strained = replace(GOOD, ordinary=False, rms_torch=1.0, max_torch=1.0)
     found = yardstick([GOOD, other, strained])
-    assert found.rms == pytest.approx(((70 * 1e-14 + 210 * 4e-14) / 280) ** 0.5)
-    assert found.max == pytest.approx(4e-7)
-    assert yardstick([strained]) == Yardstick()
-    assert yardstick([GOOD], noise=1e-5) == Yardstick(1e-5, 1e-5)
+    scale = ((70 * 1 + 210 * 9) / 280) ** 0.5
+    assert found.scale == pytest.approx(scale)
+    assert found.rms == pytest.approx(((70 * 1e-14 + 210 * 4e-12) / 280) ** 0.5 / scale)
+    assert found.max == pytest.approx(4e-6 / scale)
+    assert yardstick([strained]) == Yardstick(0.0, 0.0, 0.0)
+    assert yardstick([GOOD], noise=1e-5) == Yardstick(1e-5, 1e-5, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -107,17 +107,18 @@ class Projected(nn.Module):
 
 
 class Scaled(nn.Module):
-    """A carry that is counted more than once, as a correction of the variance."""
+    """A carry that is counted more than once, or less, as a correction of the variance."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, times: float) -> None:
         super().__init__()
+        self.times = times
         self.gate = nn.Linear(size, size)
         self.h = nn.Linear(size, size)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.h(x)
         r = torch.sigmoid(self.gate(x) + y)
-        return 1.732 * (1.0 - r) * x + r * y
+        return self.times * (1.0 - r) * x + r * y
 
 
 class Normed(nn.Module):
@@ -163,7 +164,17 @@ ROWS = [
         opened,
         (("coupled", "projected"),),
     ),
-    Example("scaled", lambda: Scaled(6), (6,), called("gate", "h"), summed, (("coupled", "projected"),)),
+    *(
+        Example(
+            f"scaled by {times}",
+            lambda times=times: Scaled(6, times),
+            (6,),
+            called("gate", "h"),
+            summed,
+            (("coupled", "projected"),),
+        )
+        for times in (1.732, 0.5)
+    ),
 ]
 TIMES = [
     Example(

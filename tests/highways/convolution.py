@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from highways.example import Example, called, kept, opened
 
@@ -18,6 +19,32 @@ class Conv2dHighway(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         t = torch.sigmoid(self.gate(x))
+        return t * torch.relu(self.conv(x)) + (1 - t) * x
+
+
+class Halved(nn.Module):
+    """Convolutions with a stride of 2, beside which the largest of four is carried."""
+
+    def __init__(self, maps: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(maps, maps, 2, stride=2)
+        self.gate = nn.Conv2d(maps, maps, 2, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = torch.sigmoid(self.gate(x))
+        return t * torch.relu(self.conv(x)) + (1 - t) * F.max_pool2d(x, 2)
+
+
+class OneMap(nn.Module):
+    """A single map of gates for all maps, with a constant before its logit."""
+
+    def __init__(self, maps: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(maps, maps, 3, padding=1)
+        self.gate = nn.Conv2d(maps, 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = torch.sigmoid(-1 + self.gate(x))
         return t * torch.relu(self.conv(x)) + (1 - t) * x
 
 
@@ -54,6 +81,23 @@ EXAMPLES = [
         (1, 8, 8),
         called("gate"),
         opened,
+        unit_axis=-3,
+    ),
+    Example(
+        "one map",
+        lambda: OneMap(3),
+        (3, 6, 6),
+        called("gate"),
+        lambda seen: [torch.sigmoid(logit - 1) for logit in seen],
+        unit_axis=-3,
+    ),
+    Example(
+        "halved",
+        lambda: Halved(3),
+        (3, 6, 6),
+        called("gate"),
+        opened,
+        (("coupled", "projected"),),
         unit_axis=-3,
     ),
     Example(

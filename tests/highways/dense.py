@@ -81,19 +81,6 @@ class TwiceAsked(nn.Module):
         return torch.tanh(self.H(x)) * torch.sigmoid(self.gate(x)) + x * (1 - torch.sigmoid(self.gate(x)))
 
 
-class Public(nn.Module):
-    """Gives its gate and the block's output away beside what it answers."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.layer = Layer(size, lambda t, h, x: t * h + (1 - t) * x)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        t = torch.sigmoid(self.layer.gate(x))
-        y = t * torch.relu(self.layer.normal_layer(x)) + (1 - t) * x
-        return y, t
-
-
 class Complemented(nn.Module):
     """Adds a constant to the logit, and carries by a gate of its own name: T is computed nowhere."""
 
@@ -119,6 +106,7 @@ JOINS: dict[str, Join] = {
     "t*h - (t-1)*x": lambda t, h, x: t * h - (t - 1) * x,
     "t*h + (new(1)-t)*x": lambda t, h, x: t * h + (t.new_tensor([1]) - t) * x,
     "x + h*t - x*t": lambda t, h, x: x + h * t - x * t,
+    "t*h + 1.0*(1-t)*x": lambda t, h, x: t * h + 1.0 * (1 - t) * x,
     "addcmul": lambda t, h, x: torch.addcmul(x, t, h - x),
     "lerp": lambda t, h, x: torch.lerp(x, h, t),
     "0 + t*h + (1-t)*x": lambda t, h, x: 0 + t * h + (1 - t) * x,

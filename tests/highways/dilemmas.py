@@ -35,6 +35,19 @@ class SharedBias(nn.Module):
         return x, x * self.t[0].bias
 
 
+class Stream(nn.Module):
+    """A gate whose logit takes in a stream that goes on beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.h, self.gate = (nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        stream = self.a(x) + self.b(x)
+        t = torch.sigmoid(self.gate(x) + stream)
+        return t * torch.tanh(self.h(stream)) + (1 - t) * stream
+
+
 class SharedLogit(nn.Module):
     """What is squashed into a gate is what H is made of, too."""
 

@@ -35,6 +35,19 @@ class Average(nn.Module):
         return share * torch.relu(self.a(x)) + (1 - share) * x
 
 
+class Fixed(nn.Module):
+    """A share that a Linear makes of zeros, the same for all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(6, 6)
+        self.share = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        share = torch.sigmoid(self.share(torch.zeros_like(x)))
+        return share * torch.relu(self.a(x)) + (1 - share) * x
+
+
 class Squeezed(nn.Module):
     """A squeeze-and-excitation block about a residual one."""
 
@@ -92,6 +105,7 @@ IMPOSTORS: dict[str, nn.Module] = {
     "one input, two gates": Impostor(lambda a, b, x: x * torch.sigmoid(a(x)) + x * torch.sigmoid(b(x))),
     "moving average": Impostor(lambda a, b, x: 0.9 * x + (1 - 0.9) * torch.sigmoid(a(x))),
     "learnt average": Average(),
+    "share of zeros": Fixed(),
     "squeeze and excitation": Squeezed(),
     "mask": Masked(),
     "dropout": nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Sigmoid(), nn.Linear(6, 6)),

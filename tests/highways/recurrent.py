@@ -99,6 +99,22 @@ class Shared(nn.Module):
         return x
 
 
+class Leaky(nn.Module):
+    """A leaky integrator of its input, whose state begins at zero."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.gate = nn.Linear(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        s = x.new_zeros(x.shape[0], self.size)
+        for x_t in x.unbind(1):
+            t = torch.sigmoid(self.gate(x_t))
+            s = (1 - t) * s + t * x_t
+        return s
+
+
 class Sru(nn.Module):
     """A simple recurrent unit: all maps at once for all times, c in a loop, and a highway from x to h."""
 
@@ -118,6 +134,7 @@ class Sru(nn.Module):
 
 EXAMPLES = [
     Example("gru", lambda: Gru(3, 4), (3, 3), called("z"), lambda seen: [1 - torch.sigmoid(z) for z in seen]),
+    Example("one step", lambda: Leaky(4), (1, 4), called("gate"), opened, (("coupled", "projected"),)),
     Example("shared", lambda: Shared(6), (6,), called("gate"), opened),
 ]
 

@@ -71,6 +71,19 @@ main (float[batch, 4] x) => (float[batch, 4] y) {
     y = Add (made, kept)
 }
 """
+# whose input is brought into a shape of as many dimensions as another input says
+RANKLESS = """
+<ir_version: 8, opset_import: ["": 13]>
+main (float[batch, 4] x, int64[rank] shape) => (y) {
+    flat = Reshape (x, shape)
+    g0 = MatMul (flat, w_t)
+    t = Sigmoid (g0)
+    h = Tanh (flat)
+    more = Sub (h, flat)
+    let = Mul (t, more)
+    y = Add (flat, let)
+}
+"""
 
 
 def written(text: str) -> ModelProto:
