@@ -23,6 +23,7 @@ PRESETS = (
     "deck-20",
     "fig1-100",
     "conv-16",
+    "fitnet-b",
     "charcnn",
     "cbhg",
     "rhn",

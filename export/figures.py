@@ -75,8 +75,8 @@ def measured(
     """The figures of what onnxruntime gave (`ours`) and PyTorch gave (`own`), by the truth.
 
     `shaken` is what the truth becomes when the input moves a little. Of a `lossy` value a NaN may be
-    forgotten, and is counted; on `either` side, where `own` is no PyTorch that passes it on. Whole numbers are held to PyTorch's in ordinary batches, and to the truth's
-    where two are level.
+    forgotten, and is counted; on `either` side, where `own` is no PyTorch that passes it on. Whole numbers
+    are held to PyTorch's in ordinary batches, and to the truth's where two are level.
     """
     if fault := _misfit(ours, own):
         return replace(blank, fault=fault)

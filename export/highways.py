@@ -15,6 +15,7 @@ from export.carry import Carry, Ground, Judge, Verdict
 from export.flow import Flow
 from export.logits import Logits
 from export.ranges import Ranges
+from export.squash import opposite
 
 Kind = Literal["coupled", "independent", "softmax"]
 
@@ -110,7 +111,7 @@ class Search:
         ]
 
     def _kind(self, block: Block, transform: Branch, carried: Branch) -> Kind:
-        if block.coupled:
+        if block.coupled or opposite(transform.gate, carried.gate):
             return "coupled"
         shared = self.logits.softmax(transform.gate)
         return "softmax" if shared and shared is self.logits.softmax(carried.gate) else "independent"

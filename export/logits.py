@@ -92,7 +92,7 @@ class Logits:
             squashed=squashed,
             inside=frozenset(inside(gate, squashed)),
             offsets=tuple(_in_gate(gate, before)),
-            added=None if added is None else next(_in_gate(gate, [added]), None),
+            added=None if added is None else next(iter(_in_gate(gate, [added])), None),
             room=room or (),
             weights=frozenset(self._weights(squashed)),
         )
@@ -116,14 +116,17 @@ class Logits:
                 yield from self._weights(source, depth + 1)
 
 
-def _in_gate(gate: ir.Value, before: Iterable[Offset]) -> Iterator[Offset]:
+def _in_gate(gate: ir.Value, before: Iterable[Offset]) -> list[Offset]:
     """The offsets of what is squashed as those of the gate: squashing moves no element."""
-    node = gate.producer()
-    if (found := squash(gate)) is not None:
-        for offset in before:
-            yield offset.on(gate, factor=found[1])
-    elif node is not None and node.op_type in MOVES:
-        yield from rearranged(node, gate, _in_gate(first_input(node), before))
+    moves: list[tuple[ir.Node, ir.Value]] = []
+    value = gate
+    while (found := squash(value)) is None and (node := value.producer()) is not None:
+        moves.append((node, value))
+        value = first_input(node)
+    made = [] if found is None else [offset.on(value, factor=found[1]) for offset in before]
+    for node, moved in reversed(moves):
+        made = list(rearranged(node, moved, made))
+    return made
 
 
 def _room(value: ir.Value, before: list[Offset]) -> tuple[int, ...] | None:

@@ -65,8 +65,8 @@ def offsets(value: ir.Value, depth: int = 0) -> Iterator[Offset]:
 
 def own(value: ir.Value, node: ir.Node) -> bool:
     """Whether a value belongs to one logit: if it is used for more, a map made it or it is cut up."""
-    users = value.consumers()
-    return len(users) < 2 or node.op_type in MAPS | MOVES or all(user.op_type in MOVES for user in users)
+    uses = value.uses()
+    return len(uses) < 2 or node.op_type in MAPS | MOVES or all(user.op_type in MOVES for user, _ in uses)
 
 
 def rearranged(node: ir.Node, value: ir.Value, offsets: Iterable[Offset]) -> Iterator[Offset]:

@@ -13,6 +13,7 @@ from export.flow import Flow
 from export.movement import MOVES
 
 INF = math.inf
+LARGEST_POWER = 700.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ FIXED = {
     "Erf": (-1.0, 1.0),
     "Sin": (-1.0, 1.0),
     "Cos": (-1.0, 1.0),
-    "Exp": (0.0, INF),
     "Softplus": (0.0, INF),
     "Sqrt": (0.0, INF),
 }
@@ -125,6 +125,10 @@ class Ranges:
                 return max(x.low, 0.0), max(x.high, 0.0)
             case "Neg", [x]:
                 return -x.high, -x.low
+            case "Exp", [x]:
+                return _exp(x.low), _exp(x.high)
+            case "Log", [x] if x.low >= 0:
+                return _log(x.low), _log(x.high)
             case "Add" | "Sum", [_, *_]:
                 return sum(x.low for x in inputs), sum(x.high for x in inputs)
             case "Sub", [a, b]:
@@ -164,6 +168,14 @@ class Ranges:
 def _span(ends: Iterable[float]) -> tuple[float, float]:
     numbers = list(ends)
     return min(numbers), max(numbers)
+
+
+def _exp(x: float) -> float:
+    return INF if x > LARGEST_POWER else math.exp(x)
+
+
+def _log(x: float) -> float:
+    return -INF if x == 0 else math.log(x)
 
 
 def _times(a: float, b: float) -> float:

@@ -20,6 +20,10 @@ def squash(value: ir.Value) -> tuple[ir.Value, float] | None:
     if node is None or not node.inputs:
         return None
     way = 1.0 if slope > 0 else -1.0
+    if node.op_type == "Exp":
+        # of the logarithm of a sigmoid, as code that reckons in logarithms has it
+        log = first_input(node).producer()
+        return squash(first_input(log)) if log is not None and log.op_type == "Log" else None
     if node.op_type in SQUASHES:
         return first_input(node), way
     if node.op_type == "Tanh":
@@ -34,6 +38,17 @@ def squash(value: ir.Value) -> tuple[ir.Value, float] | None:
         return inner, way
     exponent = _logistic(node)
     return None if exponent is None else (exponent, -way)
+
+
+def opposite(one: ir.Value, other: ir.Value) -> bool:
+    """Whether two sigmoids are one number and 1 minus it: those of u and of -u."""
+    a, b = squash(one), squash(other)
+    if a is None or b is None or a[1] != b[1]:
+        return False
+    return any(
+        node is not None and multiple(node) == (positive, -1.0)
+        for positive, node in ((a[0], b[0].producer()), (b[0], a[0].producer()))
+    )
 
 
 def inside(gate: ir.Value, source: ir.Value) -> set[ir.Value]:

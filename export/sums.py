@@ -32,6 +32,10 @@ class Sums:
         self.complements: dict[ir.Value, ir.Value] = {}
         self._ranges = ranges
         self._gates: dict[ir.Value, tuple[ir.Value, bool] | None] = {}
+        # in order, so that none is looked for through a long chain of others
+        for node in flow.nodes:
+            for value in node.outputs:
+                self.gate(value)
 
     def write(self, root: ir.Node) -> Sum | None:
         """The sum that a node makes, written in what it does not share with the rest of the graph."""
@@ -52,8 +56,6 @@ class Sums:
         node = value.producer()
         if node is None:
             return value, False
-        if (times := multiple(node)) is not None and times[1] == 1.0:
-            return self.gate(times[0]) or (value, False)
         for source in _taken_from_one(node):
             if (inner := self.gate(source)) is not None:
                 return inner[0], not inner[1]

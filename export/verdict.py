@@ -24,8 +24,8 @@ Haze = frozenset[tuple[str, str]]
 class Yardstick:
     """PyTorch's own error in one tensor over all ordinary batches, for each unit of the tensor's size there.
 
-    In a batch of few rows PyTorch's error may happen to be next to nothing: what it usually is counts too, and
-    the fewer the rows the more is left to chance.
+    In a batch of few rows PyTorch's error may happen to be next to nothing: what it usually is counts too,
+    and the fewer the rows the more is left to chance.
     """
 
     rms: float
@@ -36,8 +36,10 @@ class Yardstick:
         """How large onnxruntime's error may be: by root mean square, and at worst."""
         # rows of data that come out small are made of numbers as large as any
         scale = max(of.scale, self.scale) if of.ordinary else of.scale
-        usual = max(of.rms_torch, self.rms * scale * (1 + CHANCE / of.rows**0.5))
-        worst, least = max(of.max_torch, self.max * scale), of.eps * scale
+        chance = 1 + CHANCE / of.rows**0.5
+        usual = max(of.rms_torch, self.rms * scale * chance)
+        worst = max(of.max_torch, self.max * scale * chance)
+        least = of.eps * scale
         if of.sway is not None:
             # a few cells next to where a gate switches make up the whole of it, others on either side
             usual, least = max(usual, of.sway), _ill(of) * scale

@@ -35,8 +35,8 @@ class Bias(Entry):
 class Lever(Entry):
     """A bias of a gate that a caller may override, and so close, open or shift the gate.
 
-    `tensor` is an initializer that is also an input of the graph. Of its values those from `start` to
-    `stop` belong to this gate; adding `sign * d` to them adds d to what T is the sigmoid of.
+    `tensor` is an initializer that is also an input of the graph. Of its values, flattened, those from
+    `start` to `stop` belong to this gate; adding `sign * d` to them adds d to what T is the sigmoid of.
     """
 
     tensor: str
@@ -52,9 +52,9 @@ class Gate(Entry):
     layer apart. `kind` says what C is: 1 - T, a gate of its own, or the rest of a softmax. `carry` is
     `projected` where what C multiplies is not the layer's input itself but made of it, so that closing
     the gate is then no copy. `carry_gate` and `output` are hidden outputs too: C, where it is a gate of
-    its own, and the layer's output y. `unit_axis` is the axis of T along which its units lie, counted
-    from the end. `levers` holds T's own, and C's where there is one: C's sign is turned, so that
-    the same d closes both.
+    its own, and the layer's output y; two gates of one sum share them. `unit_axis` is the axis of T along
+    which its units lie, counted from the end. `levers` holds T's own, and C's where there is one: C's sign
+    is turned, so that the same d closes both. Several may lie in one tensor.
     """
 
     name: str

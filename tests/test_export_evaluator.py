@@ -58,12 +58,18 @@ X = np.float32([[0.1, 0.7]])
             helper.make_node("Div", ["x", "c"], ["y"]),
         ],
         [
+            helper.make_node("Shape", ["x"], ["s"]),
+            helper.make_node("ConstantOfShape", ["s"], ["nothing"]),
+            helper.make_node("Add", ["x", "nothing"], ["c"]),
+            helper.make_node("Div", ["c", "three"], ["y"]),
+        ],
+        [
             helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
             helper.make_node("Cast", ["h"], ["c"], to=TensorProto.FLOAT),
             helper.make_node("Div", ["c", "three"], ["y"]),
         ],
     ],
-    ids=["weight", "cast", "literal", "constant", "filled", "half"],
+    ids=["weight", "cast", "literal", "constant", "filled", "empty", "half"],
 )
 def test_every_narrow_number_is_widened(nodes: list[onnx.NodeProto]) -> None:
     """Weights, casts and literals alike; the graph's own precision stays beside it."""

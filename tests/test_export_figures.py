@@ -70,6 +70,17 @@ def test_a_lossy_value_may_forget_a_nan_and_nothing_else() -> None:
     assert measured(BLANK, ours=np.float32([5.0, np.nan]), own=own, truth=truth, lossy=True).fault
 
 
+def test_either_side_may_forget_where_neither_is_sure() -> None:
+    """The reference evaluator loses a NaN in a maximum as onnxruntime does, in places of its own."""
+    own, ours = np.float32([np.nan, 1.0, 2.0]), np.float32([5.0, np.nan, 2.0])
+    truth = own.astype(np.float64)
+    assert measured(BLANK, ours=ours, own=own, truth=truth, lossy=True).fault
+    assert measured(BLANK, ours=ours, own=own, truth=truth, lossy=True, either=True).fault == ""
+    ours[2] = np.inf
+    assert measured(BLANK, ours=ours, own=own, truth=truth, lossy=True, either=True).fault
+    assert measured(BLANK, ours=ours, own=own, truth=truth, either=True).fault
+
+
 def test_whole_numbers_must_be_equal_to_pytorchs_or_to_the_truths() -> None:
     """An argmax between two that are level may fall either way, and no third way."""
     own, truth = np.array([1, 2, 3]), np.array([1, 2, 4])

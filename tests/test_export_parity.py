@@ -183,7 +183,7 @@ def test_a_nan_that_onnxruntime_forgets_is_told() -> None:
 
 
 class Embedding(nn.Module):
-    """Ids of its own: from 0 to 10, or shifted by a number that no table tells of."""
+    """Ids from 0 to 10, or shifted by a number that no table tells of."""
 
     def __init__(self, shift: int) -> None:
         super().__init__()
@@ -191,20 +191,26 @@ class Embedding(nn.Module):
         self.shift = shift
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.embed(ids + self.shift if self.shift else ids).mean(1)
+        return self.embed(ids.long() + self.shift if self.shift else ids).mean(1)
 
 
 @pytest.mark.parametrize(
-    ("shift", "rows"), [(0, None), (3, Rows({"ids": np.array([[-3, 0, 7]])})), (3, None)]
+    ("shift", "dtype", "rows", "least"),
+    [
+        (0, "int64", None, 11),
+        (3, "int64", Rows({"ids": np.array([[-3, 0, 7]])}), 11),
+        (3, "uint8", None, 8),
+    ],
 )
-def test_ids_are_drawn_so_that_the_network_takes_them(shift: int, rows: Rows | None) -> None:
-    """From its tables or real rows; where neither tells, fewer are tried."""
-    proof = made_of(Embedding(shift), "ids:int64[batch,tokens]", rows=rows).prove()
-    drawn = proof.drawn.inputs["ids"] + shift
+def test_ids_are_drawn_so_that_the_network_takes_them(
+    shift: int, dtype: str, rows: Rows | None, least: int
+) -> None:
+    """From its tables or real rows; where neither tells, fewer and fewer are tried."""
+    proof = made_of(Embedding(shift), f"ids:{dtype}[batch,tokens]", rows=rows).prove()
+    drawn = proof.drawn.inputs["ids"].astype(int) + shift
     assert drawn.min() >= 0
     assert drawn.max() <= 10
-    if shift == 0:
-        assert len(np.unique(drawn)) == 11
+    assert len(np.unique(drawn)) == least
 
 
 class Choosing(nn.Module):
@@ -227,11 +233,13 @@ class Restless(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.convolve = nn.Conv1d(2, 3, 8)
-        self.alone = True
+        self.alone, self.step = True, 1
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.alone and x.shape[0] == 1:
             raise ValueError("expected company")
+        if self.step > 1 and x.shape[2] % self.step:
+            raise ValueError("expected steps")
         return self.convolve(x).amax(2)
 
 
@@ -244,6 +252,13 @@ def test_sizes_that_the_network_does_not_take_are_left_out() -> None:
     assert {"time=12", "time=33"} <= names
     assert not {"time=1", "time=5", "1 row"} & names
     assert "the network takes no batch of 1 row (expected company)" in proof.warnings
+
+
+def test_a_length_that_the_network_takes_is_looked_for() -> None:
+    """One that takes every eighth alone is proved with those."""
+    made = made_of(Restless(), "x:float32[batch,2,time]")
+    made.source.module.step = 8
+    assert made.prove().drawn.inputs["x"].shape == (128, 2, 8)
 
 
 def test_a_network_that_takes_nothing_is_told() -> None:

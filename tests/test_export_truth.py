@@ -165,7 +165,17 @@ def test_a_network_may_write_into_its_input() -> None:
             return x.mul_(2)
 
     network = Network(Source("s", "m", parse_all([INPUT]), module=Writing()))
-    assert np.array_equal(network.own(BATCH)[0], network.own(BATCH)[0])
+    before = BATCH.arrays["x"].copy()
+    assert np.array_equal(network.own(BATCH)[0], 2 * before)
+    assert np.array_equal(BATCH.arrays["x"], before)
+
+
+def test_a_network_in_train_mode_is_asked_as_it_will_be_served() -> None:
+    """Without dropout."""
+    module = nn.Dropout(0.5).train()
+    network = Network(Source("s", "m", parse_all([INPUT]), module=module))
+    assert np.array_equal(network.own(BATCH)[0], BATCH.arrays["x"])
+    assert module.training
 
 
 class Keeping(nn.Module):

@@ -58,6 +58,7 @@ def test_a_manifest_says_what_is_hidden() -> None:
     assert runtime.manifest == MANIFEST
     assert [one.name for one in runtime.hidden] == ["half"]
     assert len(runtime.run({"x": X})) == 1
+    assert runtime.run({"x": X}, []) == []
     (half,) = runtime.run({"x": X}, ["half"])
     assert half[0].tolist() == [0.5, 1, 1.5, 2]
 

@@ -129,6 +129,7 @@ SQUASHES: list[Callable[[Tensor], Tensor]] = [
     lambda z: F.relu6(z + 3) / 6,
     lambda z: torch.sigmoid(z / 0.7),
     lambda z: 1 - torch.sigmoid(-z),
+    lambda z: F.logsigmoid(z).exp(),
 ]
 
 
@@ -157,6 +158,13 @@ ROWS = [
         (6,),
         called("gate"),
         squashed,
+    ),
+    Example(
+        "both sides of one logit",
+        lambda: Layer(6, lambda z, h, x: torch.sigmoid(z) * h + torch.sigmoid(-z) * x, squash=lambda z: z),
+        (6,),
+        called("gate"),
+        opened,
     ),
     Example(
         "nested, without bias",

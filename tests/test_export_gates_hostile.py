@@ -1,0 +1,83 @@
+"""Graphs made to be slow or deep, which are read in no time."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from export.gates import offer
+
+LINKS = 1500
+JOIN = [
+    helper.make_node("Tanh", ["x"], ["h"]),
+    helper.make_node("Sub", ["h", "x"], ["more"]),
+    helper.make_node("Mul", ["more", "t"], ["let"]),
+    helper.make_node("Add", ["let", "x"], ["y"]),
+]
+
+
+def chain(op: str, start: str, *beside: str) -> tuple[list[NodeProto], str]:
+    """One operator on what it made itself, again and again; `self` stands for that in its second place."""
+    nodes, value = [], start
+    for link in range(LINKS):
+        second = [value if name == "self" else name for name in beside]
+        nodes.append(helper.make_node(op, [value, *second], [f"{start}{link}"]))
+        value = f"{start}{link}"
+    return nodes, value
+
+
+def gate(value: str) -> list[NodeProto]:
+    return [helper.make_node("Sigmoid", [value], ["t"]), *JOIN]
+
+
+def doubled() -> list[NodeProto]:
+    nodes, last = chain("Add", "x", "self")
+    return [*nodes, *gate(last)]
+
+
+def long_sum() -> list[NodeProto]:
+    nodes, last = chain("Add", "x", "x")
+    return [*nodes, *gate(last)]
+
+
+def long_output() -> list[NodeProto]:
+    nodes, last = chain("Add", "t", "x")
+    return [helper.make_node("Sigmoid", ["x"], ["t"]), *nodes, helper.make_node("Identity", [last], ["y"])]
+
+
+def turned() -> list[NodeProto]:
+    nodes, last = chain("Transpose", "s")
+    made = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Sigmoid", ["z"], ["s"])]
+    return [*made, *nodes, helper.make_node("Identity", [last], ["t"]), *JOIN]
+
+
+def complements() -> list[NodeProto]:
+    nodes, value = [helper.make_node("Sigmoid", ["x"], ["s"])], "s"
+    for link in range(LINKS):
+        nodes.append(helper.make_node("Sub", ["one", value], [f"s{link}"]))
+        value = f"s{link}"
+    return [*nodes, helper.make_node("Identity", [value], ["t"]), *JOIN]
+
+
+def literal() -> list[NodeProto]:
+    nodes, last = chain("Identity", "one")
+    return [*nodes, helper.make_node("Add", [last, "x"], ["t"]), *JOIN]
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("make", [doubled, long_sum, long_output, turned, complements, literal])
+def test_a_graph_made_to_be_slow_is_read(make: object) -> None:
+    """Neither time nor depth grows without bounds, and a gate behind it all is found."""
+    assert callable(make)
+    nodes = make()
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
+    weights = [
+        numpy_helper.from_array(np.ones((4, 4), np.float32), "w"),
+        numpy_helper.from_array(np.float32(1), "one"),
+    ]
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    assert len(offer(model).gates) == (0 if make in (long_output, literal) else 1)
