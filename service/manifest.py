@@ -72,7 +72,7 @@ class Gate(Entry):
 
 
 class TensorParity(Entry):
-    """How far one tensor was from the truth, over all batches: PyTorch's error and onnxruntime's."""
+    """How far one tensor was from the truth, over all ordinary batches: onnxruntime's error and PyTorch's."""
 
     name: str
     rms: float
