@@ -172,10 +172,13 @@ def test_sizes_are_the_configs() -> None:
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
-    """The net keeps to its config's length; the layer takes any, but not other features or axes."""
+    """A sequence may have any length, an image keeps its lines; neither takes other features or axes."""
     net = CbhgNet(small()).eval()
-    with pytest.raises(ShapeError, match=r"\[batch, 6, 3\]"):
-        net(torch.randn(2, 7, 3))
+    assert net(torch.randn(2, 7, 3)).shape == net(torch.randn(2, 1, 3)).shape
+    with pytest.raises(ShapeError, match=r"\[batch, \*, 3\]"):
+        net(torch.randn(2, 7, 4))
+    with pytest.raises(ShapeError, match=r"\[batch, 1, 6, 3\]"):
+        CbhgNet(small(inputs=(1, 6, 3))).eval()(torch.randn(2, 1, 7, 3))
     assert net.cbhg(torch.randn(2, 11, 3)).shape == (2, 11, 14)
     for shape in ((2, 6, 4), (6, 3), (1, 2, 6, 3)):
         with pytest.raises(ShapeError, match="Cbhg: expected"):
