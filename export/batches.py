@@ -21,6 +21,7 @@ SMALL = 7
 SIZES = (1, 2, 5, 12, 33)
 # batches that are looked at in ways of their own
 LARGE, NAN = "large", "one NaN"
+REAL = "real rows"
 FACTOR = 1e4
 # far below the smallest normal number of fp32, 2^-126
 DENORMAL = 2.0**-135
@@ -125,9 +126,9 @@ class Maker:
                     name = f"{dim}={size}"
                     made.append(self._batch(name, self._draw(name, min(2, self.few), **{dim: size})))
         if rows is not None and len(rows) >= (self.layout.fixed_rows() or 1):
-            real = self._batch("real rows", {one.name: rows.inputs[one.name] for one in self.layout.inputs})
+            real = self._batch(REAL, {one.name: rows.inputs[one.name] for one in self.layout.inputs})
             most = real.part(0, min(real.rows, self.row_counts[-1]))
-            made.append(replace(most.part(0, min(most.rows, self.few)), name="first real rows"))
+            made.append(replace(most.part(0, min(most.rows, self.few)), name=f"first {REAL}"))
             if most.rows > self.few:
                 made.append(replace(most, small=False))
         return made

@@ -17,6 +17,9 @@ from export.logits import Logits
 from export.ranges import Ranges
 from export.squash import opposite
 
+# biases of carry gates start at 1 or more; drawn around 0, they say nothing, and the gate is T by custom
+CLEARLY = 0.5
+
 Kind = Literal["coupled", "independent", "softmax"]
 
 
@@ -120,7 +123,7 @@ class Search:
         """A highway begins by carrying: a bias is negative in a transform gate, positive in a carry gate."""
         bias = self.logits.of(block.branches[0].gate).bias
         mean = None if bias is None else float(np.mean(bias))
-        carries = 0 if mean is not None and mean > 0 else 1
+        carries = 0 if mean is not None and mean > CLEARLY else 1
         gate = "a carry gate" if carries == 0 else "a transform gate"
         why = "it has no bias" if mean is None else f"its bias is {mean:.3g} on average"
         doubt = f"which branch carries cannot be told; the gate is taken for {gate}, as {why}"

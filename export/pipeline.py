@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from export.comparison import MIN_AGREEMENT, Comparison, compare, demand
-from export.errors import RequestError
+from export.errors import RequestError, SourceError
 from export.graph import Graph, graph_of, open_everywhere
 from export.labels import expect_labels
 from export.lesion import lesion_curve
@@ -29,7 +29,7 @@ from export.signature import Input, parse_all
 from export.source import Rows, Source
 from export.steps import Steps, Watcher
 from service.manifest import LesionCurve, Manifest, Precision, Profile
-from service.runtime import Runtime, open_model
+from service.runtime import Runtime, Tensor, open_model
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,24 @@ def measure(source: Source, graph: Graph, runtime: Runtime) -> tuple[Profile | N
     """How the gates behave on the rows given, and what closing each layer does to the answers."""
     answer = next(tensor for tensor in runtime.outputs if tensor.name == graph.public[0])
     expect_labels(source.labels, answer.dims[-1] if answer.dims else "?", answer.name)
+    expect_classes(source.rows, answer)
     gates = graph.gates.gates
     if source.rows is None or not gates:
         return None, None
     baseline = profile(runtime, gates, source.rows, source.labels)
     return baseline, lesion_curve(runtime, gates, source.rows, answer.name, graph.biases)
+
+
+def expect_classes(rows: Rows | None, answer: Tensor) -> None:
+    """Stop with a SourceError where a row is of a class that the output has no column for."""
+    columns = answer.dims[-1] if len(answer.dims) == 2 else None
+    if rows is None or rows.classes is None or not isinstance(columns, int) or columns == 1:
+        return
+    if (highest := int(rows.classes.max())) >= columns:
+        raise SourceError(
+            f"data: classes: expected 0 to {columns - 1}, the columns of {answer.name}, got {highest} "
+            f"in row {int(rows.classes.argmax())}"
+        )
 
 
 def lowered(

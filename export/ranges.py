@@ -39,7 +39,6 @@ FIXED = {
     "Sin": (-1.0, 1.0),
     "Cos": (-1.0, 1.0),
     "Softplus": (0.0, INF),
-    "Sqrt": (0.0, INF),
 }
 # elements are moved, chosen, repeated or averaged, never made larger
 HULL = MOVES | {
@@ -127,6 +126,10 @@ class Ranges:
                 return -x.high, -x.low
             case "Exp", [x]:
                 return _exp(x.low), _exp(x.high)
+            case "Sqrt", [x]:
+                return math.sqrt(max(x.low, 0.0)), math.sqrt(max(x.high, 0.0))
+            case "Pow", [x, power] if x.low >= 0 and power.low == power.high >= 0:
+                return x.low**power.low, x.high**power.low
             case "Log", [x] if x.low >= 0:
                 return _log(x.low), _log(x.high)
             case "Add" | "Sum", [_, *_]:

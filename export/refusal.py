@@ -70,7 +70,7 @@ def said(error: Exception, asked: list[str], names: list[str]) -> str:
             "number in --input"
         )
     text = " ".join(str(error).split())[:300] or type(error).__name__
-    return f"{where}: torch.export stopped at {type(error).__name__}: {text}"
+    return f"{where}: PyTorch stopped at {type(error).__name__}: {text}"
 
 
 def place(stack: traceback.StackSummary) -> str:

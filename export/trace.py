@@ -74,6 +74,8 @@ def export_program(module: nn.Module, inputs: tuple[Input, ...], names: list[str
     for some batches only is refused. Those on other dimensions are let be, as parity is proved on many sizes.
     """
     args = tuple(example(one, dict(zip(names, TRACED_SIZES, strict=False))) for one in inputs)
+    with torch.no_grad():
+        copy.deepcopy(module)(*args)  # what does not run at all is said by PyTorch itself, in real sizes
 
     def attempt(axis: Callable[[str], Any]) -> ExportedProgram:
         axes = {name: axis(name) for name in names}

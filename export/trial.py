@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from export.batches import LARGE, NAN, Batch
-from export.errors import ParityError, UntraceableError
+from export.batches import LARGE, NAN, REAL, Batch
+from export.errors import ParityError, SourceError, UntraceableError
 from export.figures import EPS, Figures, measured, moved, rms
 from export.source import Array
 from export.tally import Tally
@@ -49,6 +49,8 @@ class Trial:
         try:
             own = self._truth.own(batch)
         except RejectedError as error:
+            if REAL in batch.name:
+                raise SourceError(f"data: the network does not take these rows ({error})") from error
             if batch.shared:
                 self.warnings.append(f"the network takes no batch of {batch.name} ({error})")
             return

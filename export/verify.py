@@ -13,10 +13,12 @@ from torch.export import ExportedProgram
 
 from export.comparison import MIN_AGREEMENT, Comparison, compare, demand
 from export.errors import ParityError, RequestError, SourceError
-from export.graph import graph_of
+from export.graph import Graph, graph_of
 from export.parity import Proof, prove
 from export.pipeline import load
+from export.seal import weights_digest
 from export.signature import Input
+from export.source import Source
 from export.steps import Steps, Watcher
 from service.manifest import Manifest
 from service.runtime import Device, Runtime, open_model
@@ -40,6 +42,7 @@ def verify_model(
     weights: Path | None = None,
     data: str | Path | None = None,
     data_dir: Path | None = None,
+    labels: Path | Sequence[str] | None = None,
     device: Device = "cpu",
     seed: int = 0,
     min_agreement: float = MIN_AGREEMENT,
@@ -62,13 +65,14 @@ def verify_model(
             weights=weights,
             data=data,
             data_dir=data_dir,
+            labels=labels,
         )
     with steps.step("trace"):
         fresh = graph_of(loaded, opset_of(path) if loaded.graph is None else None)
-        if (expected := [gate.name for gate in fresh.gates.gates]) != [gate.name for gate in manifest.gates]:
+        if (expected := len(fresh.gates.gates)) != (got := len(manifest.gates)):
             raise ParityError(
-                f"{path}: expected the gates of {against}, which are {len(expected)}, "
-                f"got {len(manifest.gates)}: it was exported from another network"
+                f"{path}: expected the gates of its source, which are {expected}, got {got}: it was exported "
+                "from another network"
             )
     with steps.step("verify"):
         whole = manifest.precision == "fp32"
@@ -81,6 +85,13 @@ def verify_model(
             seed=seed,
             progress=lambda _, done, total: steps.watcher.moved(done, total),
         )
+    expect_honest(manifest, fresh, loaded, path)
+    if manifest.batch_coupled != proof.batch_coupled:
+        raise ParityError(
+            f"{path}: manifest: batch_coupled: expected {proof.batch_coupled}, got {manifest.batch_coupled}"
+        )
+    if manifest.weights != weights_digest(fresh.model):  # a weight that differs itself was named before
+        raise ParityError(f"{path}: manifest: weights: expected the digest of the source's, got another")
     comparison = None
     if not whole:
         with steps.step(f"compare {manifest.precision}"):
@@ -96,6 +107,25 @@ def verify_model(
             demand(comparison, min_agreement)
     said = (*notes, *proof.warnings, *(comparison.warnings if comparison else ()))
     return Verified(manifest, proof, comparison, said)
+
+
+def expect_honest(manifest: Manifest, fresh: Graph, source: Source, path: Path) -> None:
+    """Stop with a ParityError where the manifest says what the source's own graph does not."""
+    for expected, gate in zip(fresh.gates.gates, manifest.gates, strict=True):
+        for field, value in expected:
+            if getattr(gate, field) != value:
+                raise ParityError(
+                    f"{path}: manifest: {gate.name}: {field}: expected {value}, got {getattr(gate, field)}"
+                )
+    if manifest.outputs != fresh.public:
+        raise ParityError(
+            f"{path}: manifest: outputs: expected {', '.join(fresh.public)}, "
+            f"got {', '.join(manifest.outputs)}"
+        )
+    if source.labels and manifest.labels != source.labels:
+        raise ParityError(
+            f"{path}: manifest: labels: expected {', '.join(source.labels)}, got {', '.join(manifest.labels)}"
+        )
 
 
 def own_inputs(runtime: Runtime, against: object) -> tuple[Input, ...]:

@@ -2,6 +2,7 @@
 
 ServiceError
 ├── ModelFileError     an .onnx file that onnxruntime cannot open, or whose manifest makes no sense
+├── RunError           rows that the model cannot be run on
 └── DeviceError        a provider that was asked for and is not there
 
 Each message is one sentence for a person: what was expected, what came, and where.
@@ -19,6 +20,10 @@ class ServiceError(Exception):
 
 class ModelFileError(ServiceError):
     """A model file is missing, damaged, or says of itself what cannot be understood."""
+
+
+class RunError(ServiceError):
+    """The model takes no such rows, such as ids that it does not know."""
 
 
 class DeviceError(ServiceError):

@@ -16,7 +16,8 @@ from service.manifest import Gate, Manifest, Parity, TensorParity
 from service.runtime import Runtime, Tensor, open_model
 
 app = typer.Typer(add_completion=False)
-console = Console()
+# where nobody looks at a screen, names of gates are not cut to the width of one
+console = Console(width=None if sys.stdout.isatty() else 160)
 
 # of a recurrent network with hundreds of gates, so many are shown
 MOST_GATES = 40

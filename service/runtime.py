@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import onnxruntime
 
-from service.errors import DeviceError, ModelFileError
+from service.errors import DeviceError, ModelFileError, RunError
 from service.manifest import KEY, Manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -79,7 +79,10 @@ class Runtime:
         """The outputs asked for, in that order; the public ones unless told otherwise."""
         names = [tensor.name for tensor in self.outputs] if outputs is None else list(outputs)
         # of no names onnxruntime makes all of them
-        return self._session.run(names, dict(feeds)) if names else []
+        try:
+            return self._session.run(names, dict(feeds)) if names else []
+        except Exception as error:  # onnxruntime's own exceptions share no base
+            raise RunError(f"onnxruntime cannot run the model on these rows ({_said(error)})") from error
 
 
 def open_model(
@@ -89,7 +92,9 @@ def open_model(
     if isinstance(model, Path):
         where = str(model)
         if not model.is_file():
-            raise ModelFileError(f"{where}: no such file")
+            raise ModelFileError(
+                f"{where}: {'expected a file, and it is a folder' if model.is_dir() else 'no such file'}"
+            )
     if not available(device):
         raise DeviceError(
             f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, and this one has "
@@ -102,8 +107,7 @@ def open_model(
             providers=[(PROVIDERS[device], OPTIONS[device])],
         )
     except Exception as error:  # onnxruntime's own exceptions share no base
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelFileError(f"{where}: onnxruntime cannot open it ({reason})") from error
+        raise ModelFileError(f"{where}: onnxruntime cannot open it ({_said(error)})") from error
     return Runtime(session, where)
 
 
@@ -112,11 +116,15 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # gates' biases are inputs with a default on purpose, of which onnxruntime would warn one by one
-    options.log_severity_level = 3
+    # errors are raised and said once; of gates' biases, inputs with a default on purpose, it would warn
+    options.log_severity_level = 4
     # threads that spin while they wait take the cores from their neighbours
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
+
+
+def _said(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _tensor(arg: onnxruntime.NodeArg, where: str) -> Tensor:

@@ -17,9 +17,11 @@ from torch import Tensor, nn
 import export
 from export.errors import ParityError, PrecisionError, RequestError, SourceError
 from export.pipeline import export_model
+from export.seal import with_manifest
 from export.steps import Watcher
 from export.verify import verify_model
 from models.highway import HighwayLayer
+from service.errors import RunError
 from service.runtime import open_model
 
 
@@ -256,6 +258,48 @@ def test_verify_proves_it_again(tmp_path: Path) -> None:
     half = exported(tmp_path, precision="fp16")
     compared = verify_model(half.path, network(), min_agreement=0.9)
     assert compared.comparison is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"weights": "0" * 64}, "manifest: weights: expected the digest"),
+        ({"batch_coupled": True}, "manifest: batch_coupled: expected False, got True"),
+        ({"labels": ("x", "y", "z")}, "manifest: labels: expected red, green, blue, got x, y, z"),
+        ({"levers": 1}, "manifest: layer00.transform_gate: levers: expected"),
+        ({"gates": 1}, "expected the gates of its source, which are 2, got 1"),
+    ],
+)
+def test_verify_sees_a_manifest_that_lies(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    """What a file says of itself is held against its source, too."""
+    names = ["red", "green", "blue"]
+    done = exported(tmp_path, labels=names)
+    gates = done.manifest.gates
+    if "levers" in change:
+        change = {"gates": (gates[0].model_copy(update={"levers": gates[1].levers}), gates[1])}
+    elif "gates" in change:
+        change = {"gates": gates[:1]}
+    lying = with_manifest(done.path.read_bytes(), done.manifest.model_copy(update=change))
+    done.path.write_bytes(lying)
+    with pytest.raises(ParityError, match=re.escape(says)):
+        verify_model(done.path, network(), labels=names)
+
+
+def test_rows_that_the_network_cannot_take_are_one_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Ids beyond an embedding, and classes beyond the output's columns."""
+    net = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 3)).eval()
+    for ids, classes, says in (
+        (np.full((4, 3), 7), np.zeros(4, np.int64), "data: the network does not take these rows"),
+        (np.full((4, 3), 2), np.full(4, 3), "expected 0 to 2, the columns of output, got 3 in row 0"),
+    ):
+        np.savez(tmp_path / "rows.npz", ids=ids.astype(np.int64), y=classes)
+        with pytest.raises((SourceError, RunError), match=says):
+            export_model(
+                net, tmp_path / "repo", name="m", inputs=["ids:int64[batch,3]"], data=tmp_path / "rows.npz"
+            )
+    assert "onnxruntime:" not in capfd.readouterr().err
 
 
 def test_verify_sees_what_changed(tmp_path: Path) -> None:

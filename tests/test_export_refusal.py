@@ -128,7 +128,7 @@ def traced(module: nn.Module, *inputs: str) -> Any:
         (AlwaysTraining, ROWS, "return self.norm(x)", "call eval() on the module"),
         (AlwaysDropping, ROWS, "dropout(x, 0.5, training=True)", "leave it out in eval mode"),
         (Noisy, ROWS, "return x + torch.rand(4)", "make the numbers a buffer or an input"),
-        (Broken, ROWS, "raise ValueError(", "torch.export stopped at ValueError: no such thing"),
+        (Broken, ROWS, "raise ValueError(", "PyTorch stopped at ValueError: no such thing"),
     ],
 )
 def test_no_honest_graph(module: type[nn.Module], inputs: str, place: str, remedy: str) -> None:
