@@ -25,7 +25,7 @@ from export.truth import RejectedError, Truth, own_inputs, public
 from service import manifest
 from service.runtime import MAX_ROWS, Runtime
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ def prove(
     batches = maker.all(source.rows)
     for done, batch in enumerate(batches):
         if progress is not None:
-            progress("parity", done, len(batches))
+            progress(done, len(batches))
         trial.run(batch)
     if progress is not None:
-        progress("parity", len(batches), len(batches))
+        progress(len(batches), len(batches))
     if (broken := tally.broken(truth.noise)) is not None:
         raise ParityError(broken.says, table(tally.tensors(), broken.tensor))
     parity = manifest.Parity(

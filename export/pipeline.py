@@ -85,7 +85,7 @@ def export_model(
             graph.gates.origins,
             runtimes=runtimes,
             seed=seed,
-            progress=lambda _, done, total: steps.watcher.moved(done, total),
+            progress=steps.watcher.moved,
         )
     with steps.step("measure"):
         baseline, curve = measure(loaded, graph, runtimes[0])

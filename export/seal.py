@@ -26,7 +26,7 @@ def to_bytes(model: ir.Model) -> bytes:
     if size > LIMIT:
         raise ExportError(
             f"the weights are {size / 2**30:.1f} GiB, and one .onnx file holds at most 2 GiB: "
-            "export it in a lower precision, or in parts"
+            "export the network in parts"
         )
     proto = ir.to_proto(model)
     data = proto.SerializeToString(deterministic=True)

@@ -83,7 +83,7 @@ def verify_model(
             fresh.gates.origins,
             runtimes=[runtime if whole else open_model(fresh.data, device=device)],
             seed=seed,
-            progress=lambda _, done, total: steps.watcher.moved(done, total),
+            progress=steps.watcher.moved,
         )
     expect_honest(manifest, fresh, loaded, path)
     if manifest.batch_coupled != proof.batch_coupled:

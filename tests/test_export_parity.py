@@ -99,7 +99,7 @@ def test_the_same_seed_proves_the_same(digits: Made) -> None:
 def test_progress_is_told_to_the_end(digits: Made) -> None:
     """A display that follows it ends full."""
     told: list[tuple[int, int]] = []
-    digits.prove(progress=lambda step, done, total: told.append((done, total)))
+    digits.prove(progress=lambda done, total: told.append((done, total)))
     assert told == [(at, told[0][1]) for at in range(told[0][1] + 1)]
 
 
