@@ -23,6 +23,7 @@ COMMANDS = {
     "export": ("export.export_command", "export", "A network to a verified ONNX file, its gates open."),
     "verify": ("export.verify_command", "export", "Prove an exported file once more, on any device."),
     "inspect": ("service.inspect_command", "serve", "What a model file says of itself."),
+    "serve": ("service.serve_command", "serve", "Models and their gates over HTTP."),
     "demo": ("export.demo_command", "export", "The main job in a minute: train, export, prove."),
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from export.errors import ExportError, RequestError
 from export.seal import with_manifest
 from export.write import write
+from service.digest import content_digest
 from service.manifest import Manifest
 from service.runtime import open_model
 
@@ -60,6 +61,7 @@ def deposit(repository: Path, manifest: Manifest, data: bytes, *, next_free: boo
     With `next_free`, a newest version that is another file stays, and this one takes the version after it.
     """
     path = path_of(repository, manifest.name, manifest.version)
+    manifest = manifest.model_copy(update={"content": content_digest(data)})
     sealed = with_manifest(data, manifest)
     if path.is_file() and path.read_bytes() == sealed:
         return Placed(path, manifest, written=False)
@@ -78,3 +80,5 @@ def expect_served(draft: Path, manifest: Manifest) -> None:
     """Stop with an ExportError unless the service reads from the written file what was put into it."""
     if open_model(draft).manifest != manifest:
         raise ExportError(f"{draft}: the manifest read back is not the one that was written")
+    if content_digest(draft.read_bytes()) != manifest.content:
+        raise ExportError(f"{draft}: the graph read back is not the one that was proved")

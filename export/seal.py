@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from export.errors import ExportError
+from service.digest import content_digest
 from service.manifest import KEY, Manifest
 
 # what protobuf can hold in one message
@@ -38,7 +39,8 @@ def to_bytes(model: ir.Model) -> bytes:
 
 
 def with_manifest(data: bytes, manifest: Manifest) -> bytes:
-    """The same file, with what it says of itself."""
+    """The same file, with what it says of itself, and a digest of all else in it."""
+    manifest = manifest.model_copy(update={"content": content_digest(data)})
     model = onnx.load_from_string(data)
     kept = [entry for entry in model.metadata_props if entry.key != KEY]
     del model.metadata_props[:]

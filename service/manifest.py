@@ -166,7 +166,11 @@ class Variant(Entry):
 
 
 class Manifest(Entry):
-    """Everything the service needs to know beyond the graph."""
+    """Everything the service needs to know beyond the graph.
+
+    `weights` is the digest of the network's parameters as they were before any lowering, `content` that of
+    the very file that was proved, all but its metadata (`service/digest.py`): empty until it is sealed.
+    """
 
     format: Literal[1] = 1
     name: str
@@ -183,6 +187,7 @@ class Manifest(Entry):
     lesion: LesionCurve | None = None
     variant: Variant | None = None
     weights: str
+    content: str = ""
     tools: dict[str, str]
 
     def to_json(self) -> str:

@@ -9,15 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from service.errors import DeviceError, ModelFileError, RunError
+from service.limits import MAX_ROWS as MAX_ROWS  # noqa: PLC0414, export takes it from here
 from service.manifest import KEY, Manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Device = Literal["cpu", "cuda"]
-
-# the most rows that one run may hold; export proves parity up to it
-MAX_ROWS = 128
 
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # products of 10 bits, which CUDA takes for float32 unless told otherwise, would be no parity
@@ -40,6 +39,13 @@ DTYPES = {
 }
 
 
+# a graph that hands on its one number
+SMALLEST = bytes.fromhex(
+    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a02080162"
+    "0f0a0179120a0a08080112040a02080142040a001011"
+)
+
+
 @dataclass(frozen=True)
 class Tensor:
     """An input or output of the graph. A dimension is a number, or a name where it may vary."""
@@ -55,6 +61,11 @@ class Tensor:
 def available(device: Device) -> bool:
     """Whether this machine's onnxruntime has the provider of a device."""
     return PROVIDERS[device] in onnxruntime.get_available_providers()
+
+
+def expect_device(device: Device) -> None:
+    """Stop with a DeviceError unless models can be run on a device of this machine."""
+    open_model(SMALLEST, device=device)
 
 
 class Runtime:
@@ -74,15 +85,34 @@ class Runtime:
         self.hidden = tuple(tensor for name, tensor in found.items() if name not in public)
         self.levers = tuple(_tensor(arg, where) for arg in session.get_overridable_initializers())
         self.provider: str = session.get_providers()[0]
+        self._public = [tensor.name for tensor in self.outputs]
+        self._call = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
+        # beyond the number of rows, whose shapes a caller may choose
+        self._shaped = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
         """The outputs asked for, in that order; the public ones unless told otherwise."""
-        names = [tensor.name for tensor in self.outputs] if outputs is None else list(outputs)
+        names = self._public if outputs is None else outputs
         # of no names onnxruntime makes all of them
         try:
-            return self._session.run(names, dict(feeds)) if names else []
+            return self._call(names, feeds if isinstance(feeds, dict) else dict(feeds)) if names else []
         except Exception as error:  # onnxruntime's own exceptions share no base
-            raise RunError(f"onnxruntime cannot run the model on these rows ({_said(error)})") from error
+            raise RunError(
+                f"onnxruntime cannot run the model on these rows ({_said(error)})",
+                callers=isinstance(error, InvalidArgument) or (self._shaped and isinstance(error, Fail)),
+            ) from error
+
+    def _run_bound(self, names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
+        """On a device: inputs go there and outputs come back in one copy each, and nothing in between."""
+        binding = self._session.io_binding()
+        for name, array in feeds.items():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        once = list(dict.fromkeys(names))
+        for name in once:
+            binding.bind_output(name, "cpu")
+        self._session.run_with_iobinding(binding)
+        made = dict(zip(once, binding.copy_outputs_to_cpu(), strict=True))
+        return [made[name] for name in names]
 
 
 def open_model(
@@ -105,9 +135,18 @@ def open_model(
             str(model) if isinstance(model, Path) else model,
             session_options(threads),
             providers=[(PROVIDERS[device], OPTIONS[device])],
+            # where a provider fails it would print so, and go on with another one
+            enable_fallback=0,
         )
     except Exception as error:  # onnxruntime's own exceptions share no base
-        raise ModelFileError(f"{where}: onnxruntime cannot open it ({_said(error)})") from error
+        raise ModelFileError(
+            f"{where}: onnxruntime cannot open it ({_said(error)})", "its file is damaged or no model"
+        ) from error
+    if session.get_providers()[0] != PROVIDERS[device]:
+        raise DeviceError(
+            f"device: {device} was asked for, and onnxruntime could not start {PROVIDERS[device]}: "
+            "are its driver and libraries there, in the versions that this onnxruntime needs?"
+        )
     return Runtime(session, where)
 
 

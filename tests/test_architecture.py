@@ -75,6 +75,7 @@ def test_one_place_opens_onnxruntime() -> None:
     }
     assert importers == {
         ("service/runtime.py", "onnxruntime"),
+        ("service/runtime.py", "onnxruntime.capi.onnxruntime_pybind11_state"),
         ("export/precision.py", "onnxruntime.transformers.float16"),
     }
 

@@ -12,6 +12,7 @@ import pytest
 
 import turnpike
 from models.presets import PRESETS
+from service.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
@@ -48,8 +49,21 @@ def test_every_variable_is_documented() -> None:
     """Each TURNPIKE_... that the code reads stands in the table of the environment, and no other."""
     folders = [ROOT / package for package in ("models", "export", "service", "loadtest")]
     code = [ROOT / "turnpike.py", *(path for folder in folders for path in folder.rglob("*.py"))]
-    read = {name for path in code for name in re.findall(r"TURNPIKE_[A-Z_]+", path.read_text())}
-    assert read == set(re.findall(r"^\| `(TURNPIKE_[A-Z_]+)`", COMMAND_LINE, re.MULTILINE))
+    read = {name for path in code for name in re.findall(r"TURNPIKE_[A-Z]+(?:_[A-Z]+)*", path.read_text())}
+    read |= {f"TURNPIKE_{name.upper()}" for name in Settings.model_fields}
+    documented = re.findall(r"^\|(?: `--[^|]*\|)?(?: \|)? `(TURNPIKE_[A-Z_]+)`", COMMAND_LINE, re.MULTILINE)
+    assert len(documented) == len(set(documented))
+    assert read == set(documented)
+
+
+def test_every_default_of_the_service_is_documented() -> None:
+    """The table of `turnpike serve` gives each setting's default as it is."""
+    for name, field in Settings.model_fields.items():
+        (line,) = re.findall(rf"^\|.*`TURNPIKE_{name.upper()}` \|(.*)\|$", COMMAND_LINE, re.MULTILINE)
+        if isinstance(field.default, bool):
+            assert f"({'on' if field.default else 'off'})" in line, name
+        elif field.default not in (None, ()):
+            assert f"({field.default})" in line.replace(",", ""), name
 
 
 def test_every_preset_is_documented() -> None:

@@ -9,9 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from service.errors import DeviceError, ModelFileError
+from service import runtime as runtime_module
+from service.errors import DeviceError, ModelFileError, RunError
 from service.manifest import KEY
-from service.runtime import available, open_model
+from service.runtime import available, expect_device, open_model
 from tests.test_manifest import MANIFEST
 
 
@@ -105,6 +106,64 @@ def test_a_missing_device_is_said() -> None:
     """Never silently on another one."""
     with pytest.raises(DeviceError, match="device: cuda needs an onnxruntime with CUDAExecutionProvider"):
         open_model(model(), device="cuda")
+
+
+def test_a_device_can_be_tried_before_there_is_a_model() -> None:
+    """So that a service without its device does not even start."""
+    expect_device("cpu")
+    if not available("cuda"):
+        with pytest.raises(DeviceError, match="device: cuda needs"):
+            expect_device("cuda")
+
+
+def test_a_device_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime would go on without it, and run on the CPU."""
+    monkeypatch.setitem(runtime_module.PROVIDERS, "cuda", "AzureExecutionProvider")
+    monkeypatch.setitem(runtime_module.OPTIONS, "cuda", {})
+    monkeypatch.setattr(runtime_module, "available", lambda device: True)
+    session = runtime_module.onnxruntime.InferenceSession
+    monkeypatch.setattr(session, "get_providers", lambda self: ["CPUExecutionProvider"])
+    with pytest.raises(DeviceError, match="could not start AzureExecutionProvider"):
+        open_model(model(), device="cuda")
+
+
+def test_a_device_s_way_gives_the_same() -> None:
+    """Bound inputs and outputs: in the order asked for, each as often, of any memory layout, levers too."""
+    opened = open_model(model())
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2][:, :3]
+    feeds = {"x": np.asfortranarray(np.pad(x, ((0, 0), (0, 1)))), "bias": np.ones(4, np.float32)}
+    for names in (["half", "output"], ["output", "half", "output"], ("half",)):
+        bound = opened._run_bound(names, feeds)
+        for one, other in zip(bound, opened.run(feeds, names), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_whose_fault_a_run_is() -> None:
+    """Shapes and ids that the graph does not take are the caller's; what he cannot choose is not."""
+    opened = open_model(model())
+    for feeds in ({"x": X[:, :3]}, {"x": X.astype(np.float64)}, {"x": X, "bias": np.zeros(3, np.float32)}):
+        with pytest.raises(RunError) as error:
+            opened.run(feeds)
+        assert error.value.callers
+    with pytest.raises(RunError) as error:
+        opened.run({})
+    assert not error.value.callers
+
+
+@pytest.mark.parametrize(("dims", "callers"), [(["batch", "words"], True), (["batch", 3], False)])
+def test_a_run_that_fails_on_a_shape(dims: list[str | int], callers: bool) -> None:
+    """It is the caller's fault only where the caller chooses shapes."""
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "to"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor("to", TensorProto.INT64, [2], [-1, 4])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    with pytest.raises(RunError) as error:
+        open_model(made.SerializeToString()).run({"x": np.zeros((2, 3), np.float32)})
+    assert error.value.callers is callers
 
 
 def test_opening_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:

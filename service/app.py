@@ -1,0 +1,120 @@
+"""The service put together: the one place where the parts meet."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import Depends, FastAPI, Response
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from service import admin, health, oip, openapi, predict
+from service.access import Access
+from service.body import Held
+from service.cpus import threads
+from service.door import Door
+from service.introspection import routes as gate_routes
+from service.limits import Limits
+from service.loader import load
+from service.meter import Meter
+from service.metrics import exposition
+from service.parts import Control, Handler, Parts
+from service.reference import add_reference
+from service.runtime import expect_device
+from service.settings import Settings
+from service.shelf import Shelf
+from service.tracing import Tracing
+from service.version import VERSION
+
+
+class Application:
+    """One worker's ASGI application. Its handlers are what the supervisor asks of it."""
+
+    def __init__(self, settings: Settings, control: Control) -> None:
+        meter = Meter()
+        self.shelf = Shelf(partial(load, settings=settings, meter=meter, threads=threads(settings)))
+        self.parts = Parts(
+            settings=settings,
+            limits=Limits(rows=settings.max_rows, depth=settings.max_depth),
+            shelf=self.shelf,
+            meter=meter,
+            access=Access.from_settings(settings),
+            held=Held(settings.max_held, limit=settings.max_body, seconds=settings.body_seconds),
+            control=control,
+        )
+        self.draining = False
+        self.handlers: dict[str, Handler] = {
+            "prepare": self.shelf.prepare,
+            "commit": self.shelf.commit,
+            "snapshot": self.snapshot,
+        }
+        self._tracing = Tracing.from_settings(settings)
+        self._door = Door(routed(self.parts, self.is_ready), self.parts, lambda: self.draining, self._tracing)
+
+    def is_ready(self) -> bool:
+        """Whether requests should be sent here."""
+        return self.shelf.ready and not self.draining
+
+    async def snapshot(self, _: Any = None) -> dict[str, Any]:
+        """What this worker has counted so far."""
+        models = self.shelf.models
+        waiting = {(model.name, model.version): model.batcher.waiting for model in models}
+        drift: dict[str, dict[str, Any]] = {}
+        for model in models:
+            if model.drift is not None:
+                drift.setdefault(model.name, {})[str(model.version)] = model.drift.snapshot()
+        return {"meter": self.parts.meter.snapshot(waiting), "drift": drift}
+
+    async def start(self) -> None:
+        """See that what all models need is there; they are loaded when a plan comes."""
+        expect_device(self.parts.settings.device)
+
+    async def stop(self) -> None:
+        """Send the last spans."""
+        if self._tracing is not None:
+            self._tracing.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._door(scope, receive, send)
+
+
+def create_app(settings: Settings, control: Control) -> Application:
+    """The application of these settings; models are loaded when a plan is prepared."""
+    return Application(settings, control)
+
+
+def routed(parts: Parts, is_ready: Any) -> FastAPI:
+    """Every route, those that are called most first."""
+    settings = parts.settings
+    app = FastAPI(
+        title="turnpike",
+        version=VERSION,
+        docs_url=None,
+        openapi_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.router.routes[:0] = oip.infer_routes(parts) + predict.predict_routes(parts) + gate_routes(parts)
+    for router in (
+        health.router(parts.access, is_ready),
+        oip.router(parts),
+        predict.router(parts),
+        admin.router(parts),
+    ):
+        app.include_router(router)
+
+    @app.get(
+        "/metrics",
+        tags=["Metrics"],
+        dependencies=[Depends(parts.access.needs("api"))],
+        response_class=PlainTextResponse,
+    )
+    async def metrics() -> Response:
+        """Counts of all workers, for Prometheus."""
+        return exposition(await parts.control.ask("snapshots"), parts.shelf)
+
+    app.openapi = lambda: openapi.openapi(app)  # type: ignore[method-assign]
+    if settings.docs:
+        add_reference(app, parts.access)
+    return app

@@ -1,0 +1,80 @@
+"""How many CPUs this process may use, which is often fewer than the machine has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from service.settings import Settings
+
+ROOT = Path("/sys/fs/cgroup")
+SELF = Path("/proc/self/cgroup")
+
+
+def threads(settings: Settings) -> int:
+    """Threads of one worker's runs: as told, or an equal share of the CPUs."""
+    return settings.threads or max(1, int(cpus()) // settings.workers)
+
+
+def cpus(root: Path = ROOT, own: Path = SELF) -> float:
+    """CPUs by affinity, or as the cgroups' quotas have it where that is less."""
+    affinity = (
+        float(len(os.sched_getaffinity(0)))
+        if hasattr(os, "sched_getaffinity")
+        else float(os.cpu_count() or 1)
+    )
+    return min([affinity, *quotas(root, own)])
+
+
+def quotas(root: Path, own: Path) -> list[float]:
+    """What the groups of this process and those above them allow."""
+    try:
+        entries = own.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return []
+    found = []
+    for entry in entries:
+        _, _, rest = entry.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not path:
+            continue
+        if not controllers:
+            mount, read = root, unified
+        elif "cpu" in controllers.split(","):
+            mount, read = root / controllers, divided
+            if not mount.is_dir():
+                mount = root / "cpu"
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        # in a container the path may be the host's, and the mount is the group itself
+        for folder in (group, *group.parents):
+            quota = read(folder)
+            if quota is not None:
+                found.append(quota)
+            if folder == mount:
+                break
+    return found
+
+
+def unified(folder: Path) -> float | None:
+    """The quota of a group of version 2, such as `150000 100000`; `max` is none."""
+    return ratio(*words) if len(words := text(folder / "cpu.max").split()) == 2 else None
+
+
+def divided(folder: Path) -> float | None:
+    """The quota of a group of version 1; -1 is none."""
+    return ratio(text(folder / "cpu.cfs_quota_us"), text(folder / "cpu.cfs_period_us"))
+
+
+def ratio(quota: str, period: str) -> float | None:
+    if not (quota.isdigit() and period.isdigit() and int(period)):
+        return None
+    return int(quota) / int(period)
+
+
+def text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""

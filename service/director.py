@@ -1,0 +1,171 @@
+"""Decides what all workers serve: looks into the repository, has new files tried, and swapped in.
+
+It lives in the supervisor and never opens a model itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from service.errors import SettingError
+from service.plan import Failed, Plan
+from service.repository import Contents, Found, Policy, scan
+
+log = logging.getLogger(__name__)
+
+Broadcast = Callable[[str, Any], Awaitable[list[Any]]]
+Outcome = dict[str, Any]
+
+
+class Director:
+    """Looks, loads and unloads, one at a time. `broadcast` asks something of all workers and gives their
+    answers: "prepare" to load what a plan has, "commit" to serve it."""
+
+    def __init__(self, root: Path, policy: str, broadcast: Broadcast) -> None:
+        self._root = root
+        self._policy = Policy.parse(policy)
+        self._broadcast = broadcast
+        self._plan = Plan()
+        self._unloaded: frozenset[str] = frozenset()
+        # files that were tried in vain, until another one stands in their place
+        self._failed: dict[Found, str] = {}
+        # what the last look saw, and that part of it which the plan was made of
+        self._seen = self._taken = Contents()
+        self._lock = asyncio.Lock()
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What is served, for a worker that comes later: it prepares and commits this."""
+        return self._plan.to_json()
+
+    @property
+    def names(self) -> list[str]:
+        """The models that are served, with their versions."""
+        return [f"{found.name}/{found.version}" for found in self._plan.files]
+
+    @property
+    def failed(self) -> tuple[Failed, ...]:
+        """What is there and cannot be served."""
+        return self._plan.failed
+
+    async def look(self, *, explicit: bool = True) -> None:
+        """Serve what the repository has now. A SettingError where it cannot be read at the first look.
+
+        A look that nobody asked for takes only files that are as they were at the look before: those
+        that are still being written must wait.
+        """
+        async with self._lock:
+            try:
+                contents = scan(self._root)
+            except SettingError as error:
+                if self._plan.serial == 0:
+                    raise
+                log.warning("what is served stays as it is: %s", error)
+                return
+            taken = contents if explicit else self._settled(contents)
+            self._seen = contents
+            if explicit:
+                self._failed = {}
+            await self._act(taken)
+
+    async def load(self, name: str) -> Outcome:
+        """Serve a model that was unloaded or has new files: `ok`, or a `reason` and whether it is `known`."""
+        async with self._lock:
+            said = f"model {name[:80]!r}"
+            try:
+                contents = scan(self._root)
+            except SettingError as error:
+                log.warning("%s", error)
+                return _refused(f"{said} cannot be loaded: the repository cannot be read")
+            reasons = [skipped.reason for skipped in contents.skipped if skipped.name == name]
+            if name not in contents.models:
+                if reasons:
+                    return _refused(f"{said} cannot be loaded: {reasons[0]}")
+                return _refused(f"{said}: expected a model of the repository", known=False)
+            self._unloaded -= {name}
+            self._failed = {found: why for found, why in self._failed.items() if found.name != name}
+            # the other models wait for a look of their own
+            models = {**self._taken.models, name: contents.models[name]}
+            await self._act(Contents(models, contents.skipped))
+            reasons = [failed.reason for failed in self._plan.failed if failed.name == name]
+            if name not in self._plan.models and not reasons:
+                reasons = ["none of its versions is among those to serve"]
+            return _refused(f"{said} cannot be loaded: {reasons[0]}") if reasons else {"ok": True}
+
+    async def unload(self, name: str) -> Outcome:
+        """Serve a model no more, until it is loaded again or the service starts anew."""
+        async with self._lock:
+            if name not in self._taken.models:
+                return _refused(f"model {name[:80]!r}: expected a model of the repository", known=False)
+            self._unloaded |= {name}
+            await self._act(self._taken)
+            return {"ok": True}
+
+    def _settled(self, contents: Contents) -> Contents:
+        """What two looks saw alike; a model that is changing stays as it was taken."""
+        models: dict[str, tuple[Found, ...]] = {}
+        for name in sorted(contents.models.keys() | self._taken.models.keys()):
+            now = contents.models.get(name, ())
+            taken = now if now == self._seen.models.get(name, ()) else self._taken.models.get(name, ())
+            if taken:
+                models[name] = taken
+        return Contents(models, contents.skipped)
+
+    async def _act(self, contents: Contents) -> None:
+        """Have the workers serve what is there, or where that fails what comes nearest to it."""
+        self._taken = contents
+        self._failed = {
+            found: why for found, why in self._failed.items() if found in contents.models.get(found.name, ())
+        }
+        while True:
+            plan = self._planned(contents)
+            if plan == self._plan and plan.serial > 0:
+                return
+            if plan.models == self._plan.models:
+                break
+            # what is served already was opened once: it failed in a worker that came too late for it
+            fresh = _failures(await self._broadcast("prepare", plan.to_json()), plan, self._plan)
+            if not fresh:
+                break
+            self._failed |= fresh
+        self._plan = Plan(self._plan.serial + 1, plan.models, plan.failed, plan.unloaded)
+        await self._broadcast("commit", self._plan.to_json())
+        log.info("serving %s", ", ".join(self.names) or "no model")
+
+    def _planned(self, contents: Contents) -> Plan:
+        """The plan for what is there, but for what was tried in vain; that leaves what is served as it is."""
+        models: dict[str, tuple[Found, ...]] = {}
+        for name, found in contents.models.items():
+            if name in self._unloaded:
+                continue
+            served = {one.version: one for one in self._plan.models.get(name, ())}
+            good = [one for one in found if one not in self._failed]
+            kept = [served[one.version] for one in found if one in self._failed and one.version in served]
+            chosen = self._policy.choose([*good, *kept])
+            if not chosen and any(one in self._failed for one in found):
+                chosen = tuple(served.values())
+            if chosen:
+                models[name] = chosen
+        failed = [Failed(found.name, found.version, why) for found, why in self._failed.items()]
+        failed += [Failed(one.name, one.version, one.reason) for one in contents.skipped]
+        unloaded = sorted(self._unloaded & contents.models.keys())
+        return Plan(self._plan.serial, models, tuple(failed), tuple(unloaded))
+
+
+def _failures(answers: list[Any], plan: Plan, before: Plan) -> dict[Found, str]:
+    """The new files that any worker could not load, and why."""
+    fresh = {(found.name, found.version): found for found in plan.files if found not in before.files}
+    return {
+        fresh[failed["name"], failed["version"]]: failed["reason"]
+        for answer in answers
+        for failed in answer["failed"]
+        if (failed["name"], failed["version"]) in fresh
+    }
+
+
+def _refused(reason: str, *, known: bool = True) -> Outcome:
+    return {"ok": False, "known": known, "reason": reason}

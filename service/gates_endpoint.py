@@ -1,0 +1,93 @@
+"""`POST …/gates`: the outputs, a summary of each gate, and each row's route through the layers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.detail import Detail, Sizes, block_names, detail, expect_size, tensors
+from service.encode import assemble, encode_tensors
+from service.errors import RequestError
+from service.gated import GatedEndpoint
+from service.inquiry import Content, Inquiry, joined
+from service.model import Model
+from service.parts import Parts
+from service.reading import Reader
+from service.request import Array
+
+# so many bytes of gates are read in a thread, since they would hold up other requests
+MANY_BYTES = 2**19
+# more models than are served at any one time
+MOST_PREPARED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the requests to one model have in common; `blocks` are the outputs of its layers."""
+
+    reader: Reader
+    blocks: tuple[str, ...]
+    sizes: Sizes
+    sizes_with_blocks: Sizes
+
+
+class GatesEndpoint(GatedEndpoint):
+    """Reads the gates of the caller's own rows."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._prepared: dict[str, Prepared] = {}
+
+    async def content(self, inquiry: Inquiry) -> Content:
+        model, inference = inquiry.model, inquiry.inference
+        wish = detail(inquiry.exchange.query, inference.parameters)
+        if wish.binary:
+            outputs = tuple(replace(output, binary=True) for output in inference.outputs)
+            inquiry.inference = inference = replace(inference, outputs=outputs)
+        prepared = self._of(model)
+        read = prepared.reader.tensors
+        if wish.blocks:
+            if not prepared.blocks:
+                raise RequestError(
+                    "blocks: expected a model that has its layers' outputs, and this one has not"
+                )
+            read += prepared.blocks
+        limit = self.parts.settings.max_gates
+        sizes = prepared.sizes_with_blocks if wish.blocks else prepared.sizes
+        expect_size(wish, sizes.of(inference), limit)
+        arrays = await inquiry.by_name(tuple(dict.fromkeys((*inference.names, *read))))
+        # shapes that only a run could tell
+        size = sum([arrays[name].nbytes for name in read])
+        expect_size(wish, size, limit)
+        if size < MANY_BYTES:
+            return _content(inquiry, wish, prepared.reader, arrays)
+        return await asyncio.to_thread(_content, inquiry, wish, prepared.reader, arrays)
+
+    def _of(self, model: Model) -> Prepared:
+        prepared = self._prepared.get(model.digest)
+        if prepared is None:
+            if len(self._prepared) >= MOST_PREPARED:
+                self._prepared.clear()
+            profile = None if model.manifest is None else model.manifest.profile
+            reader = Reader(model.gates, model.signature, profile)
+            blocks = block_names(model.gates)
+            prepared = self._prepared[model.digest] = Prepared(
+                reader,
+                blocks,
+                Sizes(reader.tensors, model.signature),
+                Sizes((*reader.tensors, *blocks), model.signature),
+            )
+        return prepared
+
+
+def _content(inquiry: Inquiry, wish: Detail, reader: Reader, arrays: Mapping[str, Array]) -> Content:
+    rows = inquiry.inference.rows
+    reading = reader.read(arrays, rows)
+    pairs = tensors(wish, inquiry.model.gates, reader.tensors, arrays, rows)
+    entries, tail = encode_tensors(pairs, binary=wish.binary)
+    more: dict[str, Any] = {"gates": reading.gates, "route": reading.route}
+    if entries:
+        more["tensors"] = entries
+    return joined(inquiry.as_infer(arrays), assemble(more, tail))

@@ -1,0 +1,80 @@
+"""A decoded request run on its model: deadlines, requests of no rows, and rows that the model cannot take."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import numpy as np
+
+from service.errors import Broken, RequestError, RunError
+from service.model import Model
+from service.request import Answer, Array, Inference
+from service.runtime import Tensor
+
+log = logging.getLogger(__name__)
+
+
+def expect_room(model: Model) -> None:
+    """Stop with Overloaded before a request is even decoded, when there is no room to wait in."""
+    if model.batcher.full:
+        raise model.batcher.overloaded()
+
+
+def deadline(inference: Inference, header: bytes | None, usual_ms: int) -> float:
+    """When the request must have begun to run, by the clock of the event loop.
+
+    The `timeout` parameter (µs) and the header `X-Request-Timeout-Ms` may only shorten the usual wait.
+    """
+    wait = usual_ms / 1e3
+    if inference.timeout:
+        wait = min(wait, inference.timeout / 1e6)
+    if header is not None:
+        wait = min(wait, _milliseconds(header) / 1e3)
+    return asyncio.get_running_loop().time() + wait
+
+
+async def answer(
+    model: Model, inference: Inference, names: tuple[str, ...], until: float, *, alone: bool = False
+) -> Answer:
+    """The arrays of the outputs named; a RequestError says why there are none."""
+    if inference.rows == 0:
+        return Answer(tuple(_empty(model, name, inference) for name in names))
+    try:
+        return await model.batcher.submit(inference.feeds, inference.rows, names, deadline=until, alone=alone)
+    except RunError as error:
+        log.warning("%s/%d: %s", model.name, model.version, error)
+        if error.callers:
+            raise RequestError(
+                f"inputs: model {model.name!r} cannot be run on these values; "
+                "expected values that it knows, such as ids below the size of its table"
+            ) from error
+        raise Broken(f"model {model.name!r} failed on these rows") from error
+
+
+def _empty(model: Model, name: str, inference: Inference) -> Array:
+    """An output of no rows; a dimension that only a run could tell is 0."""
+    tensor = model.signature.outputs.get(name) or model.signature.hidden[name]
+    known = _sizes(model.signature.inputs.values(), inference)
+    shape = [dim if isinstance(dim, int) else known.get(dim, 0) for dim in tensor.dims]
+    return np.zeros(shape, tensor.dtype)
+
+
+def _sizes(inputs: Any, inference: Inference) -> dict[str, int]:
+    """The named dimensions, as the request gives them."""
+    tensors: tuple[Tensor, ...] = tuple(inputs)
+    return {
+        dim: size
+        for tensor in tensors
+        for dim, size in zip(tensor.dims, inference.feeds[tensor.name].shape, strict=True)
+        if isinstance(dim, str)
+    }
+
+
+def _milliseconds(header: bytes) -> int:
+    if not (header.isdigit() and 0 < len(header) <= 10 and int(header)):
+        raise RequestError(
+            f"X-Request-Timeout-Ms: expected a whole number of milliseconds from 1, got {header[:40]!r}"
+        )
+    return int(header)

@@ -1,0 +1,67 @@
+"""The routes to a model's gates: read, moved, as they were at export, and how far traffic is from that."""
+
+from __future__ import annotations
+
+import orjson
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from service.endpoint import respond
+from service.errors import Unknown
+from service.gated import find_gated
+from service.gates_endpoint import GatesEndpoint
+from service.lesion_endpoint import LesionEndpoint
+from service.parts import Parts
+
+
+class ProfileEndpoint:
+    """`GET …/gates/profile`: what the manifest says of the gates."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        model = find_gated(self._parts, scope)
+        told = (
+            {}
+            if model.manifest is None
+            else model.manifest.model_dump(include={"gates", "profile", "lesion"})
+        )
+        about = {"model_name": model.name, "model_version": str(model.version)}
+        await respond(send, orjson.dumps(about | told))
+
+
+class DriftEndpoint:
+    """`GET …/gates/drift`: live traffic of all workers against the profile."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        model = find_gated(self._parts, scope)
+        if model.drift is None:
+            raise Unknown(
+                f"model {model.name!r} has no profile to tell drift from: it was exported without rows"
+            )
+        version = str(model.version)
+        snapshots = [one["drift"] for one in await self._parts.control.ask("snapshots")]
+        seen = [one[model.name][version] for one in snapshots if version in one.get(model.name, {})]
+        about = {"model_name": model.name, "model_version": version}
+        await respond(send, orjson.dumps(about | model.drift.merge(seen).to_json()))
+
+
+def routes(parts: Parts) -> list[Route]:
+    """Each with and without a version in its address."""
+    found = []
+    for path, method, endpoint in (
+        ("gates", "POST", GatesEndpoint(parts)),
+        ("lesion", "POST", LesionEndpoint(parts)),
+        ("gates/profile", "GET", ProfileEndpoint(parts)),
+        ("gates/drift", "GET", DriftEndpoint(parts)),
+    ):
+        guarded = parts.access.guard("api", endpoint)
+        name = path.replace("/", "_")
+        for version, suffix in (("", ""), ("/versions/{version}", "_version")):
+            address = f"/v2/models/{{model}}{version}/{path}"
+            found.append(Route(address, guarded, methods=[method], name=name + suffix))
+    return found

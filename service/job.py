@@ -1,0 +1,50 @@
+"""A request as the batcher knows it, from its arrival until its caller has what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.errors import Broken, Expired
+from service.request import Answer, Array
+
+Shapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Rows that wait for a run, and are then run."""
+
+    feeds: Mapping[str, Array]
+    rows: int
+    names: tuple[str, ...]
+    # what a row is like, by input: only rows that are alike run together. None: runs by itself
+    shapes: Shapes | None
+    deadline: float
+    since: int
+    # done when there is an outcome; cancelled when the caller has gone
+    future: asyncio.Future[None]
+    size: int
+    outcome: Answer | Exception | None = None
+
+    def result(self) -> Answer:
+        """The answer, or the error raised; given once."""
+        outcome, self.outcome = self.outcome, None
+        if isinstance(outcome, Answer):
+            return outcome
+        try:
+            raise outcome or Broken("model: the run ended without an answer")
+        finally:
+            # the error holds this frame: held by it in turn, only the collector could free the two
+            del outcome
+
+    def expire(self) -> None:
+        """Give it up: its deadline has passed."""
+        if not self.future.done():
+            self.outcome = Expired(
+                "timeout: expected a run before the deadline, and the request was still waiting for one"
+            )
+            self.future.set_result(None)

@@ -1,0 +1,37 @@
+"""The parts that every route works with, put together by `app.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from service.access import Access
+from service.body import Held
+from service.limits import Limits
+from service.meter import Meter
+from service.settings import Settings
+from service.shelf import Shelf
+
+
+class Control(Protocol):
+    """What a worker asks of all workers, through the supervisor."""
+
+    async def ask(self, what: str, argument: Any = None) -> Any:
+        """Ask for "snapshots", "load", "unload" or "look", and wait for the answer."""
+
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One worker's: its settings, its models, what it counts, whom it lets in."""
+
+    settings: Settings
+    limits: Limits
+    shelf: Shelf
+    meter: Meter
+    access: Access
+    held: Held
+    control: Control

@@ -1,0 +1,193 @@
+"""What lies in a model repository, `<name>/<version>/model.onnx`: read from the folder and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from service.errors import ModelFileError, SettingError
+
+FILE = "model.onnx"
+
+VERSION = re.compile(r"[1-9][0-9]{0,9}")
+MOST_VERSION = 2**31 - 1
+# names stand in addresses, logs and labels of metrics
+MOST_NAME = 200
+MOST_BYTES = (2 << 30) - 1  # protobuf has no larger messages
+
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A model file: whose it is, and by its `stamp` (inode, time of change in ns, bytes) which one it is."""
+
+    name: str
+    version: int
+    path: Path
+    stamp: Stamp
+
+    @property
+    def size(self) -> int:
+        return self.stamp[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A folder or file that looks like a model and is not served, and why; `reason` holds no path."""
+
+    name: str
+    version: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All that was found, by name, versions in order; `skipped` has what was not taken."""
+
+    models: dict[str, tuple[Found, ...]] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which versions of a model are served: the latest, all, or those of a list."""
+
+    listed: frozenset[int] | None = None
+    latest: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Policy:
+        """The policy of a setting: `latest`, `all`, or numbers with commas between."""
+        if text == "latest":
+            return cls(latest=True)
+        if text == "all":
+            return cls()
+        numbers = [one.strip() for one in text.split(",")]
+        if not all(VERSION.fullmatch(one) for one in numbers):
+            raise SettingError(
+                f"versions: expected latest, all, or whole numbers from 1 with commas between, got {text!r}"
+            )
+        return cls(listed=frozenset(map(int, numbers)))
+
+    def choose(self, found: Iterable[Found]) -> tuple[Found, ...]:
+        """Those to serve, in order of their versions."""
+        ordered = sorted(found, key=lambda one: one.version)
+        if self.listed is not None:
+            ordered = [one for one in ordered if one.version in self.listed]
+        return tuple(ordered[-1:] if self.latest else ordered)
+
+
+def scan(root: Path) -> Contents:
+    """Everything in a repository. Hidden files, drafts and folders without a model are none.
+
+    A SettingError where the repository itself cannot be read.
+    """
+    try:
+        home = root.resolve(strict=True)
+        names = sorted(entry.name for entry in home.iterdir())
+    except OSError as error:
+        raise SettingError(
+            f"models: expected a folder that can be read, got {str(root)!r} ({error.strerror})"
+        ) from error
+    models: dict[str, tuple[Found, ...]] = {}
+    skipped: list[Skipped] = []
+    for name in names:
+        if name.startswith("."):
+            continue
+        try:
+            found = list(_versions(home, name, skipped))
+        except OSError as error:  # gone in the meantime, or not ours to read
+            skipped.append(Skipped(_shown(name), None, f"it cannot be read ({error.strerror})"))
+            continue
+        if found:
+            models[name] = tuple(sorted(found, key=lambda one: one.version))
+    return Contents(models, tuple(skipped))
+
+
+def stamp_of(kept: os.stat_result) -> Stamp:
+    return (kept.st_ino, kept.st_mtime_ns, kept.st_size)
+
+
+def read(found: Found) -> bytes:
+    """All of a file; a ModelFileError where it is not the one that was found."""
+    try:
+        with found.path.open("rb") as file:
+            expect_unchanged(found, file.fileno())
+            if found.size > MOST_BYTES:
+                raise ModelFileError(
+                    f"{found.path}: expected at most {MOST_BYTES} bytes, got {found.size}",
+                    "its file is larger than 2 GiB",
+                )
+            return file.read()
+    except OSError as error:
+        raise ModelFileError(
+            f"{found.path}: expected a file that can be read ({error.strerror})", "its file cannot be read"
+        ) from error
+
+
+def expect_unchanged(found: Found, opened: int | None = None) -> None:
+    """Stop with a ModelFileError unless the file there, or an opened one, is the one that was found."""
+    try:
+        stamp = stamp_of(found.path.stat() if opened is None else os.fstat(opened))
+    except OSError:
+        stamp = None
+    if stamp != found.stamp:
+        raise ModelFileError(
+            f"{found.path}: expected the file that was found, and it has changed since then",
+            "its file changed while it was loaded",
+        )
+
+
+def _versions(home: Path, name: str, skipped: list[Skipped]) -> Iterator[Found]:
+    folder = home / name
+    if not folder.is_dir():
+        return
+    if not _inside(folder, home):
+        skipped.append(Skipped(_shown(name), None, "its folder is a link that leaves the repository"))
+        return
+    versions = [entry.name for entry in folder.iterdir() if VERSION.fullmatch(entry.name)]
+    versions = [version for version in versions if int(version) <= MOST_VERSION]
+    if versions and (wrong := _odd(name)):
+        skipped.append(Skipped(_shown(name), None, wrong))
+        return
+    for version in versions:
+        path = folder / version / FILE
+        try:
+            kept = path.stat()
+        except FileNotFoundError:
+            if path.is_symlink():
+                skipped.append(Skipped(name, int(version), "its file is a link to nothing"))
+            continue
+        except OSError as error:
+            skipped.append(Skipped(name, int(version), f"its file cannot be read ({error.strerror})"))
+            continue
+        if not _inside(path, home):
+            skipped.append(Skipped(name, int(version), "its file is a link that leaves the repository"))
+        elif not stat.S_ISREG(kept.st_mode):
+            skipped.append(Skipped(name, int(version), f"{FILE} is no file"))
+        else:
+            yield Found(name, int(version), path, stamp_of(kept))
+
+
+def _inside(path: Path, home: Path) -> bool:
+    return path.resolve().is_relative_to(home)
+
+
+def _odd(name: str) -> str | None:
+    """What is wrong with a name, None for a good one."""
+    if len(name) > MOST_NAME:
+        return f"its name is longer than {MOST_NAME} characters"
+    # bytes that are no UTF-8 cannot be shown either
+    if not name.isprintable():
+        return "its name has letters that cannot be shown"
+    return None
+
+
+def _shown(name: str) -> str:
+    """A name that is safe to send: what cannot be shown is written as an escape."""
+    return ascii(name[:MOST_NAME])[1:-1] if _odd(name) else name

@@ -1,0 +1,55 @@
+"""What a request asks for, decoded and validated, and what it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Parameter = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An output that was asked for, and how: as binary, or as its `classes` best classes unless that is 0."""
+
+    name: str
+    binary: bool = False
+    classes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """A request that fits the model: every input there, in its dtype and a shape it takes.
+
+    `rows` is the length of the batch axis, 1 for a model without one. `outputs` are never empty.
+    """
+
+    feeds: Mapping[str, Array]
+    rows: int
+    outputs: tuple[Wanted, ...]
+    id: str | None = None
+    # microseconds, as the client gave them
+    timeout: int | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(wanted.name for wanted in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The arrays of one request, in the order it named them, and what they took in nanoseconds.
+
+    `batch` is how many rows ran together, `runs` how many runs a request of more rows than one holds took.
+    """
+
+    arrays: tuple[Array, ...]
+    queue_ns: int = 0
+    run_ns: int = 0
+    batch: int = 0
+    runs: int = 1

@@ -1,0 +1,162 @@
+"""Requests run as one: their rows stacked, run, and dealt out again, each to the request it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+import numpy as np
+
+from service.errors import Broken
+from service.job import Job, Shapes
+from service.request import Answer, Array
+
+Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A run that is over: its rows, the requests that it completed and how long they all together had waited,
+    and whether it ran in the event loop rather than in a thread."""
+
+    rows: int
+    requests: int
+    run_ns: int
+    queue_ns: int
+    inline: bool
+
+
+class Stack:
+    """Runs jobs together. It knows nothing of queues or the event loop, and works in any thread."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        inputs: Collection[str],
+        splittable: Collection[str],
+        batched: bool,
+        lone_rows: bool,
+        max_rows: int,
+    ) -> None:
+        self._run = run
+        self._inputs = tuple(inputs)
+        self._splittable = frozenset(splittable)
+        self._batched = batched
+        self._lone_rows = lone_rows
+        self._max_rows = max_rows
+
+    def shapes(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> Shapes | None:
+        """What the request's rows are like; None where it has to run by itself, because of what it asks for
+        or because it brings more than the inputs."""
+        if not self._batched or len(feeds) != len(self._inputs) or not self._splittable.issuperset(names):
+            return None
+        shapes = []
+        for name in self._inputs:
+            array = feeds[name]
+            if array.shape[0] != rows:
+                raise Broken(f"inputs: expected {rows} rows of {name!r}, got {array.shape[0]}")
+            shapes.append((array.shape[1:], array.dtype))
+        return tuple(shapes)
+
+    def run(self, jobs: list[Job], inline: bool) -> list[Batch]:
+        """Give every job its outcome; the batches are the runs that this took.
+
+        When a run of several requests fails, each half is run again, and so on, so that only the request
+        that is at fault gets the error.
+        """
+        try:
+            if jobs[0].rows > self._max_rows and self._cuttable(jobs[0]):
+                return self._run_cut(jobs[0], inline)
+            return [self._run_whole(jobs, inline)]
+        except Exception as error:  # whatever a model raises is for those who asked it
+            if len(jobs) == 1:
+                jobs[0].outcome = error
+                return []
+        half = len(jobs) // 2
+        return self.run(jobs[:half], inline) + self.run(jobs[half:], inline)
+
+    def _run_whole(self, jobs: list[Job], inline: bool) -> Batch:
+        """One run for all jobs."""
+        start = perf_counter_ns()
+        first = jobs[0]
+        if len(jobs) == 1:
+            feeds, rows, names = first.feeds, first.rows, first.names
+        else:
+            feeds = {name: np.concatenate([job.feeds[name] for job in jobs]) for name in self._inputs}
+            rows = sum([job.rows for job in jobs])
+            names = tuple(dict.fromkeys([name for job in jobs for name in job.names]))
+        arrays = self._rows(feeds, rows, names)
+        run_ns = perf_counter_ns() - start
+        if len(jobs) == 1:
+            first.outcome = Answer(tuple(arrays), start - first.since, run_ns, rows)
+            return Batch(rows, 1, run_ns, start - first.since, inline)
+        named = dict(zip(names, arrays, strict=True))
+        waited = row = 0
+        for job in jobs:
+            until = row + job.rows
+            own = tuple([_part(named[name], row, until, rows) for name in job.names])
+            job.outcome = Answer(own, start - job.since, run_ns, rows)
+            waited += start - job.since
+            row = until
+        return Batch(rows, len(jobs), run_ns, waited, inline)
+
+    def _run_cut(self, job: Job, inline: bool) -> list[Batch]:
+        """As many runs as a request of too many rows needs; no more of them once its caller has gone."""
+        start = perf_counter_ns()
+        batches: list[Batch] = []
+        parts: list[list[Array]] = []
+        for row in range(0, job.rows, self._max_rows):
+            if job.future.done():
+                return batches
+            begun = perf_counter_ns()
+            rows = min(self._max_rows, job.rows - row)
+            feeds = {
+                name: array[row : row + rows] if name in self._inputs else array
+                for name, array in job.feeds.items()
+            }
+            parts.append(self._rows(feeds, rows, job.names))
+            last = row + rows == job.rows
+            waited = start - job.since if last else 0
+            batches.append(Batch(rows, int(last), perf_counter_ns() - begun, waited, inline))
+        arrays = tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+        run_ns = perf_counter_ns() - start
+        job.outcome = Answer(arrays, start - job.since, run_ns, self._max_rows, len(batches))
+        return batches
+
+    def _rows(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
+        """One run of rows that are few enough, with as many rows coming out as went in."""
+        if rows == 1 and self._lone_rows and self._batched and self._splittable.issuperset(names):
+            # the model computes a row alone in another way than in company, so it is given company
+            pair = {
+                name: np.concatenate((array, array)) if name in self._inputs else array
+                for name, array in feeds.items()
+            }
+            return [_part(array, 0, 1, 2) for array in self._checked(pair, 2, names)]
+        return self._checked(feeds, rows, names)
+
+    def _checked(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
+        arrays = self._run(feeds, names)
+        if len(arrays) != len(names):
+            raise Broken(f"outputs: expected {len(names)} of the model, got {len(arrays)}")
+        for name, array in zip(names, arrays, strict=True):
+            if name in self._splittable and not _falls_into(array, rows, feeds):
+                raise Broken(f"outputs: expected {rows} rows of {name!r}, got shape {list(array.shape)}")
+        return arrays
+
+    def _cuttable(self, job: Job) -> bool:
+        return self._batched and self._splittable.issuperset(job.names)
+
+
+def _part(array: Array, start: int, stop: int, rows: int) -> Array:
+    """What belongs to some of the rows; each may have several places, such as the words of a text."""
+    each = len(array) // rows
+    return array[start * each : stop * each]
+
+
+def _falls_into(array: Array, rows: int, feeds: Mapping[str, Array]) -> bool:
+    """Whether there is a part for each row; an empty one only where what went in had no places, either."""
+    if not array.ndim or len(array) % rows:
+        return False
+    return len(array) > 0 or any(not feed.size for feed in feeds.values())

@@ -1,0 +1,114 @@
+"""The first process: it binds the port, keeps the workers alive, and has all of them serve the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from service import log as logs
+from service.channel import Handler
+from service.director import Director
+from service.listener import address_of, listen
+from service.member import Member
+from service.settings import Settings
+from service.team import Team
+from service.worker import MakeApp
+
+log = logging.getLogger("turnpike")
+
+# what is served when no repository is given
+DEFAULT = Path(__file__).parent / "default"
+
+
+def supervise(settings: Settings, make_app: MakeApp) -> int:
+    """Serve until a signal ends it; the exit status is 0, or 1 where a request had to be cut."""
+    logs.start(settings.log_level)
+    listener = listen(settings.host, settings.port)
+
+    async def run() -> int:
+        return await Supervisor(settings, listener, make_app).run()
+
+    with contextlib.closing(listener):
+        return asyncio.run(run())
+
+
+class Supervisor:
+    """Opens no model and answers no request, so that it stays small and nothing brings it down."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, make_app: MakeApp) -> None:
+        self._settings = settings
+        self._address = address_of(listener, "https" if settings.tls_cert else "http")
+        self._stopping = asyncio.Event()
+        # the first look is over
+        self._begun = asyncio.Event()
+        self._jobs: set[asyncio.Task[None]] = set()
+        handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload, "look": self._look}
+        self._team = Team(settings, listener, make_app, handlers, self._introduce)
+        self._director = Director(settings.models or DEFAULT, settings.versions, self._team.broadcast)
+
+    async def run(self) -> int:
+        """Start, serve, and end when told to."""
+        loop = asyncio.get_running_loop()
+        for kind in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(kind, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        serving = asyncio.create_task(self._serve())
+        stopping = asyncio.create_task(self._stopping.wait())
+        ends: tuple[asyncio.Future[Any], ...] = (serving, stopping, self._team.failed)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await self._team.drain()
+        for end in ends:
+            if end.done():
+                # where the start failed, with the reason
+                end.result()
+            end.cancel()
+        return self._team.status
+
+    async def _serve(self) -> None:
+        """Have every worker serve what is in the repository, then look into it now and then."""
+        await self._team.start()
+        await self._director.look()
+        self._begun.set()
+        log.info("turnpike serves %s (%s)", self._address, ", ".join(self._director.names) or "no model yet")
+        while self._settings.poll:
+            await asyncio.sleep(self._settings.poll)
+            await self._director.look(explicit=False)
+        await self._stopping.wait()
+
+    async def _introduce(self, member: Member) -> None:
+        """Have a worker that comes later serve what the others do."""
+        await self._begun.wait()
+        served = None
+        while served != self._director.plan:
+            served = self._director.plan
+            await member.channel.ask("commit", served)
+
+    async def _load(self, name: str) -> dict[str, Any]:
+        return await self._director.load(name)
+
+    async def _unload(self, name: str) -> dict[str, Any]:
+        return await self._director.unload(name)
+
+    async def _look(self, _: Any = None) -> None:
+        await self._director.look()
+
+    def _stop(self) -> None:
+        if self._stopping.is_set():
+            self._team.kill()
+        self._stopping.set()
+
+    def _hang_up(self) -> None:
+        """Look into the repository now, unless the first look is still to come."""
+        if self._begun.is_set():
+            self._do(self._look())
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        job = asyncio.create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)

@@ -1,0 +1,83 @@
+"""Fakes for tests of the batcher: models whose answers tell what they were asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from service.batcher import Batch, Batcher
+from service.request import Array
+
+Rule = Callable[[Mapping[str, Array]], None]
+
+
+class Doubler:
+    """Doubles `x`, sums it up to `total`, and keeps what it was run on; `rule` may raise or take time."""
+
+    def __init__(self, rule: Rule | None = None) -> None:
+        self.rule = rule
+        self.fed: list[dict[str, Array]] = []
+        self.asked: list[tuple[str, ...]] = []
+        self.threads: list[int] = []
+
+    def run(self, feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
+        self.fed.append(dict(feeds))
+        self.asked.append(names)
+        self.threads.append(threading.get_ident())
+        if self.rule is not None:
+            self.rule(feeds)
+        x = feeds["x"]
+        made = {"double": 2 * x, "negative": -x, "total": np.array([x.sum()])}
+        return [made[name] for name in names]
+
+    @property
+    def rows(self) -> list[list[float]]:
+        """The first number of each row, run by run."""
+        return [[float(row.flat[0]) for row in fed["x"]] for fed in self.fed]
+
+
+class Gate:
+    """A model whose runs last until it is open."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.model = Doubler(lambda feeds: self.wait())
+
+    def wait(self) -> None:
+        assert self.open.wait(10)
+
+
+def batcher_of(run: Any, observed: list[Batch] | None = None, **changes: Any) -> Batcher:
+    """A batcher as a test wants it."""
+    options: dict[str, Any] = {
+        "inputs": ("x",),
+        "splittable": {"double", "negative"},
+        "batched": True,
+        "lone_rows": False,
+        "max_rows": 8,
+        "max_delay": 0.0,
+        "queue": 100,
+        "observe": (lambda batch: None) if observed is None else observed.append,
+    }
+    return Batcher(run, **(options | changes))
+
+
+def rows(*tags: float, width: int = 2) -> dict[str, Array]:
+    """One row a tag, filled with it."""
+    return {"x": np.repeat(np.array(tags, np.float32)[:, None], width, axis=1)}
+
+
+def short(batcher: Batcher) -> Batcher:
+    """The same, but it has learned that runs are short, whatever their size."""
+    for bits in range(20):
+        batcher._pace.saw(1 << bits, 1, 1000)
+    return batcher
+
+
+def sleeps(seconds: float) -> Rule:
+    """A run that takes so long."""
+    return lambda feeds: time.sleep(seconds)

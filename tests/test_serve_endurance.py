@@ -1,0 +1,128 @@
+"""What the service promises, held for minutes: many stops, many swaps, five times too much load."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from service.runtime import open_model
+from tests.load import Load, Shot
+from tests.serving import serving
+from tests.test_serve_faults import DEFAULT, shots, until, workers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def test_fifty_stops_under_load_lose_nothing() -> None:
+    """Half with connections that stay, half with a new one for each request."""
+    answered = 0
+    for turn in range(50):
+        with serving("--workers", 2, "--drain-wait", 0.2) as server:
+            load = Load(server.url, shots(16), 16, fresh=turn % 2 == 1)
+
+            async def story(load: Load = load, wait: float = 0.1 + 0.01 * turn) -> None:
+                running = asyncio.create_task(load.run(20))
+                await asyncio.sleep(wait)
+                server.process.send_signal(signal.SIGTERM)
+                while server.process.poll() is None:
+                    await asyncio.sleep(0.01)
+                load.stopping = True
+                await running
+
+            asyncio.run(story())
+        assert load.tally.lost == [], f"stop {turn}"
+        assert load.tally.wrong == []
+        assert set(load.tally.statuses) <= {200}
+        answered += len(load.tally.good)
+    assert answered > 1000
+
+
+def test_ten_thousand_tagged_requests_come_back_to_their_callers() -> None:
+    """Mixed shapes over 64 connections, each knowing its own bits: none swapped, none lost."""
+    with serving("--workers", 2) as server:
+        load = Load(server.url, shots(500, sizes=(1, 2, 3, 5, 8, 13, 64, 100)), 64)
+
+        async def story() -> None:
+            running = asyncio.create_task(load.run(240))
+            while len(load.tally.good) < 10_000 and not running.done():
+                await asyncio.sleep(0.05)
+            load.stopping = True
+            await running
+
+        asyncio.run(story())
+    assert len(load.tally.good) >= 10_000
+    assert load.tally.lost == []
+    assert load.tally.wrong == []
+    assert set(load.tally.statuses) == {200}
+
+
+def test_a_swap_every_two_seconds_loses_nothing(tmp_path: Path) -> None:
+    """Versions of the same weights come and go under load; every answer is right and none is missing."""
+    shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
+    with serving("--models", tmp_path, "--workers", 2, "--poll", 0.3) as server:
+        load = Load(server.url, shots(16), 16)
+
+        async def story() -> None:
+            running = asyncio.create_task(load.run(30))
+            for version in range(2, 14):
+                await asyncio.sleep(2)
+                folder = tmp_path / "digits-10" / str(version)
+                folder.mkdir()
+                shutil.copy(DEFAULT, folder / "draft")
+                (folder / "draft").rename(folder / "model.onnx")
+            await running
+
+        asyncio.run(story())
+        until(lambda: server.get("/v2/models/digits-10").json()["versions"] == ["13"])
+    assert load.tally.lost == []
+    assert load.tally.wrong == []
+    assert set(load.tally.statuses) == {200}
+
+
+def test_workers_killed_under_load_lose_what_they_had_in_hand() -> None:
+    """Ten kills in turn: never more than one request a connection, and the service goes on."""
+    with serving("--workers", 2) as server:
+        load = Load(server.url, shots(16), 8)
+
+        async def story() -> None:
+            running = asyncio.create_task(load.run(40))
+            for _ in range(10):
+                await asyncio.sleep(3)
+                os.kill(workers(server)[0].pid, signal.SIGKILL)
+            await running
+
+        asyncio.run(story())
+        until(lambda: len(workers(server)) == 2)
+    assert len(load.tally.lost) <= 8 * 10
+    assert load.tally.wrong == []
+    assert set(load.tally.statuses) == {200}
+
+
+def test_five_times_too_much_load_is_refused_in_good_order() -> None:
+    """For a minute only 200, 503 and 504, and nine of ten good answers that come at the peak."""
+    heavy = shots(8, sizes=(64,))
+    with serving("--queue", 16) as server:
+        peak = asyncio.run(Load(server.url, heavy, 16).run(10))
+        assert set(peak.statuses) == {200}
+        over = asyncio.run(Load(server.url, heavy, 80).run(60))
+    assert over.lost == []
+    assert over.wrong == []
+    assert set(over.statuses) <= {200, 503, 504}
+    assert over.statuses[503], "it was never too much"
+    assert over.rate() >= 0.9 * peak.rate(), (over.rate(), peak.rate())
+
+
+def test_the_answers_of_a_long_model_are_its_own() -> None:
+    """Runs in a thread deal out their rows as those in the event loop do."""
+    assert open_model(DEFAULT).inputs
+    big = shots(4, sizes=(1000,))
+    assert isinstance(big[0], Shot)
+    with serving() as server:
+        tally = asyncio.run(Load(server.url, big, 8).run(5))
+    assert tally.wrong == []
+    assert set(tally.statuses) == {200}

@@ -1,0 +1,205 @@
+"""Keys: who is let in where, and that no key is ever shown or half believed."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.routing import iter_route_contexts
+from starlette.routing import Route
+
+from service import access as module
+from service.access import Access, Level, level_of
+from service.errors import Forbidden, SettingError, Unauthorized
+from service.settings import Settings
+
+BOTH = Access(["one", "two"], "root")
+
+
+def bearer(key: str) -> list[tuple[bytes, bytes]]:
+    return [(b"host", b"here"), (b"authorization", b"Bearer " + key.encode())]
+
+
+def api_key(key: str) -> list[tuple[bytes, bytes]]:
+    return [(b"x-api-key", key.encode())]
+
+
+@pytest.mark.parametrize(
+    ("access", "level", "headers"),
+    [
+        (BOTH, "open", []),
+        (BOTH, "open", bearer("wrong")),
+        (BOTH, "api", bearer("one")),
+        (BOTH, "api", bearer("two")),
+        (BOTH, "api", api_key("two")),
+        (BOTH, "api", [(b"authorization", b"bearer  two ")]),
+        (BOTH, "api", [(b"authorization", b"Basic Zm9v"), *api_key("one")]),
+        (BOTH, "api", bearer("root")),
+        (BOTH, "admin", bearer("root")),
+        (BOTH, "admin", api_key("root")),
+        (Access(), "api", []),
+        (Access((), "root"), "api", []),
+        (Access((), "root"), "admin", bearer("root")),
+    ],
+)
+def test_the_right_key_opens(access: Access, level: Level, headers: Any) -> None:
+    """A known key opens its level in either header; without API keys the api level is open to all."""
+    access.check(level, headers)
+
+
+@pytest.mark.parametrize(
+    ("access", "level", "headers", "error"),
+    [
+        (BOTH, "api", [], Unauthorized),
+        (BOTH, "api", [(b"authorization", b"one")], Unauthorized),
+        (BOTH, "api", bearer(""), Unauthorized),
+        (BOTH, "api", bearer("on"), Unauthorized),
+        (BOTH, "api", bearer("onee"), Unauthorized),
+        (BOTH, "api", bearer("ONE"), Unauthorized),
+        (BOTH, "api", [(b"x-api-key", b"\xff\xfe")], Unauthorized),
+        (BOTH, "admin", [], Unauthorized),
+        (BOTH, "admin", bearer("wrong"), Unauthorized),
+        (BOTH, "admin", bearer("one"), Forbidden),
+        (Access(["one"]), "admin", bearer("one"), Forbidden),
+        (Access(), "admin", [], Forbidden),
+        (Access((), "root"), "admin", [], Unauthorized),
+    ],
+)
+def test_the_wrong_key_does_not(access: Access, level: Level, headers: Any, error: type[Exception]) -> None:
+    """No key and a wrong one are 401; an API key at an admin route is 403, and so is one that is off."""
+    with pytest.raises(error):
+        access.check(level, headers)
+
+
+def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All keys are compared, on digests of one length, even when the first was the right one."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(mine: bytes, its: bytes) -> bool:
+        compared.append((mine, its))
+        return hmac.compare_digest(mine, its)
+
+    monkeypatch.setattr(module, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
+    Access(["one", "two", "three"]).check("api", bearer("one"))
+    assert len(compared) == 3
+    assert {len(digest) for pair in compared for digest in pair} == {32}
+
+
+def test_a_guarded_endpoint_is_not_reached_without_a_key() -> None:
+    """The check comes before the endpoint, which gets its arguments as they are."""
+    reached: list[Any] = []
+
+    async def endpoint(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope)
+
+    guarded = BOTH.guard("api", endpoint)
+
+    async def ask(headers: Any) -> None:
+        await guarded({"headers": headers}, None, None)  # type: ignore[arg-type]
+
+    with pytest.raises(Unauthorized):
+        asyncio.run(ask([]))
+    assert reached == []
+    asyncio.run(ask(bearer("one")))
+    assert reached == [{"headers": bearer("one")}]
+
+
+def test_every_kind_of_route_tells_its_level() -> None:
+    """Of raw endpoints, of routes and of whole routers; one that forgot is None."""
+    app = FastAPI(openapi_url=None)
+
+    async def endpoint(scope: Any, receive: Any, send: Any) -> None: ...
+
+    app.router.routes[:0] = [Route("/raw", BOTH.guard("api", endpoint)), Route("/bare", object())]
+    router = APIRouter(dependencies=[Depends(BOTH.needs("admin"))])
+
+    @router.get("/routed")
+    async def routed() -> None: ...
+
+    @app.get("/open", dependencies=[Depends(BOTH.needs("open"))])
+    async def opened() -> None: ...
+
+    @app.get("/forgot")
+    async def forgot() -> None: ...
+
+    app.include_router(router)
+    routes = [context.original_route for context in iter_route_contexts(app.routes)]
+    assert {route.path: level_of(route) for route in routes} == {
+        "/raw": "api",
+        "/bare": None,
+        "/routed": "admin",
+        "/open": "open",
+        "/forgot": None,
+    }
+
+
+def settings(**values: Any) -> Settings:
+    return Settings.model_construct(**values)
+
+
+def test_keys_come_from_files_and_settings(tmp_path: Path) -> None:
+    """One key a line, blank lines and comments left out, beside those of the settings."""
+    keys, admin = tmp_path / "keys", tmp_path / "admin"
+    keys.write_text("# for the web shop\nshop\n\n  till  \n")
+    admin.write_text("root\n")
+    access = Access.from_settings(settings(api_keys_file=keys, api_keys=("extra",), admin_key_file=admin))
+    for key in ("shop", "till", "extra", "root"):
+        access.check("api", bearer(key))
+    access.check("admin", bearer("root"))
+    for key in ("# for the web shop", "#", ""):
+        with pytest.raises(Unauthorized):
+            access.check("api", bearer(key))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "api_keys_file: expected at least one key"),
+        (b"\n# nothing\n", "api_keys_file: expected at least one key"),
+        (b"\xff\xfe", "api_keys_file: expected a text file in UTF-8"),
+        ("schlüssel-7".encode(), "api_keys_file: expected keys of printable ASCII"),
+        (b"two words-7", "api_keys_file: expected keys of printable ASCII"),
+    ],
+)
+def test_a_file_of_no_keys_stops_the_start(tmp_path: Path, text: bytes, says: str) -> None:
+    """Least of all does it leave the service open; the key itself is not shown."""
+    path = tmp_path / "keys"
+    path.write_bytes(text)
+    with pytest.raises(SettingError, match=says) as raised:
+        Access.from_settings(settings(api_keys_file=path))
+    assert "-7" not in str(raised.value)
+
+
+def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
+    """The setting and the file are named."""
+    with pytest.raises(SettingError, match="admin_key_file: cannot read .*absent .*No such file"):
+        Access.from_settings(settings(admin_key_file=tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"api_keys": ("",)}, "api_keys: expected keys"),
+        ({"admin_key": ""}, "admin_key: expected keys"),
+        ({"api_keys": ("same",), "admin_key": "same"}, "admin_key: expected a key of its own"),
+    ],
+)
+def test_keys_that_make_no_sense_stop_the_start(values: dict[str, Any], says: str) -> None:
+    """An empty key would be one that anybody has."""
+    with pytest.raises(SettingError, match=says):
+        Access.from_settings(settings(**values))
+
+
+def test_there_is_one_admin_key(tmp_path: Path) -> None:
+    """Two of them are a mistake, in one file or in two places."""
+    path = tmp_path / "admin"
+    path.write_text("root\nroot2\n")
+    with pytest.raises(SettingError, match="expected one admin key"):
+        Access.from_settings(settings(admin_key_file=path))
+    path.write_text("root\n")
+    with pytest.raises(SettingError, match="expected one admin key"):
+        Access.from_settings(settings(admin_key_file=path, admin_key="other"))

@@ -1,0 +1,83 @@
+"""CPUs that may be used: those of the affinity, and no more than the cgroups allow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from service import cpus as module
+from service.cpus import cpus, threads
+from service.settings import Settings
+
+
+@pytest.fixture
+def sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose affinity allows sixteen CPUs."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+
+
+def machine(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
+    """A tree of cgroups, and the file that says where this process is in it."""
+    (folder / "own").write_text(own)
+    for name, content in files.items():
+        file = folder / "cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    return folder / "cgroup", folder / "own"
+
+
+@pytest.mark.usefixtures("sixteen")
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        # version 2
+        ("0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, 16),
+        ("0::/pod/box\n", {"pod/cpu.max": "300000 100000\n", "pod/box/cpu.max": "max 100000\n"}, 3),
+        ("0::/pod/box\n", {"pod/cpu.max": "300000 100000\n", "pod/box/cpu.max": "50000 100000\n"}, 0.5),
+        # the path is the host's, and what is mounted is the group itself
+        ("0::/../host/box\n", {"cpu.max": "400000 100000\n"}, 4),
+        ("0::/host/box\n", {"cpu.max": "400000 100000\n"}, 4),
+        # version 1
+        (
+            "4:cpu,cpuacct:/b\n",
+            {"cpu,cpuacct/b/cpu.cfs_quota_us": "150000", "cpu,cpuacct/b/cpu.cfs_period_us": "50000"},
+            3,
+        ),
+        ("4:cpu,cpuacct:/b\n", {"cpu/b/cpu.cfs_quota_us": "150000", "cpu/b/cpu.cfs_period_us": "50000"}, 3),
+        ("4:cpu:/b\n", {"cpu/b/cpu.cfs_quota_us": "-1", "cpu/b/cpu.cfs_period_us": "100000"}, 16),
+        ("4:cpu:/b\n", {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        ("3:cpuset:/b\n", {"cpuset/b/cpu.cfs_quota_us": "1", "cpuset/b/cpu.cfs_period_us": "1"}, 16),
+        # nonsense
+        ("0::/\n", {"cpu.max": "many\n"}, 16),
+        ("0::/\n", {"cpu.max": "5 0\n"}, 16),
+        ("0::/\n", {"cpu.max": "9900000 100000\n"}, 16),
+        ("hello\n", {}, 16),
+        ("", {}, 16),
+    ],
+)
+def test_the_least_of_all_limits_counts(
+    tmp_path: Path, own: str, files: dict[str, str], expected: float
+) -> None:
+    """Affinity, the process's own group, and those above it; what cannot be read limits nothing."""
+    assert cpus(*machine(tmp_path, own, files)) == expected
+
+
+@pytest.mark.usefixtures("sixteen")
+def test_without_cgroups_the_affinity_counts(tmp_path: Path) -> None:
+    """As on another system."""
+    assert cpus(tmp_path / "absent", tmp_path / "absent") == 16
+
+
+@pytest.mark.parametrize(
+    ("allowed", "workers", "told", "expected"),
+    [(8.0, 1, 0, 8), (8.0, 3, 0, 2), (2.9, 1, 0, 2), (0.5, 1, 0, 1), (2.0, 4, 0, 1), (2.0, 4, 6, 6)],
+)
+def test_workers_share_the_cpus(
+    monkeypatch: pytest.MonkeyPatch, allowed: float, workers: int, told: int, expected: int
+) -> None:
+    """Whole threads, at least one each, or as many as were asked for."""
+    monkeypatch.setattr(module, "cpus", lambda: allowed)
+    assert threads(Settings(workers=workers, threads=told)) == expected

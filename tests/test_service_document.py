@@ -1,0 +1,134 @@
+"""JSON from outside: what is no JSON, says a thing twice or goes too deep is one clear sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.document import expect_flag, expect_whole, holds_more, keys, nesting, parse, plain, scalars
+from service.errors import RequestError
+
+NAN = b'{"a": NaN}'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "got something that is none"),
+        (b"{", "got something that is none"),
+        (b"{} {}", "got something that is none"),
+        (b'{"a": 1,}', "got something that is none"),
+        (NAN, "got something that is none"),
+        (b'{"a": -Infinity}', "got something that is none"),
+        (b'{"a": 1e400}', "got something that is none"),
+        (b'{"a": "\\ud800"}', "got something that is none"),
+        (b'{"a": "\xff"}', "got bytes that are no UTF-8"),
+        (b'{"a": 100000000000000000000}', "fit into 64 bits"),
+        (b"[" * 2000 + b"]" * 2000, "not nested without end"),
+        (b"[]", "expected an object, got an array"),
+        (b'"a"', "expected an object, got a string"),
+        (b"null", "expected an object, got null"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(text: bytes, says: str) -> None:
+    """The sentence says what it is instead, in no words of the parser."""
+    with pytest.raises(RequestError, match=says) as caught:
+        parse(text)
+    assert caught.value.status == 400
+    assert "_ERROR" not in str(caught.value)
+
+
+def test_a_key_twice_is_refused() -> None:
+    """Of two values for one key, neither is taken."""
+    with pytest.raises(RequestError, match="body: expected each key once, got 'a' twice"):
+        keys(parse(b'{"a": 1, "b": 2, "\\u0061": 3}'), "body")
+
+
+def test_parts_of_a_document_outlive_the_next_one() -> None:
+    """An error that still holds one request's document does not disturb the next request."""
+    first = parse(b'{"a": [1, 2]}')
+    part = first["a"]
+    assert parse(b'{"a": 3}')["a"] == 3
+    assert plain(part) == [1, 2]
+
+
+def test_parameters_are_scalars() -> None:
+    """Strings, numbers and booleans come through, each as what it is."""
+    found = scalars(
+        parse(b'{"a": "x", "b": 1, "c": 1.5, "d": true, "e": 18446744073709551615}'), "parameters"
+    )
+    assert found == {"a": "x", "b": 1, "c": 1.5, "d": True, "e": 2**64 - 1}
+    assert [type(value) for value in found.values()] == [str, int, float, bool, int]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b'{"a": null}', r"parameters.'a': expected a string, a number or a boolean, got null"),
+        (b'{"a": []}', "got an array"),
+        (b'{"a": {}}', "got an object"),
+        (b'{"a": 1, "a": 1}', "each key once"),
+    ],
+)
+def test_other_parameters_are_refused(text: bytes, says: str) -> None:
+    """Anything else is named with its place."""
+    with pytest.raises(RequestError, match=says):
+        scalars(parse(text), "parameters")
+
+
+def test_names_are_told_apart_to_their_ends() -> None:
+    """A NUL ends no name."""
+    assert scalars(parse(b'{"a": 1, "a\\u0000b": 2}'), "parameters") == {"a": 1, "a\0b": 2}
+
+
+@pytest.mark.timeout(20)
+def test_many_names_take_no_longer_than_reading_them() -> None:
+    """A body full of keys is no way to keep a worker busy, whether it is refused or not."""
+    names = b",".join(b'"%d": 1' % number for number in range(300_000))
+    assert len(scalars(parse(b"{" + names + b"}"), "parameters")) == 300_000
+    with pytest.raises(RequestError, match="got '299999' twice"):
+        keys(parse(b"{" + names + b', "299999": 2}'), "body")
+
+
+def test_an_array_of_many_values_becomes_a_list() -> None:
+    """More values than the parser counts are all there, where its own lists would overflow."""
+    count = 2**24 + 10
+    assert len(plain(parse(b'{"a": [' + b"0," * (count - 1) + b"0]}")["a"])) == count
+
+
+@pytest.mark.parametrize("value", [-1, 1.0, True, None, "1"])
+def test_whole_numbers_are_whole(value: object) -> None:
+    """Negative, broken and quoted numbers are refused, and so is true."""
+    with pytest.raises(RequestError, match="here: expected a whole number from 0, got"):
+        expect_whole(value, "here")
+    assert expect_whole(0, "here") == 0
+
+
+@pytest.mark.parametrize("value", [0, 1, None, "true"])
+def test_flags_are_true_or_false(value: object) -> None:
+    """What merely counts as true elsewhere is refused."""
+    with pytest.raises(RequestError, match="here: expected true or false, got"):
+        expect_flag(value, "here")
+
+
+@pytest.mark.parametrize(
+    ("text", "deep"),
+    [
+        (b"{}", 1),
+        (b'{"a": [[1], [{"b": []}]]}', 5),
+        (b'{"a": "[[[[[["}', 1),
+        (b'{"a": "\\"[[[", "b": "\\\\", "c": [1]}', 2),
+        (b'{"a": "\\\\\\"[[", "b": [[2]]}', 3),
+        (b"[" * 700 + b"]" * 700, 700),
+        (b'["' + b'","' * 300 + b'", [[]]]', 3),
+    ],
+)
+def test_nesting_is_counted_outside_of_strings(text: bytes, deep: int) -> None:
+    """Brackets in strings nest nothing, whatever is escaped in them."""
+    assert nesting(text) == deep
+
+
+@pytest.mark.parametrize("most", [-3, 0, 1, 2, 3, 8, 9, 20])
+def test_bytes_are_counted_either_way(most: int) -> None:
+    """Few or many, the answer is that of counting."""
+    for text in (b"", b"[", b"[[", b"a[b[c[", b"[" * 9, b"[" * 10, b"[" * 21):
+        assert holds_more(text, b"[", most) == (text.count(b"[") > most)

@@ -1,0 +1,278 @@
+"""Drift: live gates counted in the profile's bins, and how far they are from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service import drift as module
+from service.drift import FEWEST_ROWS, MOST_VALUES, Drift, DriftReport
+from service.errors import ModelFileError
+from service.manifest import Gate, LayerProfile, Profile
+
+Array = np.ndarray[Any, np.dtype[Any]]
+UNITS = 16
+
+
+def profile(*histograms: list[float], digest: str = "rows", rows: int = 100_000) -> Profile:
+    return Profile(
+        rows=rows,
+        digest=digest,
+        epsilon=0.01,
+        levels=(0.5,),
+        layers=tuple(
+            LayerProfile(
+                gate=f"g{n}",
+                mean=0.5,
+                sd=0.1,
+                quantiles=(0.5,),
+                closed=0,
+                open=0,
+                histogram=tuple(histogram),
+                units=(),
+                units_sd=(),
+            )
+            for n, histogram in enumerate(histograms)
+        ),
+    )
+
+
+def gates(count: int) -> list[Gate]:
+    return [
+        Gate(name=f"g{n}", layer=10 + n, kind="coupled", carry="identity", unit_axis=-1, units=UNITS)
+        for n in range(count)
+    ]
+
+
+EVEN = [0.25] * 4
+
+
+def of(*histograms: list[float], rows: int = 10_000) -> Drift:
+    return Drift(profile(*histograms), gates(len(histograms)), rows)
+
+
+def even(rows: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Array:
+    values = np.random.default_rng(seed).uniform(low, high, size=(rows, UNITS))
+    return values.astype(np.float32)
+
+
+def report(drift: Drift) -> DriftReport:
+    return drift.merge([drift.snapshot()])
+
+
+def test_psi_by_hand() -> None:
+    """Half the rows in the first bin, half in the last, against even bins."""
+    drift = of(EVEN)
+    drift.see([np.repeat(np.array([[0.1], [0.9]], np.float32), 500, axis=0)], 1000)
+    (layer,) = report(drift).layers
+    # the empty bins are lifted to about 0.0001
+    lifted = [(share + 1e-4) / (1 + 4e-4) for share in (0.5, 0, 0, 0.5)]
+    assert layer.psi == pytest.approx(sum((p - 0.25) * math.log(p / 0.25) for p in lifted), abs=1e-6)
+    assert (layer.gate, layer.layer, layer.level, layer.baseline) == ("g0", 10, "alarm", 0.5)
+    assert layer.mean == pytest.approx(0.5, abs=1e-6)
+
+
+def test_traffic_like_the_profile_is_no_drift() -> None:
+    """The index stays below what it comes to by chance, which the report tells."""
+    drift = of([0.05] * 20)
+    drift.see([even(400)], 400)
+    told = report(drift)
+    assert told.level == "ok"
+    assert told.bias == pytest.approx(19 * (1 / 400 + 1e-5))
+    assert told.layers[0].psi is not None
+    assert told.layers[0].psi < told.bias
+
+
+@pytest.mark.parametrize(("high", "level"), [(0.98, "ok"), (0.75, "alarm")])
+def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
+    """One gate that has moved is named, whatever the others do."""
+    drift = of([0.05] * 20, [0.05] * 20, [0.05] * 20)
+    drift.see([even(900), even(900, high=high, seed=1), even(900, seed=2)], 900)
+    told = report(drift)
+    assert told.level == level
+    if level == "alarm":
+        assert told.worst == "g1"
+        assert [layer.level for layer in told.layers] == ["ok", "alarm", "ok"]
+
+
+@pytest.mark.parametrize(("low", "level"), [(630, "ok"), (700, "watch"), (760, "alarm")])
+def test_levels_by_hand(low: int, level: str) -> None:
+    """Of two even bins: 0.069, 0.169 and 0.3 where so many of 1,000 rows fall into the lower."""
+    drift = of([0.5, 0.5])
+    drift.see([np.repeat(np.array([[0.2], [0.8]], np.float32), [low, 1000 - low], axis=0)], 1000)
+    (layer,) = report(drift).layers
+    p = low / 1000
+    assert layer.psi == pytest.approx((p - 0.5) * math.log(p / (1 - p)), abs=1e-3)
+    assert layer.level == report(drift).level == level
+
+
+def test_few_rows_tell_nothing() -> None:
+    """Below the least there is a reason in place of an index."""
+    drift = of(EVEN)
+    drift.see([even(FEWEST_ROWS - 1)], FEWEST_ROWS - 1)
+    told = report(drift)
+    assert told.reason == "expected 200 rows of traffic or more to tell drift, got 199"
+    assert told.level is told.worst is told.bias is told.layers[0].psi is told.layers[0].mean is None
+    drift.see([even(1)], 1)
+    assert report(drift).reason is None
+
+
+def test_nothing_seen_is_nothing_known() -> None:
+    """A model without traffic, asked for its drift."""
+    told = of(EVEN).merge([])
+    assert (told.rows, told.level) == (0, None)
+    json.dumps(told.to_json())
+
+
+def test_old_rows_fade() -> None:
+    """After some windows of other traffic the old is forgotten, and no more than a window counts."""
+    drift = of(EVEN, rows=1000)
+    for seed in range(20):
+        drift.see([even(100, high=0.25, seed=seed)], 100)
+    assert report(drift).level == "alarm"
+    for seed in range(100):
+        drift.see([even(100, seed=seed)], 100)
+    told = report(drift)
+    assert told.level == "ok"
+    assert told.rows == told.window == 1000
+
+
+def test_nothing_fades_before_the_window_is_full() -> None:
+    """Then the oldest counts less, and the whole is a window again."""
+    drift = of(EVEN, rows=1000)
+    drift.see([np.full((600, 1), 0.1, np.float32)], 600)
+    drift.see([np.full((400, 1), 0.9, np.float32)], 400)
+    assert drift.snapshot()["seen"][0][1:] == [600, 0, 0, 400]
+    drift.see([np.full((500, 1), 0.4, np.float32)], 500)
+    assert drift.snapshot()["seen"][0][1:] == [300, 500, 0, 200]
+
+
+def test_a_run_larger_than_the_window_counts_as_a_window() -> None:
+    """Nothing is left of what was before it."""
+    drift = of(EVEN, rows=100)
+    drift.see([even(100, high=0.25)], 100)
+    drift.see([even(128)], 128)
+    assert report(drift).rows == 100
+    assert report(drift).level == "ok"
+
+
+def test_workers_add_up() -> None:
+    """Two workers that saw half the picture each see the whole together."""
+    low, high = of(EVEN), of(EVEN)
+    low.see([even(500, high=0.5)], 500)
+    high.see([even(500, low=0.5)], 500)
+    assert report(low).level == report(high).level == "alarm"
+    told = low.merge([json.loads(json.dumps(one.snapshot())) for one in (low, high)])
+    assert (told.level, told.rows) == ("ok", 1000)
+
+
+def test_what_another_file_was_held_against_is_left_out() -> None:
+    """During a reload workers answer of two files under one version; their bins may differ."""
+    drift = of(EVEN)
+    drift.see([even(300)], 300)
+    other = Drift(profile(EVEN, digest="others"), gates(1), 1000)
+    other.see([even(300, high=0.25)], 300)
+    longer = {"profile": "rows", "seen": [[0.0] * 9]}
+    told = drift.merge([drift.snapshot(), other.snapshot(), longer])
+    assert (told.rows, told.level) == (300, "ok")
+
+
+def test_ends_fall_into_the_outer_bins() -> None:
+    """T of exactly 0 and 1."""
+    drift = of(EVEN)
+    drift.see([np.repeat(np.array([[0.0], [1.0]], np.float32), 150, axis=0)], 300)
+    assert drift.snapshot()["seen"] == [[150, 150, 0, 0, 150]]
+
+
+def test_values_that_are_no_numbers_are_left_out() -> None:
+    """NaN in a request's rows neither counts as a closed gate nor stops the counting."""
+    drift = of(EVEN, EVEN)
+    some = even(300)
+    some[::2] = np.nan
+    drift.see([some, np.full((300, UNITS), np.nan, np.float32)], 300)
+    seen = np.array(drift.snapshot()["seen"])
+    assert seen[0, 1:].sum() == pytest.approx(300)
+    assert seen[1].sum() == 0
+    assert report(drift).reason == "expected 200 rows of traffic or more to tell drift, got 0"
+
+
+def test_no_rows_count_as_none() -> None:
+    """A request without rows changes nothing."""
+    drift = of(EVEN)
+    drift.see([np.zeros((0, UNITS), np.float32)], 0)
+    assert report(drift).rows == 0
+
+
+def test_of_many_values_a_part_is_counted_evenly() -> None:
+    """Units, pixels and rows are each looked at, whatever their numbers."""
+    t = np.zeros((64, 8, 32, 32), np.float32)
+    t[:, 3] = 0.3  # an eighth of all values, every eighth stretch of 1024
+    drift = of(EVEN)
+    for _ in range(8):
+        drift.see([t], 64)
+    seen = np.array(drift.snapshot()["seen"])[0, 1:]
+    assert (seen / seen.sum()).tolist() == pytest.approx([7 / 8, 1 / 8, 0, 0], abs=0.005)
+    assert t.size > 10 * MOST_VALUES
+
+
+def test_other_values_are_looked_at_each_time() -> None:
+    """A value that one run's part leaves out is in another run's."""
+    t = np.zeros((1, 2 * MOST_VALUES), np.float32)
+    t[0, 0] = 1.0
+    drift = of(*[EVEN] * 8, rows=10**6)
+    rises = []
+    for _ in range(20):
+        before = drift.snapshot()["seen"][0][4]
+        drift.see([t] * 8, 10_000)
+        rises.append(drift.snapshot()["seen"][0][4] > before)
+    assert any(rises)
+    assert not all(rises)
+
+
+def test_a_run_now_and_then_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in a tenth of a second, and after a long one twenty times as long passes."""
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    drift = of(EVEN)
+    assert drift.want()
+    assert not drift.want()
+    now += 0.05
+    assert not drift.want()
+    now += 0.06
+    assert drift.want()
+    now += 1.0
+    drift.see([even(1)], 1)
+    now += 19.0
+    assert not drift.want()
+    now += 1.1
+    assert drift.want()
+
+
+def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was wanted and never seen holds up nothing."""
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    drift = of(EVEN)
+    assert drift.want()
+    now += 0.2
+    assert drift.want()
+
+
+@pytest.mark.parametrize(
+    ("made_of", "count", "says"),
+    [
+        (profile(EVEN, EVEN), 1, "expected gates of the model, got 'g1'"),
+        (profile(EVEN, [0.5, 0.5]), 2, "expected histograms of one length"),
+        (profile([]), 1, "expected histograms of one length"),
+        (profile(), 1, "expected histograms of one length"),
+    ],
+)
+def test_a_profile_that_makes_no_sense_is_refused(made_of: Profile, count: int, says: str) -> None:
+    """The file is at fault; what callers are told holds no detail."""
+    with pytest.raises(ModelFileError, match=says) as error:
+        Drift(made_of, gates(count), 1000)
+    assert error.value.public == "its manifest's profile makes no sense"

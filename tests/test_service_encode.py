@@ -1,0 +1,162 @@
+"""Answers encoded: every bit of every number, as JSON or binary, and never a silent null."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.datatypes import DTYPES, datatype
+from service.encode import assemble, encode, encode_tensors
+from service.errors import NotFinite, RequestError
+from service.request import Answer, Array, Inference, Wanted
+
+
+def encoded(
+    *pairs: tuple[Wanted, Array], labels: Any = (), name: str | None = None
+) -> tuple[bytes, int | None]:
+    """The answer to a request of two rows whose id is `name`."""
+    wanted, arrays = zip(*pairs, strict=True)
+    return encode("digits", 3, Inference({}, 2, wanted, name), Answer(arrays), labels)
+
+
+def outputs(*pairs: tuple[Wanted, Array], **more: Any) -> list[dict[str, Any]]:
+    """The outputs of an answer that is all JSON."""
+    text, header = encoded(*pairs, **more)
+    assert header is None
+    found: list[dict[str, Any]] = json.loads(text)["outputs"]
+    return found
+
+
+def test_a_json_answer() -> None:
+    """Name, version as a string, outputs with flat data; an id only where there was one."""
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    text, header = encoded((Wanted("y"), array))
+    assert header is None
+    assert json.loads(text) == {
+        "model_name": "digits",
+        "model_version": "3",
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [2, 3], "data": [0, 1, 2, 3, 4, 5]}],
+    }
+    assert json.loads(encoded((Wanted("y"), array), name="7")[0])["id"] == "7"
+
+
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "float16"])
+def test_json_is_exact(dtype: str) -> None:
+    """What is read back from the text has the bits that were written, to the ends of each dtype."""
+    made = np.random.default_rng(0).integers(0, 256, 80_000, np.uint8)
+    array = made > 127 if dtype == "bool" else made.view(dtype)
+    array = array[np.isfinite(array)]
+    (got,) = outputs((Wanted("y"), array))
+    assert got["datatype"] == datatype(dtype)
+    assert np.array(got["data"], dtype).tobytes() == array.tobytes()
+
+
+def test_a_binary_answer() -> None:
+    """Tensors follow the JSON in the order of the outputs that say their size, among others as JSON."""
+    a, b, c = np.float32([[1, np.nan], [3, 4]]), np.int8([5, 6]), np.float16([[7], [8]])
+    text, header = encoded((Wanted("a", binary=True), a), (Wanted("b"), b), (Wanted("c", binary=True), c))
+    assert header is not None
+    head = json.loads(text[:header])["outputs"]
+    assert head[0] == {
+        "name": "a",
+        "datatype": "FP32",
+        "shape": [2, 2],
+        "parameters": {"binary_data_size": 16},
+    }
+    assert head[1] == {"name": "b", "datatype": "INT8", "shape": [2], "data": [5, 6]}
+    assert head[2] == {
+        "name": "c",
+        "datatype": "FP16",
+        "shape": [2, 1],
+        "parameters": {"binary_data_size": 4},
+    }
+    assert text[header:] == a.tobytes() + c.tobytes()
+
+
+def test_arrays_that_lie_in_another_order_are_written_row_by_row() -> None:
+    """Row-major on the wire, whatever they are in memory."""
+    array = np.arange(6, dtype=np.float32).reshape(3, 2).T
+    assert outputs((Wanted("y"), array))[0]["data"] == [0, 2, 4, 1, 3, 5]
+    text, header = encoded((Wanted("y", binary=True), array))
+    assert np.frombuffer(text[header:], np.float32).tolist() == [0, 2, 4, 1, 3, 5]
+
+
+def test_no_rows_have_a_shape_all_the_same() -> None:
+    """In either form."""
+    array = np.empty((0, 3), np.float32)
+    assert outputs((Wanted("y"), array))[0] == {"name": "y", "datatype": "FP32", "shape": [0, 3], "data": []}
+    text, header = encoded((Wanted("y", binary=True), array))
+    assert header == len(text)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_inf_are_no_json(value: float) -> None:
+    """They are never told as null: the answer is 422, and says where and what to do."""
+    bad = np.float32([[1, 2], [3, value]])
+    for pairs in (
+        [(Wanted("y"), bad)],
+        [(Wanted("a"), np.float32([[1], [1]])), (Wanted("y"), bad.astype(np.float64))],
+        [(Wanted("a", binary=True), bad), (Wanted("y"), bad)],
+    ):
+        with pytest.raises(NotFinite, match="outputs: 'y' has NaN or Inf .* binary form") as caught:
+            encoded(*pairs)
+        assert caught.value.status == 422
+    with pytest.raises(NotFinite, match="outputs: 'y' has NaN or Inf"):
+        encoded((Wanted("y", classes=1), bad))
+
+
+def test_a_name_with_null_in_it_is_only_a_name() -> None:
+    """Finite numbers under such a name, or an id, are answered."""
+    (got,) = outputs((Wanted("null"), np.float32([[1], [2]])), name="null")
+    assert got["data"] == [1, 2]
+
+
+def test_halves_are_no_json() -> None:
+    """FP16 is refused with the way out."""
+    with pytest.raises(
+        RequestError, match="outputs: 'y' is FP16, which has no form in JSON; .* binary form"
+    ) as caught:
+        encoded((Wanted("y"), np.float16([[1], [2]])))
+    assert caught.value.status == 400
+
+
+def test_classes_as_json_and_binary() -> None:
+    """The best of each row, by value, index and label; as bytes each after its length."""
+    array = np.float32([[0.1, 3.3, 0.2], [5, 1, 2]])
+    (got,) = outputs((Wanted("y", classes=2), array), labels=("a", "b", "ü"))
+    expected = ["3.300000:1:b", "0.200000:2:ü", "5.000000:0:a", "2.000000:2:ü"]
+    assert got == {"name": "y", "datatype": "BYTES", "shape": [2, 2], "data": expected}
+    text, header = encoded((Wanted("y", binary=True, classes=2), array), labels=("a", "b", "ü"))
+    assert header is not None
+    (head,) = json.loads(text[:header])["outputs"]
+    rest, found = text[header:], []
+    assert head["parameters"] == {"binary_data_size": len(rest)}
+    assert "data" not in head
+    while rest:
+        size = int.from_bytes(rest[:4], "little")
+        found.append(rest[4 : 4 + size].decode())
+        rest = rest[4 + size :]
+    assert found == expected
+
+
+def test_tensors_beside_an_answer() -> None:
+    """Entries and their bytes fit into any object, whose own nulls stay nulls."""
+    pairs = [("a", np.float32([1, 2])), ("b", np.int8([3]))]
+    entries, tail = encode_tensors(pairs, binary=True)
+    text, header = assemble({"x": None, "tensors": entries}, tail)
+    assert json.loads(text[:header])["x"] is None
+    assert text[header:] == np.float32([1, 2]).tobytes() + b"\3"
+    entries, tail = encode_tensors(pairs, binary=False)
+    assert assemble({"x": None, "tensors": entries}, tail)[1] is None
+    entries, tail = encode_tensors([("a", np.float32([np.nan]))], binary=False)
+    with pytest.raises(NotFinite, match="tensors: 'a' has NaN"):
+        assemble({"x": None, "tensors": entries}, tail)
+
+
+def test_an_answer_of_too_few_arrays_is_never_sent() -> None:
+    """Names and arrays are paired one to one, or not at all."""
+    with pytest.raises(ValueError, match="zip"):
+        encode("digits", 1, Inference({}, 1, (Wanted("a"), Wanted("b"))), Answer((np.float32([1]),)), ())

@@ -1,0 +1,152 @@
+"""Lesions: which gates a request means, and what moving them did to the answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.errors import RequestError
+from service.lesions import MOST_RUN_ROWS, effect, layers, lesion
+from service.lever import FAR
+from service.manifest import Gate, Lever
+
+
+def gate(name: str, layer: int, tensor: str | None = None, **more: Any) -> Gate:
+    levers = () if tensor is None else (Lever(tensor=tensor, start=0, stop=2, sign=1),)
+    return Gate(
+        name=name, layer=layer, kind="coupled", carry="identity", unit_axis=-1, units=2, levers=levers, **more
+    )
+
+
+# two steps of one bias, a plain layer, and one without a lever
+GATES = (
+    gate("layer00.time0.transform_gate", 0, "first", time=0),
+    gate("layer00.time1.transform_gate", 0, "first", time=1),
+    gate("layer01.transform_gate", 1, "second"),
+    gate("layer02.transform_gate", 2),
+)
+BIASES = {"first": np.zeros(2, np.float32), "second": np.ones(2, np.float32)}
+
+
+def test_layers_and_names_mean_their_gates() -> None:
+    """A layer's number means it at every time; close, open and shift each say their own."""
+    asked = lesion({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
+    assert [one.name for one in asked.closed] == [one.name for one in GATES[:2]]
+    assert asked.opened == GATES[2:3]
+    fed = asked.feeds(BIASES)
+    assert fed["first"].tolist() == [-FAR, -FAR]
+    assert fed["second"].tolist() == [1 + FAR, 1 + FAR]
+    assert not asked.curve
+    assert lesion({"shift": {"1": 0.5}}, GATES).feeds(BIASES)["second"].tolist() == [1.5, 1.5]
+
+
+def test_the_same_layer_twice_is_moved_once() -> None:
+    """By its number and by its name, and once more."""
+    asked = lesion({"close": [1, "layer01.transform_gate", 1]}, GATES)
+    assert asked.closed == GATES[2:3]
+
+
+def test_gates_of_one_bias_are_told_to_move_together() -> None:
+    """The first step of a recurrent layer cannot be closed without the others, and the answer says so."""
+    asked = lesion({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
+    assert asked.to_json(GATES) == {
+        "closed": ["layer00.time0.transform_gate", "layer00.time1.transform_gate"],
+        "open": [],
+        "shifted": {"layer01.transform_gate": -2.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({}, "expected close, open, shift or curve to say what to do, got none of them"),
+        ({"curve": False}, "expected close, open, shift or curve"),
+        ({"curve": "yes"}, "curve: expected true or false, got 'yes'"),
+        ({"curve": True, "open": [1]}, "curve: expected it without open"),
+        ({"close": 1}, "close: expected a list of layers or gates' names, got 1"),
+        ({"close": [True]}, "close\\[0\\]: expected a layer or a gate's name, got True"),
+        ({"close": [0, 1.0]}, "close\\[1\\]: expected a layer or a gate's name, got 1.0"),
+        ({"close": [[0]]}, "close\\[0\\]: expected a layer or a gate's name, got a list"),
+        ({"close": [7]}, "close\\[0\\]: expected a layer \\(0 to 2\\) or a gate's name such as '.*', got 7"),
+        ({"open": ["nine"]}, "open\\[0\\]: expected a layer .*, got 'nine'"),
+        ({"open": ["x" * 999]}, "got 'x{80}'$"),
+        ({"close": [2]}, "close\\[0\\]: expected one that can be moved, a layer \\(0, 1\\) or .*, got 2"),
+        ({"close": [0] * 9}, "close: expected at most 8 layers and gates, got 9"),
+        ({"close": [0], "open": [0]}, "expected one wish for its bias first, got two"),
+        ({"shift": [1]}, "shift: expected an object of layers or gates' names, got a list"),
+        ({"shift": {"1": "much"}}, "shift.1: expected a number from -10000 to 10000, got 'much'"),
+        ({"shift": {"1": True}}, "shift.1: expected a number"),
+        ({"shift": {"1": math.inf}}, "shift.1: expected a number from -10000 to 10000, got inf"),
+        ({"shift": {"1": math.nan}}, "shift.1: expected a number from -10000 to 10000, got nan"),
+        ({"shift": {"1": 10**400}}, "shift.1: expected a number"),
+        ({"shift": {"1": 10_001}}, "shift.1: expected a number from -10000 to 10000, got 10001"),
+        ({"shift": {"-1": 1}}, "shift.-1: expected a layer"),
+        ({"shift": {"9" * 50: 1}}, "shift.9{50}: expected a layer"),
+        ({"shift": {str(n): 1 for n in range(9)}}, "shift: expected at most 8 layers and gates, got 9"),
+    ],
+)
+def test_what_cannot_be_done_is_said(asked: dict[str, Any], says: str) -> None:
+    """The field, what there is, and what came in its place."""
+    with pytest.raises(RequestError, match=says):
+        lesion(asked, GATES).feeds(BIASES)
+
+
+def test_a_model_whose_gates_cannot_be_moved() -> None:
+    """Nothing is offered where nothing can be."""
+    with pytest.raises(RequestError, match="expected a model with gates that can be moved, got 2"):
+        lesion({"close": [2]}, GATES[3:])
+    with pytest.raises(RequestError, match="expected a model with a layer that can be closed"):
+        layers(GATES[3:], 1)
+
+
+def test_a_curve_has_the_layers_that_can_be_closed() -> None:
+    """In order, each with all its gates; of too many rows there is none."""
+    assert layers(GATES[::-1], 5) == [(0, GATES[1::-1]), (1, GATES[2:3])]
+    assert lesion({"curve": True}, GATES).curve
+    most = MOST_RUN_ROWS // 2
+    assert len(layers(GATES, most)) == 2
+    with pytest.raises(
+        RequestError, match=f"expected at most 65536 rows times layers, got {most + 1} times 2"
+    ):
+        layers(GATES, most + 1)
+
+
+def test_an_effect_by_hand() -> None:
+    """Of three rows one changes its class; the change is that of the class before."""
+    before = np.log(np.array([[0.5, 0.25, 0.25], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], np.float32))
+    after = np.log(np.array([[0.25, 0.5, 0.25], [0.2, 0.7, 0.1], [0.2, 0.2, 0.6]], np.float32))
+    told = effect(before, after, distribution=False)
+    assert told.change.tolist() == pytest.approx([-0.25, 0, -0.2], abs=1e-6)
+    assert told.summary() == {
+        "flipped": 1,
+        "share_flipped": pytest.approx(1 / 3),
+        "change": pytest.approx(-0.15),
+    }
+    by_row = told.by_row(("ash", "birch", "cedar"))
+    assert by_row["class"] == {"before": [0, 1, 2], "after": [1, 1, 2]}
+    assert by_row["label"] == {"before": ["ash", "birch", "cedar"], "after": ["birch", "birch", "cedar"]}
+    assert by_row["flipped"] == [True, False, False]
+    assert "label" not in told.by_row(())
+
+
+def test_a_distribution_is_taken_as_it_is() -> None:
+    """Softmax of probabilities would be none of the model's."""
+    before, after = np.array([[0.9, 0.1]], np.float32), np.array([[0.6, 0.4]], np.float32)
+    assert effect(before, after, distribution=True).change.tolist() == pytest.approx([-0.3], abs=1e-6)
+
+
+def test_no_rows_and_no_numbers_have_no_effect() -> None:
+    """None in place of a mean of nothing, or of what is no number."""
+    none = np.zeros((0, 3), np.float32)
+    assert effect(none, none, distribution=False).summary() == {
+        "flipped": 0,
+        "share_flipped": None,
+        "change": None,
+    }
+    row = np.array([[1.0, 2.0]], np.float32)
+    told = effect(row, np.array([[np.nan, 2.0]], np.float32), distribution=False)
+    assert not told.known
+    assert told.summary() == {"flipped": None, "share_flipped": None, "change": None}

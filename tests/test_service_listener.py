@@ -1,0 +1,104 @@
+"""The listening socket: errors that name the setting, and an end that loses nobody who was let in."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+
+import pytest
+
+from service import listener as listeners
+from service.errors import SettingError
+from service.listener import address_of, listen, refusal, stop_new
+
+
+def connected(listener: socket.socket, seconds: float = 5) -> socket.socket:
+    client = socket.socket(listener.family)
+    client.settimeout(seconds)
+    try:
+        client.connect(listener.getsockname()[:2])
+    except OSError:
+        client.close()
+        raise
+    return client
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    """With its number, and what to look for."""
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(SettingError) as raised:
+            listen("127.0.0.1", port)
+    assert str(raised.value) == f"--port: expected a free port, got {port}, on which another process listens"
+
+
+@pytest.mark.parametrize("host", ["no such host", "192.0.2.7", "a..b", "x" * 300])
+def test_a_host_that_is_not_ours_is_said(host: str) -> None:
+    """A name that nothing is known of, and an address of another machine."""
+    with pytest.raises(SettingError, match="--host: expected an address"):
+        listen(host, 0)
+
+
+def test_a_port_that_is_not_allowed_is_said() -> None:
+    """Whoever is not root gets a hint."""
+    said = refusal(PermissionError(errno.EACCES, "denied"), "127.0.0.1", 80)
+    assert said == "--port: expected a port that this user may listen on, such as one from 1024, got 80"
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:"),
+        ("0.0.0.0", "http://127.0.0.1:"),
+        ("::1", "http://[::1]:"),
+        ("::", "http://[::1]:"),
+    ],
+)
+def test_the_address_can_be_called(host: str, shown: str) -> None:
+    """What is printed works as it stands, for IPv6 and for all addresses at once as well."""
+    try:
+        listener = listen(host, 0)
+    except SettingError:
+        pytest.skip("this machine has no IPv6")
+    with listener:
+        assert address_of(listener, "http") == f"{shown}{listener.getsockname()[1]}"
+        assert address_of(listener, "https").startswith("https://")
+
+
+def test_all_addresses_are_those_of_ipv4_too() -> None:
+    """:: takes clients of either kind."""
+    try:
+        listener = listen("::", 0)
+    except SettingError:
+        pytest.skip("this machine has no IPv6")
+    with listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1]), 5):
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a filter of Linux")
+def test_nobody_new_gets_in_and_nobody_who_is_in_gets_lost() -> None:
+    """After stop_new, a queued connection is still accepted and still speaks; a new one waits in vain."""
+    with listen("127.0.0.1", 0) as listener:
+        early = connected(listener)
+        stop_new(listener)
+        with pytest.raises(TimeoutError):
+            connected(listener, 0.3)
+        taken, _ = listener.accept()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        early.sendall(b"hello")
+        taken.settimeout(5)
+        assert taken.recv(5) == b"hello"
+        taken.sendall(b"world")
+        assert early.recv(5) == b"world"
+        early.close()
+        taken.close()
+
+
+def test_without_such_a_filter_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that refuses it is no reason to fail."""
+    monkeypatch.setattr(listeners, "SO_ATTACH_FILTER", 9999)
+    with listen("127.0.0.1", 0) as listener:
+        stop_new(listener)
+        connected(listener).close()

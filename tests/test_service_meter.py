@@ -1,0 +1,145 @@
+"""Counting: what goes in comes out, adds up over workers, and survives JSON."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from service.meter import MS, ROWS, TIMES, Histogram, Meter, ended, merge
+from service.request import Answer
+
+
+def batch(rows: int, run_ns: int) -> Any:
+    return SimpleNamespace(rows=rows, requests=1, run_ns=run_ns, queue_ns=0, inline=True)
+
+
+def worker() -> Meter:
+    """A worker that answered two requests in one run, failed one, and has one under way."""
+    meter = Meter()
+    meter.in_flight = 1
+    meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
+    meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
+    meter.answered("/v2/models/{model}/infer", "POST", 503, MS)
+    meter.refused("overloaded")
+    model = meter.model("digits", 2)
+    model.batch(batch(5, MS))
+    model.request(Answer((), queue_ns=100, run_ns=MS, batch=5), 2 * MS, 10, 20, 2)
+    model.request(Answer((), queue_ns=300, run_ns=MS, batch=5), 2 * MS, 30, 40, 3)
+    model.fail("overloaded", 7)
+    return meter
+
+
+def test_a_value_falls_at_its_bound_or_below() -> None:
+    """A bucket holds what is equal to its bound, and the last one whatever is above all bounds."""
+    histogram = Histogram((10, 20))
+    for value in (0, 10, 11, 20, 21, 1000):
+        histogram.add(value)
+    assert histogram.counts == [2, 2, 2]
+    assert histogram.total == 1062
+
+
+def test_bounds_grow() -> None:
+    """Bounds that were out of order would put values into the wrong bucket."""
+    assert list(TIMES) == sorted(set(TIMES))
+    assert list(ROWS) == sorted(set(ROWS))
+
+
+def test_what_was_counted_is_told() -> None:
+    """Every count of a worker is in its snapshot."""
+    snapshot = worker().snapshot({("digits", 2): 4})
+    assert snapshot["workers"] == 1
+    assert snapshot["in_flight"] == 1
+    assert snapshot["answered"] == {"/v2/models/{model}/infer": {"POST": {"200": 2, "503": 1}}}
+    assert sum(snapshot["seconds"]["/v2/models/{model}/infer"]["counts"]) == 3
+    assert snapshot["refused"] == {"overloaded": 1}
+    model = snapshot["models"]["digits"]["2"]
+    assert model["rows"] == 5
+    assert model["waiting"] == 4
+    assert sum(model["seconds"]["counts"]) == 2
+    assert model["queue"]["total"] == 400
+    assert (model["decode_ns"], model["infer_ns"], model["encode_ns"]) == (40, 2 * MS, 60)
+    assert model["failed"] == {"overloaded": [1, 7]}
+    assert model["sizes"] == {"5": [1, MS, 2, 40, 60]}
+    assert model["last"] > 1_600_000_000_000
+
+
+def test_a_snapshot_is_json_and_stays_as_it_is() -> None:
+    """It comes back from JSON unchanged, and later counts do not reach into it."""
+    meter = worker()
+    snapshot = meter.snapshot()
+    assert json.loads(json.dumps(snapshot)) == snapshot
+    before = json.dumps(snapshot)
+    meter.answered("/v2/models/{model}/infer", "POST", 200, MS)
+    meter.model("digits", 2).batch(batch(5, MS))
+    meter.model("digits", 2).fail("overloaded", 1)
+    meter.refused("overloaded")
+    assert json.dumps(snapshot) == before
+
+
+def test_a_request_of_no_rows_ran_in_no_batch() -> None:
+    """It is answered and counted, and no batch size is made up for it."""
+    meter = Meter()
+    meter.model("digits", 1).request(Answer(()), MS, 1, 1, 0)
+    model = meter.snapshot()["models"]["digits"]["1"]
+    assert sum(model["seconds"]["counts"]) == 1
+    assert model["sizes"] == {}
+
+
+def test_workers_add_up() -> None:
+    """Counts are sums, the last inference is the latest, the start the earliest; each snapshot stays."""
+    first, second = worker().snapshot(), worker().snapshot({("digits", 2): 3})
+    second["models"]["other"] = {"1": first["models"]["digits"]["2"]}
+    first["models"]["digits"]["2"]["last"], second["models"]["digits"]["2"]["last"] = 10, 20
+    first["started"], second["started"] = 1.5, 2.5
+    before = json.dumps([first, second])
+    merged = merge([first, second])
+    assert json.dumps([first, second]) == before
+    assert merged["workers"] == 2
+    assert merged["started"] == 1.5
+    assert merged["in_flight"] == 2
+    assert merged["answered"]["/v2/models/{model}/infer"]["POST"] == {"200": 4, "503": 2}
+    model = merged["models"]["digits"]["2"]
+    assert model["last"] == 20
+    assert model["waiting"] == 3
+    assert model["sizes"] == {"5": [2, 2 * MS, 4, 80, 120]}
+    assert model["run"] == {
+        "counts": [2 * count for count in first["models"]["digits"]["2"]["run"]["counts"]],
+        "total": 2 * MS,
+    }
+    assert merged["models"]["other"]["1"]["rows"] == 5
+
+
+def test_merged_snapshots_merge_again() -> None:
+    """Sums of sums are the same as one sum, whatever the order."""
+    one, two, three = (worker().snapshot() for _ in range(3))
+    assert merge([merge([one, two]), three]) == merge([one, two, three]) == merge([three, merge([two, one])])
+
+
+def test_nobody_is_a_snapshot_too() -> None:
+    """With no worker there are no counts, and nobody is alive."""
+    merged = merge([])
+    assert merged["workers"] == 0
+    assert merged["models"] == {}
+
+
+def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
+    """A worker that is no more keeps what it counted and takes what it was doing with it."""
+    meter = worker()
+    # a name that is also one of our own words
+    meter.model("waiting", 1).fail("broken", 1)
+    snapshot = meter.snapshot({("digits", 2): 4})
+    left = ended(snapshot)
+    assert (left["workers"], left["in_flight"]) == (0, 0)
+    assert left["models"]["digits"]["2"]["waiting"] == 0
+    assert left["models"]["waiting"]["1"]["failed"] == {"broken": [1, 1]}
+    assert left["models"]["digits"]["2"]["rows"] == 5
+    assert left["answered"] == snapshot["answered"]
+    assert snapshot["in_flight"] == 1
+
+
+def test_a_version_has_one_meter() -> None:
+    """A version that is loaded again goes on counting where it was."""
+    meter = Meter()
+    assert meter.model("digits", 1) is meter.model("digits", 1)
+    assert meter.model("digits", 1) is not meter.model("digits", 2)

@@ -1,0 +1,171 @@
+"""The exposition: what Prometheus reads is what the workers have counted."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.meter import MS, Meter, ended
+from service.metrics import exposition
+from service.request import Answer
+
+
+class Shelf:
+    """Models that are served, and the index of all that there is."""
+
+    def __init__(self, *models: Any, index: tuple[dict[str, str], ...] = ()) -> None:
+        self.models = list(models)
+        self._index = list(index)
+
+    def index(self) -> list[dict[str, str]]:
+        return self._index
+
+
+class Drift:
+    """Adds up what the workers have seen."""
+
+    def merge(self, snapshots: Any) -> Any:
+        rows = sum(snapshots)
+        layers = [SimpleNamespace(gate="layer00.transform_gate", psi=rows / 1000 if rows > 100 else None)]
+        return SimpleNamespace(rows=rows, layers=layers)
+
+
+def worker(requests: int, *, waiting: int = 0, seen: int | None = None) -> dict[str, Any]:
+    """The snapshot of a worker that answered so many requests of two rows, each in 3 ms."""
+    meter = Meter()
+    model = meter.model("digits", 1)
+    for _ in range(requests):
+        meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
+        model.batch(SimpleNamespace(rows=2, run_ns=MS))
+        model.request(Answer((), queue_ns=20_000, run_ns=MS, batch=2), 3 * MS, 10, 20, 2)
+    meter.refused("overloaded")
+    model.fail("overloaded", 5)
+    drift = {} if seen is None else {"digits": {"1": seen}}
+    # as it comes over the channel between processes
+    return json.loads(json.dumps({"meter": meter.snapshot({("digits", 1): waiting}), "drift": drift}))
+
+
+def scraped(
+    snapshots: list[dict[str, Any]], shelf: Shelf | None = None
+) -> tuple[dict[str, Any], dict[Any, float]]:
+    """Families by name, and values by name and labels, as Prometheus would have them."""
+    response = exposition(snapshots, shelf or Shelf())
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
+    values: dict[Any, float] = {}
+    for family in families.values():
+        for sample in family.samples:
+            key = (sample.name, *sorted(sample.labels.items()))
+            assert key not in values, "one value a name and labels, or the whole scrape is lost"
+            values[key] = sample.value
+    return families, values
+
+
+MODEL = (("model", "digits"), ("version", "1"))
+
+
+def test_workers_add_up() -> None:
+    """Every count is the sum over workers, and a gauge of those that are alive."""
+    _, values = scraped([worker(3, waiting=2), worker(4, waiting=1)])
+    route = ("route", "/v2/models/{model}/infer")
+    assert values["turnpike_workers",] == 2
+    assert values["turnpike_http_requests_total", ("method", "POST"), route, ("status", "200")] == 7
+    assert values["turnpike_http_request_seconds_count", route] == 7
+    assert values["turnpike_http_request_seconds_sum", route] == pytest.approx(0.021)
+    assert values["turnpike_requests_refused_total", ("reason", "overloaded")] == 2
+    assert values["turnpike_model_requests_total", *MODEL] == 7
+    assert values["turnpike_model_rows_total", *MODEL] == 14
+    assert values["turnpike_model_queue_depth", *MODEL] == 3
+    assert values["turnpike_model_failures_total", MODEL[0], ("reason", "overloaded"), MODEL[1]] == 2
+    assert values["turnpike_model_queue_seconds_count", *MODEL] == 7
+    assert values["turnpike_model_queue_seconds_sum", *MODEL] == pytest.approx(7 * 20e-6)
+    assert values["turnpike_model_run_seconds_sum", *MODEL] == pytest.approx(0.007)
+    assert values["turnpike_model_request_seconds_sum", *MODEL] == pytest.approx(0.021)
+
+
+def test_buckets_grow_up_to_all() -> None:
+    """A bucket counts what is at or below its bound, in seconds or rows, and the last one everything."""
+    _, values = scraped([worker(3)])
+
+    def bucket(name: str, bound: str) -> float:
+        return values[f"turnpike_model_{name}_bucket", ("le", bound), *MODEL]
+
+    assert (bucket("request_seconds", "0.0025"), bucket("request_seconds", "0.005")) == (0, 3)
+    assert (bucket("run_seconds", "0.0005"), bucket("run_seconds", "0.001")) == (0, 3)
+    assert (bucket("queue_seconds", "5e-05"), bucket("queue_seconds", "+Inf")) == (3, 3)
+    assert (bucket("batch_rows", "1.0"), bucket("batch_rows", "2.0")) == (0, 3)
+
+
+def test_who_is_gone_still_counts() -> None:
+    """Requests of a worker that died stay in the counts, what it was doing does not."""
+    dead = {"meter": ended(worker(5, waiting=9)["meter"]), "drift": {}}
+    _, values = scraped([worker(1), dead])
+    assert values["turnpike_workers",] == 1
+    assert values["turnpike_model_requests_total", *MODEL] == 6
+    assert values["turnpike_model_queue_depth", *MODEL] == 0
+
+
+def test_every_family_says_what_it_is() -> None:
+    """Each has a kind and a sentence, a counter ends in _total, a time is in seconds."""
+    families, _ = scraped([worker(1)])
+    assert families["turnpike_build_info"].type == "gauge"
+    for name, family in families.items():
+        assert name.startswith("turnpike_")
+        assert family.documentation.endswith(".")
+        assert family.type in ("counter", "gauge", "histogram")
+        if family.type == "counter":
+            assert all(sample.name.endswith("_total") for sample in family.samples)
+    assert {name for name, family in families.items() if family.type == "histogram"} == {
+        "turnpike_http_request_seconds",
+        "turnpike_model_request_seconds",
+        "turnpike_model_queue_seconds",
+        "turnpike_model_run_seconds",
+        "turnpike_model_batch_rows",
+    }
+
+
+def test_states_and_reasons() -> None:
+    """One state a version is 1; a file that failed is told even where an older one is served in its place."""
+    shelf = Shelf(
+        index=(
+            {"name": "digits", "version": "1", "state": "READY", "reason": ""},
+            {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": 'a "new" file\nis damaged'},
+            {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": 'a "new" file\nis damaged'},
+            {"name": "other", "version": "2", "state": "LOADING", "reason": ""},
+            {"name": "away", "state": "UNAVAILABLE", "reason": "unloaded"},
+        )
+    )
+    _, values = scraped([worker(1)], shelf)
+    states = {key[1:]: value for key, value in values.items() if key[0] == "turnpike_model_state"}
+    assert {key for key, value in states.items() if value} == {
+        (MODEL[0], ("state", "READY"), MODEL[1]),
+        (("model", "other"), ("state", "LOADING"), ("version", "2")),
+        (("model", "away"), ("state", "UNAVAILABLE"), ("version", "")),
+    }
+    assert len(states) == 9
+    failed = [key[1:] for key in values if key[0] == "turnpike_model_load_failed"]
+    assert failed == [(MODEL[0], ("reason", 'a "new" file\nis damaged'), MODEL[1])]
+
+
+def test_drift_is_told_once_enough_rows_are_seen() -> None:
+    """All rows count together; without enough of them there is no index, and no zero in its place."""
+    shelf = Shelf(
+        SimpleNamespace(name="digits", version=1, drift=Drift()),
+        SimpleNamespace(name="plain", version=1, drift=None),
+    )
+    _, values = scraped([worker(1, seen=150), worker(1, seen=100), worker(1)], shelf)
+    assert values["turnpike_gate_drift_rows", *MODEL] == 250
+    assert values["turnpike_gate_drift_psi", ("gate", "layer00.transform_gate"), *MODEL] == 0.25
+    _, values = scraped([worker(1, seen=50)], shelf)
+    assert values["turnpike_gate_drift_rows", *MODEL] == 50
+    assert not [key for key in values if key[0] == "turnpike_gate_drift_psi"]
+
+
+def test_nobody_at_all_can_be_scraped() -> None:
+    """With no worker to answer the exposition is whole still."""
+    _, values = scraped([])
+    assert values["turnpike_workers",] == 0

@@ -1,0 +1,24 @@
+"""The plan between processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from service.plan import Failed, Plan
+from service.repository import Found
+
+
+def test_it_comes_back_as_it_went() -> None:
+    """Through JSON, with everything in it."""
+    files = tuple(
+        Found("net", version, Path(f"/m/net/{version}/model.onnx"), (1, 2**62, 3)) for version in (2, 10)
+    )
+    plan = Plan(
+        7,
+        {"net": files, "none": ()},
+        (Failed("net", 11, "its file is damaged"), Failed("link", None, "it leaves the repository")),
+        ("away",),
+    )
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert plan.files == files

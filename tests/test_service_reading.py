@@ -1,0 +1,273 @@
+"""Gates read: figures and routes against sums worked out by hand, and against NumPy in double precision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from service.errors import NotFinite
+from service.manifest import Gate
+from service.model import Signature
+from service.reading import FEW, LEVELS, Reader, unit_figures
+from service.runtime import Tensor
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Dims = tuple[int | str, ...]
+
+
+def gate(name: str, layer: int, **more: Any) -> Gate:
+    fields: dict[str, Any] = {"kind": "coupled", "carry": "identity", "unit_axis": -1, "units": 2}
+    return Gate(name=name, layer=layer, **(fields | more))
+
+
+def signature(dims: Mapping[str, Dims], splittable: frozenset[str] = frozenset()) -> Signature:
+    hidden = {name: Tensor(name, "float32", shape) for name, shape in dims.items()}
+    return Signature({}, {}, hidden, "batch", splittable)
+
+
+def read(
+    gates: list[Gate],
+    arrays: dict[str, Array],
+    rows: int,
+    *,
+    dims: Dims = ("batch", 2),
+    splittable: frozenset[str] = frozenset(),
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What is said of the gates, and the route."""
+    reader = Reader(gates, signature(dict.fromkeys(arrays, dims), splittable), None)
+    assert set(reader.tensors) == set(arrays)
+    reading = reader.read(arrays, rows)
+    told = {"gates": reading.gates, "route": reading.route}
+    answered = json.loads(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY))
+    return answered["gates"], answered["route"]
+
+
+def f32(*values: Any) -> Array:
+    return np.array(values, np.float32)
+
+
+def random(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).beta(0.3, 0.6, size=shape).astype(np.float32)
+
+
+def test_by_hand() -> None:
+    """Two rows, three layers, two units: every figure of the answer."""
+    arrays = {
+        "a": f32([0.5, 1.0], [0.0, 0.0]),
+        "b": f32([0.25, 0.5], [0.004, 0.0]),
+        "c": f32([0.0, 0.0], [0.75, 0.25]),
+    }
+    gates, route = read([gate(name, n) for n, name in enumerate("abc")], arrays, 2)
+    assert gates[0] == {
+        "name": "a",
+        "layer": 0,
+        "kind": "coupled",
+        "carry": "identity",
+        "units": 2,
+        "mean": 0.375,
+        "sd": pytest.approx(0.414578, abs=1e-6),
+        "quantiles": {"0.01": 0, "0.05": 0, "0.25": 0, "0.5": 0, "0.75": 0.5, "0.95": 1, "0.99": 1},
+        "closed": 0.5,
+        "open": 0.25,
+        "carried": 0.625,
+    }
+    assert [one["mean"] for one in gates] == pytest.approx([0.375, 0.1885, 0.25])
+    assert [one["closed"] for one in gates] == [0.5, 0.5, 0.5]
+    assert route["per"] == "row"
+    assert route["layers"] == 3
+    # (0.5 * 0.75 * 1 + 0 * 0.5 * 1) / 2 and (1 * 0.996 * 0.25 + 1 * 1 * 0.75) / 2
+    assert route["carried"] == pytest.approx([0.1875, 0.4995])
+    assert route["effective_depth"] == pytest.approx([0.75 + 0.375 + 0, 0 + 0.002 + 0.5])
+    assert route["longest_closed"] == [1, 2]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 300])
+def test_figures_are_those_of_double_precision(rows: int) -> None:
+    """However many rows there are, and in whichever way their quantiles are found."""
+    arrays = {f"g{n}": random(rows, 9, seed=n) for n in range(4)}
+    gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, rows, dims=("batch", 9))
+    assert (rows * 9 > FEW) == (rows == 300)
+    for told, t in zip(gates, arrays.values(), strict=True):
+        exact = t.astype(np.float64)
+        assert told["mean"] == pytest.approx(exact.mean(), abs=2e-6)
+        assert told["sd"] == pytest.approx(exact.std(), abs=2e-6)
+        assert told["closed"] == pytest.approx((exact < 0.01).mean(), abs=1e-6)
+        assert told["open"] == pytest.approx((exact > 0.99).mean(), abs=1e-6)
+        assert told["carried"] == pytest.approx((1 - exact).mean(), abs=2e-6)
+        quantiles = np.quantile(exact, LEVELS, method="inverted_cdf")
+        assert list(told["quantiles"].values()) == pytest.approx(quantiles.tolist(), abs=1e-5)
+    every = np.stack([t.astype(np.float64) for t in arrays.values()])
+    assert route["carried"] == pytest.approx((1 - every).prod(0).mean(1).tolist(), abs=1e-6)
+    assert route["effective_depth"] == pytest.approx(every.mean(2).sum(0).tolist(), abs=1e-5)
+
+
+def test_the_ends_are_exact() -> None:
+    """Gates that are shut or open have quantiles 0 and 1, as many as they may be."""
+    for rows in (1, 400):
+        (shut, wide), _ = read(
+            [gate("a", 0), gate("b", 1)],
+            {"a": np.zeros((rows, 2), "f4"), "b": np.ones((rows, 2), "f4")},
+            rows,
+        )
+        assert set(shut["quantiles"].values()) == {0.0}
+        assert set(wide["quantiles"].values()) == {1.0}
+        assert (shut["closed"], wide["open"], shut["sd"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "axis"),
+    [
+        (("batch", 3, "h", "w"), (5, 3, 2, 4), 0),
+        (("steps", "batch", 3), (4, 5, 3), 1),
+        ((2, 3, "batch"), (2, 3, 5), 2),
+    ],
+)
+def test_rows_are_told_apart_by_their_axis(dims: Dims, shape: tuple[int, ...], axis: int) -> None:
+    """Pixels and steps belong to their row, wherever its axis lies."""
+    arrays = {"a": random(*shape), "b": random(*shape, seed=1)}
+    _, route = read([gate("a", 0), gate("b", 1)], arrays, 5, dims=dims)
+    every = np.moveaxis(np.stack([arrays["a"], arrays["b"]]), axis + 1, 1).reshape(2, 5, -1)
+    assert route["per"] == "row"
+    assert route["carried"] == pytest.approx((1 - every).prod(0).mean(1).tolist(), abs=1e-6)
+    assert route["effective_depth"] == pytest.approx(every.mean(2).sum(0).tolist(), abs=1e-6)
+
+
+def test_rows_that_share_an_axis_in_order_are_told_apart() -> None:
+    """Words of one row lie beside each other where the probe of the model found so."""
+    t = random(6, 2)
+    dims: Dims = ("words*batch", 2)
+    _, route = read([gate("a", 0)], {"a": t}, 3, dims=dims, splittable=frozenset({"a"}))
+    assert route["effective_depth"] == pytest.approx(t.reshape(3, 4).mean(1).tolist())
+
+
+def test_rows_that_cannot_be_told_apart_are_one() -> None:
+    """Then the route is that of the whole request, and says so; of a single row it is the row's."""
+    t = random(6, 2)
+    gates, route = read([gate("a", 0)], {"a": t}, 3, dims=("words*batch", 2))
+    assert route["per"] == "request"
+    assert route["effective_depth"] == pytest.approx([t.mean()])
+    assert gates[0]["mean"] == pytest.approx(t.mean(), abs=1e-6)
+    _, route = read([gate("a", 0)], {"a": t}, 1, dims=("words*batch", 2))
+    assert route["per"] == "row"
+
+
+def test_gates_of_several_widths_keep_their_order() -> None:
+    """Layers of equal width are read together; the answer has them as the data flows."""
+    shapes = {"a": (4, 2), "b": (4, 5), "c": (4, 2), "d": (4, 5)}
+    arrays = {name: random(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
+    gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, 4, dims=("batch", "n"))
+    assert [one["name"] for one in gates] == list("abcd")
+    assert [one["mean"] for one in gates] == pytest.approx([t.mean() for t in arrays.values()], abs=1e-6)
+    narrow = ((1 - arrays["a"]) * (1 - arrays["c"])).mean(1)
+    wide = ((1 - arrays["b"]) * (1 - arrays["d"])).mean(1)
+    assert route["carried"] == pytest.approx((narrow * wide).tolist(), abs=1e-6)
+    means = np.stack([t.mean(1) for t in arrays.values()])
+    assert route["effective_depth"] == pytest.approx(means.sum(0).tolist(), abs=1e-6)
+
+
+def test_layers_that_repeat_in_time_count_once() -> None:
+    """Two layers of two depths over three steps are four layers; what is carried is the mean over steps."""
+    places = [(layer, depth, time) for time in range(3) for layer in range(2) for depth in range(2)]
+    arrays = {
+        f"{layer}.{depth}.{time}": random(5, 2, seed=n) for n, (layer, depth, time) in enumerate(places)
+    }
+    gates = [gate(name, int(name[0]), depth=int(name[2]), time=int(name[4])) for name in arrays]
+    told, route = read(gates, arrays, 5)
+    assert route["layers"] == 4
+    every = np.stack(list(arrays.values())).reshape(3, 4, 5, 2)
+    assert route["effective_depth"] == pytest.approx(every.mean((0, 3)).sum(0).tolist(), abs=1e-6)
+    assert route["carried"] == pytest.approx((1 - every).prod(1).mean((0, 2)).tolist(), abs=1e-6)
+    assert (told[5]["layer"], told[5]["depth"], told[5]["time"]) == (0, 1, 1)
+
+
+def test_steps_that_lie_layer_by_layer_are_told_apart() -> None:
+    """The order of gates in the file says nothing of their steps: their numbers do."""
+    arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("0.0", "0.1", "1.0", "1.1"))}
+    gates = [gate(name, int(name[0]), time=int(name[2])) for name in arrays]
+    _, route = read(gates, arrays, 3)
+    first = (1 - arrays["0.0"]) * (1 - arrays["1.0"])
+    second = (1 - arrays["0.1"]) * (1 - arrays["1.1"])
+    assert route["carried"] == pytest.approx(((first + second) / 2).mean(1).tolist(), abs=1e-6)
+
+
+def test_layers_with_and_without_steps_are_told_apart() -> None:
+    """A recurrent layer's steps beside a plain layer of the same width."""
+    arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("plain", "0", "1"))}
+    gates = [gate("plain", 0), gate("0", 1, time=0), gate("1", 1, time=1)]
+    _, route = read(gates, arrays, 3)
+    steps = ((1 - arrays["0"]) + (1 - arrays["1"])).mean(1) / 2
+    assert route["layers"] == 2
+    assert route["carried"] == pytest.approx(((1 - arrays["plain"]).mean(1) * steps).tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("carry_shape", [(4, 2), (4, 1)])
+def test_a_carry_gate_of_its_own_is_what_carries(carry_shape: tuple[int, ...]) -> None:
+    """C is read where it is a gate, not taken for 1 - T, also where one number a row stands for all units."""
+    arrays = {"t": random(4, 2), "c": random(*carry_shape, seed=9)}
+    gates, route = read([gate("t", 0, kind="independent", carry_gate="c")], arrays, 4, dims=("batch", "n"))
+    assert gates[0]["carried"] == pytest.approx(arrays["c"].mean(), abs=1e-6)
+    assert route["carried"] == pytest.approx(arrays["c"].mean(1).tolist(), abs=1e-6)
+    assert gates[0]["mean"] == pytest.approx(arrays["t"].mean(), abs=1e-6)
+
+
+def test_longest_run_of_closed_layers() -> None:
+    """The longest of several runs counts, at the beginning, the end, or all the way."""
+    runs = [[1, 1, 0, 1, 0], [0, 1, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 1, 1]]
+    means = 0.5 * (1 - f32(*runs)).T
+    arrays = {f"g{n}": np.repeat(column[:, None], 2, axis=1) for n, column in enumerate(means)}
+    _, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, 5)
+    assert route["longest_closed"] == [2, 3, 5, 0, 2]
+
+
+def test_a_gate_that_is_no_number_is_named() -> None:
+    """NaN in the input makes NaN of the gates, of which there is no summary."""
+    arrays = {"a": random(2, 2), "b": f32([0.5, np.nan], [0.1, 0.2])}
+    with pytest.raises(NotFinite, match="every gate is a number, got NaN in 'b'"):
+        read([gate("a", 0), gate("b", 1)], arrays, 2)
+
+
+def test_no_rows_have_no_figures() -> None:
+    """The gates are listed, with null for each figure, and there is no row to follow."""
+    gates, route = read([gate("100%", 0)], {"100%": np.zeros((0, 2), np.float32)}, 0)
+    assert gates[0]["name"] == "100%"
+    assert gates[0]["mean"] is gates[0]["quantiles"]["0.5"] is None
+    assert route["carried"] == route["effective_depth"] == route["longest_closed"] == []
+
+
+def test_names_go_into_the_answer_as_they_are() -> None:
+    """A name with quotes, percent signs or letters of any script harms nothing."""
+    name = 'größe"%s\\'
+    gates, _ = read([gate(name, 0)], {name: random(2, 2)}, 2)
+    assert gates[0]["name"] == name
+
+
+def test_half_precision_is_read_in_single() -> None:
+    """A mean of many halves is no half."""
+    t = random(64, 2).astype(np.float16)
+    gates, _ = read([gate("a", 0)], {"a": t}, 64)
+    assert gates[0]["mean"] == pytest.approx(t.astype(np.float64).mean(), abs=1e-6)
+
+
+def test_what_is_read_is_left_as_it_was() -> None:
+    """The arrays of the answer are the caller's too."""
+    arrays = {"a": random(400, 2), "b": random(400, 2, seed=1)}
+    before = {name: array.copy() for name, array in arrays.items()}
+    for array in arrays.values():
+        array.setflags(write=False)
+    read([gate("a", 0)], {"a": arrays["a"]}, 400)
+    read([gate(name, n) for n, name in enumerate(arrays)], arrays, 400)
+    assert all((arrays[name] == array).all() for name, array in before.items())
+
+
+def test_units_by_hand() -> None:
+    """Mean and deviation over rows and pixels, unit by unit."""
+    t = f32([[[0.0, 1.0]], [[0.5, 0.5]]], [[[1.0, 0.0]], [[0.5, 0.5]]])
+    mean, sd = unit_figures(gate("a", 0, unit_axis=-3), t)
+    assert mean.tolist() == [0.5, 0.5]
+    assert sd.tolist() == [0.5, 0.0]
+    assert mean.dtype == np.float32

@@ -1,0 +1,120 @@
+"""Errors as answers: one sentence of ours, whatever went wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from service import errors
+from service.errors import (
+    Broken,
+    Overloaded,
+    RequestError,
+    RunError,
+    TooLarge,
+    TooSlow,
+    Unauthorized,
+)
+from service.refusal import Refusal, refusal
+
+SCOPE = {"method": "POST", "path": "/v2/models"}
+
+
+def refused(error: Exception) -> Refusal:
+    return refusal(error, SCOPE, "id-7")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, RequestError)],
+)
+def test_our_own_errors_say_themselves(kind: type[RequestError]) -> None:
+    """Status and reason are the error's, and its sentence is the body."""
+    found = refused(kind("inputs: expected one, got two"))
+    assert (found.status, found.reason) == (kind.status, kind.reason)
+    assert json.loads(found.body) == {"error": "inputs: expected one, got two"}
+    assert not found.internal
+
+
+@pytest.mark.parametrize("error", [RunError("/tmp/x: 0x7f"), ValueError("0xdead"), KeyError("secret")])
+def test_what_nobody_foresaw_stays_inside(error: Exception) -> None:
+    """Neither the text nor the kind of such an error is told, only where to look for it."""
+    found = refused(error)
+    assert (found.status, found.reason, found.internal) == (500, "broken", True)
+    assert json.loads(found.body) == {"error": "internal error, request id id-7"}
+
+
+def test_what_is_known_to_be_broken_is_no_surprise() -> None:
+    """An error that our own code has logged already is told in its own words."""
+    found = refused(Broken("model 'digits' failed on these rows"))
+    assert (found.status, found.internal) == (500, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "headers"),
+    [
+        (Overloaded("full", 7), ((b"retry-after", b"7"),)),
+        (Overloaded("full", 0), ((b"retry-after", b"1"),)),
+        (Unauthorized("no key"), ((b"www-authenticate", b'Bearer realm="turnpike"'),)),
+        (TooSlow("late"), ((b"connection", b"close"),)),
+        (TooLarge("long"), ()),
+    ],
+)
+def test_some_errors_have_a_header(error: Exception, headers: Any) -> None:
+    """When to come again, how to show a key, and that a half-read connection ends."""
+    assert refused(error).headers == headers
+
+
+def test_an_unknown_route_is_named() -> None:
+    """404 says which route there is not, in JSON."""
+    found = refused(HTTPException(404))
+    assert (found.status, found.reason) == (404, "unknown")
+    assert found.sentence == "POST /v2/models: there is no such route"
+
+
+def test_a_wrong_method_says_the_right_one() -> None:
+    """405 lists the methods in its sentence and in Allow, in one order."""
+    found = refused(HTTPException(405, headers={"Allow": "HEAD, GET"}))
+    assert (found.status, found.reason) == (405, "method")
+    assert found.sentence == "POST /v2/models: expected the method GET, HEAD"
+    assert found.headers == ((b"allow", b"GET, HEAD"),)
+
+
+def test_words_of_the_framework_are_not_passed_on() -> None:
+    """Another error of the framework has its status and a sentence of ours."""
+    found = refused(HTTPException(400, detail="There was an error parsing the body"))
+    assert found.status == 400
+    assert "parsing" not in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (
+            {"type": "literal_error", "msg": "Input should be 'a' or 'b'", "input": "c"},
+            "query.detail: expected 'a' or 'b', got 'c'",
+        ),
+        (
+            {"type": "missing", "msg": "Field required", "input": None},
+            "query.detail: expected a value, got none",
+        ),
+        ({"type": "odd", "msg": "Value error, /tmp/x", "input": "c"}, "query.detail: expected another value"),
+        (
+            {"type": "int_parsing", "msg": "Input should be a valid integer", "input": "9" * 500},
+            f"query.detail: expected a valid integer, got {'9' * 80!r}",
+        ),
+    ],
+)
+def test_a_field_that_makes_no_sense_is_named(entry: dict[str, Any], sentence: str) -> None:
+    """The framework's list of errors becomes one sentence, with status 400."""
+    found = refused(RequestValidationError([{"loc": ("query", "detail"), **entry}]))
+    assert (found.status, found.sentence) == (400, sentence)
+
+
+def test_half_a_character_can_be_said() -> None:
+    """A lone surrogate, which a caller's JSON may hold, does not break the answer."""
+    assert json.loads(refused(RequestError("got '\ud800'")).body) == {"error": "got '?'"}

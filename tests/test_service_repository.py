@@ -1,0 +1,155 @@
+"""What counts as a model in a repository, and what never does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from service.errors import ModelFileError, SettingError
+from service.repository import FILE, MOST_NAME, Contents, Found, Policy, read, scan, stamp_of
+
+
+def touch(root: Path, name: str, version: str = "1", content: bytes = b"model") -> Path:
+    path = root / name / version / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def numbers(found: tuple[Found, ...]) -> list[int]:
+    return [one.version for one in found]
+
+
+def test_names_and_versions_are_read_from_the_folder(tmp_path: Path) -> None:
+    """Versions come in the order of numbers, each with its path and the stamp of its file."""
+    for version in ("10", "9", "2"):
+        touch(tmp_path, "net", version)
+    path = touch(tmp_path, "other net")
+    contents = scan(tmp_path)
+    assert {name: numbers(found) for name, found in contents.models.items()} == {
+        "net": [2, 9, 10],
+        "other net": [1],
+    }
+    kept = path.stat()
+    assert contents.models["other net"] == (
+        Found("other net", 1, path, (kept.st_ino, kept.st_mtime_ns, kept.st_size)),
+    )
+    assert contents.skipped == ()
+
+
+@pytest.mark.parametrize(
+    "version", ["0", "01", "-1", "1.0", "v1", "\u0661", "2147483648", "99999999999", ".1"]
+)
+def test_only_whole_numbers_are_versions(tmp_path: Path, version: str) -> None:
+    """Other folders are somebody's own."""
+    touch(tmp_path, "net", version)
+    contents = scan(tmp_path)
+    assert contents.models == {}
+    assert contents.skipped == ()
+
+
+def test_what_is_no_model_is_passed_over(tmp_path: Path) -> None:
+    """Hidden folders, drafts, files and folders without a model are none, and no fault either."""
+    touch(tmp_path, ".hidden")
+    (tmp_path / "empty" / "1").mkdir(parents=True)
+    (tmp_path / "draft" / "1").mkdir(parents=True)
+    (tmp_path / "draft" / "1" / ".model.onnx.123").write_bytes(b"half")
+    (tmp_path / "README.md").write_text("hello")
+    assert scan(tmp_path) == Contents()
+
+
+def test_links_may_not_leave_the_repository(tmp_path: Path) -> None:
+    """Neither a model's folder nor a version nor the file itself; the reason is kept and holds no path."""
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    secret = touch(outside, "secret")
+    touch(root, "inside")
+    (root / "folder").symlink_to(outside / "secret")
+    (root / "version").mkdir()
+    (root / "version" / "1").symlink_to(outside / "secret" / "1")
+    (root / "file" / "1").mkdir(parents=True)
+    (root / "file" / "1" / FILE).symlink_to(secret)
+    (root / "dangling" / "1").mkdir(parents=True)
+    (root / "dangling" / "1" / FILE).symlink_to(outside / "nowhere")
+    (root / "loop" / "1").mkdir(parents=True)
+    (root / "loop" / "1" / FILE).symlink_to(root / "loop" / "1" / FILE)
+    contents = scan(root)
+    assert list(contents.models) == ["inside"]
+    assert {(one.name, one.version) for one in contents.skipped} == {
+        ("folder", None),
+        ("version", 1),
+        ("file", 1),
+        ("dangling", 1),
+        ("loop", 1),
+    }
+    assert not any(str(tmp_path) in one.reason for one in contents.skipped)
+
+
+def test_links_within_the_repository_are_followed(tmp_path: Path) -> None:
+    """As volumes of Kubernetes and releases are laid out: hidden folders, and a root that is a link."""
+    touch(tmp_path / "releases", "..data/net")
+    (tmp_path / "releases" / "net").symlink_to(tmp_path / "releases" / "..data" / "net")
+    (tmp_path / "current").symlink_to(tmp_path / "releases")
+    assert numbers(scan(tmp_path / "current").models["net"]) == [1]
+
+
+def test_a_folder_in_the_place_of_the_file_is_said(tmp_path: Path) -> None:
+    """What is called like a model and is none was meant to be one."""
+    (tmp_path / "net" / "1" / FILE).mkdir(parents=True)
+    (skipped,) = scan(tmp_path).skipped
+    assert (skipped.name, skipped.version, skipped.reason) == ("net", 1, "model.onnx is no file")
+
+
+def test_odd_names_are_not_served(tmp_path: Path) -> None:
+    """A name that cannot be shown goes into no log, address or label; it is shown escaped, with why."""
+    touch(tmp_path, "good")
+    touch(tmp_path, "line\nbreak")
+    touch(tmp_path, os.fsdecode(b"bytes\xff"))
+    touch(tmp_path, "n" * (MOST_NAME + 1))
+    contents = scan(tmp_path)
+    assert list(contents.models) == ["good"]
+    assert {one.name for one in contents.skipped} == {"line\\nbreak", "bytes\\udcff", "n" * MOST_NAME}
+    assert all(one.name.isprintable() for one in contents.skipped)
+
+
+def test_a_repository_that_is_not_there_is_said(tmp_path: Path) -> None:
+    """The setting, what it was, and what was expected."""
+    with pytest.raises(SettingError, match="models: expected a folder that can be read, got .*gone"):
+        scan(tmp_path / "gone")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SettingError, match="models: expected a folder"):
+        scan(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("policy", "chosen"),
+    [("latest", [10]), ("all", [1, 2, 10]), ("1,10", [1, 10]), (" 2 , 7", [2]), ("7", [])],
+)
+def test_a_policy_chooses_versions(tmp_path: Path, policy: str, chosen: list[int]) -> None:
+    """The highest, every one, or those of a list that are there."""
+    for version in ("1", "2", "10"):
+        touch(tmp_path, "net", version)
+    assert numbers(Policy.parse(policy).choose(scan(tmp_path).models["net"])) == chosen
+
+
+@pytest.mark.parametrize("text", ["", "newest", "1,", "0", "1;2", "-1", "1.5", "latest,1"])
+def test_a_policy_that_makes_no_sense_is_refused(text: str) -> None:
+    """Start-up stops with what the setting may be."""
+    with pytest.raises(SettingError, match="versions: expected latest, all, or whole numbers from 1"):
+        Policy.parse(text)
+
+
+def test_only_the_file_that_was_found_is_read(tmp_path: Path) -> None:
+    """One that was exchanged, changed or removed since then waits to be found again."""
+    path = touch(tmp_path, "net")
+    found = Found("net", 1, path, stamp_of(path.stat()))
+    assert read(found) == b"model"
+    path.write_bytes(b"another one")
+    with pytest.raises(ModelFileError, match="has changed since then") as error:
+        read(found)
+    assert str(tmp_path) not in error.value.public
+    path.unlink()
+    with pytest.raises(ModelFileError, match="expected a file that can be read") as error:
+        read(found)
+    assert str(tmp_path) not in error.value.public

@@ -1,0 +1,80 @@
+"""`turnpike serve`: its options are the settings, and what is wrong with them is one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from service import supervisor
+from service.serve_command import app
+from service.settings import SECRETS, Settings
+
+HEAVY = ("numpy", "onnxruntime", "fastapi", "torch", "onnx", "simdjson")
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings with which it would have served."""
+    found: list[Settings] = []
+
+    def supervise(settings: Settings, make_app: Any) -> int:
+        found.append(settings)
+        return 7
+
+    monkeypatch.setattr(supervisor, "supervise", supervise)
+    for name in list(os.environ):
+        if name.startswith("TURNPIKE_"):
+            monkeypatch.delenv(name)
+    return found
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_every_setting_but_secrets_is_an_option() -> None:
+    """A key on the command line could be read by every user of the machine."""
+    words = {word for option in typer.main.get_command(app).params for word in option.opts}
+    flags = {f"--{name.replace('_', '-')}" for name in Settings.model_fields if name not in SECRETS}
+    assert words == flags | {"--config", "--print-config"}
+
+
+def test_options_are_settings(served: list[Settings]) -> None:
+    """Numbers, switches and lists arrive as what they are; the exit status is the supervisor's."""
+    result = call("--port", "0", "--no-docs", "--check-parity", "--cors", "*", "--cors", "http://a.org")
+    assert result.exit_code == 7
+    assert served == [Settings(port=0, docs=False, check_parity=True, cors=("*", "http://a.org"))]
+
+
+def test_nothing_given_is_the_defaults(served: list[Settings]) -> None:
+    """`turnpike serve` alone is enough."""
+    call()
+    assert served == [Settings()]
+
+
+def test_the_settings_are_shown_and_nothing_is_served(served: list[Settings]) -> None:
+    """--print-config says every value and where it came from."""
+    result = call("--print-config", "--workers", "3")
+    assert result.exit_code == 0
+    assert "workers = 3  # --workers\n" in result.stdout
+    assert served == []
+
+
+def test_what_is_wrong_is_an_error_of_ours(served: list[Settings]) -> None:
+    """Not a usage screen of the command line's library: the front door says it in a line."""
+    result = call("--workers", "none")
+    assert str(result.exception) == "--workers: expected a whole number from 1 to 256, got 'none'"
+    assert served == []
+
+
+def test_the_supervisor_stays_small() -> None:
+    """What a worker needs is not imported by the process that only watches workers."""
+    code = "import service.serve_command, service.supervisor, sys; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert [name for name in HEAVY if name in modules.split()] == []

@@ -1,0 +1,238 @@
+"""Settings: where each comes from, what it may be, and that one which makes no sense stops the start."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.errors import SettingError
+from service.settings import SECRETS, Settings
+from service.sources import Resolved, resolve, written_out
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment without a word of ours."""
+    for name in list(os.environ):
+        if name.upper().startswith("TURNPIKE_"):
+            monkeypatch.delenv(name)
+
+
+def fails(flags: dict[str, Any] | None = None, config: Path | None = None) -> str:
+    """What is said of settings that make no sense."""
+    with pytest.raises(SettingError) as raised:
+        resolve(flags or {}, config)
+    return str(raised.value)
+
+
+def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each source in its turn, and each value says where it was found."""
+    file = tmp_path / "serve.toml"
+    file.write_text("port = 1\nworkers = 1\nqueue = 1\nmax_rows = 9\n")
+    monkeypatch.setenv("TURNPIKE_PORT", "2")
+    monkeypatch.setenv("TURNPIKE_WORKERS", "2")
+    resolved = resolve({"port": "3"}, file)
+    settings = resolved.settings
+    assert (settings.port, settings.workers, settings.queue, settings.max_rows) == (3, 2, 1, 9)
+    assert settings.max_batch == 64
+    assert resolved.origins == {
+        "port": "--port",
+        "workers": "TURNPIKE_WORKERS",
+        "queue": f"{file}: queue",
+        "max_rows": f"{file}: max_rows",
+    }
+
+
+def test_made_directly_settings_do_not_hear_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was resolved once is not resolved again."""
+    monkeypatch.setenv("TURNPIKE_PORT", "2")
+    assert Settings().port == 8000
+    assert Settings(workers=3).workers == 3
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TURNPIKE_CONFIG is --config, which goes before it."""
+    (tmp_path / "a.toml").write_text("port = 1\n")
+    (tmp_path / "b.toml").write_text("port = 2\n")
+    monkeypatch.setenv("TURNPIKE_CONFIG", str(tmp_path / "a.toml"))
+    assert resolve({}).settings.port == 1
+    assert resolve({}, tmp_path / "b.toml").settings.port == 2
+    monkeypatch.setenv("TURNPIKE_CONFIG", "")
+    assert fails().startswith("TURNPIKE_CONFIG: expected a TOML file that can be read")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"max_batch": "1x"}, "--max-batch: expected a whole number from 1 to 128, got '1x'"),
+        ({"max_batch": "0"}, "--max-batch: expected a whole number from 1 to 128, got '0'"),
+        ({"max_batch": "129"}, "--max-batch: expected a whole number from 1 to 128, got '129'"),
+        ({"max_batch": "1.5"}, "--max-batch: expected a whole number from 1 to 128, got '1.5'"),
+        ({"port": "65536"}, "--port: expected a whole number from 0 to 65535, got '65536'"),
+        ({"queue": "0"}, "--queue: expected a whole number from 1, got '0'"),
+        ({"poll": "-1"}, "--poll: expected a number from 0, got '-1'"),
+        ({"poll": "nan"}, "--poll: expected a number from 0, got 'nan'"),
+        ({"drain_seconds": "inf"}, "--drain-seconds: expected a number from 0, got 'inf'"),
+        ({"idle_seconds": "0"}, "--idle-seconds: expected a number above 0, got '0'"),
+        ({"device": "tpu"}, "--device: expected one of cpu, cuda, got 'tpu'"),
+        ({"exact": "maybe"}, "--exact: expected true or false, got 'maybe'"),
+        ({"versions": "new"}, "--versions: expected latest, all, or version numbers such as 1,3, got 'new'"),
+        ({"versions": "1,"}, "--versions: expected latest, all, or version numbers such as 1,3, got '1,'"),
+        ({"versions": "0"}, "--versions: expected latest, all, or version numbers such as 1,3, got '0'"),
+        ({"models": "/absent"}, "--models: expected a folder of models that can be read, got '/absent'"),
+        ({"tls_key": "/absent"}, "--tls-key: expected a file that can be read, got '/absent'"),
+        ({"api_keys_file": "/"}, "--api-keys-file: expected a file that can be read, got '/'"),
+        ({"cors": ["a.org"]}, "--cors: expected origins such as https://example.org, or *, got 'a.org'"),
+        ({"cors": ["http://a.org/"]}, "got 'http://a.org/'"),
+        ({"otlp": "localhost"}, "--otlp: expected an address such as http://127.0.0.1:4318, got 'localhost'"),
+        ({"host": ""}, "--host: got an empty value: give one, or leave it out"),
+        (
+            {"max_body": "9", "max_held": "8"},
+            "--max-held: expected at least the 9 bytes of --max-body, got 8",
+        ),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_said(flags: dict[str, Any], says: str) -> None:
+    """The flag, the value, and what it may be."""
+    assert says in fails(flags)
+
+
+def test_the_variable_or_the_line_of_the_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error says where the value was given, not only what it is for."""
+    file = tmp_path / "serve.toml"
+    file.write_text('max_batch = "many"\n')
+    assert fails(config=file) == f"{file}: max_batch: expected a whole number from 1 to 128, got 'many'"
+    monkeypatch.setenv("TURNPIKE_MAX_BATCH", "500")
+    assert fails() == "TURNPIKE_MAX_BATCH: expected a whole number from 1 to 128, got '500'"
+
+
+def test_one_half_of_tls_is_refused(tmp_path: Path) -> None:
+    """Certificate and key go together: never plain HTTP where somebody meant HTTPS."""
+    (tmp_path / "pem").touch()
+    given = str(tmp_path / "pem")
+    assert fails({"tls_cert": given}).startswith("--tls-key: expected a file, as --tls-cert is given")
+    assert fails({"tls_key": given}).startswith("--tls-cert: expected a file, as --tls-key is given")
+    assert resolve({"tls_key": given, "tls_cert": given}).settings.tls_key == tmp_path / "pem"
+
+
+def test_names_that_are_not_known_are_said_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A misspelt setting is not passed over, in the file or the environment."""
+    file = tmp_path / "serve.toml"
+    file.write_text("max_bach = 3\n")
+    assert fails(config=file) == f"{file}: max_bach: there is no such setting; did you mean max_batch?"
+    monkeypatch.setenv("TURNPIKE_WROKERS", "3")
+    assert fails() == "TURNPIKE_WROKERS: there is no such setting; did you mean TURNPIKE_WORKERS?"
+    monkeypatch.delenv("TURNPIKE_WROKERS")
+    monkeypatch.setenv("TURNPIKE_ZZZ", "3")
+    assert fails() == "TURNPIKE_ZZZ: there is no such setting"
+
+
+def test_what_others_set_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables of other commands, and those that Kubernetes sets beside a Service of the same name."""
+    monkeypatch.setenv("TURNPIKE_DATA", "/data")
+    monkeypatch.setenv("TURNPIKE_CACHE", "/cache")
+    monkeypatch.setenv("TURNPIKE_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("TURNPIKE_SERVICE_PORT_HTTP", "80")
+    monkeypatch.setenv("TURNPIKE_PORT", "tcp://10.0.0.1:80")
+    monkeypatch.setenv("TURNPIKE_PORT_80_TCP_ADDR", "10.0.0.1")
+    resolved = resolve({})
+    assert resolved.settings == Settings()
+    assert resolved.origins == {}
+
+
+@pytest.mark.parametrize("content", ["port 3", "[server]\nport = 3\n", "\xff"])
+def test_a_file_that_is_no_settings_is_refused(tmp_path: Path, content: str) -> None:
+    """Not TOML, a table of its own, not UTF-8: the file is named."""
+    file = tmp_path / "serve.toml"
+    file.write_bytes(content.encode("latin-1"))
+    assert str(file) in fails(config=file)
+    assert "--config: expected a TOML file that can be read" in fails(config=tmp_path / "absent")
+
+
+def test_lists_are_words_with_commas_or_a_flag_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment with commas; a list stays a list."""
+    monkeypatch.setenv("TURNPIKE_CORS", "https://a.org, https://b.org")
+    assert resolve({}).settings.cors == ("https://a.org", "https://b.org")
+    assert resolve({"cors": ["https://c.org"]}).settings.cors == ("https://c.org",)
+    monkeypatch.setenv("TURNPIKE_CORS", "https://a.org,,https://b.org")
+    assert "one of them is empty" in fails()
+
+
+@pytest.mark.parametrize("secret", sorted(SECRETS))
+def test_a_secret_that_did_not_arrive_does_not_open_the_door(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty key is an error, not the wish to go without one."""
+    monkeypatch.setenv(f"TURNPIKE_{secret.upper()}", "")
+    assert fails() == f"TURNPIKE_{secret.upper()}: got an empty value: give one, or leave it out"
+
+
+def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in what is printed, nor in errors, nor in how the settings look in a log."""
+    monkeypatch.setenv("TURNPIKE_API_KEYS", "hush-1,hush-2")
+    monkeypatch.setenv("TURNPIKE_ADMIN_KEY", "hush-3")
+    resolved = resolve({})
+    assert resolved.settings.api_keys == ("hush-1", "hush-2")
+    assert "hush" not in written_out(resolved)
+    assert "hush" not in repr(resolved)
+    file = tmp_path / "serve.toml"
+    file.write_text("api_keys = [{hush = 1}]\nadmin_key = 4711\n")
+    monkeypatch.delenv("TURNPIKE_API_KEYS")
+    monkeypatch.delenv("TURNPIKE_ADMIN_KEY")
+    with pytest.raises(
+        SettingError, match="api_keys: expected a list of texts, got something else"
+    ) as raised:
+        resolve({}, file)
+    assert "hush" not in str(raised.value.__cause__)
+    assert "4711" not in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize("key", ["api_keys", "admin_key"])
+def test_a_key_comes_from_one_place(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file and a variable both: it is not for us to choose."""
+    (tmp_path / "keys").write_text("x")
+    monkeypatch.setenv(f"TURNPIKE_{key.upper()}", "y")
+    name = f"{key}_file"
+    assert fails({name: str(tmp_path / "keys")}).startswith(f"--{name.replace('_', '-')}: expected it alone")
+
+
+def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
+    """The resolved settings as TOML are the same settings, whatever is in them."""
+    folder = tmp_path / 'a "quoted" \\ földer \x7f'
+    folder.mkdir()
+    resolved = resolve(
+        {"models": str(folder), "cors": ["*", "https://a.org"], "poll": "1e-7", "docs": False, "port": "0"}
+    )
+    text = written_out(resolved)
+    (tmp_path / "back.toml").write_text(text)
+    assert resolve({}, tmp_path / "back.toml").settings == resolved.settings
+    lines = text.splitlines()
+    assert "port = 0  # --port" in lines
+    assert "docs = false  # --docs" in lines
+    assert "workers = 1  # default" in lines
+    assert "# tls_cert is not set" in lines
+    assert set(tomllib.loads(text)) <= set(Settings.model_fields)
+
+
+def test_every_setting_is_printed() -> None:
+    """By its name, set or not."""
+    text = written_out(Resolved(Settings(), {}))
+    for name in Settings.model_fields:
+        assert f"{name} " in text
+
+
+def test_every_setting_says_what_it_is() -> None:
+    """One sentence each, which is what --help shows."""
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name

@@ -1,0 +1,84 @@
+"""Statistics in the protocol's own form."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from service.meter import Meter
+from service.request import Answer
+from service.statistics import model_stats
+
+
+def worker() -> dict[str, Any]:
+    """A worker that ran two requests of together 5 rows at once, then one alone, and refused one."""
+    meter = Meter()
+    model = meter.model("digits", 1)
+    model.batch(SimpleNamespace(rows=5, run_ns=1000))
+    model.request(Answer((), queue_ns=100, run_ns=1000, batch=5), 2000, 10, 20, 2)
+    model.request(Answer((), queue_ns=300, run_ns=1000, batch=5), 2500, 30, 40, 3)
+    model.batch(SimpleNamespace(rows=1, run_ns=400))
+    model.request(Answer((), queue_ns=0, run_ns=400, batch=1), 600, 1, 2, 1)
+    model.fail("overloaded", 7)
+    model.fail("expired", 8)
+    meter.model("digits", 10)
+    meter.model("digits", 2)
+    meter.model("other", 1)
+    return {"meter": meter.snapshot(), "drift": {}}
+
+
+def test_every_number_is_in_its_place() -> None:
+    """Rows, runs, and the times of requests and of runs, over two workers."""
+    (entry,) = model_stats([worker(), worker()], "digits", 1)
+    assert entry.pop("last_inference") > 1_600_000_000_000
+    assert entry == {
+        "name": "digits",
+        "version": "1",
+        "inference_count": 12,
+        "execution_count": 4,
+        "inference_stats": {
+            "success": {"count": 6, "ns": 10_200},
+            "fail": {"count": 4, "ns": 30},
+            "queue": {"count": 6, "ns": 800},
+            "compute_input": {"count": 6, "ns": 82},
+            "compute_infer": {"count": 6, "ns": 4800},
+            "compute_output": {"count": 6, "ns": 124},
+            "cache_hit": {"count": 0, "ns": 0},
+            "cache_miss": {"count": 0, "ns": 0},
+        },
+        "batch_stats": [
+            {
+                "batch_size": 1,
+                "compute_input": {"count": 2, "ns": 2},
+                "compute_infer": {"count": 2, "ns": 800},
+                "compute_output": {"count": 2, "ns": 4},
+            },
+            {
+                "batch_size": 5,
+                "compute_input": {"count": 4, "ns": 80},
+                "compute_infer": {"count": 2, "ns": 2000},
+                "compute_output": {"count": 4, "ns": 120},
+            },
+        ],
+    }
+
+
+def test_models_and_versions_are_chosen_and_in_order() -> None:
+    """All of them, those of one model, or one; versions in the order of numbers."""
+
+    def chosen(*which: Any) -> list[tuple[str, str]]:
+        return [(entry["name"], entry["version"]) for entry in model_stats([worker()], *which)]
+
+    assert chosen() == [("digits", "1"), ("digits", "2"), ("digits", "10"), ("other", "1")]
+    assert chosen("digits") == [("digits", "1"), ("digits", "2"), ("digits", "10")]
+    assert chosen("digits", 10) == [("digits", "10")]
+    assert chosen("absent") == []
+
+
+def test_a_model_that_was_never_asked_has_zeros() -> None:
+    """It is listed, as clients read its fields without asking whether they are there."""
+    (entry,) = model_stats([worker()], "other")
+    assert entry["inference_count"] == 0
+    assert entry["last_inference"] == 0
+    assert entry["inference_stats"]["success"] == {"count": 0, "ns": 0}
+    assert entry["batch_stats"] == []

@@ -1,0 +1,160 @@
+"""Spans of requests, in the trace of whoever called."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from service import tracing as module
+from service.errors import SettingError
+from service.exchange import Exchange
+from service.request import Answer
+from service.settings import Settings
+from service.tracing import Tracing, _endpoint
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+ROUTE = "/v2/models/{model}/infer"
+
+
+def settings(otlp: str | None) -> Settings:
+    return Settings.model_construct(otlp=otlp)
+
+
+def test_without_a_collector_there_is_nothing() -> None:
+    """No tracing is made, and nothing of OpenTelemetry's is needed."""
+    assert Tracing.from_settings(settings(None)) is None
+
+
+@pytest.mark.parametrize("address", ["", "collector:4318", "ftp://collector", "http://", "/v1/traces"])
+def test_an_address_that_makes_no_sense_stops_the_start(address: str) -> None:
+    """The setting, an example and the value are said."""
+    with pytest.raises(SettingError, match=r"otlp: expected an address such as .*, got") as raised:
+        Tracing.from_settings(settings(address))
+    assert repr(address) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint"),
+    [
+        ("http://collector:4318", "http://collector:4318/v1/traces"),
+        ("http://collector:4318/", "http://collector:4318/v1/traces"),
+        ("https://collector/own/path", "https://collector/own/path"),
+    ],
+)
+def test_spans_go_where_collectors_take_them(address: str, endpoint: str) -> None:
+    """The usual path is added to an address without one."""
+    assert _endpoint(address) == endpoint
+
+
+def test_a_missing_extra_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting and the extra are named."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(SettingError, match="otlp: expected the packages of the extra serve-otel"):
+        Tracing.from_settings(settings("http://127.0.0.1:4318"))
+
+
+@pytest.fixture
+def traced() -> tuple[Tracing, Any]:
+    """Tracing into memory, where the real packages are installed."""
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    return Tracing(provider), exporter
+
+
+def exchange(*headers: tuple[bytes, bytes]) -> Exchange:
+    return Exchange({"headers": list(headers)}, None, iter(["made-1"]), False)  # type: ignore[arg-type]
+
+
+def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
+    """Wait and run lie in the request's span one after the other, and that below the caller's."""
+    tracing, exporter = traced
+    one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))
+    one.ran(SimpleNamespace(name="digits", version=3), Answer((), queue_ns=2_000, run_ns=5_000, batch=4))
+    tracing.record(one, ROUTE, "POST", 200, 9_000_000)
+    queue, run, request = exporter.get_finished_spans()
+    assert request.name == f"POST {ROUTE}"
+    assert request.kind.name == "SERVER"
+    assert (f"{request.context.trace_id:032x}", f"{request.parent.span_id:016x}") == (TRACE, PARENT)
+    assert request.parent.is_remote
+    assert request.end_time - request.start_time == 9_000_000
+    assert request.status.status_code.name == "UNSET"
+    assert dict(request.attributes) == {
+        "http.request.method": "POST",
+        "http.route": ROUTE,
+        "http.response.status_code": 200,
+        "turnpike.request_id": "made-1",
+        "turnpike.model": "digits",
+        "turnpike.version": 3,
+    }
+    assert (queue.name, run.name) == ("queue", "run")
+    assert queue.parent.span_id == run.parent.span_id == request.context.span_id
+    assert (queue.end_time - queue.start_time, run.end_time - run.start_time) == (2_000, 5_000)
+    assert request.start_time <= queue.start_time
+    assert queue.end_time == run.start_time
+    assert run.end_time <= request.end_time
+    assert dict(run.attributes) == {"turnpike.batch": 4}
+
+
+def test_the_log_tells_the_span(traced: tuple[Tracing, Any]) -> None:
+    """Afterwards the request's trace is that of its span, with or without a caller's."""
+    tracing, exporter = traced
+    for one in (exchange(), exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))):
+        tracing.record(one, ROUTE, "POST", 200, 1000)
+        span = exporter.get_finished_spans()[-1]
+        assert one.trace is not None
+        assert one.trace.id == f"{span.context.trace_id:032x}"
+        assert one.trace.span == f"{span.context.span_id:016x}"
+    assert one.trace.id == TRACE
+
+
+def test_a_failure_of_ours_is_an_error(traced: tuple[Tracing, Any]) -> None:
+    """A 503 marks its span with the sentence that was sent; a caller's mistake does not."""
+    tracing, exporter = traced
+    one = exchange()
+    one.said = "queue: expected room, got none"
+    tracing.record(one, ROUTE, "POST", 503, 1000)
+    tracing.record(exchange(), ROUTE, "POST", 400, 1000)
+    failed, refused = exporter.get_finished_spans()
+    assert (failed.status.status_code.name, failed.status.description) == ("ERROR", one.said)
+    assert refused.status.status_code.name == "UNSET"
+
+
+def test_what_the_caller_does_not_sample_is_not_recorded(traced: tuple[Tracing, Any]) -> None:
+    """Its flag decides, and the trace is carried all the same."""
+    tracing, exporter = traced
+    one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode()))
+    one.ran(SimpleNamespace(name="digits", version=3), Answer((), queue_ns=2_000, run_ns=5_000))
+    tracing.record(one, ROUTE, "POST", 200, 1000)
+    assert exporter.get_finished_spans() == ()
+    assert one.trace is not None
+    assert one.trace.id == TRACE
+
+
+def test_a_collector_that_is_away_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker ends though its last spans are taken by nobody."""
+    pytest.importorskip("opentelemetry.trace")
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.05)
+    ended = threading.Event()
+    provider = SimpleNamespace(get_tracer=lambda *_: None, shutdown=lambda: ended.wait(30))
+    closing = threading.Thread(target=Tracing(provider).close, daemon=True)  # type: ignore[arg-type]
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    ended.set()
+
+
+def test_the_last_spans_are_sent(traced: tuple[Tracing, Any]) -> None:
+    """What a worker still has when it ends goes to the collector."""
+    tracing, exporter = traced
+    shut = []
+    exporter.shutdown = lambda: shut.append(True)
+    tracing.close()
+    assert shut == [True]

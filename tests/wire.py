@@ -1,0 +1,49 @@
+"""Signatures and bodies of requests, for the tests of the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from service.model import Signature
+from service.runtime import Tensor
+
+
+def signature(
+    *inputs: Tensor,
+    outputs: tuple[Tensor, ...] = (),
+    hidden: tuple[Tensor, ...] = (),
+    batch: str | None = "batch",
+) -> Signature:
+    """A signature of these inputs; unless told otherwise, rows of ten numbers come out."""
+    outputs = outputs or (Tensor("logits", "float32", ("batch", 10)),)
+    return Signature(
+        inputs={tensor.name: tensor for tensor in inputs},
+        outputs={tensor.name: tensor for tensor in outputs},
+        hidden={tensor.name: tensor for tensor in hidden},
+        batch=batch,
+        splittable=frozenset(tensor.name for tensor in (*outputs, *hidden)),
+    )
+
+
+ROWS = signature(
+    Tensor("x", "float32", ("batch", 2, 3)),
+    hidden=(Tensor("layer00.transform_gate", "float32", ("batch", 4)),),
+)
+IDS = signature(Tensor("ids", "int64", ("batch", "time")))
+
+
+def entry(data: Any, *shape: int, name: str = "x", datatype: str = "FP32", **more: Any) -> dict[str, Any]:
+    return {"name": name, "shape": list(shape), "datatype": datatype, "data": data, **more}
+
+
+def body(*inputs: Any, **more: Any) -> bytes:
+    """The JSON of a request."""
+    return orjson.dumps({"inputs": list(inputs), **more})
+
+
+def binary(head: dict[str, Any], *tensors: bytes) -> tuple[bytes, int]:
+    """The body of a binary request, and how many bytes of it are JSON."""
+    text = orjson.dumps(head)
+    return b"".join((text, *tensors)), len(text)
