@@ -10,7 +10,8 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from service.connection import Connection, Connections
+from service.connection import Connection
+from service.connections import Connections
 
 log = logging.getLogger(__name__)
 

@@ -13,39 +13,23 @@ import fcntl
 import http
 import logging
 import termios
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 import httptools
 import orjson
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
+
+from service.connections import Connections, Rules
 
 log = logging.getLogger(__name__)
 
 # how long a client may go on sending what nobody reads, before its connection is closed on it
 LINGER_SECONDS = 2.0
+# how long after there was no room for its request a client is not read from
+PAUSE_SECONDS = 0.25
 # bytes of a body that are still read once its request is answered, for the next request's sake
 UNWANTED_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a connection may do: bytes of a request's head, seconds for it to arrive, seconds of silence."""
-
-    max_header: int
-    header_seconds: float
-    idle_seconds: float
-
-
-class Connections(ServerState):
-    """What the connections of one worker share: if each is to end with its answer, and who counts them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.draining = False
-        self.when_lost: Callable[[], object] | None = None
 
 
 class HeadTooLong(Exception):  # noqa: N818, it is no error of ours
@@ -79,6 +63,9 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        exchange: Any = self.cycle.scope.get("exchange") if self._answering else None
+        if exchange is not None:
+            exchange.abandon()
         if self.state.when_lost is not None:
             self.state.when_lost()
 
@@ -145,6 +132,10 @@ class Connection(HttpToolsProtocol):
         elif self.expect_100_continue and self.cycle.more_body:
             # the client was not asked for its body: whether it sends one is not known
             self.say_goodbye()
+        elif getattr(self.cycle.scope.get("exchange"), "turned_away", False):
+            # refusing a client that asks again at once costs those who are answered
+            self.flow.pause_reading()
+            self.loop.call_later(PAUSE_SECONDS, self.flow.resume_reading)
 
     # what the worker asks
 

@@ -16,6 +16,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.body import ClientGone
+from service.errors import Overloaded
 from service.exchange import Exchange, new_ids
 from service.log import lines
 from service.parts import Parts
@@ -92,6 +93,7 @@ class Door:
             log.error("request %s failed", exchange.id, exc_info=error)
         self._meter.refused(refused.reason)
         exchange.said = refused.sentence
+        exchange.turned_away = isinstance(error, Overloaded)
         if not exchange.status:
             await _send(refused, exchange)
 

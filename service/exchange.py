@@ -62,6 +62,7 @@ class Exchange:
         "status",
         "task",
         "trace",
+        "turned_away",
     )
 
     def __init__(self, scope: Scope, send: Send, ids: Iterator[str], close: bool) -> None:
@@ -71,6 +72,8 @@ class Exchange:
         self._close = close
         # of HTTP; 0 until an answer has begun
         self.status = 0
+        # there was no room for it
+        self.turned_away = False
         # what answers it
         self.task: Task[None] | None = None
         # the client has gone before that

@@ -13,7 +13,8 @@ from typing import Any
 from uvicorn.config import Config
 
 from service.acceptor import Acceptor, Shares
-from service.connection import Connection, Connections, Rules
+from service.connection import Connection
+from service.connections import Connections, Rules
 from service.listener import stop_new
 from service.settings import Settings
 

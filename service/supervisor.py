@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ DEFAULT = Path(__file__).parent / "default"
 def supervise(settings: Settings, make_app: MakeApp) -> int:
     """Serve until a signal ends it; the exit status is 0, or 1 where a request had to be cut."""
     logs.start(settings.log_level)
+    allow_connections()
     listener = listen(settings.host, settings.port)
 
     async def run() -> int:
@@ -36,6 +37,13 @@ def supervise(settings: Settings, make_app: MakeApp) -> int:
 
     with contextlib.closing(listener):
         return asyncio.run(run())
+
+
+def allow_connections() -> None:
+    """Take as many descriptors as the system gives: each connection needs one, and 1024 are soon used up."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Supervisor:
@@ -78,7 +86,7 @@ class Supervisor:
         log.info("turnpike serves %s (%s)", self._address, ", ".join(self._director.names) or "no model yet")
         while self._settings.poll:
             await asyncio.sleep(self._settings.poll)
-            await self._director.look(explicit=False)
+            await self._look_again(explicit=False)
         await self._stopping.wait()
 
     async def _introduce(self, member: Member) -> None:
@@ -98,6 +106,13 @@ class Supervisor:
     async def _look(self, _: Any = None) -> None:
         await self._director.look()
 
+    async def _look_again(self, *, explicit: bool) -> None:
+        """Look into the repository; whatever goes wrong with that, what is served goes on."""
+        try:
+            await self._director.look(explicit=explicit)
+        except Exception:
+            log.exception("the look into the repository failed")
+
     def _stop(self) -> None:
         if self._stopping.is_set():
             self._team.kill()
@@ -106,9 +121,6 @@ class Supervisor:
     def _hang_up(self) -> None:
         """Look into the repository now, unless the first look is still to come."""
         if self._begun.is_set():
-            self._do(self._look())
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        job = asyncio.create_task(work)
-        self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
+            job = asyncio.create_task(self._look_again(explicit=True))
+            self._jobs.add(job)
+            job.add_done_callback(self._jobs.discard)

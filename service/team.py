@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from service.acceptor import Shares
-from service.channel import SECONDS, Gone, Handler
+from service.channel import Gone, Handler
 from service.errors import ServiceError
 from service.member import Member
 from service.meter import ended, merge
@@ -69,10 +69,10 @@ class Team:
         self._kept = [asyncio.create_task(self._keep(number)) for number in numbers]
         await self._up.wait()
 
-    async def broadcast(self, what: str, argument: Any, seconds: float = SECONDS) -> list[Any]:
+    async def broadcast(self, what: str, argument: Any) -> list[Any]:
         """The answers of all workers that are up; one that ends meanwhile gives none."""
         up = [member for member in self._members.values() if member.up.is_set()]
-        asked = [member.channel.ask(what, argument, seconds) for member in up]
+        asked = [member.channel.ask(what, argument) for member in up]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for member, answer in zip(up, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, Gone):
@@ -160,6 +160,15 @@ class Team:
             self._past = merge([*past, ended(member.counted["meter"])])
 
     async def _snapshots(self, _: Any) -> list[Any]:
-        """What every worker has counted, and what those had that are no more."""
-        answers = await self.broadcast("snapshot", None, SNAPSHOT_SECONDS)
-        return [*answers, {"meter": self._past, "drift": {}}] if self._past else answers
+        """What every worker has counted, and what those had that are no more: a count never goes back."""
+        answers = await asyncio.gather(*map(_snapshot, list(self._members.values())))
+        found = [answer for answer in answers if answer is not None]
+        return [*found, {"meter": self._past, "drift": {}}] if self._past else found
+
+
+async def _snapshot(member: Member) -> Any:
+    """What a worker has counted, as it told last where it does not answer; None where it never told."""
+    if member.up.is_set():
+        with contextlib.suppress(Gone, TimeoutError):
+            return await member.channel.ask("snapshot", None, SNAPSHOT_SECONDS)
+    return member.counted

@@ -124,8 +124,8 @@ class Running:
     def messages(self) -> list[str]:
         return [line["message"] for line in list(self.lines)]
 
-    def get(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+    def get(self, path: str, seconds: float = 10) -> dict[str, Any]:
+        with urllib.request.urlopen(self.url + path, timeout=seconds) as answer:
             return json.loads(answer.read())
 
     def pids(self, count: int) -> set[int]:

@@ -290,3 +290,34 @@ def test_readiness_turns_before_the_port_closes() -> None:
         assert answer.status_code == 200
         assert answer.headers["Connection"].lower() == "close"
         until(lambda: server.process.poll() is not None)
+
+
+def test_a_client_that_has_gone_is_not_run_for() -> None:
+    """What it asked is dropped while it waits; the request beside it is answered."""
+    body = orjson.dumps(
+        {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}]}
+    )
+    head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with serving("--max-delay-ms", 1500) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        leaving = socket.create_connection((host, int(port)))
+        leaving.sendall(head + body)
+        with socket.create_connection((host, int(port))) as staying:
+            staying.sendall(head + body)
+            time.sleep(0.3)
+            leaving.close()
+            assert staying.recv(65536).startswith(b"HTTP/1.1 200")
+        statistics = server.get("/v2/models/digits-10/stats").json()["model_stats"][0]
+        assert statistics["inference_count"] == 1
+        assert [size["batch_size"] for size in statistics["batch_stats"]] == [1]
+        assert 'turnpike_model_failures_total{model="digits-10",reason="gone"' in server.get("/metrics").text
+
+
+def test_a_refused_client_that_comes_back_at_once_has_to_wait() -> None:
+    """Whoever does not heed Retry-After is read from a little later, so that refusals cost the others little."""
+    many = shots(4, sizes=(1,))
+    with serving("--queue", 1, "--max-delay-ms", 300) as server:
+        tally = asyncio.run(Load(server.url, many, 16).run(3))
+    assert set(tally.statuses) == {200, 503}
+    # without a pause each of 14 connections would be refused some hundred times a second
+    assert tally.statuses[503] < 14 * 3 * 6

@@ -222,9 +222,10 @@ def test_headers_that_drip_are_refused_in_time() -> None:
         reader, writer = await where.connect()
         said = asyncio.create_task(reader.read())
         writer.write(b"GET /quick HTTP/1.1\r\nx: ")
-        while not said.done():
-            writer.write(b"y")
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(5):
+            while not said.done():
+                writer.write(b"y")
+                await asyncio.sleep(0.02)
         assert refusal(said.result()) == (
             408,
             "the headers: expected all of them within 0.2 seconds, got some",

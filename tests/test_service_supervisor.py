@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import time
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from service.listener import listen
+from service.supervisor import allow_connections
 from tests.load import Load, Shot, Tally
 from tests.small_service import Running, running, until
 
@@ -180,6 +182,33 @@ def test_a_worker_that_is_killed_loses_only_its_own(tmp_path: Path) -> None:
             assert [one["version"] for one in plans[-1]["models"]["m"]] == [1]
 
 
+def test_a_worker_that_does_not_answer_is_counted_as_it_last_said(tmp_path: Path) -> None:
+    """Counts never go back, and nobody waits for one that hangs."""
+    with running(tmp_path, workers=2) as service:
+        pids = service.pids(2)
+        time.sleep(1.5)
+        os.kill(min(pids), signal.SIGSTOP)
+        try:
+            counts = [
+                snapshot["meter"] for snapshot in asking(service, max(pids), "/ask?snapshots")["answer"]
+            ]
+        finally:
+            os.kill(min(pids), signal.SIGCONT)
+        assert [count["workers"] for count in counts] == [1, 1]
+        assert all(count["answered"]["/"]["GET"]["200"] > 0 for count in counts)
+
+
+def asking(service: Running, pid: int, path: str) -> Any:
+    """The answer of one worker, on whatever connection reaches it."""
+    while True:
+        try:
+            said = service.get(path, seconds=4)
+        except TimeoutError:
+            continue
+        if said["pid"] == pid:
+            return said
+
+
 def plans_of(service: Running) -> list[Any]:
     """What both workers were told to serve."""
     found: dict[int, Any] = {}
@@ -304,6 +333,18 @@ def test_the_repository_is_looked_into_now_and_then(tmp_path: Path) -> None:
         until(lambda: "serving m/1" in service.messages)
 
 
+def test_a_look_that_fails_ends_nothing(tmp_path: Path) -> None:
+    """Where the repository cannot be read any more, what is served goes on, and the next look finds it again."""
+    place(tmp_path / "models", "m", 1)
+    with running(tmp_path / "models", poll=0.05) as service:
+        (tmp_path / "models").rename(tmp_path / "away")
+        until(lambda: unsaid(service))
+        (tmp_path / "away").rename(tmp_path / "models")
+        place(tmp_path / "models", "m", 2)
+        until(lambda: "serving m/2" in service.messages)
+        assert service.process.poll() is None
+
+
 def test_models_are_unloaded_and_loaded_everywhere(two: Running) -> None:
     """A worker's wish reaches all of them, and the supervisor's answer the one that asked."""
     place(two.models, "m", 1)
@@ -337,3 +378,26 @@ def test_connections_are_shared_out_evenly(two: Running) -> None:
     counts = [pids.count(one) for one in set(pids)]
     assert len(counts) == 2
     assert max(counts) - min(counts) <= 10
+
+
+def test_the_port_is_closed_while_the_last_answers_come(tmp_path: Path) -> None:
+    """A new client is refused at once rather than left to wait, by then."""
+    with running(tmp_path, workers=2) as service, asked(service, "/slow?1.5") as client:
+        service.signal(signal.SIGTERM)
+        time.sleep(0.7)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(client.getpeername(), 0.5)
+        client.settimeout(5)
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        assert service.wait() == 0
+
+
+def test_all_descriptors_that_are_allowed_are_used() -> None:
+    """The soft limit of a process is often far below the hard one."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(500, before[1]), before[1]))
+    try:
+        allow_connections()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
