@@ -76,6 +76,15 @@ def test_every_preset_is_documented() -> None:
     assert documented == {name: preset.config.family for name, preset in PRESETS.items()}
 
 
+def test_every_module_of_the_service_has_its_place() -> None:
+    """CONTRIBUTING.md names each of them once in its table, and none that is no more."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.split("## Inside `service`")[1].split("\n## ")[0]
+    firsts = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = sorted(name for first in firsts for name in re.findall(r"`(\w+)`", first))
+    assert named == sorted(path.stem for path in (ROOT / "service").glob("[a-z]*.py"))
+
+
 def shell_lines() -> list[tuple[str, str]]:
     """Each line of the documents that calls turnpike, with the document's name."""
     return [
@@ -138,6 +147,6 @@ def test_nothing_of_one_machine_is_kept() -> None:
         path = ROOT / name
         if path.suffix in {".png", ".safetensors"} or name == "tests/test_docs.py" or not path.is_file():
             continue
-        assert not hosts.search(path.read_text(encoding="utf-8")), name
+        assert not hosts.search(path.read_text(encoding="utf-8", errors="replace")), name
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line

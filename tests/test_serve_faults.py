@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +187,18 @@ def test_refusals_are_one_sentence_of_json(server: Server, method: str, path: st
     assert set(answer.json()) == {"error"}
     for secret in ("Traceback", str(ROOT), "onnxruntime", "simdjson", ".py", "0x"):
         assert secret not in answer.text
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
+@pytest.mark.parametrize("document", ["README.md", "docs/serving.md"])
+def test_the_curl_line_of_the_documents_works(server: Server, document: str) -> None:
+    """Word for word, but for the port."""
+    (line,) = re.findall(r"^    (curl .*:predict .*)$", (ROOT / document).read_text(), re.MULTILINE)
+    words = shlex.split(line.replace("http://127.0.0.1:8000", server.url))
+    (prediction,) = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["predictions"]
+    assert prediction["label"] == "0"
+    assert prediction["probability"] > 0.9
+    assert sum(prediction["probabilities"].values()) == pytest.approx(1)
 
 
 def test_no_rows_are_no_error(server: Server) -> None:

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from service.listener import listen
-from service.supervisor import allow_connections
+from service.settings import Settings
+from service.supervisor import Supervisor, allow_connections
 from tests.load import Load, Shot, Tally
-from tests.small_service import Running, running, until
+from tests.small_service import Running, SmallApp, running, until
 
 # some at once, some after a moment: there is always one under way
 SHOTS = [Shot(f"/slow?{seconds}", b"hello") for seconds in (0, 0.003, 0.007, 0.013)]
@@ -334,7 +335,7 @@ def test_the_repository_is_looked_into_now_and_then(tmp_path: Path) -> None:
 
 
 def test_a_look_that_fails_ends_nothing(tmp_path: Path) -> None:
-    """Where the repository cannot be read any more, what is served goes on, and the next look finds it again."""
+    """Where the repository cannot be read, what is served goes on, and a later look finds it again."""
     place(tmp_path / "models", "m", 1)
     with running(tmp_path / "models", poll=0.05) as service:
         (tmp_path / "models").rename(tmp_path / "away")
@@ -343,6 +344,24 @@ def test_a_look_that_fails_ends_nothing(tmp_path: Path) -> None:
         place(tmp_path / "models", "m", 2)
         until(lambda: "serving m/2" in service.messages)
         assert service.process.poll() is None
+
+
+def test_a_fault_of_ours_in_a_look_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it is, the workers know nothing of it."""
+
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    async def story() -> None:
+        with listen("127.0.0.1", 0) as listener:
+            supervisor = Supervisor(Settings(models=tmp_path), listener, SmallApp)
+            monkeypatch.setattr(supervisor._director, "look", broken)
+            await supervisor._look_again(explicit=False)
+
+    asyncio.run(story())
+    assert "the look into the repository failed" in caplog.text
 
 
 def test_models_are_unloaded_and_loaded_everywhere(two: Running) -> None:
