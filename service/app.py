@@ -50,7 +50,7 @@ class Application:
             "snapshot": self.snapshot,
         }
         self._tracing = Tracing.from_settings(settings)
-        self._door = Door(routed(self.parts, self.is_ready), self.parts, lambda: self.draining, self._tracing)
+        self._door = Door(routed(self.parts, self.is_ready), self.parts, self._tracing)
 
     def is_ready(self) -> bool:
         """Whether requests should be sent here."""

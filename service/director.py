@@ -127,8 +127,12 @@ class Director:
                 return
             if plan.models == self._plan.models:
                 break
+            answers = await self._broadcast("prepare", plan.to_json())
+            if None in answers or not answers:
+                # a worker ended, by chance or by these files: a second one tells
+                answers = await self._broadcast("prepare", plan.to_json())
             # what is served already was opened once: it failed in a worker that came too late for it
-            fresh = _failures(await self._broadcast("prepare", plan.to_json()), plan, self._plan)
+            fresh = _failures(answers, plan, self._plan)
             if not fresh:
                 break
             self._failed |= fresh
@@ -157,8 +161,10 @@ class Director:
 
 
 def _failures(answers: list[Any], plan: Plan, before: Plan) -> dict[Found, str]:
-    """The new files that any worker could not load, and why."""
+    """The new files that any worker could not load, and why; all of them where one did not live to say."""
     fresh = {(found.name, found.version): found for found in plan.files if found not in before.files}
+    if None in answers or not answers:
+        return dict.fromkeys(fresh.values(), "a worker ended while it was loaded")
     return {
         fresh[failed["name"], failed["version"]]: failed["reason"]
         for answer in answers

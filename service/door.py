@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from time import perf_counter_ns
 from typing import Any
 
@@ -38,10 +38,7 @@ EXPOSED = ("Inference-Header-Content-Length", "X-Request-Id", "Retry-After")
 class Door:
     """Stands before the application's routes, in place of the layers that a framework would put there."""
 
-    def __init__(
-        self, app: FastAPI, parts: Parts, draining: Callable[[], bool], tracing: Tracing | None = None
-    ) -> None:
-        """While `draining` says so, each answer ends its connection."""
+    def __init__(self, app: FastAPI, parts: Parts, tracing: Tracing | None = None) -> None:
         self._app = app
         # the framework's own layers answer errors in ways of their own, and cost more than all of this;
         # of its routing the raw endpoints have no need
@@ -49,7 +46,6 @@ class Door:
         others = AsyncExitStackMiddleware(app.router)
         self._routes: ASGIApp = Router(raw, redirect_slashes=False, default=others).app
         self._meter = parts.meter
-        self._draining = draining
         self._log = parts.settings.access_log
         self._tracing = tracing
         self._ids = new_ids()
@@ -67,7 +63,7 @@ class Door:
         return (self._enter if scope["type"] == "http" else self._app)(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, send, self._ids, self._draining())
+        exchange = Exchange(scope, send, self._ids)
         exchange.task = asyncio.current_task()
         scope["app"] = self._app
         scope["exchange"] = exchange

@@ -49,7 +49,6 @@ class Exchange:
     """Stands in for the server's `send`, so that each answer has the headers that all have."""
 
     __slots__ = (
-        "_close",
         "_send",
         "abandoned",
         "answer",
@@ -65,11 +64,10 @@ class Exchange:
         "turned_away",
     )
 
-    def __init__(self, scope: Scope, send: Send, ids: Iterator[str], close: bool) -> None:
+    def __init__(self, scope: Scope, send: Send, ids: Iterator[str]) -> None:
         self.began = perf_counter_ns()
         self._send = send
         self.query: bytes = scope.get("query_string", b"")
-        self._close = close
         # of HTTP; 0 until an answer has begun
         self.status = 0
         # there was no room for it
@@ -98,8 +96,6 @@ class Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self.id.encode()), NOSNIFF]
-            if self._close:
-                headers.append(CLOSE)
             message["headers"] = headers
         return self._send(message)
 

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 # between a worker's end and the next one in its place
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+# how long those that are just being replaced are waited for, when all are asked
+UP_SECONDS, STEP_SECONDS = 10.0, 0.02
 # a worker that lived as long did not end by its start
 HEALTHY_SECONDS = 10.0
 # counts are wanted while somebody waits
@@ -70,14 +72,21 @@ class Team:
         await self._up.wait()
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
-        """The answers of all workers that are up; one that ends meanwhile gives none."""
+        """The answer of each worker, once all are up or that takes too long; None of one that gave none."""
+        late = asyncio.get_running_loop().time() + UP_SECONDS
+        while not self._all_up() and asyncio.get_running_loop().time() < late and not self._ending:
+            await asyncio.sleep(STEP_SECONDS)
         up = [member for member in self._members.values() if member.up.is_set()]
         asked = [member.channel.ask(what, argument) for member in up]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for member, answer in zip(up, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, Gone):
                 log.error("worker %d: %s: %s", member.number, what, answer or type(answer).__name__)
-        return [answer for answer in answers if not isinstance(answer, BaseException)]
+        return [None if isinstance(answer, BaseException) else answer for answer in answers]
+
+    def _all_up(self) -> bool:
+        up = [member for member in self._members.values() if member.up.is_set()]
+        return len(up) == self._settings.workers
 
     async def drain(self) -> None:
         """Have all finish what they have, and wait for that as long as the settings say."""

@@ -330,7 +330,7 @@ def test_a_client_that_has_gone_is_not_run_for() -> None:
 
 
 def test_a_refused_client_that_comes_back_at_once_has_to_wait() -> None:
-    """Whoever does not heed Retry-After is read from a little later, so that refusals cost the others little."""
+    """Whoever does not heed Retry-After is read from a little later, so that refusals cost little."""
     many = shots(4, sizes=(1,))
     with serving("--queue", 1, "--max-delay-ms", 300) as server:
         tally = asyncio.run(Load(server.url, many, 16).run(3))

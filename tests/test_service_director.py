@@ -314,18 +314,6 @@ def test_a_late_worker_cannot_take_down_what_others_serve(tmp_path: Path, worker
     assert director.failed == ()
 
 
-def test_without_workers_the_plan_is_made_all_the_same(tmp_path: Path) -> None:
-    """Those that come will find it."""
-    write(tmp_path, "net", 1)
-
-    async def nobody(what: str, argument: Any) -> list[Any]:
-        return []
-
-    director = Director(tmp_path, "latest", nobody)
-    wait(director.look())
-    assert director.names == ["net/1"]
-
-
 def test_one_thing_at_a_time(tmp_path: Path, workers: Workers) -> None:
     """Loads, unloads and looks that come together are done one after another."""
     for name in ("one", "two", "three"):
@@ -350,6 +338,47 @@ def test_one_thing_at_a_time(tmp_path: Path, workers: Workers) -> None:
 
     asyncio.run(storm())
     assert director.names == ["one/1", "three/1"]
+
+
+class Killed(Workers):
+    """One of the workers dies of every file that says "deadly", and the others answer."""
+
+    async def broadcast(self, what: str, argument: Any) -> list[Any]:
+        answers = await super().broadcast(what, argument)
+        deadly = any(found.path.read_bytes() == b"deadly" for found in Plan.from_json(argument).files)
+        return [None, *answers[1:]] if deadly and what == "prepare" else answers
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_file_that_ends_workers_is_served_by_none(tmp_path: Path, count: int) -> None:
+    """Not even when nobody lived to say so; the old version goes on."""
+    write(tmp_path, "net", 1)
+    workers = Killed()
+    director = start(tmp_path, workers)
+    workers.count = count
+    write(tmp_path, "net", 2, b"deadly")
+    wait(director.look())
+    assert director.names == ["net/1"]
+    assert [(one.version, one.reason) for one in director.failed] == [
+        (2, "a worker ended while it was loaded")
+    ]
+
+
+def test_a_worker_that_ends_by_chance_fails_no_file(tmp_path: Path) -> None:
+    """The files are prepared once more, and then nobody ends."""
+    write(tmp_path, "net", 1)
+    workers = Workers()
+    director = start(tmp_path, workers)
+    broadcast, left = workers.broadcast, [None]
+
+    async def once(what: str, argument: Any) -> list[Any]:
+        answers = await broadcast(what, argument)
+        return [left.pop(), *answers[1:]] if left and what == "prepare" else answers
+
+    director._broadcast = once
+    write(tmp_path, "net", 2)
+    wait(director.look())
+    assert director.names == ["net/2"]
 
 
 def test_with_real_shelves(tmp_path: Path) -> None:

@@ -60,9 +60,7 @@ def meter() -> Meter:
     return Meter()
 
 
-def door(
-    meter: Meter, *, draining: bool = False, cors: tuple[str, ...] = (), access_log: bool = True
-) -> Door:
+def door(meter: Meter, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Door:
     app = FastAPI(redirect_slashes=False)
     app.router.routes[:0] = [Route(ROUTE, Raw(), methods=["POST"])]
     router = APIRouter(prefix="/v2")
@@ -73,7 +71,7 @@ def door(
 
     app.include_router(router)
     settings = SimpleNamespace(cors=cors, access_log=access_log)
-    return Door(app, SimpleNamespace(meter=meter, settings=settings), lambda: draining)
+    return Door(app, SimpleNamespace(meter=meter, settings=settings))
 
 
 def answered(meter: Meter) -> Any:
@@ -189,13 +187,6 @@ def test_what_is_cut_is_counted(lines: list[Any], meter: Meter) -> None:
         ask(door(meter), "POST", "/v2/models/cut/infer")
     assert meter.in_flight == 0
     assert lines[0]["status"] == 499
-
-
-def test_a_draining_worker_ends_its_connections(lines: list[Any], meter: Meter) -> None:
-    """Answers and errors alike close their connection."""
-    draining = door(meter, draining=True)
-    assert ask(draining, "POST", "/v2/models/digits/infer").headers["connection"] == "close"
-    assert ask(draining, "GET", "/nothing").headers["connection"] == "close"
 
 
 def test_odd_methods_share_a_label(lines: list[Any], meter: Meter) -> None:

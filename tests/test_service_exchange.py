@@ -13,13 +13,13 @@ from service.exchange import Exchange, new_ids, read_trace
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
-def exchange(*headers: tuple[bytes, bytes], close: bool = False) -> tuple[Exchange, list[Any]]:
+def exchange(*headers: tuple[bytes, bytes]) -> tuple[Exchange, list[Any]]:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    return Exchange({"headers": list(headers)}, send, iter(["made-1"]), close), sent
+    return Exchange({"headers": list(headers)}, send, iter(["made-1"])), sent
 
 
 def test_ids_are_never_the_same() -> None:
@@ -75,8 +75,8 @@ def test_what_is_no_trace_is_left_out(given: str) -> None:
     assert read_trace(given.encode()) is None
 
 
-def answered(close: bool) -> tuple[Exchange, list[Any]]:
-    passed, sent = exchange((b"x-request-id", b"mine"), close=close)
+def answered() -> tuple[Exchange, list[Any]]:
+    passed, sent = exchange((b"x-request-id", b"mine"))
     shared = ((b"content-type", b"text/plain"),)
 
     async def answer() -> None:
@@ -89,7 +89,7 @@ def answered(close: bool) -> tuple[Exchange, list[Any]]:
 
 def test_every_answer_has_its_headers() -> None:
     """The id and nosniff are added, the status is remembered, the body passes as it is."""
-    passed, sent = answered(close=False)
+    passed, sent = answered()
     assert passed.status == 418
     assert sent[0]["headers"] == [
         (b"content-type", b"text/plain"),
@@ -97,9 +97,3 @@ def test_every_answer_has_its_headers() -> None:
         (b"x-content-type-options", b"nosniff"),
     ]
     assert sent[1] == {"type": "http.response.body", "body": b"tea"}
-
-
-def test_a_last_answer_closes_its_connection() -> None:
-    """While a worker drains, each answer says that no other will come."""
-    assert (b"connection", b"close") in answered(close=True)[1][0]["headers"]
-    assert (b"connection", b"close") not in answered(close=False)[1][0]["headers"]

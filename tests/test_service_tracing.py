@@ -70,7 +70,7 @@ def traced() -> tuple[Tracing, Any]:
 
 
 def exchange(*headers: tuple[bytes, bytes]) -> Exchange:
-    return Exchange({"headers": list(headers)}, None, iter(["made-1"]), False)  # type: ignore[arg-type]
+    return Exchange({"headers": list(headers)}, None, iter(["made-1"]))  # type: ignore[arg-type]
 
 
 def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
