@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from service import loader
 from service.errors import ModelFileError
@@ -363,3 +364,15 @@ def test_levers_may_share_a_tensor(tmp_path: Path) -> None:
         for gate, half in zip(highway().gates[:2], halves, strict=True)
     )
     assert list(opened(put(tmp_path, data=sealed(highway(), gates=gates))).biases) == [LEVER.tensor]
+
+
+def test_weights_that_were_not_proved_are_refused(tmp_path: Path) -> None:
+    """One bit of one weight, and nothing else, is other than when the file was sealed."""
+    data = bytearray(sealed(highway()))
+    place = data.index(
+        numpy_helper.to_array(onnx.load_from_string(bytes(data)).graph.initializer[0]).tobytes()
+    )
+    data[place] ^= 1
+    with pytest.raises(ModelFileError, match="expected the graph and weights that were proved") as refused:
+        opened(put(tmp_path, data=bytes(data)))
+    assert refused.value.public == "its graph or weights are not those that were proved"
