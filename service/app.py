@@ -36,7 +36,7 @@ class Application:
         self.shelf = Shelf(partial(load, settings=settings, meter=meter, threads=threads(settings)))
         self.parts = Parts(
             settings=settings,
-            limits=Limits(rows=settings.max_rows, depth=settings.max_depth),
+            limits=Limits(rows=settings.max_rows, depth=settings.max_depth, json=settings.max_json),
             shelf=self.shelf,
             meter=meter,
             access=Access.from_settings(settings),

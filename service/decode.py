@@ -12,6 +12,7 @@ from service.document import (
     expect_array,
     expect_flag,
     expect_object,
+    expect_short,
     expect_text,
     expect_whole,
     keys,
@@ -57,6 +58,7 @@ def decode(
     if header is not None and header > len(body):
         raise RequestError(f"{LENGTH}: expected at most the {len(body)} bytes of the body, got {header}")
     text = bytes(body[:header])
+    expect_short(text, limits.json)
     request = parse(text)
     present = keys(request, "body")
     parameters: dict[str, Any] = (

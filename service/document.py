@@ -11,7 +11,7 @@ from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 from simdjson import Parser
 
-from service.errors import RequestError
+from service.errors import RequestError, TooLarge
 from service.request import Parameter
 
 SCALARS = str | int | float | bool
@@ -40,6 +40,14 @@ def parse(text: bytes) -> JsonObject:
             "body: expected a JSON object whose numbers fit into 64 bits, not nested without end"
         ) from error
     return expect_object(document, "body")
+
+
+def expect_short(text: bytes, most: int) -> None:
+    """Stop with TooLarge where reading the text would hold up everybody else."""
+    if len(text) > most:
+        raise TooLarge(
+            f"body: expected at most {most} bytes of JSON, got {len(text)}; binary data may be more"
+        )
 
 
 def expect_object(value: Any, where: str) -> JsonObject:

@@ -13,7 +13,17 @@ from simdjson import Parser
 
 from service.classes import probabilities
 from service.datatypes import DTYPES
-from service.document import expect_array, expect_object, expect_shallow, keys, kind, parse, shown, written
+from service.document import (
+    expect_array,
+    expect_object,
+    expect_shallow,
+    expect_short,
+    keys,
+    kind,
+    parse,
+    shown,
+    written,
+)
 from service.errors import NotFinite, RequestError
 from service.json_tensor import expect_even, read_json
 from service.limits import Limits
@@ -30,6 +40,7 @@ def decode_instances(body: bytes | memoryview, signature: Signature, limits: Lim
     A row is nested as the model takes it, or flat. A model without a batch axis takes one instance, whole.
     """
     text = bytes(body)
+    expect_short(text, limits.json)
     request = parse(text)
     expect_shallow(text, limits.depth)
     present = keys(request, "body")

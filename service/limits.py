@@ -10,7 +10,8 @@ MAX_ROWS = 128
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may be: its rows, and how deep its JSON is nested."""
+    """What one request may be: its rows, how deep its JSON is nested, and how many bytes of JSON it has."""
 
     rows: int = 4096
     depth: int = 32
+    json: int = 16 << 20

@@ -77,7 +77,7 @@ class Reader:
         per, depth = "row" if by_row else "request", len(self._layers)
         if rows == 0:
             none = np.zeros(0, np.float32)
-            empty = self._form.replace("%.6f", "null").replace("%%", "%")
+            empty = self._form.replace("%.7g", "null").replace("%%", "%")
             return Reading(orjson.Fragment(empty), Route(per, depth, none, none, none))
         count = rows if by_row else 1
         groups: dict[Any, list[int]] = {}
@@ -140,10 +140,10 @@ def unit_figures(gate: Gate, t: Array) -> tuple[Array, Array]:
 def _form(gate: Gate, levels: Sequence[float]) -> str:
     """The JSON of a gate, with places for mean, sd, quantiles, closed, open and carried."""
     about = json.dumps(gate.model_dump(include=ABOUT, exclude_none=True)).replace("%", "%%")
-    quantiles = ", ".join(f'"{level:g}": %.6f' for level in levels)
+    quantiles = ", ".join(f'"{level:g}": %.7g' for level in levels)
     return (
-        f'{about[:-1]}, "mean": %.6f, "sd": %.6f, "quantiles": {{{quantiles}}}, '
-        '"closed": %.6f, "open": %.6f, "carried": %.6f}'
+        f'{about[:-1]}, "mean": %.7g, "sd": %.7g, "quantiles": {{{quantiles}}}, '
+        '"closed": %.7g, "open": %.7g, "carried": %.7g}'
     )
 
 

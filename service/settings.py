@@ -53,6 +53,7 @@ class Settings(BaseSettings):
     # what a request may be
     timeout_ms: int = Field(30_000, ge=1, description="How long a request may wait for its run.")
     max_body: int = Field(64 * MIB, ge=1, description="Bytes of a request, decompressed.")
+    max_json: int = Field(16 * MIB, ge=1, description="Bytes of JSON in a request; binary data may be more.")
     max_held: int = Field(512 * MIB, ge=1, description="Bytes of all requests held at once, by a worker.")
     max_rows: int = Field(4096, ge=1, description="Rows of a request.")
     max_depth: int = Field(32, ge=4, le=512, description="How deep JSON may be nested.")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.decode import decode
-from service.errors import RequestError
+from service.errors import RequestError, TooLarge
 from service.limits import Limits
 from service.model import Signature
 from service.request import Wanted
@@ -279,3 +279,14 @@ def test_long_names_are_cut_in_messages() -> None:
     with pytest.raises(RequestError) as caught:
         asked(entry([0], 1, name="y" * 1_000_000))
     assert len(str(caught.value)) < 200
+
+
+def test_json_is_measured_before_it_is_read() -> None:
+    """Only the JSON counts: the bytes of tensors may be more."""
+    text = body(entry(X.ravel().tolist(), 1, 2, 3))
+    few = Limits(json=len(text))
+    assert decode(text, None, ROWS, few).rows == 1
+    with pytest.raises(TooLarge):
+        decode(text + b" ", None, ROWS, few)
+    held, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
+    assert decode(held, header, ROWS, Limits(json=header)).rows == 1

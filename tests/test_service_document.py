@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from service.document import expect_flag, expect_whole, holds_more, keys, nesting, parse, plain, scalars
-from service.errors import RequestError
+from service.document import (
+    expect_flag,
+    expect_short,
+    expect_whole,
+    holds_more,
+    keys,
+    nesting,
+    parse,
+    plain,
+    scalars,
+)
+from service.errors import RequestError, TooLarge
 
 NAN = b'{"a": NaN}'
 
@@ -132,3 +142,10 @@ def test_bytes_are_counted_either_way(most: int) -> None:
     """Few or many, the answer is that of counting."""
     for text in (b"", b"[", b"[[", b"a[b[c[", b"[" * 9, b"[" * 10, b"[" * 21):
         assert holds_more(text, b"[", most) == (text.count(b"[") > most)
+
+
+def test_more_json_than_allowed_is_refused_unread() -> None:
+    """Reading JSON holds up everybody else; the message shows the way out."""
+    expect_short(b"12345678", 8)
+    with pytest.raises(TooLarge, match="expected at most 7 bytes of JSON, got 8; binary data may be more"):
+        expect_short(b"12345678", 7)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import NotFinite, RequestError
+from service.errors import NotFinite, RequestError, TooLarge
 from service.instances import decode_instances, encode_predictions
 from service.limits import Limits
 from service.model import Signature
@@ -164,3 +164,9 @@ def test_predictions_that_json_cannot_say() -> None:
     inference = Inference({}, 2, (Wanted("y"),))
     with pytest.raises(RequestError, match=r"y: expected an output of 2 rows, got shape \[3\]"):
         encode_predictions("digits", 1, inference, Answer((np.float32([1, 2, 3]),)), (), None)
+
+
+def test_instances_are_measured_before_they_are_read() -> None:
+    """As much JSON as infer takes, and no more."""
+    with pytest.raises(TooLarge, match="expected at most 20 bytes of JSON"):
+        decode_instances(b'{"instances": [[1, 2, 3]]}', ROWS, Limits(json=20))
