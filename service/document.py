@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any, cast
 
@@ -14,6 +15,8 @@ from simdjson import Parser
 from service.errors import RequestError, TooLarge
 from service.request import Parameter
 
+# what is written for them by those who take JSON lightly
+NOT_FINITE = re.compile(rb"[\[,:]\s*-?(NaN|Inf)")
 SCALARS = str | int | float | bool
 
 NESTING = b'[]{}"'
@@ -32,6 +35,10 @@ def parse(text: bytes) -> JsonObject:
     except UnicodeDecodeError as error:
         raise RequestError("body: expected JSON in UTF-8, got bytes that are no UTF-8") from error
     except ValueError as error:
+        if NOT_FINITE.search(text):
+            raise RequestError(
+                "body: expected JSON, which has no NaN and no Infinity; the binary form takes them"
+            ) from error
         raise RequestError(
             "body: expected a JSON object whose numbers fit into 64 bits, got something that is none"
         ) from error

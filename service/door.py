@@ -10,8 +10,10 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -35,6 +37,18 @@ ALLOWED = ("GET", "POST")
 EXPOSED = ("Inference-Header-Content-Length", "X-Request-Id", "Retry-After")
 
 
+class Origins(CORSMiddleware):
+    """Whose pages may call; it refuses as everything here does."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        answer = super().preflight_response(request_headers)
+        if answer.status_code == 200:
+            return answer
+        origin = request_headers["origin"][:SHOWN]
+        sentence = f"origin {origin!r}: expected an origin, method and headers that are allowed here"
+        return JSONResponse({"error": sentence}, answer.status_code, headers={"Vary": "Origin"})
+
+
 class Door:
     """Stands before the application's routes, in place of the layers that a framework would put there."""
 
@@ -51,7 +65,7 @@ class Door:
         self._ids = new_ids()
         self._enter: ASGIApp = self._serve
         if parts.settings.cors:
-            self._enter = CORSMiddleware(
+            self._enter = Origins(
                 self._serve,
                 allow_origins=parts.settings.cors,
                 allow_methods=ALLOWED,

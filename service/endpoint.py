@@ -80,7 +80,8 @@ def header_length(headers: dict[bytes, bytes]) -> int | None:
     if text is None:
         return None
     if not (text.isdigit() and len(text) <= 12):
-        raise RequestError(f"Inference-Header-Content-Length: expected a number of bytes, got {text[:40]!r}")
+        came = text[:40].decode("latin-1")
+        raise RequestError(f"Inference-Header-Content-Length: expected a number of bytes, got {came!r}")
     return int(text)
 
 

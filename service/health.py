@@ -14,10 +14,13 @@ def router(access: Access, is_ready: Callable[[], bool]) -> APIRouter:
     """Open to everyone, since probes have no keys."""
     routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(access.needs("open"))])
 
+    # HEAD, too, as some balancers probe
+    @routes.head("/live", include_in_schema=False)
     @routes.get("/live", summary="Whether the process answers at all")
     async def live() -> Response:
         return _state(True, is_ready())
 
+    @routes.head("/ready", include_in_schema=False)
     @routes.get("/ready", summary="Whether requests should be sent here")
     async def ready() -> Response:
         state = is_ready()

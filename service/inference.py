@@ -68,13 +68,15 @@ def _sizes(inputs: Any, inference: Inference) -> dict[str, int]:
         dim: size
         for tensor in tensors
         for dim, size in zip(tensor.dims, inference.feeds[tensor.name].shape, strict=True)
-        if isinstance(dim, str)
+        # the graph has no name for every dimension, and runtime.py one for all of those
+        if isinstance(dim, str) and dim != "?"
     }
 
 
 def _milliseconds(header: bytes) -> int:
     if not (header.isdigit() and 0 < len(header) <= 10 and int(header)):
+        came = header[:40].decode("latin-1")
         raise RequestError(
-            f"X-Request-Timeout-Ms: expected a whole number of milliseconds from 1, got {header[:40]!r}"
+            f"X-Request-Timeout-Ms: expected whole milliseconds from 1, got {came!r}"
         )
     return int(header)

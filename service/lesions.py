@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -193,4 +194,4 @@ def _with_mates(moved: Iterable[Gate], gates: Iterable[Gate]) -> list[Gate]:
 def _shown(value: Any) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
-    return repr(value[:80]) if isinstance(value, str) else repr(value)
+    return repr(value[:80]) if isinstance(value, str) else json.dumps(value)

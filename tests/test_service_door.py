@@ -228,6 +228,10 @@ def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], met
     assert allow not in ask(opened, "POST", "/v2/models/digits/infer", headers=other).headers
     assert ask(opened, "OPTIONS", "/v2/models/digits/infer", headers=preflight).status == 200
     assert ask(closed, "OPTIONS", "/v2/models/digits/infer", headers=preflight).status == 405
+    refused = ask(opened, "OPTIONS", "/v2/models/digits/infer", headers=preflight | other)
+    assert refused.status == 400
+    assert "'https://two.example': expected an origin" in refused.json["error"]
+    assert allow not in refused.headers
 
 
 def test_the_lifespan_reaches_the_application(meter: Meter) -> None:
