@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from export.source import Rows
+from service.limits import MAX_ROWS
 from service.manifest import Gate
-from service.runtime import MAX_ROWS, Runtime
+from service.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -23,7 +23,8 @@ from export.trace import Traced
 from export.trial import Trial
 from export.truth import RejectedError, Truth, own_inputs, public
 from service import manifest
-from service.runtime import MAX_ROWS, Runtime
+from service.limits import MAX_ROWS
+from service.runtime import Runtime
 
 Progress = Callable[[int, int], None]
 

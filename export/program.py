@@ -14,7 +14,7 @@ from export.names import expect_rows, renamed
 from export.signature import DTYPES, Input
 from export.source import Source
 from export.trace import quiet
-from service.runtime import MAX_ROWS
+from service.limits import MAX_ROWS
 
 SYMBOL = re.compile(r"[a-z]+\d+\Z")
 

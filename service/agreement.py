@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from service.errors import ModelFileError
 from service.manifest import Manifest
 from service.probe import row_sets
+from service.request import Array
 from service.runtime import Runtime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 ROWS = 64
 # as at export: a multiple of what PyTorch itself was off the truth by, and of the last bit

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from service import admin, health, oip, openapi, predict
 from service.access import Access
 from service.body import Held
+from service.channel import Handler
 from service.cpus import threads
 from service.door import Door
 from service.introspection import routes as gate_routes
@@ -19,7 +20,7 @@ from service.limits import Limits
 from service.loader import load
 from service.meter import Meter
 from service.metrics import exposition
-from service.parts import Control, Handler, Parts
+from service.parts import Control, Parts
 from service.reference import add_reference
 from service.runtime import expect_device
 from service.settings import Settings
@@ -51,6 +52,8 @@ class Application:
         }
         self._tracing = Tracing.from_settings(settings)
         self._door = Door(routed(self.parts, self.is_ready), self.parts, self._tracing)
+        # what connections refuse themselves
+        self.refused = self._door.refused
 
     def is_ready(self) -> bool:
         """Whether requests should be sent here."""

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import perf_counter_ns
 
-from service.errors import NotReady, Overloaded
+from service.errors import Overloaded
 from service.job import Job
 from service.line import Line
 from service.pace import Pace
@@ -66,7 +66,6 @@ class Batcher:
         # its thread starts with the first long run, and ends when the batcher is dropped
         self._thread = ThreadPoolExecutor(1, "batcher")
         self._line = Line()
-        self._closed = False
         # a run is under way in the thread
         self._running = False
         # the next run is to begin soon, or when the delay is over
@@ -79,7 +78,6 @@ class Batcher:
         # during a run in the thread: rings at the first deadline of those who wait
         self._alarm: asyncio.TimerHandle | None = None
         self._rings = math.inf
-        self._rest: asyncio.Future[None] | None = None
 
     @property
     def waiting(self) -> int:
@@ -114,8 +112,6 @@ class Batcher:
         Overloaded comes at once, Expired when `deadline` (of the event loop's clock) passes before the run
         has begun; what the model raises comes to the request that is at fault.
         """
-        if self._closed:
-            raise NotReady("model: expected one that is served, and this one was taken away")
         if len(self._line) >= self._limit:
             raise self.overloaded()
         loop = asyncio.get_running_loop()
@@ -147,17 +143,6 @@ class Batcher:
                 self._line.remove(job)
             raise
         return job.result()
-
-    def close(self) -> None:
-        """Take no more requests; those that wait are still run."""
-        self._closed = True
-
-    async def drain(self) -> None:
-        """Return when nobody waits and nothing runs."""
-        while self._line or self._running:
-            if self._rest is None:
-                self._rest = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._rest)
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin a run, or put it off while more come; a request alone, as the last was, does not wait."""
@@ -226,13 +211,10 @@ class Batcher:
             self._observe(batch)
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin again for those who still wait; where nobody does, those who drain may go on."""
+        """Begin again for those who still wait."""
         if self._line:
             self._due = True
             loop.call_soon(self._turn, loop)
-        elif self._rest is not None:
-            self._rest.set_result(None)
-            self._rest = None
 
     def _set_alarm(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
         if self._alarm is not None:

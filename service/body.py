@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import zlib
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Iterator
 from types import coroutine
 from typing import Any
 
@@ -22,7 +23,7 @@ class ClientGone(Exception):  # noqa: N818
 
 
 class Held:
-    """What all requests of this worker hold at once: at most `most` bytes, and one body at most `limit`.
+    """What all requests and answers of this worker hold: at most `most` bytes, one body at most `limit`.
 
     A body that takes longer than `seconds` to arrive is not waited for.
     """
@@ -34,6 +35,21 @@ class Held:
     def body(self, scope: Scope, receive: Receive) -> Body:
         """The request's body as an async context, which holds its bytes until it is left."""
         return Body(self, scope, receive)
+
+    @contextlib.contextmanager
+    def answer(self, size: int) -> Iterator[None]:
+        """Hold an answer of so many bytes until it is sent; Overloaded where that would be too many."""
+        self.expect_room(size)
+        self.bytes += size
+        try:
+            yield
+        finally:
+            self.bytes -= size
+
+    def expect_room(self, size: int) -> None:
+        """Stop with Overloaded where so many bytes more would be too many."""
+        if self.bytes + size > self.most:
+            raise Overloaded("server: as many bytes are held as may be; try again")
 
 
 class Body:
@@ -104,8 +120,7 @@ class Body:
         held = self._held
         if self._bytes + len(part) > held.limit:
             raise self._too_large("more")
-        if held.bytes + len(part) > held.most:
-            raise Overloaded("server: as many bytes of requests are held as may be; try again")
+        held.expect_room(len(part))
         held.bytes += len(part)
         self._bytes += len(part)
         return part

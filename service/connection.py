@@ -7,20 +7,20 @@ It leans on what uvicorn's HttpToolsProtocol keeps and calls, which may change w
 
 from __future__ import annotations
 
-import array
 import asyncio
-import fcntl
-import http
 import logging
-import termios
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import httptools
-import orjson
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service import head
 from service.connections import Connections, Rules
+from service.flow import Flow
+from service.no_request import NoRequest
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +32,10 @@ PAUSE_SECONDS = 0.25
 UNWANTED_BYTES = 1 << 20
 
 
-class HeadTooLong(Exception):  # noqa: N818, it is no error of ours
-    """Raised through the parser, which stops at it."""
-
-
 class Connection(HttpToolsProtocol):
     """It keeps no timers: `tend` is to be called now and then, as often as its limits are to be exact."""
+
+    flow: Flow
 
     def __init__(
         self, rules: Rules, state: Connections, config: Config, loop: asyncio.AbstractEventLoop
@@ -46,61 +44,78 @@ class Connection(HttpToolsProtocol):
         self.rules = rules
         self.state = state
         # since when it does what it does: it is silent, sends a head, or is leaving
-        self._since = self._flowed = loop.time()
-        self._unsent = 0
+        self._since = loop.time()
         self._used = False
+        # the request that is being answered, or was last; `cycle` is the one that arrived last
+        self._current: Any = None
+        # what is said when all requests are answered; nothing is read as a request any more
+        self._last_word: bytes | None = None
+        # all is said, and what still comes is thrown away
         self._leaving = False
         self._in_head = False
         self._head_bytes = 0
-        self._head_is_long = False
-        self._unwanted = 0
+        self._head_began = False
+        self._head_may_be_long = False
+        # whether an answer that comes before the body is the last: too much of it may follow
+        self._body_ends_it = False
 
     # what the transport tells
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._ending = Ending(self, transport)
+        self.flow = Flow(transport, self.pipeline)
+        self._ending = Ending(self._end, transport.is_closing, transport.write)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Drop what waits for its run.
+
+        A client that only stopped sending looks just like one that has closed, until something is sent to it:
+        it is taken for gone, too, since what nobody waits for must not be run.
+        """
         super().connection_lost(exc)
-        exchange: Any = self.cycle.scope.get("exchange") if self._answering else None
-        if exchange is not None:
-            exchange.abandon()
+        if self._answering:
+            self._current.disconnected = True
+            self._current.message_event.set()
+            exchange = self._current.scope.get("exchange")
+            if exchange is not None:
+                exchange.abandon()
         if self.state.when_lost is not None:
             self.state.when_lost()
 
     def data_received(self, data: bytes) -> None:
-        if self._leaving:
+        if self._leaving or self._last_word is not None:
             return
-        # a body may begin in the same piece, so a long one is measured when its head has ended
-        self._head_is_long = self._head_bytes + len(data) > self.rules.max_header
+        # other requests and bodies may be in the same piece: only a long one has its heads measured
+        self._head_may_be_long = self._head_bytes + len(data) > self.rules.max_header
+        self._head_began = False
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as stop:
-            self._decline_upgrade(data[stop.args[0] :])
-            return
+            self._parse(memoryview(data))
+            if self._in_head:
+                # where a head begins in a piece is not known: of that piece, what is complete counts
+                began = self._head_began
+                self._head_bytes += head.size(self.url, self.headers) if began else len(data)
+                self._expect_short_head(self._head_bytes)
+        except NoRequest as no_request:
+            self._refuse(no_request)
         except httptools.HttpParserError as error:
-            if isinstance(error.__context__, HeadTooLong):
-                self._refuse_head()
-            else:
-                self._refuse(400, "the request: expected HTTP/1.1, got something else")
-            return
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_is_long:
-                self._refuse_head()
+            reason = error.__context__
+            if not isinstance(reason, NoRequest):
+                reason = NoRequest(400, "the request: expected HTTP/1.1, got something else")
+            self._refuse(reason)
 
     # what the parser tells
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head = self._used = True
-        self._head_bytes = self._unwanted = 0
+        self._in_head = self._used = self._head_began = True
+        self._body_ends_it = False
+        self._head_bytes = 0
         self._since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        if self._head_is_long and self._head_size() > self.rules.max_header:
-            raise HeadTooLong
+        if self._head_may_be_long:
+            self._expect_short_head(head.size(self.url, self.headers))
+        length = head.length(self.parser.get_http_version(), self.headers)
         before = self.cycle
         super().on_headers_complete()
         if self.parser.should_upgrade():
@@ -111,28 +126,29 @@ class Connection(HttpToolsProtocol):
             if before is not None and not before.response_started:
                 before.keep_alive = True
             self.cycle.keep_alive = False
+        elif self.cycle.keep_alive and (
+            length is None or length > UNWANTED_BYTES or self.expect_100_continue
+        ):
+            self._body_ends_it = True
+            self.cycle.keep_alive = False
 
-    def on_body(self, body: bytes) -> None:
-        if not self.cycle.response_complete:
-            super().on_body(body)
-            return
-        self._unwanted += len(body)
-        if self._unwanted > UNWANTED_BYTES:
-            self.say_goodbye()
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self._body_ends_it and not self.cycle.response_started and not self.state.draining:
+            self.cycle.keep_alive = True
 
     def on_response_complete(self) -> None:
         self._since = self.loop.time()
         self.server_state.total_requests += 1
         if self._leaving or self.transport.is_closing():
             return
+        waiting = self.pipeline.pop() if self.pipeline else None
         self.flow.resume_reading()
-        if self.pipeline:
-            cycle, app = self.pipeline.pop()
-            self._start_asgi_task(cycle, app)
-        elif self.expect_100_continue and self.cycle.more_body:
-            # the client was not asked for its body: whether it sends one is not known
-            self.say_goodbye()
-        elif getattr(self.cycle.scope.get("exchange"), "turned_away", False):
+        if waiting is not None:
+            self._start_asgi_task(*waiting)
+        elif self._last_word is not None:
+            self._end_with_word()
+        elif getattr(self._current.scope.get("exchange"), "turned_away", False):
             # refusing a client that asks again at once costs those who are answered
             self.flow.pause_reading()
             self.loop.call_later(PAUSE_SECONDS, self.flow.resume_reading)
@@ -152,15 +168,15 @@ class Connection(HttpToolsProtocol):
     def tend(self, now: float) -> None:
         """Close it, or refuse what it sends, when it has taken too long."""
         passed = now - self._since
-        if self._is_stuck(now):
+        if self.flow.stuck(now) > self.rules.idle_seconds:
             self.transport.abort()
         elif self._leaving:
-            if passed > LINGER_SECONDS and (not self._answering or self.cycle.disconnected):
+            if passed > LINGER_SECONDS:
                 self.transport.close()
         elif self._in_head:
             if passed > self.rules.header_seconds and not self.flow.read_paused:
                 limit = f"{self.rules.header_seconds:g} seconds"
-                self._refuse(408, f"the headers: expected all of them within {limit}, got some")
+                self._refuse(NoRequest(408, f"the headers: expected all of them within {limit}, got some"))
         elif not self._answering and passed > (
             self.rules.idle_seconds if self._used else self.rules.header_seconds
         ):
@@ -173,109 +189,100 @@ class Connection(HttpToolsProtocol):
 
     def end_if_silent(self, since: float) -> None:
         """Close it if nothing has come or gone since then, nor waits to be read."""
-        if not self.owing and not self._leaving and self._since <= since and not self._unread():
+        if not self.owing and not self._leaving and self._since <= since and not self.flow.unread():
             self.transport.close()
 
     def say_goodbye(self) -> None:
         """Close it when the client has had time to read: data that nobody reads would reset it."""
         if self._leaving or self.transport.is_closing():
             return
-        self._leave()
+        self._leaving, self._in_head = True, False
+        self._since = self.loop.time()
+        self.pipeline.clear()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-            self.flow.resume_reading()
-        else:
-            self.transport.close()
+        self.flow.resume_reading()
 
     # how it is done
 
     @property
     def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        return self._current is not None and not self._current.response_complete
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._current = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _should_upgrade(self) -> bool:
         # so that what is asked of this request is nothing, until it is read again
         return True
 
-    def _decline_upgrade(self, rest: bytes) -> None:
-        """No other protocol is spoken here: read the request again as if none had been offered.
+    def _parse(self, data: memoryview) -> None:
+        """No other protocol is spoken here: a request that offers one is read again as if it had not.
 
         The parser has passed over its body, since that would be in the other protocol.
         """
-        method = self.parser.get_method()
-        if method == b"CONNECT":
-            self._refuse(400, "the method: expected one of a server, got CONNECT, which is for proxies")
-            return
-        lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
-        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-        self.parser = httptools.HttpRequestParser(self)
-        self.data_received(b"\r\n".join([*lines, b"", rest]))
-
-    def _refuse_head(self) -> None:
-        self._refuse(431, f"the headers: expected at most {self.rules.max_header} bytes, got more")
-
-    def _refuse(self, status: int, text: str) -> None:
-        """Answer what never becomes a request, and end the connection with that.
-
-        Requests before it are answered first; then the connection closes without a word on this one.
-        """
-        log.info("a client was refused: %d, %s", status, text, extra={"client": self.client})
-        if self._answering:
-            own_body = not self._in_head and self.cycle.more_body and not self.pipeline
-            if not own_body or self.cycle.response_started:
-                self.cycle.keep_alive = False
-                self._leave()
-                self._give_up_body()
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as stop:
+                data = data[stop.args[0] :]
+                method = self.parser.get_method()
+                if method == b"CONNECT":
+                    text = "the method: expected one of a server, got CONNECT, which is for proxies"
+                    raise NoRequest(400, text) from None
+                lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+                lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
+            else:
                 return
-            # it is the request in hand whose body makes no sense: the application need not answer it
-            self._give_up_body()
-        body = orjson.dumps({"error": text})
-        lines = [b"HTTP/1.1 %d %b" % (status, http.HTTPStatus(status).phrase.encode())]
-        lines += [b"%b: %b" % header for header in self.server_state.default_headers]
-        lines += [b"content-type: application/json", b"content-length: %d" % len(body), b"connection: close"]
-        self.transport.write(b"\r\n".join([*lines, b"", body]))
+
+    def _expect_short_head(self, size: int) -> None:
+        if size > self.rules.max_header:
+            raise NoRequest(431, f"the headers: expected at most {self.rules.max_header} bytes, got more")
+
+    def _refuse(self, no_request: NoRequest) -> None:
+        """Answer what never becomes a request after all that came before it, and end the connection so."""
+        status, text = no_request.status, no_request.text
+        count = self.state.when_refused
+        request_id = None if count is None else count(status, text)
+        extra = {"client": self.client, "id": request_id}
+        log.info("a client was refused: %d, %s", status, text, extra=extra)
+        self._last_word = no_request.answer(self.server_state.default_headers, request_id)
+        if self._answering and not self._in_head and self.cycle.more_body:
+            self._give_up_last()
+        self._in_head = False
+        if not self._answering:
+            self._end_with_word()
+
+    def _give_up_last(self) -> None:
+        """Have no answer of the application to the request that arrived last: its body makes no sense."""
+        if self.pipeline:
+            self.pipeline.popleft()
+            return
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        self._current = None
+        if self.cycle.response_started:
+            self._last_word = b""
+
+    def _end_with_word(self) -> None:
+        self.transport.write(self._last_word or b"")
         self.say_goodbye()
 
-    def _give_up_body(self) -> None:
-        """Tell the application that the body it may wait for does not come."""
-        if self.cycle.more_body:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-
-    def _leave(self) -> None:
-        self._leaving, self._in_head = True, False
-        self._since = self.loop.time()
-
-    def _head_size(self) -> int:
-        # beside each name and value there are a colon, a space and the end of the line
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    def _is_stuck(self, now: float) -> bool:
-        """Whether the client has read nothing of its answer for as long as a connection may be idle."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent == 0 or unsent != self._unsent:
-            self._unsent, self._flowed = unsent, now
-        return now - self._flowed > self.rules.idle_seconds
-
-    def _unread(self) -> bool:
-        size = array.array("i", [0])
-        fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.FIONREAD, size)
-        return bool(size[0])
-
-
-class Ending:
-    """The transport as an application's answer sees it, closed with care while a request still arrives."""
-
-    __slots__ = ("_connection", "is_closing", "write")
-
-    def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
-        self._connection = connection
-        self.write = transport.write
-        self.is_closing = transport.is_closing
-
-    def close(self) -> None:
-        connection = self._connection
-        if connection.cycle.more_body:
-            connection.say_goodbye()
+    def _end(self) -> None:
+        """Close it after an answer, with care if the client may still be sending."""
+        if self.pipeline or self._in_head or self._last_word is not None or self.cycle.more_body:
+            self.say_goodbye()
         else:
-            connection.transport.close()
+            self.transport.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The transport as an application's answer sees it."""
+
+    close: Callable[[], None]
+    is_closing: Callable[[], bool]
+    write: Callable[[bytes], None]

@@ -24,3 +24,5 @@ class Connections(ServerState):
         super().__init__()
         self.draining = False
         self.when_lost: Callable[[], object] | None = None
+        # given status and sentence of what is answered to no request, it counts them and gives that an id
+        self.when_refused: Callable[[int, str], str] | None = None

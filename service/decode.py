@@ -20,6 +20,7 @@ from service.document import (
     plain,
     scalars,
     shown,
+    written,
 )
 from service.errors import RequestError
 from service.inputs import Inputs
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from service.model import Signature
 
 LENGTH = "Inference-Header-Content-Length"
+
+# bytes of what the body has under an extra key
+MOST_EXTRA = 64 * 1024
 
 # what the protocol says of these parameters; others may be any scalar
 RESERVED = {
@@ -74,7 +78,7 @@ def decode(
     outputs = _outputs(request["outputs"], signature, binary=binary) if "outputs" in present else ()
     for key in extra:
         if key in present:
-            parameters[key] = plain(request[key])
+            parameters[key] = _short(request[key], key)
     return Inference(
         feeds=inputs.feeds,
         rows=inputs.rows,
@@ -84,6 +88,14 @@ def decode(
         timeout=parameters.get("timeout") or None,
         parameters=parameters,
     )
+
+
+def _short(value: Any, where: str) -> Any:
+    """What an extra key holds, which is never much."""
+    size = len(written(value))
+    if size > MOST_EXTRA:
+        raise RequestError(f"{where}: expected at most {MOST_EXTRA} bytes, got {size}")
+    return plain(value)
 
 
 def _outputs(value: Any, signature: Signature, *, binary: bool) -> tuple[Wanted, ...]:

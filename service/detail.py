@@ -87,6 +87,20 @@ class Sizes:
         )
 
 
+def expect_few(inference: Inference, signature: Signature, limit: int) -> None:
+    """Stop with TooLarge where the hidden outputs among those asked for are more than an answer may hold."""
+    hidden = [wanted for wanted in inference.outputs if wanted.name in signature.hidden]
+    if hidden:
+        size = Sizes([wanted.name for wanted in hidden], signature).of(inference)
+        if not all(wanted.binary for wanted in hidden):
+            size *= JSON_TIMES
+        if size > limit:
+            raise TooLarge(
+                f"outputs: expected at most {limit} bytes of gates, and on these rows they are about {size}; "
+                "ask with fewer rows or for fewer gates"
+            )
+
+
 def expect_size(wish: Detail, size: int, limit: int) -> None:
     """Stop with TooLarge where gates of so many bytes are more than an answer may hold."""
     if (wish.detail == "rows" or wish.blocks) and not wish.binary:

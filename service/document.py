@@ -17,6 +17,8 @@ from service.request import Parameter
 
 # what is written for them by those who take JSON lightly
 NOT_FINITE = re.compile(rb"[\[,:]\s*-?(NaN|Inf)")
+# no request has as many by right, and to look at them takes the time of all others
+MOST_KEYS = 1000
 SCALARS = str | int | float | bool
 
 NESTING = b'[]{}"'
@@ -94,6 +96,8 @@ def keys(node: JsonObject, where: str) -> list[str]:
 
     A key that is looked up and not there costs more than all of parsing, so look here first.
     """
+    if len(node) > MOST_KEYS:
+        raise RequestError(f"{where}: expected at most {MOST_KEYS} keys, got {len(node)}")
     found = list(node)
     if len(set(found)) != len(found):
         twice = Counter(found).most_common(1)[0][0]

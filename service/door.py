@@ -22,7 +22,7 @@ from service.errors import Overloaded
 from service.exchange import Exchange, new_ids
 from service.log import lines
 from service.parts import Parts
-from service.refusal import Refusal, refusal
+from service.refusal import Refusal, path_of, refusal
 from service.tracing import Tracing
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,12 @@ class Door:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return (self._enter if scope["type"] == "http" else self._app)(scope, receive, send)
+
+    def refused(self, status: int, sentence: str) -> str:
+        """Count what a connection refused before it was a request, and logs itself; gives it an id."""
+        self._meter.answered("unknown", "unknown", status, 0)
+        self._meter.refused("bad_request")
+        return next(self._ids)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, send, self._ids)
@@ -137,7 +143,7 @@ def _line(scope: Scope, exchange: Exchange, route: str, status: int, ns: int) ->
         "id": exchange.id,
         "client": client[0] if client else None,
         "method": scope["method"],
-        "path": scope["path"][:SHOWN],
+        "path": path_of(scope)[:SHOWN],
         "route": route,
         "status": status,
         "ms": ns // 1000 / 1000,

@@ -17,8 +17,8 @@ import numpy as np
 
 from service.errors import ModelFileError
 from service.manifest import Gate, Profile
+from service.request import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Level = Literal["ok", "watch", "alarm"]
 
 # seconds between two sampled runs at least, and how many times a sampled run's own time has to pass

@@ -8,7 +8,9 @@ from time import perf_counter_ns
 
 from starlette.types import Receive, Scope, Send
 
+from service.body import Held
 from service.decode import decode
+from service.detail import expect_few
 from service.errors import RequestError
 from service.inference import deadline, expect_room
 from service.inquiry import Content, Inquiry
@@ -18,6 +20,8 @@ from service.request import Inference
 
 JSON = b"application/json"
 BINARY = b"application/octet-stream"
+# bytes of an answer that are more than a connection buffers by itself
+MUCH = 1 << 16
 LENGTH = b"inference-header-content-length"
 
 
@@ -52,6 +56,7 @@ class Endpoint(ABC):
             async with parts.held.body(scope, receive) as body:
                 read = perf_counter_ns()
                 inference = self.decode(body, header_length(headers), model)
+                expect_few(inference, model.signature, parts.settings.max_gates)
                 decoded = perf_counter_ns()
                 until = deadline(inference, headers.get(b"x-request-timeout-ms"), parts.settings.timeout_ms)
                 inquiry = Inquiry(model, inference, until, scope["exchange"])
@@ -71,7 +76,7 @@ class Endpoint(ABC):
                 encode_ns=ended - inquiry.ran,
                 rows=inference.rows,
             )
-        await respond(send, content, length)
+        await respond(send, content, length, parts.held)
 
 
 def header_length(headers: dict[bytes, bytes]) -> int | None:
@@ -85,11 +90,22 @@ def header_length(headers: dict[bytes, bytes]) -> int | None:
     return int(text)
 
 
-async def respond(send: Send, content: bytes, length: int | None = None) -> None:
-    """Answer 200 with JSON, or with `length` bytes of it and tensors after that."""
+async def respond(send: Send, content: bytes, length: int | None = None, held: Held | None = None) -> None:
+    """Answer 200 with JSON, or with `length` bytes of it and tensors after that.
+
+    What is much is `held` until the client has read most of it.
+    """
     headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(content))]
     if length is not None:
         headers[0] = (b"content-type", BINARY)
         headers.append((LENGTH, b"%d" % length))
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+    start = {"type": "http.response.start", "status": 200, "headers": headers}
+    if held is None or len(content) < MUCH:
+        await send(start)
+        await send({"type": "http.response.body", "body": content})
+        return
+    with held.answer(len(content)):
+        await send(start)
+        await send({"type": "http.response.body", "body": content, "more_body": True})
+        # the server takes this when little of what was sent before is left
+        await send({"type": "http.response.body", "body": b""})

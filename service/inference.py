@@ -76,7 +76,5 @@ def _sizes(inputs: Any, inference: Inference) -> dict[str, int]:
 def _milliseconds(header: bytes) -> int:
     if not (header.isdigit() and 0 < len(header) <= 10 and int(header)):
         came = header[:40].decode("latin-1")
-        raise RequestError(
-            f"X-Request-Timeout-Ms: expected whole milliseconds from 1, got {came!r}"
-        )
+        raise RequestError(f"X-Request-Timeout-Ms: expected whole milliseconds from 1, got {came!r}")
     return int(header)

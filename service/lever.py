@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import numpy as np
 
 from service.manifest import Gate
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from service.request import Array
 
 # added to what T is the sigmoid of: at this distance T is exactly 0 or 1, even in half precision
 FAR = 1e4

@@ -7,9 +7,6 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-
-import numpy as np
 
 from service.agreement import expect_agreement
 from service.batcher import Batcher
@@ -22,12 +19,12 @@ from service.model import Model, Signature
 from service.onnx_file import expect_whole, initializers
 from service.probe import Findings, probe
 from service.repository import Found, expect_unchanged, read
+from service.request import Array
 from service.runtime import Runtime, Tensor, open_model
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
 
@@ -59,7 +56,7 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int) -> Model:
     drift = None
     if manifest is not None and manifest.profile is not None and manifest.profile.layers:
         drift = Drift(manifest.profile, manifest.gates, settings.drift_rows)
-    give_back()
+    trim_memory()
     metered = meter.model(found.name, found.version)
     lone_rows = batched and findings.lone_rows and settings.max_batch > 1
     model = Model(
@@ -178,13 +175,16 @@ def runner(runtime: Runtime, drift: Drift | None, batch: str | None, *, lone_row
         rows = 1 if batch is None else len(feeds[first])
         if lone_rows and rows == 2 and all(bool((fed[0] == fed[1]).all()) for fed in feeds.values()):
             rows = 1  # the other is its copy
-        drift.see(arrays[len(names) :], rows)
+        try:
+            drift.see(arrays[len(names) :], rows)
+        except Exception:  # a caller's answer is not to fail for what is only watched
+            log.exception("drift cannot be told")
         return arrays[: len(names)]
 
     return run
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return to the system what opening a file has taken and freed again: as much as its weights."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone keeps it
     if trim is not None:

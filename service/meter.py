@@ -174,7 +174,7 @@ class Meter:
         for (route, method, status), count in self._answered.items():
             answered.setdefault(route, {}).setdefault(method, {})[str(status)] = count
         models: Snapshot = {}
-        for (name, version), meter in self._models.items():
+        for (name, version), meter in list(self._models.items()):
             models.setdefault(name, {})[str(version)] = meter.snapshot(waiting.get((name, version), 0))
         return {
             "workers": 1,

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from service.drift import DriftReport
 from service.meter import ROWS, TIMES, Snapshot, merge
+from service.plan import NOT_CHOSEN, UNLOADED
 from service.shelf import Shelf
 from service.version import VERSION
 
@@ -143,11 +144,15 @@ class Families(Collector):
         found: dict[tuple[str, str], str] = {}
         reasons: set[tuple[str, str, str]] = set()
         for entry in self._index:
-            key = (entry["name"], entry.get("version", ""))
+            key = (entry["name"], entry["version"])
             # a version may be served still while the file that was to replace it could not be loaded
             if found.get(key) != "READY":
                 found[key] = entry["state"]
-            if entry["reason"] and "version" in entry:
+            if (
+                entry["reason"]
+                and entry["version"]
+                and not entry["reason"].startswith((UNLOADED, NOT_CHOSEN))
+            ):
                 reasons.add((*key, entry["reason"]))
         for key, current in found.items():
             for one in STATES:

@@ -6,17 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from service.batcher import Batcher
 from service.drift import Drift
 from service.manifest import Gate, Manifest
 from service.meter import ModelMeter
+from service.request import Array
 from service.runtime import Runtime, Tensor
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

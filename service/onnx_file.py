@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
 from service.errors import ModelFileError
 from service.protobuf import Field, MalformedError, fields, varints
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from service.request import Array
 
 # fields by the message they are in, as onnx.proto numbers them
 MODEL_GRAPH, MODEL_OPSETS, MODEL_TRAINING, MODEL_FUNCTIONS = 7, 8, 20, 25

@@ -20,7 +20,8 @@ VERSIONS = "/versions/{version}"
 
 DESCRIPTION = (
     "Models with their gates: the Open Inference Protocol (version 2), predictions for people, and gates "
-    'read, closed and watched. Every answer other than 200 is `{"error": "one sentence"}`.'
+    'read, closed and watched. Every answer other than 200 is `{"error": "one sentence"}`, '
+    "but for those of the ready routes."
 )
 PARAMETERS = {
     "model": "A model's name, as /v2/models lists it.",

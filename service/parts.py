@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,10 +17,7 @@ class Control(Protocol):
     """What a worker asks of all workers, through the supervisor."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
-        """Ask for "snapshots", "load", "unload" or "look", and wait for the answer."""
-
-
-Handler = Callable[[Any], Awaitable[Any]]
+        """Ask for "snapshots", "load" or "unload", and wait for the answer."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,13 @@ from typing import Any
 
 from service.repository import Found
 
+# how the reasons begin for which a good file is not served
+UNLOADED, NOT_CHOSEN = "unloaded", "not chosen by versions="
+
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A version that cannot be served, or a model where `version` is None; `reason` is safe to send."""
+class Unserved:
+    """A version that is not served, or a model where `version` is None; `reason` is safe to send."""
 
     name: str
     version: int | None
@@ -24,12 +27,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Versions of each model in order, what failed, what was unloaded by hand; the serial counts plans."""
+    """Versions of each model in order, what failed, what is there and not wanted; the serial counts plans."""
 
     serial: int = 0
     models: Mapping[str, tuple[Found, ...]] = field(default_factory=dict)
-    failed: tuple[Failed, ...] = ()
-    unloaded: tuple[str, ...] = ()
+    failed: tuple[Unserved, ...] = ()
+    left_out: tuple[Unserved, ...] = ()
 
     @property
     def files(self) -> tuple[Found, ...]:
@@ -48,7 +51,7 @@ class Plan:
                 for name, versions in self.models.items()
             },
             "failed": [failed.to_json() for failed in self.failed],
-            "unloaded": list(self.unloaded),
+            "left_out": [one.to_json() for one in self.left_out],
         }
 
     @classmethod
@@ -62,6 +65,6 @@ class Plan:
                 )
                 for name, versions in record["models"].items()
             },
-            failed=tuple(Failed(**one) for one in record["failed"]),
-            unloaded=tuple(record["unloaded"]),
+            failed=tuple(Unserved(**one) for one in record["failed"]),
+            left_out=tuple(Unserved(**one) for one in record["left_out"]),
         )

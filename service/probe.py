@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from service.errors import RunError
+from service.request import Array
 from service.runtime import Runtime, Tensor
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Rows = dict[str, Array]
 
 SEED = 20_150_503

@@ -14,8 +14,7 @@ import orjson
 from service.errors import NotFinite
 from service.manifest import Gate, Profile
 from service.model import Signature
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from service.request import Array
 
 # where the file has no profile: T this near to 0 or 1 counts as closed or open
 EPSILON = 0.01

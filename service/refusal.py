@@ -31,8 +31,7 @@ class Refusal:
 
     @property
     def body(self) -> bytes:
-        # half of a surrogate pair, which JSON may hold, is no text that could be sent
-        return orjson.dumps({"error": self.sentence.encode("utf-8", "replace").decode()})
+        return orjson.dumps({"error": self.sentence})
 
 
 def refusal(error: Exception, scope: Scope, request_id: str) -> Refusal:
@@ -57,8 +56,13 @@ def _headers(error: RequestError) -> Headers:
     return ()
 
 
+def path_of(scope: Scope) -> str:
+    """The path as it was sent, with whatever is not printable escaped; nothing in it can forge a line."""
+    return scope["raw_path"].decode("latin-1")
+
+
 def _routing(error: HTTPException, scope: Scope) -> Refusal:
-    asked = f"{scope['method']} {scope['path'][:SHOWN]}"
+    asked = f"{scope['method']} {path_of(scope)[:SHOWN]}"
     if error.status_code == 404:
         return Refusal(404, "unknown", f"{asked}: there is no such route")
     if error.status_code == 405:

@@ -45,11 +45,10 @@ class Inference:
 class Answer:
     """The arrays of one request, in the order it named them, and what they took in nanoseconds.
 
-    `batch` is how many rows ran together, `runs` how many runs a request of more rows than one holds took.
+    `batch` is how many rows ran together.
     """
 
     arrays: tuple[Array, ...]
     queue_ns: int = 0
     run_ns: int = 0
     batch: int = 0
-    runs: int = 1

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from service.errors import DeviceError, ModelFileError, RunError
-from service.limits import MAX_ROWS as MAX_ROWS  # noqa: PLC0414, export takes it from here
 from service.manifest import KEY, Manifest
+from service.request import Array
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Device = Literal["cpu", "cuda"]
 
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-Schema = dict[str, Any]
+from service.datatypes import DATATYPES
 
-DATATYPES = (
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "FP32", "FP64", "BYTES", "BF16",
-)  # fmt: skip
+Schema = dict[str, Any]
 
 
 def ref(name: str) -> Schema:
@@ -88,7 +85,7 @@ SCHEMAS: dict[str, Schema] = {
     "IndexRequest": record(ready=YES_NO | {"description": "Only what is served now."}),
     "Index": listed(
         record(
-            ("name", "state", "reason"),
+            ("name", "version", "state", "reason"),
             name=TEXT,
             version=TEXT,
             state={"type": "string", "enum": ["READY", "LOADING", "UNAVAILABLE"]},
@@ -99,7 +96,7 @@ SCHEMAS: dict[str, Schema] = {
         ("name", "shape", "datatype"),
         name=TEXT,
         shape=SHAPE,
-        datatype={"type": "string", "enum": list(DATATYPES)},
+        datatype={"type": "string", "enum": list(DATATYPES.values())},
         parameters=PARAMETERS,
         data=listed(ANYTHING) | {"description": "Row-major, flat or nested; left out where it is binary."},
     ),

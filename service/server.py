@@ -15,6 +15,7 @@ from uvicorn.config import Config
 from service.acceptor import Acceptor, Shares
 from service.connection import Connection
 from service.connections import Connections, Rules
+from service.errors import SettingError
 from service.listener import stop_new
 from service.settings import Settings
 
@@ -37,6 +38,7 @@ class Server:
         self._settings = settings
         self._listener = listener
         self._connections = Connections()
+        self._connections.when_refused = getattr(app, "refused", None)
         loop = asyncio.get_running_loop()
         config = Config(
             app,
@@ -129,9 +131,25 @@ class Server:
 
 
 def tls(settings: Settings) -> ssl.SSLContext | None:
-    """What HTTPS is spoken with, if it is."""
-    if settings.tls_cert is None:
+    """What HTTPS is spoken with, if it is; a SettingError says what is wrong with its files."""
+    if settings.tls_cert is None or settings.tls_key is None:
         return None
+    cert, key = str(settings.tls_cert), str(settings.tls_key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(settings.tls_cert, settings.tls_key)
+
+    def passphrase() -> str:
+        # left to itself, OpenSSL would ask for it on the terminal
+        raise SettingError(f"--tls-key: expected a key without a passphrase, got {key!r}, which has one")
+
+    try:
+        # the next step alone would not say which of both files is at fault
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cert)
+    except OSError as error:
+        raise SettingError(f"--tls-cert: expected a certificate chain (PEM), got {cert!r}") from error
+    try:
+        context.load_cert_chain(cert, key, passphrase)
+    except OSError as error:
+        said = f"--tls-key: expected the private key (PEM) of the certificate {cert!r}, got {key!r}"
+        reason = getattr(error, "reason", None)
+        raise SettingError(said + (f" ({reason.lower().replace('_', ' ')})" if reason else "")) from error
     return context

@@ -16,6 +16,8 @@ MIB = 1 << 20
 PREFIX = "TURNPIKE_"
 # neither shown nor taken from the command line, where every user of the machine could read them
 SECRETS = frozenset({"api_keys", "admin_key"})
+# files that the service reads, which may be pipes
+FILES = ("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
 
 Words = Annotated[tuple[str, ...], NoDecode]
 
@@ -127,10 +129,10 @@ class Settings(BaseSettings):
             raise ValueError(f"expected a folder of models that can be read, got {str(value)!r}")
         return value
 
-    @field_validator("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
+    @field_validator(*FILES)
     @classmethod
     def _file(cls, value: Path | None) -> Path | None:
-        if value is not None and not (value.is_file() and os.access(value, os.R_OK)):
+        if value is not None and (value.is_dir() or not os.access(value, os.R_OK)):
             raise ValueError(f"expected a file that can be read, got {str(value)!r}")
         return value
 

@@ -9,12 +9,10 @@ from typing import Any
 
 from service.errors import ModelFileError, NotReady, RequestError, Unknown
 from service.model import Model
-from service.plan import Failed, Plan
+from service.plan import Plan, Unserved
 from service.repository import Found
 
 log = logging.getLogger(__name__)
-
-UNLOADED = ("UNAVAILABLE", "unloaded")
 
 Load = Callable[[Found], Model]
 # of one model: by its version as an address has it, and the highest one by None
@@ -72,11 +70,10 @@ class Shelf:
     def index(self) -> list[dict[str, Any]]:
         """Every version that is known, with its state, and why it or a new file of it is not served."""
         plan = self._plan or Plan()
-        states: dict[tuple[str, int | None], tuple[str, str]] = {
-            (name, None): UNLOADED for name in plan.unloaded
+        states = {
+            (one.name, one.version): ("UNAVAILABLE", one.reason)
+            for one in (*plan.left_out, *plan.failed, *self._failures())
         }
-        for failed in (*plan.failed, *self._failures()):
-            states[failed.name, failed.version] = ("UNAVAILABLE", failed.reason)
         if self._loading is not None:
             states[self._loading.name, self._loading.version] = ("LOADING", "")
         for model in self.models:
@@ -86,7 +83,8 @@ class Shelf:
         return [
             {
                 "name": name,
-                **({} if version is None else {"version": str(version)}),
+                # of a model none of whose versions is known
+                "version": "" if version is None else str(version),
                 "state": state,
                 "reason": reason,
             }
@@ -100,25 +98,20 @@ class Shelf:
         plan = Plan.from_json(record)
         async with self._lock:
             failed = await self._bring(plan.files, (self._plan or Plan()).files)
-        return {
-            "failed": [
-                Failed(found.name, found.version, reason).to_json() for found, reason in failed.items()
-            ]
-        }
+        return {"failed": [one.to_json() for one in _unserved(failed)]}
 
     async def commit(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Serve what a plan says from now on, and let go of the rest.
+        """Serve what a plan says from now on, and let go of the rest; answers what this worker lacks.
 
         A worker that comes late loads here what others have prepared; where that fails, what it serves
         under the same name stays.
         """
         plan = Plan.from_json(record)
         async with self._lock:
-            if self._plan is not None and plan.serial < self._plan.serial:
-                return {"serial": self._plan.serial}
-            self._failed = await self._bring(plan.files)
-            self._serve(plan)
-        return {"serial": plan.serial}
+            if self._plan is None or plan.serial >= self._plan.serial:
+                self._failed = await self._bring(plan.files)
+                self._serve(plan)
+            return {"failed": [one.to_json() for one in self._failures()]}
 
     async def _bring(self, wanted: Sequence[Found], kept: Sequence[Found] = ()) -> dict[Found, str]:
         """Have the files wanted open, beside those to keep; says which could not be, and why."""
@@ -150,22 +143,24 @@ class Shelf:
                 served.setdefault(name, {}).update({str(model.version): model, None: model})
         self._plan, self._served = plan, served
 
-    def _failures(self) -> list[Failed]:
+    def _failures(self) -> list[Unserved]:
         """What this worker could not load, though others may have."""
-        return [Failed(found.name, found.version, reason) for found, reason in self._failed.items()]
+        return _unserved(self._failed)
 
     def _missing(self, name: str, version: str | None) -> RequestError:
         """Why there is no such model now."""
         plan = self._plan or Plan()
         said = f"model {name[:80]!r}" + ("" if version is None else f" version {version[:20]!r}")
-        if name in plan.unloaded:
-            return NotReady(f"{said} is unloaded")
-        for failed in (*plan.failed, *self._failures()):
-            if failed.name == name and version in (None, str(failed.version)):
-                return NotReady(f"{said} is not served: {failed.reason}")
+        for one in (*plan.failed, *self._failures(), *plan.left_out):
+            if one.name == name and version in (None, str(one.version)):
+                return NotReady(f"{said} is not served: {one.reason}")
         if self._plan is None:
             return NotReady("the models are being loaded")
         if name in self._served:
             there = ", ".join(map(str, self.versions(name)))
             return Unknown(f"{said}: expected a version that is served, one of {there}")
         return Unknown(f"{said}: expected a model that is served, as /v2/models lists them")
+
+
+def _unserved(failed: Mapping[Found, str]) -> list[Unserved]:
+    return [Unserved(found.name, found.version, reason) for found, reason in failed.items()]

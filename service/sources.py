@@ -71,7 +71,22 @@ def read(config: Path, said: str) -> dict[str, Any]:
     for name in values:
         if name not in Settings.model_fields:
             raise SettingError(f"{config}: {name}: {unknown(name)}")
+    for name, value in values.items():
+        field = Settings.model_fields[name]
+        if not fits(field.annotation, value):
+            raise SettingError(f"{config}: {name}: {expected(name, value)}")
     return values
+
+
+def fits(kind: Any, value: Any) -> bool:
+    """Whether a value of TOML is of a setting's type, which elsewhere only a text can be read as."""
+    if kind is bool or kind is int:
+        return type(value) is kind
+    if kind is float:
+        return type(value) in (int, float)
+    if get_origin(kind) is tuple:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, str)
 
 
 def from_environment() -> dict[str, Any]:
@@ -108,8 +123,12 @@ def sentence(error: ValidationError, origins: Mapping[str, str]) -> str:
     name = str(first["loc"][0])
     if own is not None:
         return f"{origins[name]}: {own}"
-    got = "something else" if name in SECRETS else repr(first["input"])
-    return f"{origins[name]}: expected {valid(Settings.model_fields[name])}, got {got}"
+    return f"{origins[name]}: {expected(name, first['input'])}"
+
+
+def expected(name: str, value: Any) -> str:
+    got = "something else" if name in SECRETS else repr(value)
+    return f"expected {valid(Settings.model_fields[name])}, got {got}"
 
 
 def valid(field: FieldInfo) -> str:

@@ -122,7 +122,7 @@ class Stack:
             batches.append(Batch(rows, int(last), perf_counter_ns() - begun, waited, inline))
         arrays = tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         run_ns = perf_counter_ns() - start
-        job.outcome = Answer(arrays, start - job.since, run_ns, self._max_rows, len(batches))
+        job.outcome = Answer(arrays, start - job.since, run_ns, self._max_rows)
         return batches
 
     def _rows(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:

@@ -16,6 +16,8 @@ from service.channel import Handler
 from service.director import Director
 from service.listener import address_of, listen
 from service.member import Member
+from service.once import kept
+from service.server import tls
 from service.settings import Settings
 from service.team import Team
 from service.worker import MakeApp
@@ -24,11 +26,16 @@ log = logging.getLogger("turnpike")
 
 # what is served when no repository is given
 DEFAULT = Path(__file__).parent / "default"
+# before a worker that lacks a file tries again
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 
 
 def supervise(settings: Settings, make_app: MakeApp) -> int:
     """Serve until a signal ends it; the exit status is 0, or 1 where a request had to be cut."""
     logs.start(settings.log_level)
+    settings = kept(settings)
+    # a pair that is of no use stops the start, rather than every worker
+    tls(settings)
     allow_connections()
     listener = listen(settings.host, settings.port)
 
@@ -90,12 +97,24 @@ class Supervisor:
         await self._stopping.wait()
 
     async def _introduce(self, member: Member) -> None:
-        """Have a worker that comes later serve what the others do."""
+        """Have a worker that comes later serve what the others do; until it does, it takes no requests.
+
+        What it cannot load may still be served by others, from memory: it tries again then, now and then.
+        Where nobody else has it either, the plan is changed to what there is.
+        """
         await self._begun.wait()
-        served = None
-        while served != self._director.plan:
-            served = self._director.plan
-            await member.channel.ask("commit", served)
+        pause, tried = FIRST_PAUSE, None
+        while True:
+            plan = self._director.plan
+            lacks = (await member.channel.ask("commit", plan))["failed"]
+            if lacks and plan != tried:
+                tried = plan
+                await self._director.recover({one["name"] for one in lacks})
+            elif lacks:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            elif plan == self._director.plan:
+                return
 
     async def _load(self, name: str) -> dict[str, Any]:
         return await self._director.load(name)

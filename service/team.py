@@ -146,9 +146,16 @@ class Team:
     async def _welcome(self, member: Member) -> None:
         await member.up.wait()
         if self._up.is_set():
-            with contextlib.suppress(Gone):
+            try:
                 await self._introduce(member)
-                member.accept()
+            except Gone:
+                return
+            except Exception:
+                # rather a new one than one that never answers
+                log.exception("worker %d could not be told what to serve", member.number)
+                member.kill()
+                return
+            member.accept()
             return
         member.accept()
         accepting = sum(member.accepting for member in self._members.values())
@@ -170,14 +177,17 @@ class Team:
 
     async def _snapshots(self, _: Any) -> list[Any]:
         """What every worker has counted, and what those had that are no more: a count never goes back."""
+        # taken first: who ends meanwhile is among the members still, and is not to be counted twice
+        past = self._past
         answers = await asyncio.gather(*map(_snapshot, list(self._members.values())))
         found = [answer for answer in answers if answer is not None]
-        return [*found, {"meter": self._past, "drift": {}}] if self._past else found
+        return [*found, {"meter": past, "drift": {}}] if past else found
 
 
 async def _snapshot(member: Member) -> Any:
     """What a worker has counted, as it told last where it does not answer; None where it never told."""
     if member.up.is_set():
         with contextlib.suppress(Gone, TimeoutError):
-            return await member.channel.ask("snapshot", None, SNAPSHOT_SECONDS)
+            # kept, so that what was once shown is not forgotten if it ends before its next report
+            member.counted = await member.channel.ask("snapshot", None, SNAPSHOT_SECONDS)
     return member.counted

@@ -152,7 +152,10 @@ class Worker:
     async def _report_often(self, channel: Channel, app: App) -> None:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            await self._report(channel, app)
+            try:
+                await self._report(channel, app)
+            except Exception:
+                log.exception("the counts of worker %d could not be told", self._number)
 
     async def _report(self, channel: Channel, app: App) -> None:
         """Tell the supervisor what was counted, so that it is not lost with this process."""

@@ -64,8 +64,9 @@ class SmallApp:
             await asyncio.sleep(0.01)
         return {"failed": []}
 
-    async def commit(self, plan: dict[str, Any]) -> None:
+    async def commit(self, plan: dict[str, Any]) -> dict[str, Any]:
         self.plans.append(plan)
+        return {"failed": []}
 
     async def snapshot(self, _: Any) -> dict[str, Any]:
         return {"meter": self.meter.snapshot(), "drift": {}}

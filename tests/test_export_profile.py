@@ -12,8 +12,9 @@ from export import profile as module
 from export.errors import SourceError
 from export.profile import EPSILON, FINE, LEVELS, profile
 from export.source import Rows
+from service.limits import MAX_ROWS
 from service.manifest import Gate
-from service.runtime import MAX_ROWS, Runtime, open_model
+from service.runtime import Runtime, open_model
 
 
 def rows_of(count: int, inputs: int = 4, seed: int = 1) -> Rows:

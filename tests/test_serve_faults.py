@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -71,7 +72,9 @@ def raw(server: Server, data: bytes, *, wait: float = 10) -> bytes:
         got = b""
         while chunk := connection.recv(65536):
             got += chunk
-            if b"\r\n\r\n" in got and b"connection: close" not in got.lower():
+            head, end, body = got.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head)
+            if end and length and len(body) >= int(length[1]):
                 break
         return got
 
@@ -159,9 +162,13 @@ def test_dripping_headers_are_cut_off(server: Server) -> None:
 )
 def test_no_http_is_answered_as_json(server: Server, data: bytes) -> None:
     """Whatever is no request gets a 4xx with an error in JSON, and the connection ends."""
+    counted = 'turnpike_http_requests_total{method="unknown",route="unknown",status="4'
+    before = server.get("/metrics").text.count(counted)
     head, _, body = raw(server, data).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 4"), head
+    assert b"\r\nx-request-id: " in head
     assert set(orjson.loads(body)) == {"error"}
+    assert server.get("/metrics").text.count(counted) >= max(before, 1)
 
 
 @pytest.mark.parametrize(
@@ -337,3 +344,44 @@ def test_a_refused_client_that_comes_back_at_once_has_to_wait() -> None:
     assert set(tally.statuses) == {200, 503}
     # without a pause each of 14 connections would be refused some hundred times a second
     assert tally.statuses[503] < 14 * 3 * 6
+
+
+def test_gates_by_infer_are_no_more_than_by_their_own_route() -> None:
+    """All gates of many rows are refused before anything is run; a few are answered."""
+    gates = [{"name": f"layer{layer:02d}.transform_gate"} for layer in range(10)]
+    row = {"name": "x", "shape": [256, 1, 8, 8], "datatype": "FP32", "data": [0] * 64 * 256}
+    with serving("--max-gates", 400_000) as server:
+        refused = server.post(INFER, {"inputs": [row], "outputs": gates})
+        assert refused.status_code == 413
+        assert "at most 400000 bytes of gates" in refused.json()["error"]
+        assert server.post(INFER, {"inputs": [row], "outputs": gates[:1]}).status_code == 200
+
+
+def test_answers_that_nobody_reads_are_held_within_limits() -> None:
+    """Clients that ask for much and read nothing are refused at last, and others are answered."""
+    given = np.zeros((4000, 1, 8, 8), np.float32)
+    head = (
+        f'{{"inputs":[{{"name":"x","shape":{list(given.shape)},"datatype":"FP32",'
+        f'"parameters":{{"binary_data_size":{given.nbytes}}}}}],'
+        '"outputs":[{"name":"layer00.transform_gate"},{"name":"layer01.transform_gate"}]}'
+    ).encode()
+    body = head + given.tobytes()
+    wire = (
+        f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        f"Inference-Header-Content-Length: {len(head)}\r\n\r\n"
+    ).encode() + body
+    limits = ("--max-body", 2_000_000, "--max-held", 20_000_000, "--idle-seconds", 4)
+    with serving(*limits) as server, contextlib.ExitStack() as stack:
+        host, port = server.url.removeprefix("http://").split(":")
+        for _ in range(8):
+            client = stack.enter_context(socket.create_connection((host, int(port))))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.sendall(wire)
+        refusals = 'turnpike_requests_refused_total{reason="overloaded"}'
+        until(lambda: refusals in server.get("/metrics").text)
+        assert server.post("/v1/models/digits-10:predict", {"instances": [[0] * 64]}).status_code == 200
+        # those who read nothing are let go, and there is room again
+        until(
+            lambda: server.post(INFER, body, headers={"Inference-Header-Content-Length": str(len(head))}).ok,
+            30,
+        )

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from service.batcher import TURNS, Batch
-from service.errors import Expired, NotReady
+from service.errors import Expired
 from service.request import Answer
 from tests.batching import Doubler, Gate, batcher_of, rows, short, sleeps
 
@@ -255,60 +255,6 @@ def test_every_run_is_observed(go: Go) -> None:
         assert (batch.rows, batch.requests, batch.inline) == (3, 2, True)
         assert batch.queue_ns == sum(answer.queue_ns for answer in answers) > 0
         assert batch.run_ns == answers[0].run_ns > 0
-
-    go(main())
-
-
-def test_closing_lets_those_who_wait_finish(go: Go) -> None:
-    """After it nobody new gets in, and everybody who was in is answered."""
-
-    async def main() -> None:
-        model = Doubler(sleeps(0.03))
-        batcher = batcher_of(model.run)
-        tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(3)]
-        await asyncio.sleep(0.01)
-        tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(3, 6)]
-        await asyncio.sleep(0)
-        batcher.close()
-        with pytest.raises(NotReady, match="expected one that is served"):
-            await batcher.submit(rows(1), 1, ("double",))
-        await batcher.drain()
-        assert [first(answer) for answer in await asyncio.gather(*tasks)] == [0, 2, 4, 6, 8, 10]
-
-    go(main())
-
-
-def test_draining_waits_for_all(go: Go) -> None:
-    """It returns when the last run is over, to everybody who waits for it; at once where there is none."""
-
-    async def main() -> None:
-        model = Doubler(sleeps(0.03))
-        batcher = batcher_of(model.run)
-        await batcher.drain()
-        tasks = [asyncio.create_task(batcher.submit(rows(n, width=n), 1, ("double",))) for n in (1, 2)]
-        await asyncio.sleep(0)
-        impatient = asyncio.create_task(batcher.drain())
-        await asyncio.sleep(0.005)
-        impatient.cancel()
-        await asyncio.gather(batcher.drain(), batcher.drain())
-        assert len(model.rows) == 2
-        await asyncio.gather(*tasks)
-
-    go(main())
-
-
-def test_draining_ends_where_all_have_left(go: Go) -> None:
-    """Nothing is run for them, and nobody waits on."""
-
-    async def main() -> None:
-        model = Doubler()
-        batcher = batcher_of(model.run)
-        task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
-        await asyncio.sleep(0)
-        task.cancel()
-        await batcher.drain()
-        assert model.rows == []
-        assert (await asyncio.gather(task, return_exceptions=True))[0].__class__ is asyncio.CancelledError
 
     go(main())
 

@@ -149,9 +149,7 @@ def test_what_all_requests_hold_is_limited() -> None:
 
     async def story() -> None:
         async with held.body(scope(), Client(part(b"x" * 6))):
-            with pytest.raises(
-                Overloaded, match="server: as many bytes of requests are held as may be"
-            ) as caught:
+            with pytest.raises(Overloaded, match="server: as many bytes are held as may be") as caught:
                 async with held.body(scope(), Client(part(b"x" * 3, more=True), part(b"x" * 3))):
                     raise AssertionError
             assert caught.value.status == 503
@@ -160,6 +158,24 @@ def test_what_all_requests_hold_is_limited() -> None:
                 assert held.bytes == 10
         async with held.body(scope(), Client(part(b"x" * 6))):
             assert held.bytes == 6
+
+    asyncio.run(story())
+
+
+def test_answers_are_held_too() -> None:
+    """Those that clients do not read count beside the bodies of others."""
+    held = Held(10, limit=8, seconds=5)
+
+    async def story() -> None:
+        with held.answer(7):
+            with pytest.raises(Overloaded):
+                async with held.body(scope(), Client(part(b"x" * 4))):
+                    raise AssertionError
+            with pytest.raises(Overloaded), held.answer(4):
+                raise AssertionError
+            async with held.body(scope(), Client(part(b"x" * 3))):
+                assert held.bytes == 10
+        assert held.bytes == 0
 
     asyncio.run(story())
 

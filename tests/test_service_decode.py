@@ -290,3 +290,14 @@ def test_json_is_measured_before_it_is_read() -> None:
         decode(text + b" ", None, ROWS, few)
     held, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
     assert decode(held, header, ROWS, Limits(json=header)).rows == 1
+
+
+def test_extra_keys_hold_little() -> None:
+    """What is no tensor is never much."""
+    layers = list(range(20_000))
+    asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers[:1000])
+    got = decode(asked_for, None, ROWS, LIMITS, frozenset({"close"}))
+    assert got.parameters["close"] == layers[:1000]
+    asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers)
+    with pytest.raises(RequestError, match="close: expected at most 65536 bytes, got "):
+        decode(asked_for, None, ROWS, LIMITS, frozenset({"close"}))

@@ -7,14 +7,16 @@ import json
 import shutil
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from service.director import Director
-from service.errors import SettingError
-from service.plan import Failed, Plan
-from service.repository import FILE, scan
+from service.errors import ModelFileError, SettingError
+from service.model import Model
+from service.plan import Plan, Unserved
+from service.repository import FILE, Found, read, scan
 from service.shelf import Shelf
 from tests.gated import highway
 from tests.shelved import opened, put, sealed
@@ -173,7 +175,7 @@ def test_a_bad_version_leaves_the_old_one(tmp_path: Path, workers: Workers) -> N
     write(tmp_path, "other", 2)
     wait(director.look())
     assert director.names == ["net/1", "other/2"]
-    assert workers.committed.failed == (Failed("net", 2, "its file is damaged"),)
+    assert workers.committed.failed == (Unserved("net", 2, "its file is damaged"),)
     assert director.failed == workers.committed.failed
 
 
@@ -195,7 +197,7 @@ def test_a_bad_file_in_the_place_of_a_good_one(tmp_path: Path, workers: Workers)
     write(tmp_path, "net", 2, b"bad")
     wait(director.look())
     assert workers.committed.models == served
-    assert director.failed == (Failed("net", 2, "its file is damaged"),)
+    assert director.failed == (Unserved("net", 2, "its file is damaged"),)
 
 
 def test_a_bad_successor_of_what_was_removed(tmp_path: Path, workers: Workers) -> None:
@@ -229,14 +231,14 @@ def test_whoever_asks_has_bad_files_tried_again(tmp_path: Path, workers: Workers
     workers.asked.clear()
     wait(director.look())
     assert [what for what, _ in workers.asked] == ["prepare"]
-    assert director.failed == (Failed("net", 1, "its file is damaged"),)
+    assert director.failed == (Unserved("net", 1, "its file is damaged"),)
 
 
 def test_skipped_models_are_told(tmp_path: Path, workers: Workers) -> None:
     """Their reasons stand in the index beside those of bad files."""
     (tmp_path / "root" / "net" / "1" / FILE).mkdir(parents=True)
     director = start(tmp_path / "root", workers)
-    assert director.failed == (Failed("net", 1, "model.onnx is no file"),)
+    assert director.failed == (Unserved("net", 1, "model.onnx is no file"),)
     answer = wait(director.load("net"))
     assert answer["reason"] == "model 'net' cannot be loaded: model.onnx is no file"
 
@@ -248,13 +250,14 @@ def test_unload_and_load(tmp_path: Path, workers: Workers) -> None:
     director = start(tmp_path, workers)
     assert wait(director.unload("net")) == {"ok": True}
     assert director.names == ["other/1"]
-    assert workers.committed.unloaded == ("net",)
+    assert workers.committed.left_out == (Unserved("net", 1, "unloaded"),)
     write(tmp_path, "net", 2)
     wait(director.look())
     assert director.names == ["other/1"]
+    assert workers.committed.left_out == tuple(Unserved("net", version, "unloaded") for version in (1, 2))
     assert wait(director.load("net")) == {"ok": True}
     assert director.names == ["net/2", "other/1"]
-    assert workers.committed.unloaded == ()
+    assert workers.committed.left_out == (Unserved("net", 1, "not chosen by versions=latest"),)
 
 
 def test_load_takes_one_model_only(tmp_path: Path, workers: Workers) -> None:
@@ -290,9 +293,42 @@ def test_a_load_that_fails_says_why(tmp_path: Path, workers: Workers) -> None:
     assert wait(director.load("net")) == {
         "ok": False,
         "known": True,
-        "reason": "model 'net' cannot be loaded: its file is damaged",
+        "reason": "model 'net' cannot be loaded: its file is damaged; version 1 goes on",
     }
     assert director.names == ["net/1"]
+
+
+def test_a_load_that_brings_an_older_version_is_one(tmp_path: Path, workers: Workers) -> None:
+    """The answer is about what is served; that the newest file is bad stands in the index."""
+    write(tmp_path, "net", 1)
+    write(tmp_path, "net", 2, b"bad")
+    director = start(tmp_path, workers)
+    wait(director.unload("net"))
+    assert workers.committed.failed == ()
+    assert wait(director.load("net")) == {"ok": True}
+    assert director.names == ["net/1"]
+    assert director.failed == (Unserved("net", 2, "its file is damaged"),)
+
+
+def test_a_load_that_brings_anything_new_is_one(tmp_path: Path, workers: Workers) -> None:
+    """Even where another version fails, or an older one has been of no use all along."""
+    write(tmp_path, "net", 2)
+    (tmp_path / "net" / "1" / FILE).mkdir(parents=True)
+    director = start(tmp_path, workers, "all")
+    assert wait(director.load("net")) == {"ok": True}
+    write(tmp_path, "net", 3, b"bad")
+    write(tmp_path, "net", 4)
+    assert wait(director.load("net")) == {"ok": True}
+    assert director.names == ["net/2", "net/4"]
+    assert wait(director.load("net"))["reason"].endswith("its file is damaged; versions 2, 4 go on")
+
+
+def test_a_load_of_which_nothing_is_served_says_why(tmp_path: Path, workers: Workers) -> None:
+    """The reason of the newest file, as that is the one that was meant."""
+    write(tmp_path, "net", 3, b"bad")
+    (tmp_path / "net" / "2" / FILE).mkdir(parents=True)
+    answer = wait(start(tmp_path, workers).load("net"))
+    assert answer["reason"] == "model 'net' cannot be loaded: its file is damaged"
 
 
 def test_a_load_of_versions_that_are_not_to_be_served_says_so(tmp_path: Path, workers: Workers) -> None:
@@ -312,6 +348,103 @@ def test_a_late_worker_cannot_take_down_what_others_serve(tmp_path: Path, worker
     wait(director.load("other"))
     assert director.names == ["net/1", "other/1"]
     assert director.failed == ()
+
+
+class Shelves:
+    """Workers with shelves of their own, on which a model is no more than its name and version."""
+
+    def __init__(self, count: int) -> None:
+        self.shelves = [Shelf(light) for _ in range(count)]
+
+    async def broadcast(self, what: str, argument: Any) -> list[Any]:
+        return [await getattr(shelf, what)(argument) for shelf in self.shelves]
+
+    def replace_the_last(self, director: Director) -> set[str]:
+        """The names of which the new one lacks files."""
+        self.shelves[-1] = Shelf(light)
+        return {one["name"] for one in wait(self.shelves[-1].commit(director.plan))["failed"]}
+
+    @property
+    def served(self) -> list[list[str]]:
+        return [[f"{model.name}/{model.version}" for model in shelf.models] for shelf in self.shelves]
+
+
+def light(found: Found) -> Model:
+    if read(found) == b"bad":
+        raise ModelFileError(f"{found.path}: bad", "its file is damaged")
+    return cast("Model", SimpleNamespace(name=found.name, version=found.version))
+
+
+def begun(root: Path, count: int) -> tuple[Director, Shelves]:
+    """Two versions and another model."""
+    for name, version in (("net", 1), ("net", 2), ("other", 1)):
+        write(root, name, version)
+    workers = Shelves(count)
+    director = Director(root, "latest", workers.broadcast)
+    wait(director.look())
+    return director, workers
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_new_file_is_taken_where_a_worker_lacks_the_old(tmp_path: Path, count: int) -> None:
+    """By all of them, so that they serve the same; other models wait for a look of their own."""
+    director, workers = begun(tmp_path, count)
+    before = director.plan["models"]["net"]
+    write(tmp_path, "net", 2, b"good, too")
+    write(tmp_path, "other", 2)
+    lacked = workers.replace_the_last(director)
+    assert lacked == {"net"}
+    wait(director.recover(lacked))
+    assert workers.served == [["net/2", "other/1"]] * count
+    assert director.plan["models"]["net"] != before
+    assert workers.replace_the_last(director) == set()
+
+
+@pytest.mark.parametrize("away", ["net", "."])
+def test_what_another_worker_has_is_served_on(tmp_path: Path, away: str) -> None:
+    """That a model or all of the repository is gone takes nothing from those that serve it."""
+    director, workers = begun(tmp_path / "models", 2)
+    before = director.plan["models"]
+    (tmp_path / "models" / away).rename(tmp_path / "away")
+    wait(director.recover(workers.replace_the_last(director)))
+    assert director.plan["models"] == before
+    assert workers.served[0] == ["net/2", "other/1"]
+
+
+def test_a_bad_file_and_a_replaced_worker_together_take_nothing_away(tmp_path: Path) -> None:
+    """As long as another worker has the file that stood there before."""
+    director, workers = begun(tmp_path, 2)
+    before = director.plan["models"]
+    write(tmp_path, "net", 2, b"bad")
+    wait(director.look())
+    wait(director.recover(workers.replace_the_last(director)))
+    assert director.plan["models"] == before
+    assert director.failed == (Unserved("net", 2, "its file is damaged"),)
+
+
+@pytest.mark.parametrize(("content", "failed"), [(b"bad", [2]), (None, [])])
+def test_what_no_worker_has_gives_its_place_to_an_older_version(
+    tmp_path: Path, content: bytes | None, failed: list[int]
+) -> None:
+    """As at a start: the highest version that works, whether the newer is bad or gone."""
+    director, workers = begun(tmp_path, 1)
+    if content is None:
+        shutil.rmtree(tmp_path / "net" / "2")
+    else:
+        write(tmp_path, "net", 2, content)
+    wait(director.recover(workers.replace_the_last(director)))
+    assert workers.served == [["net/1", "other/1"]]
+    assert [one.version for one in director.failed] == failed
+
+
+def test_what_no_worker_has_is_served_by_none(tmp_path: Path) -> None:
+    """With nothing in its place the plan has nothing of it, and the reason; the other model goes on."""
+    director, workers = begun(tmp_path, 1)
+    (tmp_path / "net").rename(tmp_path / ".away")
+    wait(director.recover(workers.replace_the_last(director)))
+    assert workers.served == [["other/1"]]
+    assert Unserved("net", 2, "its file cannot be read") in director.failed
+    assert workers.replace_the_last(director) == set()
 
 
 def test_one_thing_at_a_time(tmp_path: Path, workers: Workers) -> None:
@@ -401,7 +534,7 @@ def test_with_real_shelves(tmp_path: Path) -> None:
         for shelf in (*shelves, late):
             assert shelf.ready
             assert shelf.find("net").version == 2
-            assert shelf.index() == [
+            assert shelf.index()[1:] == [
                 {"name": "net", "version": "2", "state": "READY", "reason": ""},
                 {
                     "name": "net",

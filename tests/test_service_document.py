@@ -92,12 +92,12 @@ def test_names_are_told_apart_to_their_ends() -> None:
 
 
 @pytest.mark.timeout(20)
-def test_many_names_take_no_longer_than_reading_them() -> None:
-    """A body full of keys is no way to keep a worker busy, whether it is refused or not."""
-    names = b",".join(b'"%d": 1' % number for number in range(300_000))
-    assert len(scalars(parse(b"{" + names + b"}"), "parameters")) == 300_000
-    with pytest.raises(RequestError, match="got '299999' twice"):
-        keys(parse(b"{" + names + b', "299999": 2}'), "body")
+def test_a_body_full_of_names_keeps_nobody_busy() -> None:
+    """So many are refused before any of them is looked at."""
+    names = b",".join(b'"%d": 1' % number for number in range(1000))
+    assert len(scalars(parse(b"{" + names + b"}"), "parameters")) == 1000
+    with pytest.raises(RequestError, match="parameters: expected at most 1000 keys, got 1001"):
+        scalars(parse(b"{" + names + b', "0": 2}'), "parameters")
 
 
 def test_an_array_of_many_values_becomes_a_list() -> None:

@@ -260,8 +260,8 @@ def test_a_graph_of_one_size_runs_each_request_alone(tmp_path: Path) -> None:
 def test_the_service_s_own_limit_counts(tmp_path: Path) -> None:
     """A run holds no more rows than the settings say."""
     model = opened(put(tmp_path), max_batch=4)
-    answer = asyncio.run(model.batcher.submit({"x": np.zeros((9, 4), np.float32)}, 9, ("logits",)))
-    assert answer.runs == 3
+    asyncio.run(model.batcher.submit({"x": np.zeros((9, 4), np.float32)}, 9, ("logits",)))
+    assert model.meter.snapshot()["sizes"].keys() == {"4", "1"}
 
 
 class Sampled:
@@ -302,6 +302,17 @@ def test_drift_is_not_shown_gates_that_were_moved() -> None:
     bias = highway().biases["layers.0.gate.bias"]
     run_of(sampled)({"x": np.zeros((5, 4), np.float32), "layers.0.gate.bias": bias - 1})
     assert sampled.seen == []
+
+
+def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    """What is only watched goes wrong in the log, and the caller has an answer."""
+
+    class Failing(Sampled):
+        def see(self, arrays: Sequence[Array], rows: int | None = None) -> None:
+            raise ValueError("expected other bins")
+
+    assert len(run_of(Failing())({"x": np.zeros((5, 4), np.float32)})) == 1
+    assert "expected other bins" in caplog.text
 
 
 def test_a_copy_beside_a_lone_row_is_not_counted() -> None:

@@ -136,7 +136,7 @@ def test_states_and_reasons() -> None:
             {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": 'a "new" file\nis damaged'},
             {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": 'a "new" file\nis damaged'},
             {"name": "other", "version": "2", "state": "LOADING", "reason": ""},
-            {"name": "away", "state": "UNAVAILABLE", "reason": "unloaded"},
+            {"name": "away", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"},
         )
     )
     _, values = scraped([worker(1)], shelf)
@@ -144,7 +144,7 @@ def test_states_and_reasons() -> None:
     assert {key for key, value in states.items() if value} == {
         (MODEL[0], ("state", "READY"), MODEL[1]),
         (("model", "other"), ("state", "LOADING"), ("version", "2")),
-        (("model", "away"), ("state", "UNAVAILABLE"), ("version", "")),
+        (("model", "away"), ("state", "UNAVAILABLE"), ("version", "1")),
     }
     assert len(states) == 9
     failed = [key[1:] for key in values if key[0] == "turnpike_model_load_failed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from service.plan import Failed, Plan
+from service.plan import Plan, Unserved
 from service.repository import Found
 
 
@@ -17,8 +17,8 @@ def test_it_comes_back_as_it_went() -> None:
     plan = Plan(
         7,
         {"net": files, "none": ()},
-        (Failed("net", 11, "its file is damaged"), Failed("link", None, "it leaves the repository")),
-        ("away",),
+        (Unserved("net", 11, "its file is damaged"), Unserved("link", None, "it leaves the repository")),
+        (Unserved("away", 1, "unloaded"),),
     )
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert plan.files == files

@@ -21,7 +21,7 @@ from service.errors import (
 )
 from service.refusal import Refusal, refusal
 
-SCOPE = {"method": "POST", "path": "/v2/models"}
+SCOPE = {"method": "POST", "path": "/v2/models", "raw_path": b"/v2/models"}
 
 
 def refused(error: Exception) -> Refusal:
@@ -115,6 +115,8 @@ def test_a_field_that_makes_no_sense_is_named(entry: dict[str, Any], sentence: s
     assert (found.status, found.sentence) == (400, sentence)
 
 
-def test_half_a_character_can_be_said() -> None:
-    """A lone surrogate, which a caller's JSON may hold, does not break the answer."""
-    assert json.loads(refused(RequestError("got '\ud800'")).body) == {"error": "got '?'"}
+def test_what_cannot_be_printed_forges_no_line() -> None:
+    """A path is said as it was sent, escaped."""
+    scope = SCOPE | {"raw_path": b"/x%0a12:00:00%1b[2J"}
+    said = refusal(HTTPException(404), scope, "r1").sentence
+    assert said == "POST /x%0a12:00:00%1b[2J: there is no such route"

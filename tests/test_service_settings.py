@@ -114,6 +114,51 @@ def test_the_variable_or_the_line_of_the_file_is_named(
     assert fails() == "TURNPIKE_MAX_BATCH: expected a whole number from 1 to 128, got '500'"
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('port = "5"', "port: expected a whole number from 0 to 65535, got '5'"),
+        ("port = 5.0", "port: expected a whole number from 0 to 65535, got 5.0"),
+        ("workers = true", "workers: expected a whole number from 1 to 256, got True"),
+        ('poll = "1"', "poll: expected a number from 0, got '1'"),
+        ("poll = false", "poll: expected a number from 0, got False"),
+        ('access_log = "no"', "access_log: expected true or false, got 'no'"),
+        ("exact = 1", "exact: expected true or false, got 1"),
+        ("versions = 1", "versions: expected a text, got 1"),
+        ("models = ['x']", "models: expected a text, got ['x']"),
+        ("device = 0", "device: expected one of cpu, cuda, got 0"),
+        ('cors = "https://a.org"', "cors: expected a list of texts, got 'https://a.org'"),
+        ("cors = [1]", "cors: expected a list of texts, got [1]"),
+        ("admin_key = 4711", "admin_key: expected a text, got something else"),
+    ],
+)
+def test_a_file_has_values_of_the_right_type(tmp_path: Path, line: str, says: str) -> None:
+    """TOML has types, so that nothing need be guessed; flags and variables have none but text."""
+    file = tmp_path / "serve.toml"
+    file.write_text(line + "\n")
+    assert fails(config=file) == f"{file}: {says}"
+
+
+def test_a_number_may_be_whole(tmp_path: Path) -> None:
+    """And a list empty; an empty text is still one that failed to arrive."""
+    file = tmp_path / "serve.toml"
+    file.write_text("poll = 2\ncors = []\n")
+    assert resolve({}, file).settings == Settings(poll=2)
+    file.write_text('host = ""\n')
+    assert fails(config=file) == f"{file}: host: got an empty value: give one, or leave it out"
+
+
+def test_a_file_may_be_a_pipe() -> None:
+    """As `--api-keys-file <(pass show keys)` gives it."""
+    reading, writing = os.pipe()
+    try:
+        given = f"/dev/fd/{reading}"
+        assert resolve({"api_keys_file": given}).settings.api_keys_file == Path(given)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
 def test_one_half_of_tls_is_refused(tmp_path: Path) -> None:
     """Certificate and key go together: never plain HTTP where somebody meant HTTPS."""
     (tmp_path / "pem").touch()
@@ -186,14 +231,14 @@ def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "hush" not in written_out(resolved)
     assert "hush" not in repr(resolved)
     file = tmp_path / "serve.toml"
-    file.write_text("api_keys = [{hush = 1}]\nadmin_key = 4711\n")
+    file.write_text("api_keys = [{hush = 1}]\n")
     monkeypatch.delenv("TURNPIKE_API_KEYS")
     monkeypatch.delenv("TURNPIKE_ADMIN_KEY")
+    assert fails(config=file) == f"{file}: api_keys: expected a list of texts, got something else"
     with pytest.raises(
-        SettingError, match="api_keys: expected a list of texts, got something else"
+        SettingError, match="--api-keys: expected a list of texts, got something else"
     ) as raised:
-        resolve({}, file)
-    assert "hush" not in str(raised.value.__cause__)
+        resolve({"api_keys": [4711], "admin_key": 4711})
     assert "4711" not in str(raised.value.__cause__)
 
 

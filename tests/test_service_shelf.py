@@ -17,7 +17,7 @@ import pytest
 
 from service.errors import ModelFileError, NotReady, Unknown
 from service.model import Model
-from service.plan import Failed, Plan
+from service.plan import Plan, Unserved
 from service.repository import Found
 from service.shelf import Shelf
 from tests.gated import highway
@@ -135,7 +135,7 @@ def test_an_empty_repository_is_ready(shelf: Shelf) -> None:
 
 def test_a_repository_of_nothing_but_bad_files_is_not_ready(shelf: Shelf, loader: Loader) -> None:
     """Whether others said so or this worker found out."""
-    wait(shelf.commit(plan(failed=(Failed("net", 1, "its file is damaged"),))))
+    wait(shelf.commit(plan(failed=(Unserved("net", 1, "its file is damaged"),))))
     assert not shelf.ready
     loader.bad = {OLD}
     wait(shelf.commit(plan(OLD, serial=2)))
@@ -212,8 +212,7 @@ def test_what_is_prepared_and_not_wanted_is_let_go(shelf: Shelf, loader: Loader)
 
 def test_an_older_plan_that_comes_late_is_passed_over(shelf: Shelf) -> None:
     """Serials only grow."""
-    answer = wait(shelf.commit(plan(NEW, serial=5)), shelf.commit(plan(OLD, serial=4)))
-    assert answer == {"serial": 5}
+    wait(shelf.commit(plan(NEW, serial=5)), shelf.commit(plan(OLD, serial=4)))
     assert files_of(shelf) == [NEW]
 
 
@@ -226,48 +225,55 @@ def test_a_late_worker_serves_what_it_can(shelf: Shelf, loader: Loader) -> None:
     wait(shelf.commit(plan(again, file("net", 3), serial=3)))
     assert files_of(shelf) == [OLD, file("net", 3)]
     loader.bad = {NEW}
-    wait(shelf.commit(plan(NEW, serial=4)))
+    answer = wait(shelf.commit(plan(NEW, serial=4)))
+    assert answer == {"failed": [{"name": "net", "version": 2, "reason": "its file is damaged"}]}
     assert files_of(shelf) == [OLD, file("net", 3)]
     loader.bad = set()
-    wait(shelf.commit(plan(NEW, serial=5)))
+    assert wait(shelf.commit(plan(NEW, serial=5))) == {"failed": []}
     assert files_of(shelf) == [NEW]
 
 
-def test_unloaded_and_failed_models_are_not_ready(shelf: Shelf) -> None:
-    """They are known, so it is no 404, and the sentence says why."""
-    failed = (Failed("bad", 1, "its file is damaged"), Failed("link", None, "it leaves the repository"))
-    wait(shelf.commit(plan(OLD, failed=failed, unloaded=("away",))))
+LEFT_OUT = (Unserved("away", 1, "unloaded"), Unserved("net", 3, "not chosen by versions=2"))
+
+
+def test_what_is_there_and_not_served_is_not_ready(shelf: Shelf) -> None:
+    """It is known, so it is no 404, and the sentence says why."""
+    failed = (Unserved("bad", 1, "its file is damaged"), Unserved("link", None, "it leaves the repository"))
+    wait(shelf.commit(plan(OLD, failed=failed, left_out=LEFT_OUT)))
     for name, version, says in (
         ("bad", None, "model 'bad' is not served: its file is damaged"),
         ("bad", "1", "model 'bad' version '1' is not served: its file is damaged"),
         ("link", None, "it leaves the repository"),
-        ("away", None, "model 'away' is unloaded"),
-        ("away", "3", "model 'away' version '3' is unloaded"),
+        ("away", None, "model 'away' is not served: unloaded"),
+        ("away", "1", "model 'away' version '1' is not served: unloaded"),
+        ("net", "3", "model 'net' version '3' is not served: not chosen by versions=2"),
     ):
         with pytest.raises(NotReady, match=says):
             shelf.find(name, version)
         assert not shelf.is_ready(name, version)
-    with pytest.raises(Unknown):
-        shelf.find("bad", "2")
+    for name, version in (("bad", "2"), ("away", "3"), ("net", "2")):
+        with pytest.raises(Unknown):
+            shelf.find(name, version)
 
 
 def test_the_index_has_everything(shelf: Shelf, loader: Loader) -> None:
     """By name and version, in order, each once, with the reason where it is not served."""
     loader.bad = {file("late", 1)}
     failed = (
-        Failed("net", 10, "its file is damaged"),
-        Failed("link", None, "it leaves the repository"),
-        Failed("net", 2, "its file is damaged"),
+        Unserved("net", 10, "its file is damaged"),
+        Unserved("link", None, "it leaves the repository"),
+        Unserved("net", 2, "its file is damaged"),
     )
     served = (file("net", 9), file("net", 2), file("late", 1))
-    wait(shelf.commit(plan(*served, failed=failed, unloaded=("away",))))
+    wait(shelf.commit(plan(*served, failed=failed, left_out=LEFT_OUT)))
     newer = "an older file is served, the new one is not: its file is damaged"
     damaged = {"state": "UNAVAILABLE", "reason": "its file is damaged"}
     assert shelf.index() == [
-        {"name": "away", "state": "UNAVAILABLE", "reason": "unloaded"},
+        {"name": "away", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"},
         {"name": "late", "version": "1", **damaged},
-        {"name": "link", "state": "UNAVAILABLE", "reason": "it leaves the repository"},
+        {"name": "link", "version": "", "state": "UNAVAILABLE", "reason": "it leaves the repository"},
         {"name": "net", "version": "2", "state": "READY", "reason": newer},
+        {"name": "net", "version": "3", "state": "UNAVAILABLE", "reason": "not chosen by versions=2"},
         {"name": "net", "version": "9", "state": "READY", "reason": ""},
         {"name": "net", "version": "10", **damaged},
     ]

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -364,13 +365,85 @@ def test_a_fault_of_ours_in_a_look_ends_nothing(
     assert "the look into the repository failed" in caplog.text
 
 
+def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recovery is tried once for each plan, then the worker alone tries again."""
+    monkeypatch.setattr("service.supervisor.FIRST_PAUSE", 0)
+    lacks = [{"name": "m", "version": 1, "reason": "its file changed while it was loaded"}]
+    answers = [lacks, lacks, lacks, lacks, []]
+    asked: list[int] = []
+    recovered: list[set[str]] = []
+    director = SimpleNamespace(plan={"serial": 1})
+
+    async def ask(what: str, plan: dict[str, int]) -> dict[str, Any]:
+        assert what == "commit"
+        asked.append(plan["serial"])
+        return {"failed": answers[len(asked) - 1]}
+
+    async def recover(names: set[str]) -> None:
+        recovered.append(names)
+        director.plan = {"serial": 2}
+
+    async def story() -> None:
+        with listen("127.0.0.1", 0) as listener:
+            supervisor = Supervisor(Settings(models=tmp_path), listener, SmallApp)
+            monkeypatch.setattr(supervisor, "_director", director)
+            director.recover = recover
+            supervisor._begun.set()
+            member: Any = SimpleNamespace(channel=SimpleNamespace(ask=ask))
+            await asyncio.wait_for(supervisor._introduce(member), 5)
+
+    asyncio.run(story())
+    assert asked == [1, 2, 2, 2, 2]
+    assert recovered == [{"m"}, {"m"}]
+
+
+def test_a_worker_that_cannot_be_introduced_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Left alone, it would live on and never accept a connection."""
+    done: list[str] = []
+
+    async def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    async def story() -> None:
+        with listen("127.0.0.1", 0) as listener:
+            team = Supervisor(Settings(models=tmp_path), listener, SmallApp)._team
+            monkeypatch.setattr(team, "_introduce", broken)
+            team._up.set()
+            up = asyncio.Event()
+            up.set()
+            member: Any = SimpleNamespace(
+                number=3, up=up, kill=lambda: done.append("kill"), accept=lambda: done.append("accept")
+            )
+            await team._welcome(member)
+
+    asyncio.run(story())
+    assert done == ["kill"]
+    assert "worker 3 could not be told what to serve" in caplog.text
+
+
+def test_files_of_no_use_for_tls_stop_the_start(tmp_path: Path) -> None:
+    """Before anything is announced, with the status of a setting that makes no sense."""
+    (tmp_path / "file").write_text("hello")
+    pair = {"tls_cert": str(tmp_path / "file"), "tls_key": str(tmp_path / "file")}
+    with running(tmp_path, ready=False, **pair) as service:
+        assert service.wait() == 2
+        assert service.messages == [
+            f"error: --tls-cert: expected a certificate chain (PEM), got '{tmp_path / 'file'}'"
+        ]
+
+
 def test_models_are_unloaded_and_loaded_everywhere(two: Running) -> None:
     """A worker's wish reaches all of them, and the supervisor's answer the one that asked."""
     place(two.models, "m", 1)
     assert two.get("/ask?load=m")["answer"] == {"ok": True}
     assert all("m" in plans[-1]["models"] for plans in plans_of(two))
     assert two.get("/ask?unload=m")["answer"] == {"ok": True}
-    assert all("m" in plans[-1]["unloaded"] for plans in plans_of(two))
+    unloaded = {"name": "m", "version": 1, "reason": "unloaded"}
+    assert all(unloaded in plans[-1]["left_out"] for plans in plans_of(two))
     assert not two.get("/ask?load=absent")["answer"]["ok"]
 
 
@@ -420,3 +493,24 @@ def test_all_descriptors_that_are_allowed_are_used() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_what_was_shown_once_is_not_forgotten(tmp_path: Path) -> None:
+    """A worker that is killed right after its counts were shown is still counted in full."""
+    with running(tmp_path, workers=1) as service:
+        (first,) = service.pids(1)
+        time.sleep(1.2)
+
+        def answered() -> int:
+            snapshots = service.get("/ask?snapshots")["answer"]
+            return sum(
+                one["meter"]["answered"].get("/", {}).get("GET", {}).get("200", 0) for one in snapshots
+            )
+
+        for _ in range(50):
+            service.get("/")
+        shown = answered()
+        os.kill(first, signal.SIGKILL)
+        until(lambda: service.pids(1) != {first})
+        assert shown >= 50
+        assert answered() >= shown
