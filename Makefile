@@ -42,4 +42,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .clients *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
