@@ -2,9 +2,9 @@
 
     python -m benchmarks.overload [--seconds 60]
 
-One worker and a queue of 16 requests of 64 rows. The peak is 16 connections, each of which sends its next request
-when it has its answer; too much are 80 that do the same, and do not heed Retry-After. Bias: the load comes from
-the same machine, and takes more of it the more connections there are.
+One worker and a queue of 16 requests of 64 rows. The peak is 16 connections, each of which sends its next
+request when it has its answer; too much are 80 that do the same, and do not heed Retry-After. Bias: the load
+comes from the same machine, and takes more of it the more connections there are.
 """
 
 from __future__ import annotations
