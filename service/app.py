@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -87,7 +88,7 @@ def create_app(settings: Settings, control: Control) -> Application:
     return Application(settings, control)
 
 
-def routed(parts: Parts, is_ready: Any) -> FastAPI:
+def routed(parts: Parts, is_ready: Callable[[], bool]) -> FastAPI:
     """Every route, those that are called most first."""
     settings = parts.settings
     app = FastAPI(

@@ -63,7 +63,7 @@ class Supervisor:
         # the first look is over
         self._begun = asyncio.Event()
         self._jobs: set[asyncio.Task[None]] = set()
-        handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload, "look": self._look}
+        handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
         self._team = Team(settings, listener, make_app, handlers, self._introduce)
         self._director = Director(settings.models or DEFAULT, settings.versions, self._team.broadcast)
 
@@ -121,9 +121,6 @@ class Supervisor:
 
     async def _unload(self, name: str) -> dict[str, Any]:
         return await self._director.unload(name)
-
-    async def _look(self, _: Any = None) -> None:
-        await self._director.look()
 
     async def _look_again(self, *, explicit: bool) -> None:
         """Look into the repository; whatever goes wrong with that, what is served goes on."""
