@@ -265,6 +265,7 @@ def test_the_demo_reuses_what_is_there(tmp_path: Path) -> None:
     assert read(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95
 
 
+@pytest.mark.slow
 def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
     """What it prints works: the demo takes up its own run."""
     with subprocess.Popen(
