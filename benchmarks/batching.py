@@ -20,6 +20,7 @@ import uvloop
 
 from service.batcher import Batch, Batcher
 from service.request import Array
+from service.stack import Stack
 
 ROW = np.zeros((1, 64), np.float32)
 NAMES = ("logits",)
@@ -52,17 +53,8 @@ def ignore(batch: Batch) -> None:
 
 async def batched(model: Model, callers: int, seconds: float) -> tuple[int, float]:
     """Requests answered through the batcher, and the seconds it took."""
-    batcher = Batcher(
-        model.run,
-        inputs=("x",),
-        splittable=NAMES,
-        batched=True,
-        lone_rows=False,
-        max_rows=64,
-        max_delay=0,
-        queue=1024,
-        observe=ignore,
-    )
+    stack = Stack(model.run, inputs=("x",), splittable=NAMES, batched=True, lone_rows=False, max_rows=64)
+    batcher = Batcher(stack, max_delay=0, queue=1024, observe=ignore)
     feeds = {"x": ROW}
     loop = asyncio.get_running_loop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import perf_counter_ns
@@ -14,7 +14,7 @@ from service.job import Job
 from service.line import Line
 from service.pace import Pace
 from service.request import Answer, Array
-from service.stack import Batch, Run, Stack
+from service.stack import Batch, Stack
 
 __all__ = ["Batch", "Batcher"]
 
@@ -29,36 +29,21 @@ NEWEST = 0.125
 class Batcher:
     """The one queue of a model, and who runs it, one run at a time.
 
-    `inputs` are what every request brings; `splittable` are the outputs that fall into equal parts along
-    axis 0, one a row. A request that asks for another output, brings more than the inputs or says `alone`
-    runs by itself, as all do unless `batched`. A run holds up to `max_rows` rows of equal shape and dtype.
-    With `lone_rows` a row by itself is run beside a copy of itself. `max_delay` is how many seconds a run
-    may wait for more rows, `queue` how many requests may wait; `observe` is told of every run.
+    `stack` says what may run together, and runs it. `max_delay` is how many seconds a run may wait for more
+    rows, `queue` how many requests may wait; `observe` is told of every run.
     """
 
     def __init__(
         self,
-        run: Run,
+        stack: Stack,
         *,
-        inputs: Collection[str],
-        splittable: Collection[str],
-        batched: bool,
-        lone_rows: bool,
-        max_rows: int,
         max_delay: float,
         queue: int,
         observe: Callable[[Batch], None],
     ) -> None:
-        self.batched = batched
-        self._stack = Stack(
-            run,
-            inputs=inputs,
-            splittable=splittable,
-            batched=batched,
-            lone_rows=lone_rows,
-            max_rows=max_rows,
-        )
-        self._max_rows = max_rows
+        self.batched = stack.batched
+        self._stack = stack
+        self._max_rows = stack.max_rows
         self._max_delay = max_delay
         self._limit = queue
         self._observe = observe

@@ -23,8 +23,3 @@ DATATYPES = {
 
 # on the wire numbers are little-endian, whatever the machine
 DTYPES = {name: np.dtype(name).newbyteorder("<") for name in DATATYPES}
-
-
-def datatype(dtype: str) -> str:
-    """What the protocol calls a dtype of NumPy's."""
-    return DATATYPES[dtype]

@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from service.agreement import expect_agreement
 from service.batcher import Batcher
@@ -22,10 +22,9 @@ from service.repository import Found, expect_unchanged, read
 from service.request import Array
 from service.runtime import Runtime, Tensor, open_model
 from service.settings import Settings
+from service.stack import Run, Stack
 
 log = logging.getLogger(__name__)
-
-Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
 
 def load(found: Found, settings: Settings, meter: Meter, threads: int) -> Model:
@@ -77,12 +76,14 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int) -> Model:
         biases=biases,
         distribution=findings.distribution,
         batcher=Batcher(
-            runner(runtime, drift, batch, lone_rows=lone_rows),
-            inputs=[tensor.name for tensor in runtime.inputs],
-            splittable=findings.splittable,
-            batched=batched,
-            lone_rows=lone_rows,
-            max_rows=settings.max_batch,
+            Stack(
+                runner(runtime, drift, batch, lone_rows=lone_rows),
+                inputs=[tensor.name for tensor in runtime.inputs],
+                splittable=findings.splittable,
+                batched=batched,
+                lone_rows=lone_rows,
+                max_rows=settings.max_batch,
+            ),
             max_delay=settings.max_delay_ms / 1000,
             queue=settings.queue,
             observe=metered.batch,

@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Response
 from starlette.routing import Route
 
-from service.datatypes import datatype
+from service.datatypes import DATATYPES
 from service.encode import encode
 from service.endpoint import Endpoint
 from service.inquiry import Content, Inquiry
@@ -163,7 +163,7 @@ def configuration(model: Model, parts: Parts) -> dict[str, Any]:
 
 
 def _metadata(tensor: Tensor) -> dict[str, Any]:
-    return {"name": tensor.name, "datatype": datatype(tensor.dtype), "shape": _shape(tensor)}
+    return {"name": tensor.name, "datatype": DATATYPES[tensor.dtype], "shape": _shape(tensor)}
 
 
 def _config(tensor: Tensor, batched: bool) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _config(tensor: Tensor, batched: bool) -> dict[str, Any]:
     shape = _shape(tensor)
     return {
         "name": tensor.name,
-        "data_type": f"TYPE_{datatype(tensor.dtype)}",
+        "data_type": f"TYPE_{DATATYPES[tensor.dtype]}",
         "dims": shape[1:] if batched else shape,
     }
 

@@ -28,7 +28,13 @@ class Batch:
 
 
 class Stack:
-    """Runs jobs together. It knows nothing of queues or the event loop, and works in any thread."""
+    """Runs jobs together. It knows nothing of queues or the event loop, and works in any thread.
+
+    `inputs` are what every request brings; `splittable` are the outputs that fall into equal parts along
+    axis 0, one a row. A request that asks for another output, or brings more than the inputs, runs by itself,
+    as all do unless `batched`. A run holds up to `max_rows` rows of equal shape and dtype. With `lone_rows`
+    a row by itself is run beside a copy of itself.
+    """
 
     def __init__(
         self,
@@ -43,14 +49,14 @@ class Stack:
         self._run = run
         self._inputs = tuple(inputs)
         self._splittable = frozenset(splittable)
-        self._batched = batched
+        self.batched = batched
         self._lone_rows = lone_rows
-        self._max_rows = max_rows
+        self.max_rows = max_rows
 
     def shapes(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> Shapes | None:
         """What the request's rows are like; None where it has to run by itself, because of what it asks for
         or because it brings more than the inputs."""
-        if not self._batched or len(feeds) != len(self._inputs) or not self._splittable.issuperset(names):
+        if not self.batched or len(feeds) != len(self._inputs) or not self._splittable.issuperset(names):
             return None
         shapes = []
         for name in self._inputs:
@@ -67,7 +73,7 @@ class Stack:
         that is at fault gets the error.
         """
         try:
-            if jobs[0].rows > self._max_rows and self._cuttable(jobs[0]):
+            if jobs[0].rows > self.max_rows and self._cuttable(jobs[0]):
                 return self._run_cut(jobs[0], inline)
             return [self._run_whole(jobs, inline)]
         except Exception as error:  # whatever a model raises is for those who asked it
@@ -107,11 +113,11 @@ class Stack:
         start = perf_counter_ns()
         batches: list[Batch] = []
         parts: list[list[Array]] = []
-        for row in range(0, job.rows, self._max_rows):
+        for row in range(0, job.rows, self.max_rows):
             if job.future.done():
                 return batches
             begun = perf_counter_ns()
-            rows = min(self._max_rows, job.rows - row)
+            rows = min(self.max_rows, job.rows - row)
             feeds = {
                 name: array[row : row + rows] if name in self._inputs else array
                 for name, array in job.feeds.items()
@@ -122,12 +128,12 @@ class Stack:
             batches.append(Batch(rows, int(last), perf_counter_ns() - begun, waited, inline))
         arrays = tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         run_ns = perf_counter_ns() - start
-        job.outcome = Answer(arrays, start - job.since, run_ns, self._max_rows)
+        job.outcome = Answer(arrays, start - job.since, run_ns, self.max_rows)
         return batches
 
     def _rows(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
         """One run of rows that are few enough, with as many rows coming out as went in."""
-        if rows == 1 and self._lone_rows and self._batched and self._splittable.issuperset(names):
+        if rows == 1 and self._lone_rows and self.batched and self._splittable.issuperset(names):
             # the model computes a row alone in another way than in company, so it is given company
             pair = {
                 name: np.concatenate((array, array)) if name in self._inputs else array
@@ -146,7 +152,7 @@ class Stack:
         return arrays
 
     def _cuttable(self, job: Job) -> bool:
-        return self._batched and self._splittable.issuperset(job.names)
+        return self.batched and self._splittable.issuperset(job.names)
 
 
 def _part(array: Array, start: int, stop: int, rows: int) -> Array:

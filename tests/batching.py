@@ -11,6 +11,7 @@ import numpy as np
 
 from service.batcher import Batch, Batcher
 from service.request import Array
+from service.stack import Stack
 
 Rule = Callable[[Mapping[str, Array]], None]
 
@@ -59,11 +60,14 @@ def batcher_of(run: Any, observed: list[Batch] | None = None, **changes: Any) ->
         "batched": True,
         "lone_rows": False,
         "max_rows": 8,
+    }
+    queueing: dict[str, Any] = {
         "max_delay": 0.0,
         "queue": 100,
         "observe": (lambda batch: None) if observed is None else observed.append,
     }
-    return Batcher(run, **(options | changes))
+    stack = Stack(run, **(options | {name: changes[name] for name in options.keys() & changes}))
+    return Batcher(stack, **(queueing | {name: changes[name] for name in changes.keys() - options}))
 
 
 def rows(*tags: float, width: int = 2) -> dict[str, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.datatypes import DATATYPES, DTYPES, datatype
+from service.datatypes import DATATYPES, DTYPES
 from service.runtime import DTYPES as OPENED
 
 
@@ -10,8 +10,8 @@ def test_whatever_a_model_may_have_has_a_name() -> None:
     """Every dtype that a model file can be opened with can be said on the wire, and no two alike."""
     assert set(DATATYPES) == set(OPENED.values())
     assert len(set(DATATYPES.values())) == len(DATATYPES)
-    assert datatype("float32") == "FP32"
-    assert datatype("bool") == "BOOL"
+    assert DATATYPES["float32"] == "FP32"
+    assert DATATYPES["bool"] == "BOOL"
 
 
 def test_numbers_are_little_endian() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.datatypes import DTYPES, datatype
+from service.datatypes import DATATYPES, DTYPES
 from service.encode import assemble, encode, encode_tensors
 from service.errors import NotFinite, RequestError
 from service.request import Answer, Array, Inference, Wanted
@@ -50,7 +50,7 @@ def test_json_is_exact(dtype: str) -> None:
     array = made > 127 if dtype == "bool" else made.view(dtype)
     array = array[np.isfinite(array)]
     (got,) = outputs((Wanted("y"), array))
-    assert got["datatype"] == datatype(dtype)
+    assert got["datatype"] == DATATYPES[dtype]
     assert np.array(got["data"], dtype).tobytes() == array.tobytes()
 
 
