@@ -1,5 +1,6 @@
 # make run   trains the default network on the embedded digits; a second run reuses what is there
 # make test  runs the tests                make check  linter, formatter and types
+# make slow  runs the proofs that take minutes; make containers those that want a Docker engine
 # make setup makes .venv with everything; the others depend on it
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -8,7 +9,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test slow check format clean
+.PHONY: help setup run test slow endurance containers check format clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -30,7 +31,14 @@ test: setup
 	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 slow: setup
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m slow --numprocesses auto $(ARGS)
+	$(BIN)/python -m pytest -m load $(ARGS)
+
+endurance: setup
+	$(BIN)/python -m pytest -m endurance $(ARGS)
+
+containers: setup
+	$(BIN)/python -m pytest -m containers $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .

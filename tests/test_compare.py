@@ -169,6 +169,7 @@ def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
         compare.run(STUDY, tmp_path)
 
 
+@pytest.mark.slow
 def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) -> None:
     """Stopped once, interrupted once, a study ends with the bits of one that was left alone."""
     name = long.cells[0].name

@@ -184,6 +184,7 @@ def test_stopped_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> No
     assert left(tmp_path) == ["net.py"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     """A file that does not fit is not begun to be seen, and the one before stays whole."""
     (tmp_path / "net.py").write_text(FACTORY)

@@ -128,7 +128,7 @@ def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
     assert tally.refused
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fresh", [False, True], ids=["kept", "fresh"])
 def test_fifty_signals_under_load_lose_nothing(tmp_path: Path, fresh: bool) -> None:

@@ -208,7 +208,7 @@ def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: P
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() != kept
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
     """An interrupted run exits 130 with the command that resumes it, to the uninterrupted weights."""
     words = ["train", "digits-10", "--epochs", "20", "--no-pictures"]

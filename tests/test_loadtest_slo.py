@@ -1,0 +1,83 @@
+"""Limits: how they are written, and when they hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from loadtest.errors import UsageError
+from loadtest.ledger import Cell, Summary
+from loadtest.slo import Slo
+
+
+def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Summary:
+    cell = Cell(faults=Counter({"503": bad}) if bad else Counter())
+    for time in milliseconds:
+        cell.latency.add(time / 1e3)
+    return Summary(seconds, cell)
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("p99<50ms", True),
+        ("p99<40ms", False),
+        ("p50<0.021s", True),
+        ("p50<20000us", False),
+        ("max<41ms", True),
+        ("p99.9<41ms", True),
+        ("mean<25.1ms", True),
+        ("mean<25ms", False),
+        ("rate>3", True),
+        ("rate>4/s", False),
+        ("errors<20.1%", True),
+        ("errors<0.2", False),
+        ("p99<50ms, errors<0.1%", False),
+    ],
+)
+def test_limits_hold_or_not(text: str, held: bool) -> None:
+    """By hand: 10, 20, 30 and 40 ms in a second, one error in five; a bound just met is missed."""
+    assert (not Slo.parse(text).missed(summary([10, 20, 30, 40], bad=1))) == held
+
+
+def test_those_missed_are_named() -> None:
+    """As they were written."""
+    slo = Slo.parse("p99 < 5ms,errors<0.1%")
+    assert str(slo) == "p99<5ms, errors<0.1%"
+    assert [limit.words for limit in slo.missed(summary([10]))] == ["p99<5ms"]
+
+
+def test_without_any_request_nothing_is_kept() -> None:
+    """No load is no proof."""
+    assert len(Slo.parse("p99<50ms, errors<1%, rate>0").missed(summary([]))) == 3
+
+
+def test_without_any_good_answer_no_time_is_kept() -> None:
+    """A server that only refuses has no latency to be proud of."""
+    assert [limit.measure for limit in Slo.parse("p99<50ms, errors<100%").missed(summary([], bad=3))] == [
+        "p99",
+        "errors",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "p99",
+        "p98<5ms",
+        "p99<5",
+        "p99<5%",
+        "p99>5ms",
+        "errors<5ms",
+        "errors>1%",
+        "rate<5",
+        "p99<-5ms",
+        "p99<5ms,",
+    ],
+)
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    """With what is expected, and what came."""
+    with pytest.raises(UsageError, match="--slo: expected limits such as p99<50ms"):
+        Slo.parse(text)
