@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ from service.settings import PREFIX, SECRETS, Settings
 CONFIG = "TURNPIKE_CONFIG"
 # what other commands read
 FOREIGN = frozenset({"TURNPIKE_DATA", "TURNPIKE_CACHE", CONFIG})
+# what Kubernetes sets in every container beside a Service called turnpike, or turnpike-something
+INJECTED = re.compile(
+    PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)", re.ASCII
+)
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,9 @@ def fits(kind: Any, value: Any) -> bool:
 def from_environment() -> dict[str, Any]:
     """The variables that are settings, by field; one that is nothing of ours is most likely misspelt."""
     known = {variable_of(name) for name in Settings.model_fields}
-    for variable in os.environ:
+    for variable, value in os.environ.items():
         name = variable.upper()
-        if name.startswith(PREFIX) and name not in known | FOREIGN and not injected(name):
+        if name.startswith(PREFIX) and name not in known | FOREIGN and not injected(name, value):
             raise SettingError(f"{variable}: {unknown(name.removeprefix(PREFIX).lower(), variable_of)}")
     values = EnvSettingsSource(Settings)()
     # what Kubernetes injects for a Service called turnpike
@@ -103,9 +108,9 @@ def from_environment() -> dict[str, Any]:
     return values
 
 
-def injected(variable: str) -> bool:
-    """Whether Kubernetes sets it in every container beside a Service called turnpike."""
-    return variable.removeprefix(PREFIX).startswith(("SERVICE_", "PORT_"))
+def injected(variable: str, value: str) -> bool:
+    """Whether Kubernetes set it."""
+    return bool(INJECTED.fullmatch(variable)) or (variable.endswith("_PORT") and "://" in value)
 
 
 def unknown(name: str, spelt: Callable[[str], str] = str) -> str:

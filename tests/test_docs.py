@@ -16,7 +16,10 @@ from service.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "loadtest/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def options(name: str) -> dict[str, Any]:
@@ -76,13 +79,14 @@ def test_every_preset_is_documented() -> None:
     assert documented == {name: preset.config.family for name, preset in PRESETS.items()}
 
 
-def test_every_module_of_the_service_has_its_place() -> None:
+@pytest.mark.parametrize("package", ["service", "loadtest"])
+def test_every_module_has_its_place(package: str) -> None:
     """CONTRIBUTING.md names each of them once in its table, and none that is no more."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = text.split("## Inside `service`")[1].split("\n## ")[0]
+    table = text.split(f"## Inside `{package}`")[1].split("\n## ")[0]
     firsts = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = sorted(name for first in firsts for name in re.findall(r"`(\w+)`", first))
-    assert named == sorted(path.stem for path in (ROOT / "service").glob("[a-z]*.py"))
+    assert named == sorted(path.stem for path in (ROOT / package).glob("[a-z]*.py"))
 
 
 def shell_lines() -> list[tuple[str, str]]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from service.runtime import open_model
-from tests.serving import ROOT, Server, serving
+from tests.environments import ROOT, asked, programs
+from tests.serving import Server, serving
 from tests.test_serve_faults import DEFAULT
 
 # they disagree with each other and with us on the versions of what they need
@@ -27,34 +24,11 @@ CLIENTS = {
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def installed(name: str) -> Path:
-    """The programs of a client's own environment, which is made once for a version."""
-    wanted = CLIENTS[name]
-    folder = ROOT / ".clients" / f"{name}-{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
-    if not (folder / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "--quiet", wanted], check=True)
-        (folder / "ready").touch()
-    return folder / "bin"
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """The bundled model with two workers."""
     with serving("--workers", 2) as one:
         yield one
-
-
-def talk(script: str, environment: str, *words: str) -> dict[str, Any]:
-    """What a client's script found out."""
-    ran = subprocess.run(
-        [installed(environment) / "python", ROOT / "tests/clients" / script, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
 
 
 def expected(said: dict[str, Any], output: str = "output") -> Any:
@@ -65,7 +39,12 @@ def expected(said: dict[str, Any], output: str = "output") -> Any:
 
 def test_tritonclient(server: Server) -> None:
     """Everything its HTTP client can ask for, in every form it can ask."""
-    said = talk("triton_client.py", "triton", server.url.removeprefix("http://"), "digits-10")
+    said = asked(
+        "triton_client.py",
+        programs("triton", CLIENTS["triton"]),
+        server.url.removeprefix("http://"),
+        "digits-10",
+    )
     truth = expected(said)
     for way in ("binary", "json", "mixed", "gzip", "deflate", "everything"):
         assert said[way] == truth, way
@@ -91,7 +70,7 @@ def test_tritonclient(server: Server) -> None:
 
 def test_kserve(server: Server) -> None:
     """Its REST client speaks both protocols."""
-    said = talk("kserve_client.py", "kserve", server.url, "digits-10")
+    said = asked("kserve_client.py", programs("kserve", CLIENTS["kserve"]), server.url, "digits-10")
     truth = expected(said)
     assert said["binary"] == said["json"] == truth
     assert (said["binary_id"], said["json_id"]) == ("binary", "json")
@@ -103,7 +82,7 @@ def test_schemathesis(server: Server) -> None:
     """Over the whole document: no 5xx, no status and no body but those that it promises."""
     ran = subprocess.run(
         [
-            installed("schemathesis") / "schemathesis",
+            programs("schemathesis", CLIENTS["schemathesis"]) / "schemathesis",
             "--config-file",
             ROOT / "tests/clients/schemathesis.toml",
             "run",

@@ -180,16 +180,23 @@ def test_names_that_are_not_known_are_said_with_the_nearest(
     monkeypatch.delenv("TURNPIKE_WROKERS")
     monkeypatch.setenv("TURNPIKE_ZZZ", "3")
     assert fails() == "TURNPIKE_ZZZ: there is no such setting"
+    monkeypatch.delenv("TURNPIKE_ZZZ")
+    monkeypatch.setenv("TURNPIKE_MY_PORT", "80")
+    assert fails() == "TURNPIKE_MY_PORT: there is no such setting; did you mean TURNPIKE_PORT?"
 
 
 def test_what_others_set_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables of other commands, and those that Kubernetes sets beside a Service of the same name."""
+    """Variables of other commands, and those that Kubernetes sets beside Services of a like name."""
     monkeypatch.setenv("TURNPIKE_DATA", "/data")
     monkeypatch.setenv("TURNPIKE_CACHE", "/cache")
     monkeypatch.setenv("TURNPIKE_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("TURNPIKE_SERVICE_PORT_HTTP", "80")
     monkeypatch.setenv("TURNPIKE_PORT", "tcp://10.0.0.1:80")
     monkeypatch.setenv("TURNPIKE_PORT_80_TCP_ADDR", "10.0.0.1")
+    monkeypatch.setenv("TURNPIKE_DIGITS_PREDICTOR_SERVICE_HOST", "10.0.0.2")
+    monkeypatch.setenv("TURNPIKE_DIGITS_PREDICTOR_SERVICE_PORT", "80")
+    monkeypatch.setenv("TURNPIKE_DIGITS_PREDICTOR_PORT", "tcp://10.0.0.2:80")
+    monkeypatch.setenv("TURNPIKE_DIGITS_PREDICTOR_PORT_80_TCP", "tcp://10.0.0.2:80")
     resolved = resolve({})
     assert resolved.settings == Settings()
     assert resolved.origins == {}
