@@ -21,6 +21,9 @@ LATE = 0.2
 LATE_SECONDS = 0.1
 # how far a random number of requests lies below what is expected, in standard deviations, without a reason
 ODD = 5.0
+# of the requests of a rate's time so many may be without their answer at its end, and a few in any case
+BEHIND = 0.05
+FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,13 @@ class Search:
             return self._held * 2
         return (self._held + self._missed.rate) / 2
 
-    def tell(self, rate: float, summary: Summary, late_p99: float) -> Tried:
-        """Note what came of a rate, and go on from there."""
+    def tell(self, rate: float, summary: Summary, late_p99: float, completed: int) -> Tried:
+        """Note what came of a rate, and go on from there; `completed` good answers came in its time."""
         expected = rate * summary.seconds
         fewer = summary.requests < expected - ODD * math.sqrt(expected)
-        held = not self._slo.missed(summary) and not fewer
+        # a queue that grows misses no limit on times yet, and in the end any
+        behind = summary.good - completed > max(BEHIND * summary.good, FEW)
+        held = not self._slo.missed(summary) and not fewer and not behind
         tried = Tried(rate, held, limited=not held and (fewer or late_p99 > self._late))
         # a disturbance hits few requests, too high a rate most of them
         once = not held and summary.percentile(0.5) < self._tightest and self._doubtful != rate

@@ -73,9 +73,9 @@ def key(name: str, text: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{name}: expected a file that can be read, got {text!r} ({error})") from None
     for line in lines:
-        if line.strip():
+        if line.strip() and not line.lstrip().startswith("#"):
             return line.strip()
-    raise UsageError(f"{name}: expected a key in {text!r}, which is empty")
+    raise UsageError(f"{name}: expected a key in {text!r}, got a file without one")
 
 
 def word(name: str, text: str) -> str:

@@ -53,10 +53,18 @@ class Plan:
             raise UsageError(f"--shape: expected one of {', '.join(FORMS)}, got {self.shape!r}")
         if not self.rows or min(self.rows) < 1:
             raise UsageError(f"--rows: expected whole numbers from 1, got {self.rows}")
-        at_least = {"users": 1, "processes": 1, "samples": 1, "length": 1}
+        at_least = {
+            "users": 1,
+            "processes": 1,
+            "samples": 1,
+            "length": 1,
+            "warmup": 0,
+            "seed": 0,
+            "tolerance": 0,
+        }
         above = {"spawn_rate": 0, "duration": 0, "step_seconds": 0, "timeout": 0}
         for name, least in at_least.items():
-            if getattr(self, name) < least:
+            if not getattr(self, name) >= least:
                 raise UsageError(f"{option(name)}: expected {least} or more, got {getattr(self, name)}")
         for name, bound in above.items():
             if not getattr(self, name) > bound:

@@ -118,7 +118,8 @@ class Test:
         self._crew.settle()
         summary = self._crew.ledger.summary(self._first, self._last)
         late = summary.cell.late.percentile(0.99)
-        tried = search.tell(rate, summary, late)
+        completed = sum(self._crew.ledger.completed[second] for second in range(self._first, self._last))
+        tried = search.tell(rate, summary, late, completed)
         return Step(rate, self._first, self._last, summary, late, tried.held, tried.limited)
 
     def _window(self, warmup: float) -> None:

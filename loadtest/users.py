@@ -1,7 +1,7 @@
 """The users that locust runs, one class a wire: each sends, waits for the answer, and sends again.
 
-They are FastHttpUsers that send by connections of ours, for less than half of the time that its session takes:
-a request is bytes before the load begins, and nobody follows redirects or keeps cookies.
+They are FastHttpUsers that send by connections of ours, for less than half of the time of locust's session: a
+request is bytes before the load begins, and nobody follows redirects or keeps cookies.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtest.capacity import CONFIRMATIONS, LOWER, Search
+from loadtest.capacity import CONFIRMATIONS, LOWER, Search, Tried
 from loadtest.ledger import Cell, Summary
 from loadtest.slo import Slo
 
@@ -41,6 +41,11 @@ def bearing(capacity: float) -> Server:
     return lambda rate: answered(rate, 0.01 if rate <= capacity else 2.0)
 
 
+def told(search: Search, rate: float, summary: Summary, late: float = 0.0, waiting: int = 0) -> Tried:
+    """Tell it; so many answers came only after the rate's time."""
+    return search.tell(rate, summary, late, summary.good - waiting)
+
+
 def searched(
     server: Server, start: float, limits: str = LIMITS, late: float = 0.0
 ) -> tuple[Search, list[float]]:
@@ -49,7 +54,7 @@ def searched(
     while (rate := search.next()) is not None:
         rates.append(rate)
         assert len(rates) < 100
-        search.tell(rate, server(rate), late)
+        told(search, rate, server(rate), late)
     return search, rates
 
 
@@ -71,7 +76,7 @@ def test_the_rate_that_is_found_was_confirmed() -> None:
     while (rate := search.next()) is not None:
         if search.confirming:
             confirmed.append(rate)
-        search.tell(rate, server(rate), 0)
+        told(search, rate, server(rate))
     assert confirmed == [search.rate]
 
 
@@ -82,7 +87,7 @@ def test_a_rate_that_does_not_last_is_lowered() -> None:
     while (rate := search.next()) is not None:
         if search.confirming:
             confirmed.append(rate)
-        search.tell(rate, bearing(150 if search.confirming else 200)(rate), 0)
+        told(search, rate, bearing(150 if search.confirming else 200)(rate))
     assert search.rate is not None
     assert search.rate <= 150
     assert [lower / upper for upper, lower in itertools.pairwise(confirmed)] == pytest.approx(
@@ -96,7 +101,7 @@ def test_nothing_lasts() -> None:
     tried = 0
     while (rate := search.next()) is not None:
         tried += search.confirming
-        search.tell(rate, bearing(0 if search.confirming else 200)(rate), 0)
+        told(search, rate, bearing(0 if search.confirming else 200)(rate))
     assert search.rate is None
     assert tried == CONFIRMATIONS
 
@@ -157,7 +162,7 @@ def test_a_generator_at_its_limit_proves_nothing() -> None:
 def test_what_held_was_not_limited() -> None:
     """A rate that kept the limits did so, however late requests left."""
     search = Search(Slo.parse(LIMITS), 100)
-    tried = search.tell(100, bearing(200)(100), late_p99=0.04)
+    tried = told(search, 100, bearing(200)(100), late=0.04)
     assert tried.held
     assert not tried.limited
 
@@ -165,7 +170,20 @@ def test_what_held_was_not_limited() -> None:
 def test_chance_is_no_reason() -> None:
     """Some fewer requests than expected, as a random schedule has them, are enough."""
     search = Search(Slo.parse(LIMITS), 100)
-    assert search.tell(100, answered(100, 0.01, sent=0.95), 0).held
+    assert told(search, 100, answered(100, 0.01, sent=0.95)).held
+
+
+def test_a_queue_that_grows_is_a_miss() -> None:
+    """Answers that do not keep pace with requests will miss any limit on times, though not yet."""
+    for waiting, held in ((40, True), (60, False)):
+        search = Search(Slo.parse("p99<5s"), 100)
+        assert told(search, 100, answered(100, 0.5), waiting=waiting).held is held
+
+
+def test_few_requests_that_wait_are_no_queue() -> None:
+    """At a low rate one or two are under way at any time."""
+    search = Search(Slo.parse(LIMITS), 1)
+    assert told(search, 1, answered(1, 0.01), waiting=2).held
 
 
 def test_a_limit_on_the_rate_does_not_end_it() -> None:

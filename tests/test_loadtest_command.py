@@ -157,6 +157,7 @@ def test_a_sending_process_that_dies_is_an_error() -> None:
     assert not any(map(alive, workers))
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_one_that_leads() -> None:
     """Even when that is killed and can tell them nothing."""
     with peers.serving(peers.triton()) as peer, command(peer.url, *LONG, "--processes", 2) as process:

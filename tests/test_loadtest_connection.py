@@ -113,7 +113,7 @@ CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\nab\r\n
     ids=["chunks", "until the end", "in pieces"],
 )
 def test_every_form_of_a_body(parts: tuple[bytes, ...], kept: int) -> None:
-    """Bodies in chunks, without a length, and in pieces come whole; a connection that is to close is not kept."""
+    """Bodies in chunks, without a length, and in pieces come whole; what is to close is not kept."""
     with saying(answering(*parts)) as url:
         connections = Connections(url, insecure=False)
         assert connections.post(request(url)).data == b"abc"

@@ -94,6 +94,6 @@ def test_words_that_mean_nothing(field: str, text: str, said: str) -> None:
 
 def test_a_file_without_a_key(tmp_path: Path) -> None:
     """It is more often a secret that failed to arrive than a wish for none."""
-    (tmp_path / "keys").write_text("\n\n")
-    with pytest.raises(UsageError, match="which is empty"):
+    (tmp_path / "keys").write_text("\n# none\n")
+    with pytest.raises(UsageError, match="without one"):
         plan(URL, {"api_key": str(tmp_path / "keys")})

@@ -147,11 +147,11 @@ def test_what_leaves_late_is_late() -> None:
         gevent.spawn(station.schedule(station.order("json")).run)
         station.rate = 100
         gevent.sleep(0.1)
-        time.sleep(0.5)  # nothing else runs meanwhile
+        time.sleep(0.3)  # nothing else runs meanwhile
         gevent.sleep(0.1)
         station.settle()
     held = [outcome for outcome in outcomes if outcome.late > 0.1]
-    assert len(held) > 15
+    assert len(held) > 5
     assert all(outcome.latency > outcome.late for outcome in outcomes)
 
 
@@ -160,9 +160,12 @@ def test_more_than_this_process_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "MOST", 10)
     with stationed() as (station, _):
         gevent.spawn(station.schedule(station.order("json")).run)
+        begun = time.monotonic()
         station.rate = 1e6
         gevent.sleep(0.3)
         station.settle()
+    # else it is the test's own time limit that ends the schedule
+    assert time.monotonic() - begun < 15
     assert summary(station).good > 0
     assert summary(station).bad > 0
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi import APIRouter, FastAPI
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.routing import Route
 
 from service import door as module
@@ -48,10 +49,21 @@ class Raw:
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def levels() -> list[int]:
+    """How much of interest each line of the access log was."""
+    return []
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch, levels: list[int]) -> list[Any]:
     """What the access log was given."""
     given: list[Any] = []
-    monkeypatch.setattr(module, "lines", SimpleNamespace(request=given.append))
+
+    def request(fields: dict[str, Any], level: int) -> None:
+        given.append(fields)
+        levels.append(level)
+
+    monkeypatch.setattr(module, "lines", SimpleNamespace(request=request))
     return given
 
 
@@ -68,6 +80,10 @@ def door(meter: Meter, *, cors: tuple[str, ...] = (), access_log: bool = True) -
     @router.get("/models/{model}")
     async def model(model: str, deep: int = 0) -> Any:
         return {"name": model, "deep": deep}
+
+    @router.get("/health/ready")
+    async def ready(full: bool = False) -> Any:
+        return Response(status_code=503 if full else 200)
 
     app.include_router(router)
     settings = SimpleNamespace(cors=cors, access_log=access_log)
@@ -141,6 +157,15 @@ def test_every_error_is_one_sentence(
     assert lines[0]["error"] == reply.json["error"]
     assert meter.snapshot()["refused"] == {reason: 1}
     assert answered(meter) == {route: {method: {str(status): 1}}}
+
+
+def test_probes_are_of_little_interest(lines: list[Any], levels: list[int], meter: Meter) -> None:
+    """One that went well has no line unless everything has; one that says no does, as every other request."""
+    ask(door(meter), "GET", "/v2/health/ready")
+    ask(door(meter), "GET", "/v2/health/ready", query=b"full=1")
+    ask(door(meter), "GET", "/v2/models/ready")
+    assert [line["status"] for line in lines] == [200, 503, 200]
+    assert levels == [logging.DEBUG, logging.INFO, logging.INFO]
 
 
 def test_headers_of_errors_are_sent(lines: list[Any], meter: Meter) -> None:

@@ -29,7 +29,7 @@ def root() -> Iterator[logging.Logger]:
     yield root
     root.handlers[:], logging.raiseExceptions = handlers, raises
     root.setLevel(level)
-    logs.lines.start(None, human=False, wanted=True)
+    logs.lines.start(None, human=False, lowest=logging.INFO)
 
 
 class Terminal(StringIO):
@@ -121,6 +121,21 @@ def test_lines_of_requests_are_news(
 
 
 @pytest.mark.usefixtures("root")
+def test_a_line_has_its_level(monkeypatch: pytest.MonkeyPatch, written: list[bytes]) -> None:
+    """One of little interest is written only where everything is."""
+
+    async def scene() -> None:
+        for level in ("info", "debug"):
+            started(monkeypatch, StringIO(), level)
+            logs.lines.request({"path": f"/{level}"}, logging.DEBUG)
+        logs.lines.flush()
+
+    asyncio.run(scene())
+    (line,) = (json.loads(line) for line in b"".join(written).splitlines())
+    assert (line["level"], line["path"]) == ("debug", "/debug")
+
+
+@pytest.mark.usefixtures("root")
 def test_a_person_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal: time and message, and the level where it is more than news."""
     stream = Terminal()
@@ -137,7 +152,7 @@ def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
 
     async def scene() -> None:
         lines = Lines()
-        lines.start(2, human=False, wanted=True)
+        lines.start(2, human=False, lowest=logging.INFO)
         for number in range(10):
             lines.request({"method": "GET", "path": f"/{number}", "status": 200, "ms": 0.5})
         assert written == []
@@ -157,7 +172,7 @@ def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
 
     async def scene() -> None:
         lines = Lines()
-        lines.start(None, human=True, wanted=True)
+        lines.start(None, human=True, lowest=logging.INFO)
         lines.request({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         lines.flush()
         lines.flush()
