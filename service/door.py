@@ -32,6 +32,8 @@ GONE = 499
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # of a path, as much as is logged
 SHOWN = 200
+# whoever asks these asks every few seconds
+PROBES = ("/live", "/ready")
 # what pages of other origins may send and see
 ALLOWED = ("GET", "POST")
 EXPOSED = ("Inference-Header-Content-Length", "X-Request-Id", "Retry-After")
@@ -122,7 +124,8 @@ class Door:
         if self._tracing is not None:
             self._tracing.record(exchange, route, method, status, ns)
         if self._log:
-            lines.request(_line(scope, exchange, route, status, ns))
+            well = status == 200 and route.endswith(PROBES)
+            lines.request(_line(scope, exchange, route, status, ns), logging.DEBUG if well else logging.INFO)
 
 
 async def _send(refused: Refusal, exchange: Exchange) -> None:

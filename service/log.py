@@ -35,7 +35,7 @@ def start(level: str, worker: int | None = None) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    lines.start(worker, human=human, wanted=root.isEnabledFor(logging.INFO))
+    lines.start(worker, human=human, lowest=root.level)
 
 
 class Json(logging.Formatter):
@@ -78,15 +78,15 @@ class Lines:
         self._timer: asyncio.TimerHandle | None = None
         self._worker: int | None = None
         self._human = False
-        self._wanted = True
+        self._lowest = logging.INFO
 
-    def start(self, worker: int | None, *, human: bool, wanted: bool) -> None:
-        """Say in each line whose it is; where news is not wanted, write none."""
-        self._worker, self._human, self._wanted = worker, human, wanted
+    def start(self, worker: int | None, *, human: bool, lowest: int) -> None:
+        """Say in each line whose it is, and write none below the lowest level."""
+        self._worker, self._human, self._lowest = worker, human, lowest
 
-    def request(self, fields: Mapping[str, Any]) -> None:
+    def request(self, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
         """Add the line of one request: `method`, `path`, `status`, `ms`, and whatever else is known of it."""
-        if not self._wanted:
+        if level < self._lowest:
             return
         now = datetime.now(UTC)
         if self._human:
@@ -95,7 +95,8 @@ class Lines:
                 f"{fields.get('status')} {fields.get('ms', 0):.1f} ms\n".encode()
             )
         else:
-            line = {"time": now, "level": "info", "logger": "access", "worker": self._worker, **fields}
+            name = logging.getLevelName(level).lower()
+            line = {"time": now, "level": name, "logger": "access", "worker": self._worker, **fields}
             self._waiting.append(encoded(line) + b"\n")
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)

@@ -154,6 +154,13 @@ def test_every_variable_is_documented() -> None:
             assert default == f"`{used[name]}`", name
 
 
+def test_folders_on_a_command_line_are_whole() -> None:
+    """`docker compose run` takes a folder that begins with a dot for the name of a volume."""
+    folders = re.findall(r"docker compose run .*--volume (\S+)", DOCUMENT)
+    assert folders
+    assert all(folder.startswith('"$PWD/') for folder in folders)
+
+
 def test_targets_are_those_of_the_dockerfile() -> None:
     """Each image that the file builds is a target there, with and without a folder of one's own."""
     targets = set(re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE))

@@ -255,7 +255,7 @@ def test_a_folder_without_models_is_said(images: None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["kept connections", "a connection each"])
 def test_a_roll_loses_nothing(scaled: Project, fresh: bool) -> None:
-    """All replicas are replaced under load, and each request through the proxy gets its right answer."""
+    """All are replaced under load, each request gets its right answer, and `up` finds nothing out of date."""
     before = scaled.ids("replica")
 
     async def roll() -> None:
@@ -268,6 +268,8 @@ def test_a_roll_loses_nothing(scaled: Project, fresh: bool) -> None:
     after = scaled.ids("replica")
     assert len(after) == len(before) == 2
     assert not set(before) & set(after)
+    scaled.compose("--profile", "scale", "up", "--wait", "proxy")
+    assert scaled.ids("replica") == after
 
 
 def test_a_roll_to_what_never_gets_ready_is_taken_back(scaled: Project) -> None:
@@ -282,6 +284,16 @@ def test_a_roll_to_what_never_gets_ready_is_taken_back(scaled: Project) -> None:
 
     tally = under_load(f"http://127.0.0.1:{scaled.scale_port}", roll)
     assert (tally.lost, set(tally.statuses)) == ([], {200})
+    assert scaled.ids("replica") == before
+
+
+def test_a_roll_to_what_cannot_start_is_taken_back(scaled: Project, tmp_path: Path) -> None:
+    """A replica that the engine makes and cannot start is not left behind."""
+    before = scaled.ids("replica")
+    (tmp_path / "file").touch()
+    ran = scaled.run("deploy/roll", MODELS=str(tmp_path / "file"))
+    assert ran.returncode == 1
+    assert "the new replica could not be started; the old ones go on" in ran.stderr
     assert scaled.ids("replica") == before
 
 
@@ -331,7 +343,7 @@ def test_locusts_page_loads_the_service(stack: Project) -> None:
         return dict(total)
 
     wait_until(lambda: told()["num_requests"] > 100)
-    requests.get(page + "/stop", timeout=30)
+    assert requests.post(page + "/stop", timeout=30).json()["success"]
     assert told()["num_failures"] == 0
     stack.compose("--profile", "loadtest", "stop", "loadtest", "loadtest-worker")
 
