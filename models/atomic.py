@@ -19,8 +19,17 @@ def replacing(path: Path) -> Iterator[Path]:
     draft = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
         yield draft
+        # some libraries write files that only their owner may read
+        draft.chmod(0o666 & ~umask())
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def umask() -> int:
+    """What this process takes from the modes of new files; asking for it means setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

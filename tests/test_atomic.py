@@ -98,3 +98,16 @@ def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
         draft.write_text("new")
     assert files(tmp_path) == {}
     assert (tmp_path / "a.txt").is_dir()
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_who_may_read_it_is_up_to_the_umask(tmp_path: Path, mask: int, mode: int) -> None:
+    """Not to the library that wrote it, whose drafts may be for their owner alone."""
+    before = os.umask(mask)
+    try:
+        with replacing(tmp_path / "file") as draft:
+            draft.touch(mode=0o600)
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
