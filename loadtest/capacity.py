@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from loadtest.ledger import Summary
@@ -11,9 +11,9 @@ from loadtest.slo import SHARES, Slo
 
 # the rate that held and the one that missed are no further apart in the end
 PRECISE = 1.05
-# a rate that does not hold for longer is lowered by this, so often
+# a rate that does not hold for longer is lowered by this, and by more each time
 LOWER = 0.9
-CONFIRMATIONS = 4
+CONFIRMATIONS = 6
 # below this rate nothing is tried
 LEAST = 0.5
 # of the tightest limit on a time: a generator that is later than this has a part in the figures
@@ -51,7 +51,7 @@ class Search:
         self._confirmations = 0
         self._done = False
         # a rate that missed so narrowly that it is tried once more
-        self._doubtful: float | None = None
+        self._doubtful: Tried | None = None
         self.rate: float | None = None
 
     @property
@@ -85,14 +85,16 @@ class Search:
         held = not self._slo.missed(summary) and not fewer and not behind
         tried = Tried(rate, held, limited=not held and (fewer or late_p99 > self._late))
         # a disturbance hits few requests, too high a rate most of them
-        once = not held and summary.percentile(0.5) < self._tightest and self._doubtful != rate
-        self._doubtful = rate if once else None
-        if once:
+        first, self._doubtful = self._doubtful, None
+        if first is None and not held and summary.percentile(0.5) < self._tightest:
+            self._doubtful = tried
             return tried
+        # a generator that was late in either try leaves it open what the server can do
+        judged = replace(tried, limited=tried.limited or (not held and first is not None and first.limited))
         if self._confirming is not None:
-            self._confirmed(tried)
+            self._confirmed(judged)
         else:
-            self._judged(tried)
+            self._judged(judged)
         return tried
 
     def _judged(self, tried: Tried) -> None:
@@ -111,5 +113,5 @@ class Search:
             self.rate, self._done = tried.rate, True
             return
         self._missed = tried
-        self._confirming = tried.rate * LOWER
+        self._confirming = tried.rate * LOWER**self._confirmations
         self._done = self._confirmations >= CONFIRMATIONS or self._confirming < LEAST

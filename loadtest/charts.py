@@ -183,9 +183,11 @@ def _capacity(found: Document) -> Iterator[Chart]:
     if search is None or not search["steps"]:
         return
     steps = sorted(search["steps"], key=lambda step: step["due_rate"])
-    marks = (
-        [upright(search["rate"], f"capacity {wording.number(search['rate'])}/s")] if search["rate"] else []
-    )
+    marks = []
+    if rate := search["rate"]:
+        # where there is more room
+        side = "right" if rate < steps[-1]["due_rate"] / 2 else "left"
+        marks = [upright(rate, f"capacity {wording.number(rate)}/s", side)]
     timed = [limit["measure"] for limit in found["verdict"]["limits"] if limit["measure"] in TIMES]
     measure = timed[0] if timed else "p99"
     lines = _tried(steps, ms(step[measure] for step in steps), measure)

@@ -81,8 +81,9 @@ class Connections:
             except NoAnswerError:
                 return
 
-    def close(self) -> None:
-        while self._idle:
+    def keep(self, count: int) -> None:
+        """Close all idle connections but so many."""
+        while len(self._idle) > count:
             self._idle.popleft().close()
 
     def _take(self) -> cooperative.socket:

@@ -25,6 +25,8 @@ from loadtest.state import State
 
 # seconds that "just now" is told from, and seconds between lines where nothing can be drawn
 SECONDS, BETWEEN = 5, 5
+# processes that send tell once a second: what is younger is not known as a whole
+UNTOLD = 1
 SPARKS, HEIGHTS = 40, "▁▂▃▄▅▆▇█"
 
 
@@ -39,10 +41,12 @@ class Now:
 
     @classmethod
     def of(cls, state: State, now: float) -> Self:
-        end = int(now)
-        due = state.ledger.summary(end - SECONDS, end)
+        end = int(now) - UNTOLD
+        begin = min(max(end - SECONDS, math.ceil(now - state.elapsed)), end)
+        due = state.ledger.summary(begin, end)
+        answers = sum(state.ledger.completed[second] for second in range(begin, end))
         return cls(
-            rate=sum(state.ledger.completed[second] for second in range(end - SECONDS, end)) / SECONDS,
+            rate=answers / (end - begin) if end > begin else 0.0,
             p50=due.percentile(0.5),
             p99=due.percentile(0.99),
             errors=sum(cell.faults.total() for cell in state.ledger.cells.values() if cell.faults),

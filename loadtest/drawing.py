@@ -89,10 +89,11 @@ def limits(found: Document, measures: Sequence[str] = TIMES) -> list[Drawn]:
     ]
 
 
-def upright(at: float, words: str) -> Drawn:
-    """A line upwards, with its name beside it."""
+def upright(at: float, words: str, side: str) -> Drawn:
+    """A line upwards, with its name on this side of it."""
+    anchor = "left" if side == "right" else "right"
     return {
-        **_mark("green", words, "end", yanchor="top", xanchor="right", textangle=0),
+        **_mark("green", words, "end", yanchor="top", xanchor=anchor, textangle=0),
         **{"xref": "x", "x0": at, "x1": at},
         **{"yref": "paper", "y0": 0, "y1": 1},
     }

@@ -52,7 +52,7 @@ class Hooks:
         self._load: Load | None = None
         self._ledger = Ledger()
         self._wrong: str | None = None
-        self._begun = 0.0
+        self._begun, self._ended = 0.0, math.inf
         self._processes = 1
         self._observer: Observer | None = None
         events.init_command_line_parser.add_listener(_add_options)
@@ -96,7 +96,9 @@ class Hooks:
         host = self._environment.host
         if not host:
             raise UsageError("--host: expected the server, as http://host:port, got none")
-        return plan(host, {name: value for name, value in vars(self._options).items() if name not in THEIRS})
+        given = vars(self._options).items()
+        # at a web page, nothing is what an option holds that nobody set
+        return plan(host, {name: value for name, value in given if name not in THEIRS and value != ""})
 
     def _ready(self) -> tuple[Plan, Load]:
         """The plan, and its model found; a LoadTestError where that cannot be."""
@@ -122,10 +124,13 @@ class Hooks:
             asked, load = self._ready()
         except LoadTestError as error:
             environment.process_exit_code = error.exit_status
+            # the page shows it among exceptions
+            self._runner.log_exception("loadtest", str(error), "")
             if isinstance(self._runner, MasterRunner) and self._options.headless:
                 gevent.spawn(self._runner.quit)
             raise StopTest(str(error)) from None
-        self._ledger, self._wrong, self._begun = Ledger(), None, now()
+        self._ledger, self._wrong = Ledger(), None
+        self._begun, self._ended = now(), math.inf
         self._processes = max(1, getattr(self._runner, "worker_count", 1))
         if self._sends:
             index = getattr(self._runner, "worker_index", 0)
@@ -169,6 +174,7 @@ class Hooks:
         self._hear(msg.node_id, msg.data)
 
     def _stopping(self, **more: Any) -> None:
+        self._ended = now()
         if self._station:
             self._station.end()
 
@@ -204,7 +210,8 @@ class Hooks:
         if self._observer is not None:
             self._observer.stop()
         first = math.ceil(self._begun + asked.warmup)
-        last = max(first, int(now()))
+        # a master waits for its workers' last words, and nothing is sent meanwhile
+        last = max(first, int(min(self._ended, now())))
         options = self._options
         asked = replace(
             asked,

@@ -103,7 +103,7 @@ OPTIONS = (
     Option("rate", "Open loop: requests a second that leave on schedule, answered or not.", "NUMBER", number),
     Option("find_capacity", "Search for the highest rate that keeps --slo."),
     Option("step_seconds", "How long each rate of the search is tried.", "TIME", seconds),
-    Option("slo", "Limits, such as 'p99<50ms, rate>500'; one missed makes the exit status 1.", "LIMITS", slo),
+    Option("slo", "Limits, such as 'p99<50ms, errors<0.1%'; one missed is exit status 1.", "LIMITS", slo),
     Option("processes", "Processes that send.", "N", whole),
     Option("samples", "Different requests of each kind.", "N", whole),
     Option("length", "Size of dimensions, other than the rows, that the model leaves free.", "N", whole),
@@ -111,7 +111,7 @@ OPTIONS = (
     Option("seed", "What rows and times are drawn from.", "N", whole),
     Option("tolerance", "How far an answer may be from the reference answer.", "NUMBER", number),
     Option("timeout", "How long an answer may take.", "TIME", seconds),
-    Option("api_key", "File of which the first line is an API key.", "FILE", key, "--api-key-file"),
+    Option("api_key", "File of API keys, one a line; the first is used.", "FILE", key, "--api-key-file"),
     Option("insecure", "Accept any TLS certificate."),
     Option("report", "Write report.html and report.json into this folder.", "DIR", path),
 )
@@ -130,11 +130,14 @@ def default(chosen: Option) -> str:
 
 
 def plan(url: str, given: Mapping[str, Any]) -> Plan:
-    """What these words ask for, by field; those that are None or empty are left out."""
+    """What these words ask for, by field; those that are None are left out."""
     found = {}
     for chosen in OPTIONS:
         text = given.get(chosen.field)
-        if text in (None, "", False):
+        if text is None:
             continue
+        if text == "":
+            # more often a variable that is not set than a wish for the default
+            raise UsageError(f"{chosen.name}: expected {chosen.metavar}, got nothing")
         found[chosen.field] = text if chosen.read is None else chosen.read(chosen.name, text)
     return Plan(url.rstrip("/"), **found)

@@ -91,7 +91,7 @@ class Scraper:
             notes.append(f"{self._failed} of the scrapes of {PATH} got no answer.")
         if self._strangers:
             notes.append(
-                f"{PATH} was answered by another process than just before, {self._strangers} times: the "
+                f"{PATH} was answered by another process than just before (times: {self._strangers}): the "
                 "server was started again, or several stand behind this address. Its own times leave it out."
             )
         return tuple(notes)

@@ -37,6 +37,10 @@ class Limit:
         return summary.requests > 0 and (value > self.bound if self.measure == "rate" else value < self.bound)
 
 
+# what holds unless another limit on errors is named: times are those of good answers, and to refuse is fast
+ERRORS = Limit("errors", 0.01, "errors<1%")
+
+
 @dataclass(frozen=True, slots=True)
 class Slo:
     """All limits together."""
@@ -45,7 +49,9 @@ class Slo:
 
     @classmethod
     def parse(cls, text: str) -> Slo:
-        return cls(tuple(_limit(part.strip()) for part in text.split(",")))
+        """The limits that are written there, with one on errors where none is."""
+        limits = tuple(_limit(part.strip()) for part in text.split(","))
+        return cls(limits if any(limit.measure == "errors" for limit in limits) else (*limits, ERRORS))
 
     def missed(self, summary: Summary) -> tuple[Limit, ...]:
         return tuple(limit for limit in self.limits if not limit.holds(summary))
@@ -68,4 +74,6 @@ def _limit(text: str) -> Limit:
         bound *= UNITS[unit]
     else:
         raise UsageError(f"--slo: {EXPECTED}, got {text!r}")
+    if sign == "<" and not bound:
+        raise UsageError(f"--slo: expected a limit that can be kept, above 0, got {text!r}")
     return Limit(measure, bound, f"{measure}{sign}{number}{unit}")

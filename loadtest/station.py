@@ -63,6 +63,8 @@ class Station:
         """Let nothing more leave, and wait until nothing is in flight."""
         self.rate = 0.0
         self.sender.settle()
+        # too high a rate opened thousands, which would burden the server at the next rate
+        self.sender.connections.keep(self.plan.users // self.plan.processes)
 
     def _seed(self) -> str:
         """What nobody else draws from, and the same in every run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -95,6 +96,9 @@ class Worker:
             channel.note("failed", {"text": str(error), "status": error.exit_status})
             await channel.close()
             return FAILED
+        # a look at all that libraries made takes 40 ms; what models make later is still looked at
+        gc.collect()
+        gc.freeze()
         channel.handlers |= {**app.handlers, "accept": self._accept, "drain": self._drain}
         channel.note("up")
         orphaned = asyncio.create_task(self._when_orphaned(channel))

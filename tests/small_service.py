@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -87,6 +88,8 @@ class SmallApp:
                 time.sleep(float(argument))
             case "/plan":
                 said["plans"] = self.plans
+            case "/collected":
+                said["objects"] = len(gc.get_objects())
             case "/ask":
                 what, _, given = argument.partition("=")
                 try:

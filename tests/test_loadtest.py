@@ -84,14 +84,16 @@ def test_our_own_server(tmp_path: Path) -> None:
     assert "digits-10" in said
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_to_lie(tmp_path: Path) -> None:
     """Wrong answers and refusals under load are told apart, counted, and make the test fail."""
 
     class Liar(Peer):
         def answer(self, given: Given) -> Given:
-            if self.count < 100:
+            # some answers stay good, whatever part of the test is counted
+            if self.count < 100 or self.count % 3 == 0:
                 return given
-            if self.count % 3 == 0:
+            if self.count % 3 == 1:
                 return Given({"error": "busy"}, 503)
             given.body["outputs"][0]["data"][0] += 0.5
             return given

@@ -87,11 +87,12 @@ def test_a_rate_that_does_not_last_is_lowered() -> None:
     while (rate := search.next()) is not None:
         if search.confirming:
             confirmed.append(rate)
-        told(search, rate, bearing(150 if search.confirming else 200)(rate))
+        told(search, rate, bearing(120 if search.confirming else 200)(rate))
     assert search.rate is not None
-    assert search.rate <= 150
+    assert search.rate <= 120
+    assert len(confirmed) >= 4
     assert [lower / upper for upper, lower in itertools.pairwise(confirmed)] == pytest.approx(
-        [LOWER] * (len(confirmed) - 1)
+        [LOWER**number for number in range(1, len(confirmed))]
     )
 
 
@@ -165,6 +166,16 @@ def test_what_held_was_not_limited() -> None:
     tried = told(search, 100, bearing(200)(100), late=0.04)
     assert tried.held
     assert not tried.limited
+
+
+@pytest.mark.parametrize("tries", [(0.04, 0.0), (0.0, 0.04)])
+def test_a_generator_that_was_late_in_either_try_leaves_it_open(tries: tuple[float, float]) -> None:
+    """A rate that missed twice, and once for want of a generator, is no proof of what the server can do."""
+    search = Search(Slo.parse(LIMITS), 100)
+    for late in tries:
+        told(search, 100, answered(100, 0.01, slow=0.1), late=late)
+    assert search.next() == 50
+    assert search.limited_by == "generator"
 
 
 def test_chance_is_no_reason() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests import peers, serving
 
-LONG = ("--duration", "60s", "--warmup", "0", "--users", "2", "--spawn-rate", "100")
+LONG = ("--duration", "60s", "--warmup", "0", "--rate", "100")
 
 
 @contextlib.contextmanager

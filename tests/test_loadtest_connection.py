@@ -78,7 +78,7 @@ def test_a_connection_is_kept() -> None:
             answer = connections.post(request(peer.url))
             assert (answer.status, answer.data, answer.headers["x-thing"]) == (200, b'{"a": 1}', "1")
             sockets |= {idle.fileno() for idle in connections._idle}
-        connections.close()
+        connections.keep(0)
     assert len(sockets) == 1
 
 
@@ -97,7 +97,7 @@ def test_an_idle_connection_that_the_server_closed_is_not_used() -> None:
             closed = threading.Event()
             assert connections.post(request(url)).data == b"%d" % number
             assert closed.wait(10)
-        connections.close()
+        connections.keep(0)
 
 
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\nab\r\n", b"1\r\nc\r\n0\r\n\r\n"
@@ -118,7 +118,7 @@ def test_every_form_of_a_body(parts: tuple[bytes, ...], kept: int) -> None:
         connections = Connections(url, insecure=False)
         assert connections.post(request(url)).data == b"abc"
         assert len(connections._idle) == kept
-        connections.close()
+        connections.keep(0)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_redirect_is_what_it_is() -> None:
         connections = Connections(peer.url, insecure=False)
         assert connections.post(request(peer.url)).status == 307
         assert [asked.path for asked in peer.asked] == ["/x"]
-        connections.close()
+        connections.keep(0)
 
 
 def test_connections_that_wait() -> None:
@@ -165,6 +165,6 @@ def test_connections_that_wait() -> None:
         connections.open(3)
         assert len(connections._idle) == 3
         assert connections.post(request(peer.url)).status == 200
-        connections.close()
+        connections.keep(0)
     connections.open(3)
     assert not connections._idle

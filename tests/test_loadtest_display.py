@@ -56,10 +56,17 @@ def loaded() -> Ledger:
 
 def test_a_line_has_the_figures_of_the_last_seconds() -> None:
     """Rate and percentiles are of the seconds just over, errors of the whole test."""
-    now = state(105.2, loaded())
-    assert line(now, Figures.of(now, BEGUN + 105.3)) == (
-        "105 s, load, 50 users, 20/s good, p50 10 ms, p99 10 ms, errors 2"
+    now = state(106.2, loaded())
+    assert line(now, Figures.of(now, BEGUN + 106.3)) == (
+        "106 s, load, 50 users, 20/s good, p50 10 ms, p99 10 ms, errors 2"
     )
+
+
+@pytest.mark.parametrize(("elapsed", "rate"), [(0.4, 0), (1.3, 0), (3.3, 20), (4.3, 20)])
+def test_the_first_seconds_are_told_from_those_that_there_were(elapsed: float, rate: float) -> None:
+    """A test that has just begun is no slower for it; until a whole second is known there is no rate."""
+    now = state(elapsed, loaded())
+    assert Figures.of(now, BEGUN + 100 + elapsed).rate == rate
 
 
 def test_an_open_loop_shows_its_rate() -> None:
@@ -81,7 +88,7 @@ def test_lines_come_now_and_then() -> None:
 def test_a_terminal_has_a_live_panel() -> None:
     """Progress, what is wanted, what is reached, and the server's queue; all is taken away at the end."""
     console = shown(terminal=True)
-    with Display(console, clock=lambda: BEGUN + 105.0) as display:
+    with Display(console, clock=lambda: BEGUN + 106.0) as display:
         display(state(30, loaded(), scrape=scrape(BEGUN, 10)))
         text = said(console)
         display(state(31, loaded()))

@@ -198,7 +198,7 @@ def test_the_web_page(processes: tuple[object, ...], tmp_path: Path) -> None:
             first = reported(tmp_path)
             # a wrong name is said, and the page can be used again
             requests.post(f"{page}/swarm", {**asked, "host": peer.url, "model": "nope"}, timeout=10)
-            time.sleep(0.5)
+            until(lambda: "expected a model 'nope'" in requests.get(f"{page}/exceptions", timeout=10).text)
             peer.asked.clear()
             requests.post(f"{page}/swarm", {**asked, "host": peer.url, "model": "", "rate": "50"}, timeout=10)
             # more than one reference answer for each sample

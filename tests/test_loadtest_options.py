@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.options import OPTIONS, default, plan, seconds
+from loadtest.options import OPTIONS, Option, default, plan, seconds
 from loadtest.plan import Plan
 from loadtest.slo import Slo
 
@@ -16,16 +16,25 @@ URL = "http://127.0.0.1:8000"
 
 
 def test_nothing_asked_is_the_plan_as_it_is() -> None:
-    """Left out, empty or off, an option is the plan's default."""
+    """Left out or off, an option is the plan's default."""
     assert plan(URL, {}) == Plan(URL)
     assert plan(URL + "/", {chosen.field: None for chosen in OPTIONS}) == Plan(URL)
-    assert plan(URL, {chosen.field: "" if chosen.read else False for chosen in OPTIONS}) == Plan(URL)
+    assert plan(URL, {chosen.field: None if chosen.read else False for chosen in OPTIONS}) == Plan(URL)
+
+
+@pytest.mark.parametrize(
+    "chosen", [chosen for chosen in OPTIONS if chosen.read], ids=lambda chosen: chosen.field
+)
+def test_an_option_without_words_is_refused(chosen: Option) -> None:
+    """A script whose variable is not set is not to pass for want of a limit."""
+    with pytest.raises(UsageError, match=f"{chosen.name}: expected .*, got nothing"):
+        plan(URL, {chosen.field: ""})
 
 
 def test_every_field_of_a_plan_can_be_asked_for() -> None:
     """And the defaults that are shown are read as what they stand for."""
     assert {chosen.field for chosen in OPTIONS} | {"url"} == {field.name for field in fields(Plan)}
-    assert plan(URL, {chosen.field: default(chosen) for chosen in OPTIONS}) == Plan(URL)
+    assert plan(URL, {chosen.field: default(chosen) or None for chosen in OPTIONS}) == Plan(URL)
 
 
 def test_words_become_a_plan(tmp_path: Path) -> None:

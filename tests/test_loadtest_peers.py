@@ -196,6 +196,7 @@ def test_a_server_that_always_lies() -> None:
             Client.ready(peer.url)
 
 
+@pytest.mark.slow
 def test_our_own_server() -> None:
     """All that our server speaks is loaded, decoded and told apart from the answers to other rows."""
     with serving.serving() as server:

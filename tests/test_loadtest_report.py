@@ -322,11 +322,20 @@ def test_verdicts_are_told_limit_by_limit() -> None:
     assert "no SLO was given" in page(document(record(Plan(URL))))
 
 
+def test_many_errors_are_no_quiet_verdict() -> None:
+    """Without an SLO a test has failed all the same when a good part of its requests has no good answer."""
+    ledger = Ledger()
+    load(ledger, BEGUN, 10, 60, faults={"503": 0.5})
+    text = page(document(record(Plan(URL), ledger)))
+    assert "✗ failed" in text
+    assert "no SLO was given" not in text
+
+
 def test_nothing_to_judge_by_is_no_kept_limit() -> None:
     """Without a request no limit was kept, and no value is made up."""
     found = document(nothing())
     assert [limit["value"] for limit in found["verdict"]["limits"]] == [None, None]
-    assert "no answer was good" in page(found)
+    assert "no request was due after the warm-up" in page(found)
     assert "Every request had a good answer" not in page(found)
     assert "nothing to judge by" in page(found)
     assert "✗ SLO missed" in page(found)

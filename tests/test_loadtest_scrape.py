@@ -182,6 +182,7 @@ def test_a_server_without_these_metrics(answer: str | int, said: str) -> None:
     assert said in scraper.notes()[0]
 
 
+@pytest.mark.slow
 def test_the_real_server() -> None:
     """Requests that our own server answered are in the scrape, with their waits, runs and rows."""
     with serving() as server:

@@ -38,7 +38,17 @@ def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Summ
 )
 def test_limits_hold_or_not(text: str, held: bool) -> None:
     """By hand: 10, 20, 30 and 40 ms in a second, one error in five; a bound just met is missed."""
-    assert (not Slo.parse(text).missed(summary([10, 20, 30, 40], bad=1))) == held
+    named = text if "errors" in text else f"{text}, errors<100%"
+    assert (not Slo.parse(named).missed(summary([10, 20, 30, 40], bad=1))) == held
+
+
+def test_errors_are_limited_unless_another_limit_on_them_is_named() -> None:
+    """A server that refuses most of what it is asked is not fast."""
+    slo = Slo.parse("p99<50ms")
+    assert str(slo) == "p99<50ms, errors<1%"
+    assert not slo.missed(summary([10] * 200, bad=1))
+    assert [limit.words for limit in slo.missed(summary([10] * 99, bad=1))] == ["errors<1%"]
+    assert not Slo.parse("p99<50ms, errors<5%").missed(summary([10] * 99, bad=1))
 
 
 def test_those_missed_are_named() -> None:
@@ -80,4 +90,11 @@ def test_without_any_good_answer_no_time_is_kept() -> None:
 def test_what_is_no_limit_is_refused(text: str) -> None:
     """With what is expected, and what came."""
     with pytest.raises(UsageError, match="--slo: expected limits such as p99<50ms"):
+        Slo.parse(text)
+
+
+@pytest.mark.parametrize("text", ["errors<0", "p99<0ms", "p99<50ms, errors<0.0%"])
+def test_a_limit_that_nothing_can_keep_is_refused(text: str) -> None:
+    """None is below zero; no errors at all are below any share."""
+    with pytest.raises(UsageError, match="expected a limit that can be kept, above 0, got"):
         Slo.parse(text)

@@ -47,6 +47,14 @@ def test_each_reason_is_a_sentence() -> None:
     assert failures(recording.record(Plan(recording.URL), ledger(busy=1))) == ("no answer was good",)
 
 
+def test_many_errors_fail_a_test_without_limits() -> None:
+    """What answers half of its requests has not passed; a few lost ones are left to who reads."""
+    (said,) = failures(recording.record(Plan(recording.URL), ledger(busy=0.5), missed=()))
+    assert said.startswith("errors: ")
+    assert said.endswith("no --slo that allows so many")
+    assert failures(recording.record(Plan(recording.URL), ledger(busy=0.002), missed=())) == ()
+
+
 def test_a_capacity_that_was_not_found() -> None:
     """A search that ends without a rate has failed."""
     plan = Plan(recording.URL, find_capacity=True, slo=SLO)
@@ -56,7 +64,15 @@ def test_a_capacity_that_was_not_found() -> None:
 
 def test_an_interrupted_test_need_not_have_answers() -> None:
     """Ended in the warm-up there are none, which is nobody's fault."""
-    assert failures(recording.record(Plan(recording.URL), Ledger(), interrupted=True, missed=())) == ()
+    for missed in ((), SLO.limits):
+        ended = recording.record(Plan(recording.URL), Ledger(), interrupted=True, missed=missed)
+        assert failures(ended) == ()
+
+
+def test_a_test_that_is_shorter_than_its_warmup_has_failed() -> None:
+    """It says nothing of the server, neither good nor bad."""
+    (said,) = failures(recording.record(Plan(recording.URL), Ledger(), missed=()))
+    assert said == "no request was due after the warm-up"
 
 
 def told(plan: Plan, *, late: float = 0.0, busy: tuple[float, ...] = (), alike: tuple[str, ...] = ()) -> str:

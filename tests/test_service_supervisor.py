@@ -64,6 +64,12 @@ def test_it_serves_and_ends_in_peace(tmp_path: Path) -> None:
         assert unsaid(service) == []
 
 
+def test_libraries_are_not_collected_again_and_again(tmp_path: Path) -> None:
+    """What was there before the first request is left alone by the collector, whose look stops all."""
+    with running(tmp_path) as service:
+        assert service.get("/collected")["objects"] < 5000
+
+
 def test_it_answers_before_it_is_ready(tmp_path: Path) -> None:
     """While models load, the port answers and says that it is not ready."""
     gate = tmp_path / "gate"
