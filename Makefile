@@ -1,6 +1,7 @@
 # make run   trains the default network on the embedded digits; a second run reuses what is there
 # make test  runs the tests                make check  linter, formatter and types
-# make slow  runs the proofs that take minutes; make containers those that want a Docker engine
+# make slow  runs the proofs that take minutes; make endurance the longest ones;
+# make containers those that want a Docker engine
 # make setup makes .venv with everything; the others depend on it
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \

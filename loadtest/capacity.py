@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loadtest.ledger import Summary
-from loadtest.slo import SHARES, Slo
+from loadtest.slo import PERCENTILES, Slo
 
 # the rate that held and the one that missed are no further apart in the end
 PRECISE = 1.05
@@ -41,7 +41,9 @@ class Search:
     def __init__(self, slo: Slo, start: float) -> None:
         # a low rate cannot keep a limit that asks for a high one
         self._slo = Slo(tuple(limit for limit in slo.limits if limit.measure != "rate"))
-        times = [limit.bound for limit in slo.limits if limit.measure in SHARES or limit.measure == "mean"]
+        times = [
+            limit.bound for limit in slo.limits if limit.measure in PERCENTILES or limit.measure == "mean"
+        ]
         self._tightest = min(times, default=math.inf)
         self._late = LATE * self._tightest if times else LATE_SECONDS
         self.start = start

@@ -14,13 +14,12 @@ from loadtest.ledger import Cell, Summary
 from loadtest.plan import Plan
 from loadtest.record import Record, Step
 from loadtest.series import series, stretches
-from loadtest.slo import Limit
+from loadtest.slo import PERCENTILES, Limit
 from loadtest.target import Target
 from loadtest.tensors import Tensor
 from loadtest.verdict import failures
 
 FORMAT = 1
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 # of the curve: ever closer to all, as far as there are requests to tell it by
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.8, 0.85)
 PER_DECADE = 12
@@ -50,7 +49,7 @@ def document(record: Record) -> Document:
         "notes": list(record.notes),
         "total": figures("all", summary),
         "kinds": [figures(kind, record.summary(kind)) for kind in record.ledger.kinds()],
-        "late": _times(summary.cell),
+        "late": _late(summary.cell),
         "distribution": distribution(summary),
         "distributions": {kind: distribution(record.summary(kind)) for kind in record.ledger.kinds()},
         "server": _server(record),
@@ -162,7 +161,7 @@ def _limit(limit: Limit, summary: Summary, kept: bool) -> Document:
     }
 
 
-def _times(cell: Cell) -> Document:
+def _late(cell: Cell) -> Document:
     return {name: cell.late.percentile(share) for name, share in PERCENTILES.items()}
 
 

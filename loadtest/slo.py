@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loadtest.errors import UsageError
 from loadtest.ledger import Summary
 
-SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 EXPECTED = "expected limits such as p99<50ms, errors<0.1% or rate>500"
 _LIMIT = re.compile(r"([a-z][a-z0-9.]*)\s*([<>])\s*([0-9]*\.?[0-9]+)\s*([a-z%/]*)")
@@ -29,7 +29,7 @@ class Limit:
             return summary.rate
         if self.measure == "mean":
             return summary.cell.latency.mean
-        return summary.percentile(SHARES[self.measure])
+        return summary.percentile(PERCENTILES[self.measure])
 
     def holds(self, summary: Summary) -> bool:
         """Whether it was kept; where there is nothing to judge by, it was not."""
@@ -70,7 +70,7 @@ def _limit(text: str) -> Limit:
         bound = bound / 100 if unit else bound
     elif measure == "rate" and sign == ">" and unit in ("", "/s"):
         pass
-    elif (measure in SHARES or measure == "mean") and sign == "<" and unit in UNITS:
+    elif (measure in PERCENTILES or measure == "mean") and sign == "<" and unit in UNITS:
         bound *= UNITS[unit]
     else:
         raise UsageError(f"--slo: {EXPECTED}, got {text!r}")

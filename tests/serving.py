@@ -98,3 +98,26 @@ def serving(*arguments: object, **variables: str) -> Iterator[Server]:
         if process.stderr:
             process.stderr.close()
     assert status == 0, server.said
+
+
+@contextlib.contextmanager
+def module(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """`python -m` and these words under way, from the repository's root; ended at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *map(str, words)],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate(timeout=30)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,22 +19,9 @@ from tests import peers, serving
 LONG = ("--duration", "60s", "--warmup", "0", "--rate", "100")
 
 
-@contextlib.contextmanager
-def command(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """The command under way; killed at the end if it is still there."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "turnpike", "loadtest", *map(str, words)],
-        cwd=serving.ROOT,
-        env=serving.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate(timeout=30)
+def command(*words: object) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """The command under way."""
+    return serving.module("turnpike", "loadtest", *words)
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:

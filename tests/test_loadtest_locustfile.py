@@ -7,9 +7,8 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +21,9 @@ from tests.peers import Asked, Given
 HEADLESS = ("--headless", "--only-summary", "--users", 4, "--spawn-rate", 100, "--warmup", 0)
 
 
-@contextlib.contextmanager
-def locust(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """Locust under way, from the repository's root; ended at the end if it is still there."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "locust", "-f", "loadtest/locustfile.py", *map(str, words)],
-        cwd=serving.ROOT,
-        env=serving.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate(timeout=30)
+def locust(*words: object) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """Locust under way."""
+    return serving.module("locust", "-f", "loadtest/locustfile.py", *words)
 
 
 def ran(url: str, *words: object, status: int = 0) -> str:
