@@ -84,6 +84,9 @@ class Channel:
         try:
             while line := await self._reader.readline():
                 self._heard(orjson.loads(line))
+        except ConnectionError:
+            # it ended before it had read all, which whoever keeps it tells
+            pass
         except (OSError, ValueError):
             log.warning("the channel between processes broke", exc_info=True)
         finally:

@@ -192,3 +192,19 @@ def test_what_is_no_message_ends_the_channel(caplog: pytest.LogCaptureFixture) -
         assert "broke" in caplog.text
 
     asyncio.run(scene())
+
+
+def test_an_end_that_had_not_read_all_is_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that is killed resets the connection: its end is told by who keeps it, and nothing broke."""
+
+    async def scene() -> None:
+        one, other = socket.socketpair()
+        channel = await Channel.over(one)
+        waiting = asyncio.create_task(channel.ask("anything"))
+        await asyncio.sleep(0)
+        other.close()
+        with pytest.raises(Gone):
+            await asyncio.wait_for(waiting, 5)
+        assert caplog.messages == []
+
+    asyncio.run(scene())
