@@ -79,6 +79,10 @@ def command(
         int | None,
         typer.Option(help=f"ONNX opset, {OPSETS[0]} to {OPSETS[-1]}. [default: {DEFAULT_OPSET}]"),
     ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=0, help="Rows of the data that go into the file. [default: 10 of public data]"),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write report.html and report.json to this folder.")
     ] = None,
@@ -105,6 +109,7 @@ def command(
             precision=cast("Precision", precision),
             min_agreement=min_agreement,
             opset=opset,
+            samples=samples,
             report=report,
             seed=seed,
             watcher=display,
@@ -138,6 +143,7 @@ def lines(manifest: Manifest) -> Iterator[str]:
         f"parity: {len(parity.tensors)} tensors, {len(parity.batches)} batches on "
         f"{', '.join(parity.providers)}; {parity.identical} initializers bit for bit"
     )
+    yield f"samples: {len(manifest.samples)} rows" if manifest.samples else "samples: none"
     if not manifest.gates:
         yield "gates: none found"
         return

@@ -56,7 +56,13 @@ def load_source(
         rows, called = read_rows(data, found.inputs, found.labels, folder)
     elif record is not None:
         rows = _own_rows(record, found, folder)
-    return replace(found, name=model_name(name, found.name), rows=rows, labels=found.labels or called)
+    return replace(
+        found,
+        name=model_name(name, found.name),
+        rows=rows,
+        public=rows is not None and (data is None or not Path(data).exists()),
+        labels=found.labels or called,
+    )
 
 
 def _found(

@@ -69,7 +69,7 @@ def panel(
         _grid([_mean([of_row(gate, gate.name) for gate in group]) for group in groups.values()]),
         _grid([_mean([of_row(gate, gate.output) for gate in group]) for group in groups.values()]),
         profile.rows,
-        _label(rows, labels),
+        rows.label(0, labels),
     )
 
 
@@ -99,10 +99,3 @@ def _grid(rows: Sequence[Array]) -> Array:
     for row, values in zip(grid, rows, strict=True):
         row[: len(values)] = values
     return grid
-
-
-def _label(rows: Rows, labels: Sequence[str]) -> str:
-    if rows.classes is None or rows.classes.ndim != 1:
-        return ""
-    number = int(rows.classes[0])
-    return labels[number] if 0 <= number < len(labels) else str(number)

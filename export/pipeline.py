@@ -24,6 +24,7 @@ from export.place import deposit, expect_repository, expect_version, newest
 from export.precision import Lower, lower
 from export.profile import profile
 from export.report import Report, write_report
+from export.samples import expect_count, ranges, samples_of
 from export.seal import tools, weights_digest
 from export.signature import Input, parse_all
 from export.source import Rows, Source
@@ -59,6 +60,7 @@ def export_model(
     precision: Precision = "fp32",
     min_agreement: float = MIN_AGREEMENT,
     opset: int | None = None,
+    samples: int | None = None,
     report: Path | None = None,
     seed: int = 0,
     watcher: Watcher | None = None,
@@ -69,11 +71,12 @@ def export_model(
     """
     steps = Steps(watcher)
     repository = expect_repository(Path(to))
-    expect_choices(precision, min_agreement, version)
+    expect_choices(precision, min_agreement, version, samples)
     with steps.step("load"):
         loaded, notes = load(
             source, inputs, weights=weights, data=data, data_dir=data_dir, labels=labels, name=name
         )
+        tried = samples_of(loaded.rows, expect_count(samples, loaded), loaded.labels)
     with steps.step("trace"):
         graph = graph_of(loaded, opset)
     with steps.step("verify"):
@@ -107,6 +110,8 @@ def export_model(
         profile=baseline,
         lesion=curve,
         variant=None if comparison is None else comparison.variant,
+        ranges=ranges(loaded.rows),
+        samples=tried,
         weights=weights_digest(graph.model),
         tools=tools(),
     )
@@ -131,7 +136,7 @@ def export_model(
     return Exported(placed.path, placed.manifest, said, steps.seconds, placed.written, comparison, page)
 
 
-def expect_choices(precision: str, min_agreement: float, version: int | None) -> None:
+def expect_choices(precision: str, min_agreement: float, version: int | None, samples: int | None) -> None:
     """Stop with a RequestError at a setting that makes no sense, before any work is done."""
     if version is not None:
         expect_version(version)
@@ -139,6 +144,8 @@ def expect_choices(precision: str, min_agreement: float, version: int | None) ->
         raise RequestError(f"--precision: expected {', '.join(get_args(Precision))}, got {precision!r}")
     if not 0 <= min_agreement <= 1:
         raise RequestError(f"--min-agreement: expected a share from 0 to 1, got {min_agreement}")
+    if samples is not None and samples < 0:
+        raise RequestError(f"--samples: expected a number of rows, 0 or more, got {samples}")
 
 
 def load(

@@ -11,6 +11,7 @@ from export.seal import with_manifest
 from export.write import write
 from service.digest import content_digest
 from service.manifest import Manifest
+from service.row import expect_rows
 from service.runtime import open_model
 
 FILE = "model.onnx"
@@ -78,7 +79,12 @@ def deposit(repository: Path, manifest: Manifest, data: bytes, *, next_free: boo
 
 def expect_served(draft: Path, manifest: Manifest) -> None:
     """Stop with an ExportError unless the service reads from the written file what was put into it."""
-    if open_model(draft).manifest != manifest:
+    runtime = open_model(draft)
+    if runtime.manifest != manifest:
         raise ExportError(f"{draft}: the manifest read back is not the one that was written")
+    try:
+        expect_rows(manifest, {tensor.name: tensor for tensor in runtime.inputs})
+    except ValueError as error:
+        raise ExportError(f"{draft}: {error}") from error
     if content_digest(draft.read_bytes()) != manifest.content:
         raise ExportError(f"{draft}: the graph read back is not the one that was proved")

@@ -137,6 +137,7 @@ def _making(report: Report) -> list[Markup]:
     facts: list[list[Part]] = [
         ["weights", tag("code", manifest.weights)],
         ["labels", ", ".join(manifest.labels) or "none"],
+        ["samples", f"{len(manifest.samples)} rows" if manifest.samples else "none"],
     ]
     if manifest.profile is not None:
         facts.append(["rows of the profile", tag("code", manifest.profile.digest)])

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from service.manifest import Gate, Manifest, Parity, TensorParity
+from service.manifest import Gate, Manifest, Parity
 from service.runtime import Runtime, Tensor, open_model
 
 app = typer.Typer(add_completion=False)
@@ -44,7 +44,7 @@ def command(
 def described(runtime: Runtime, path: Path) -> dict[str, Any]:
     """The manifest with what the graph itself says; its fields are null in a file that has none."""
     record: dict[str, Any] = dict.fromkeys(Manifest.model_fields)
-    record |= {"gates": [], "labels": []}
+    record |= {"gates": [], "labels": [], "ranges": [], "samples": []}
     if runtime.manifest is not None:
         record = runtime.manifest.model_dump(mode="json")
     return record | {
@@ -74,6 +74,7 @@ def show_ends(runtime: Runtime, path: Path, manifest: Manifest | None = None) ->
         facts["labels"] = ", ".join(manifest.labels) or "none"
         if manifest.variant is not None:
             facts["agreement"] = f"{manifest.variant.agreement:.4f} with fp32 on {manifest.variant.rows} rows"
+        facts["samples"] = f"{len(manifest.samples)} rows" if manifest.samples else "none"
         coupled = "coupled: an answer depends on the other rows, so rows are never batched"
         facts["rows"] = coupled if manifest.batch_coupled else "independent of each other"
         facts["made by"] = ", ".join(f"{name} {version}" for name, version in manifest.tools.items())
@@ -112,15 +113,9 @@ def show_parity(parity: Parity) -> None:
         f"{parity.identical} initializers bit for bit, {parity.derived} derived within {parity.ulp:g} ulp",
         highlight=False,
     )
-    if parity.tensors:
-        worst = max(parity.tensors, key=distance)
+    if (worst := parity.worst) is not None:
         console.print(
             f"{len(parity.tensors)} tensors; furthest from the truth, beside PyTorch: {escape(worst.name)}, "
             f"rms {worst.rms:.1e} (PyTorch {worst.rms_torch:.1e})",
             highlight=False,
         )
-
-
-def distance(tensor: TensorParity) -> float:
-    """How much further than PyTorch's onnxruntime's answer is from the truth."""
-    return tensor.rms / tensor.rms_torch if tensor.rms_torch else tensor.rms

@@ -1,4 +1,4 @@
-"""The routes to a model's gates: read, moved, as they were at export, and how far traffic is from that."""
+"""The routes that look into a model: gates read, moved, as they were and as they are; proof and samples."""
 
 from __future__ import annotations
 
@@ -6,29 +6,16 @@ import orjson
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from service.certificate import certificate
 from service.endpoint import respond
 from service.errors import Unknown
+from service.facts import FactsEndpoint
 from service.gated import find_gated
 from service.gates_endpoint import GatesEndpoint
 from service.lesion_endpoint import LesionEndpoint
 from service.parts import Parts
-
-
-class ProfileEndpoint:
-    """`GET …/gates/profile`: what the manifest says of the gates."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        model = find_gated(self._parts, scope)
-        told = (
-            {}
-            if model.manifest is None
-            else model.manifest.model_dump(include={"gates", "profile", "lesion"})
-        )
-        about = {"model_name": model.name, "model_version": str(model.version)}
-        await respond(send, orjson.dumps(about | told))
+from service.profile import profile
+from service.samples import samples
 
 
 class DriftEndpoint:
@@ -56,8 +43,10 @@ def routes(parts: Parts) -> list[Route]:
     for path, method, endpoint in (
         ("gates", "POST", GatesEndpoint(parts)),
         ("lesion", "POST", LesionEndpoint(parts)),
-        ("gates/profile", "GET", ProfileEndpoint(parts)),
+        ("gates/profile", "GET", FactsEndpoint(parts, profile, find_gated)),
         ("gates/drift", "GET", DriftEndpoint(parts)),
+        ("certificate", "GET", FactsEndpoint(parts, certificate)),
+        ("samples", "GET", FactsEndpoint(parts, samples)),
     ):
         guarded = parts.access.guard("api", endpoint)
         name = path.replace("/", "_")

@@ -20,6 +20,7 @@ from service.onnx_file import expect_whole, initializers
 from service.probe import Findings, probe
 from service.repository import Found, expect_unchanged, read
 from service.request import Array
+from service.row import expect_rows
 from service.runtime import Runtime, Tensor, open_model
 from service.settings import Settings
 from service.stack import Run, Stack
@@ -47,6 +48,7 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int) -> Model:
             "its graph or weights are not those that were proved",
         )
     biases = expect_gates(runtime, manifest, data, where)
+    expect_fitting_rows(runtime, manifest, where)
     batch = batch_of(runtime.inputs)
     findings = probe(runtime, batch, settings.max_batch)
     if settings.check_parity and settings.device != "cpu":
@@ -137,6 +139,16 @@ def expect_gates(runtime: Runtime, manifest: Manifest | None, data: bytes, where
                     where, f"{gate.name}: the lever {lever.tensor!r} has no part {lever.start}:{lever.stop}"
                 )
     return biases
+
+
+def expect_fitting_rows(runtime: Runtime, manifest: Manifest | None, where: str) -> None:
+    """Stop with a ModelFileError where the manifest brings rows that the graph does not take."""
+    if manifest is None:
+        return
+    try:
+        expect_rows(manifest, _by_name(runtime.inputs))
+    except ValueError as error:
+        raise _unfitting(where, str(error)) from error
 
 
 def batch_of(inputs: Iterable[Tensor]) -> str | None:

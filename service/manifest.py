@@ -6,15 +6,23 @@ roll back as one. Names, dtypes and shapes of tensors are read from the graph, n
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import base64
+import binascii
+from math import prod
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.errors import ModelFileError
 
 KEY = "turnpike"
 
 Precision = Literal["fp32", "fp16", "int8"]
+# what the values of a sample may be stored as, and the bytes of each
+Stored = Literal["uint8", "int32", "float32", "int64", "float64"]
+SIZES: dict[Stored, int] = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+# characters of base64, of all samples of a file together
+MOST_SAMPLES = 256 * 1024
 
 
 class Entry(BaseModel):
@@ -106,6 +114,11 @@ class Parity(Entry):
     derived: int
     ulp: float
 
+    @property
+    def worst(self) -> TensorParity | None:
+        """The tensor that came nearest to failing: the one furthest from the truth, beside PyTorch's."""
+        return max(self.tensors, key=lambda one: one.rms / (one.rms_torch or 1), default=None)
+
 
 class LayerProfile(Entry):
     """The statistics of one gate's T over the rows of the profile.
@@ -165,6 +178,51 @@ class Variant(Entry):
     metric_fp32: float | None = None
 
 
+class Range(Entry):
+    """The least and the greatest value of an input over the rows that the export had."""
+
+    input: str
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low at most high, got {self.low:g} and {self.high:g}")
+        return self
+
+
+class SampleInput(Entry):
+    """One row of one input: `shape` is without the batch axis, `data` base64 of little-endian values."""
+
+    name: str
+    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    dtype: Stored
+    data: str
+
+    @model_validator(mode="after")
+    def _of_its_size(self) -> Self:
+        if len(self.raw) != prod(self.shape) * SIZES[self.dtype]:
+            shape = str(list(self.shape))[:80]
+            raise ValueError(f"expected the bytes of {self.dtype} {shape}, got {len(self.raw)} bytes")
+        return self
+
+    @property
+    def raw(self) -> bytes:
+        """The values as they lie in memory."""
+        try:
+            return base64.b64decode(self.data, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"expected base64: {error}") from error
+
+
+class Sample(Entry):
+    """A row of data for people to try the network with; `label` is what its class is called, where known."""
+
+    label: str = ""
+    inputs: tuple[SampleInput, ...]
+
+
 class Manifest(Entry):
     """Everything the service needs to know beyond the graph.
 
@@ -186,9 +244,19 @@ class Manifest(Entry):
     profile: Profile | None = None
     lesion: LesionCurve | None = None
     variant: Variant | None = None
+    ranges: tuple[Range, ...] = ()
+    samples: tuple[Sample, ...] = ()
     weights: str
     content: str = ""
     tools: dict[str, str]
+
+    @field_validator("samples")
+    @classmethod
+    def _few(cls, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
+        size = sum(len(one.data) for sample in samples for one in sample.inputs)
+        if size > MOST_SAMPLES:
+            raise ValueError(f"expected at most {MOST_SAMPLES} characters of data, got {size}")
+        return samples
 
     def to_json(self) -> str:
         """The one string that is kept in the file; the same record always gives the same bytes."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from service.manifest import Gate, Manifest
 from service.meter import ModelMeter
 from service.request import Array
 from service.runtime import Runtime, Tensor
+
+Facts = dict[Callable[["Model"], bytes], bytes]
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Model:
     batcher: Batcher
     meter: ModelMeter
     drift: Drift | None
+    # answers that follow from the file alone, by what makes them
+    facts: Facts = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ TENSORS = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "
 
 OIP = "Open Inference Protocol"
 GATES = "Gates"
+FILE = "Model file"
 
 HOW_BINARY = (
     "\n\nTensors may also come as raw bytes: the JSON first, its length in the header "
@@ -167,5 +168,11 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("get", "/v2/models/{model}/gates/drift"): Operation(
         "Drift", "How far live traffic has moved a model's gates", GATES
+    ),
+    ("get", "/v2/models/{model}/certificate"): Operation(
+        "Certificate", "What was proved of a model's file, and what it was made from", FILE
+    ),
+    ("get", "/v2/models/{model}/samples"): Operation(
+        "Samples", "Rows to try a model with", FILE, "The inputs of each may be posted to infer as they are."
     ),
 }

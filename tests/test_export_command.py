@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -70,6 +71,7 @@ def test_a_checkpoint_end_to_end(checkpoint: Path, tmp_path: Path) -> None:
     ran = run(tmp_path, "export", str(checkpoint), "--to", "repo", "--report", "report")
     assert ran.returncode == 0, ran.stderr
     assert "gates: 10 in 10 layers (coupled, identity carry)" in ran.stdout
+    assert "samples: 10 rows" in ran.stdout
     assert "wrote repo/digits-10/1/model.onnx" in ran.stdout
     assert left(tmp_path / "repo") == ["digits-10", "digits-10/1", "digits-10/1/model.onnx"]
     assert left(tmp_path / "report") == ["index.html", "report.json"]
@@ -84,7 +86,11 @@ def test_a_checkpoint_end_to_end(checkpoint: Path, tmp_path: Path) -> None:
     assert shown["parity"]["verdict"] == "pass"
     assert shown["batch_coupled"] is False
     assert shown["lesion"]["rows"] == shown["profile"]["rows"] > 300
-    assert shown["weights"] in (tmp_path / "report/index.html").read_text()
+    assert [sample["label"] for sample in shown["samples"]] == list("0123456789")
+    assert shown["ranges"] == [{"input": "x", "low": 0, "high": 16}]
+    page = (tmp_path / "report/index.html").read_text()
+    assert shown["weights"] in page
+    assert ">10 rows<" in page
     assert load(checkpoint / "model.safetensors")[1].metrics["test_accuracy"] == pytest.approx(
         shown["lesion"]["accuracy"], abs=1e-4
     )
@@ -100,6 +106,7 @@ def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> N
     shown = call("inspect", "repo/net/1/model.onnx")
     for text in ("net, version 1", "x:float32[batch,6]", "layer01.transform_gate", "parity: pass against"):
         assert text in shown.stdout
+    assert re.search(r"samples +none", shown.stdout)
     import onnx
 
     model = onnx.load(tmp_path / "repo/net/1/model.onnx")

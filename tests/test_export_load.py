@@ -112,6 +112,17 @@ def test_other_rows_than_those_trained_on_are_said(tmp_path: Path, digits: dict[
     assert found.rows is not None
 
 
+def test_rows_of_known_data_are_public(tmp_path: Path, digits: dict[str, Any]) -> None:
+    """Those that a checkpoint was tested on or that go by a name; never a user's own file or folder."""
+    path = saved(tmp_path / "model.safetensors", data=digits)
+    x = np.zeros((3, 1, 8, 8), np.uint8)
+    np.savez(tmp_path / "own.npz", x=x, y=np.arange(3))
+    assert load_source(path).public
+    assert load_source(path, data="digits").public
+    assert not load_source(path, data=tmp_path / "own.npz").public
+    assert not load_source(saved(tmp_path / "bare.safetensors")).public
+
+
 def test_rows_are_not_fetched_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is downloaded for a checkpoint; where a folder was named, that it has none is said."""
     monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "cache"))

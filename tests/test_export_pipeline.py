@@ -96,6 +96,28 @@ def test_exporting_again_writes_nothing(tmp_path: Path) -> None:
     assert open_model(first.path).manifest == first.manifest
 
 
+def test_own_rows_come_along_when_asked_for(tmp_path: Path, rows: Path) -> None:
+    """Without them the file tells of ranges alone; asked for, some are in it, always the same ones."""
+    first = exported(tmp_path / "repo", data=rows)
+    x = np.load(rows)["x"]
+    (bounds,) = first.manifest.ranges
+    assert (bounds.input, bounds.low, bounds.high) == ("x", float(x.min()), float(x.max()))
+    assert first.manifest.samples == ()
+    second = exported(tmp_path / "repo", data=rows, samples=3)
+    assert (second.written, second.manifest.version) == (True, 2)
+    assert second.manifest.content == first.manifest.content
+    known = {row.tobytes() for row in x}
+    assert len(second.manifest.samples) == 3
+    assert {sample.inputs[0].raw for sample in second.manifest.samples} <= known
+    assert not exported(tmp_path / "repo", data=rows, samples=3).written
+
+
+def test_without_rows_there_is_nothing_to_bring_along(tmp_path: Path) -> None:
+    """Neither ranges nor samples."""
+    manifest = exported(tmp_path).manifest
+    assert manifest.ranges == manifest.samples == ()
+
+
 def test_a_version_that_is_asked_for_is_replaced(tmp_path: Path) -> None:
     """The file is replaced as a whole."""
     export_model(nn.Linear(6, 3), tmp_path, name="net", version=4, inputs=INPUT)
@@ -168,6 +190,8 @@ def test_a_variant_that_disagrees_is_refused(tmp_path: Path) -> None:
         ({"opset": 9}, "--opset: expected 18 to 23, got 9"),
         ({"min_agreement": 2.0}, "--min-agreement: expected a share from 0 to 1, got 2.0"),
         ({"name": "../up"}, "--name: expected"),
+        ({"samples": -1}, "--samples: expected a number of rows, 0 or more, got -1"),
+        ({"samples": 3}, "--samples: expected rows to take them from, got none: --data"),
         ({"inputs": ["x"]}, "--input: expected NAME:DTYPE"),
     ],
 )

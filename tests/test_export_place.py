@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from export.errors import RequestError
-from export.place import expect_repository, expect_version, newest
+from export.errors import ExportError, RequestError
+from export.place import deposit, expect_repository, expect_version, newest
 from export.write import write
+from service.manifest import Sample
+from tests.gated import highway
+from tests.test_manifest import MANIFEST
+from tests.test_service_row import kept
 
 
 def test_versions_count_from_one(tmp_path: Path) -> None:
@@ -47,6 +51,18 @@ def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
     write(path, b"whole", check)
     assert path.read_bytes() == b"whole"
     assert [entry.name for entry in path.parent.iterdir()] == ["model.onnx"]
+
+
+def test_a_file_that_would_not_be_served_does_not_appear(tmp_path: Path) -> None:
+    """A sample that the graph does not take is found before the file is in place."""
+    gated = highway(layers=1)
+    update = {"outputs": ("logits",), "gates": gated.gates}
+    fitting = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3, 4]),)),)})
+    assert deposit(tmp_path / "repo", fitting, gated.model, next_free=False).written
+    other = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3]),)),)})
+    with pytest.raises(ExportError, match="expected a row of x:.*, got one of shape .3."):
+        deposit(tmp_path / "other", other, gated.model, next_free=False)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])

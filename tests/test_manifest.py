@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.errors import ModelFileError
-from service.manifest import Gate, Manifest, Parity
+from service.manifest import MOST_SAMPLES, Gate, Manifest, Parity, TensorParity
 
 PARITY = Parity(
     reference="by hand",
@@ -32,6 +32,12 @@ MANIFEST = Manifest(
     weights="0" * 64,
     tools={"torch": "2"},
 )
+ROW = {"name": "x", "shape": [3], "dtype": "uint8", "data": "AAEC"}
+
+
+def changed(**fields: Any) -> str:
+    """The manifest's text with other fields."""
+    return json.dumps(json.loads(MANIFEST.to_json()) | fields)
 
 
 def test_it_comes_back_as_it_went() -> None:
@@ -39,6 +45,53 @@ def test_it_comes_back_as_it_went() -> None:
     text = MANIFEST.to_json()
     assert Manifest.from_json(text, "x") == MANIFEST
     assert Manifest.from_json(text, "x").to_json() == text
+
+
+def test_files_of_before_are_read() -> None:
+    """Those without samples and ranges, which have none then."""
+    older = json.loads(MANIFEST.to_json())
+    del older["samples"], older["ranges"]
+    assert Manifest.from_json(json.dumps(older), "x") == MANIFEST
+    assert MANIFEST.samples == MANIFEST.ranges == ()
+
+
+def test_samples_are_bytes() -> None:
+    """As they lie in memory, in a shape that they fill."""
+    read = Manifest.from_json(changed(samples=[{"label": "<b>", "inputs": [ROW]}]), "x")
+    (sample,) = read.samples
+    assert (sample.label, sample.inputs[0].shape, sample.inputs[0].raw) == ("<b>", (3,), b"\x00\x01\x02")
+
+
+def test_samples_are_few() -> None:
+    """However many rows there are, they stay a small part of a file."""
+    half = {
+        "name": "x",
+        "shape": [MOST_SAMPLES * 3 // 8],
+        "dtype": "uint8",
+        "data": "A" * (MOST_SAMPLES // 2),
+    }
+    assert Manifest.from_json(changed(samples=[{"inputs": [half]}] * 2), "x").samples
+    with pytest.raises(ModelFileError, match=f"expected at most {MOST_SAMPLES} characters of data, got"):
+        Manifest.from_json(changed(samples=[{"inputs": [half]}] * 2 + [{"inputs": [ROW]}]), "x")
+
+
+def test_the_worst_tensor_is_that_beside_pytorch() -> None:
+    """Its error counts by PyTorch's own; where that is none, as it stands."""
+
+    def parity(**errors: tuple[float, float]) -> Parity:
+        tensors = tuple(
+            TensorParity(name=name, rms=rms, rms_torch=torch, max=0, max_torch=0)
+            for name, (rms, torch) in errors.items()
+        )
+        return PARITY.model_copy(update={"tensors": tensors})
+
+    worst = parity(large=(4.0, 4.0), worse=(2.0, 1.0), exact=(1e-3, 0.0)).worst
+    assert worst is not None
+    assert worst.name == "worse"
+    worst = parity(exact=(0.0, 0.0), off=(1e-9, 0.0)).worst
+    assert worst is not None
+    assert worst.name == "off"
+    assert PARITY.worst is None
 
 
 @pytest.mark.parametrize(
@@ -50,13 +103,23 @@ def test_it_comes_back_as_it_went() -> None:
         ({"gates": [{"name": 1}]}, "manifest: gates.0."),
         ({"surprise": 1}, "manifest: surprise: Extra inputs are not permitted"),
         ({"parity": None}, "manifest: parity:"),
+        (
+            {"ranges": [{"input": "x", "low": 2, "high": 1}]},
+            "ranges.0: Value error, expected low at most high",
+        ),
+        ({"samples": [{"inputs": [ROW | {"shape": [4]}]}]}, "expected the bytes of uint8 [4], got 3 bytes"),
+        ({"samples": [{"inputs": [ROW | {"dtype": "float32"}]}]}, "the bytes of float32 [3], got 3 bytes"),
+        ({"samples": [{"inputs": [ROW | {"shape": [10**400]}]}]}, "expected the bytes of uint8 [1000"),
+        ({"samples": [{"inputs": [ROW | {"shape": [-1, -3]}]}]}, "samples.0.inputs.0.shape.0: Input should"),
+        ({"samples": [{"inputs": [ROW | {"shape": [0], "data": ""}]}]}, "inputs.0.shape.0: Input should"),
+        ({"samples": [{"inputs": [ROW | {"data": "AA EC"}]}]}, "Value error, expected base64"),
+        ({"samples": [{"inputs": [ROW | {"dtype": "bool"}]}]}, "samples.0.inputs.0.dtype: Input should be"),
     ],
 )
 def test_what_makes_no_sense_is_named(change: dict[str, Any], says: str) -> None:
     """The file, the field, what was expected and what came."""
-    text = json.dumps(json.loads(MANIFEST.to_json()) | change)
     with pytest.raises(ModelFileError) as error:
-        Manifest.from_json(text, "net.onnx")
+        Manifest.from_json(changed(**change), "net.onnx")
     assert says in str(error.value)
 
 

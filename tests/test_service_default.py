@@ -10,6 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import service
+from service.digest import content_digest
+from service.manifest import Range
 from service.model import Model
 from service.repository import scan
 from tests.shelved import opened
@@ -37,6 +39,26 @@ def test_it_is_a_whole_model(model: Model) -> None:
     assert [lesion.layer for lesion in model.manifest.lesion.layers] == list(range(10))
     assert model.drift is not None
     assert model.batcher.batched
+
+
+def test_it_brings_a_digit_of_each_class(model: Model) -> None:
+    """From among those that it was not trained on; and says that pixels go from 0 to 16."""
+    assert model.manifest is not None
+    assert model.manifest.ranges == (Range(input="x", low=0, high=16),)
+    assert [sample.label for sample in model.manifest.samples] == list("0123456789")
+    known = {digit.tobytes() for digit in load_digits().images.astype(np.uint8)}
+    for sample in model.manifest.samples:
+        (pixels,) = sample.inputs
+        assert (pixels.shape, pixels.dtype) == ((1, 8, 8), "uint8")
+        assert pixels.raw in known
+
+
+def test_what_was_proved_is_what_it_was(model: Model) -> None:
+    """The manifest may tell more with time; the graph and the weights stay the same."""
+    assert model.manifest is not None
+    assert model.manifest.weights[:16] == "d5d96995a4b023d2"
+    assert content_digest(model.path.read_bytes()) == model.manifest.content
+    assert model.manifest.content[:16] == "69f0ab2f48adb8c6"
 
 
 def test_it_knows_its_digits(model: Model) -> None:

@@ -35,10 +35,11 @@ def test_every_route_is_there_with_and_without_a_version(asker: Asker) -> None:
     for version in ("", "/versions/{version}"):
         base = f"/v2/models/{{model}}{version}"
         assert paths[f"{base}/gates"] == paths[f"{base}/lesion"] == {"POST"}
-        assert paths[f"{base}/gates/profile"] == paths[f"{base}/gates/drift"] == {"GET", "HEAD"}
-    assert len(paths) == 8
+        for path in ("gates/profile", "gates/drift", "certificate", "samples"):
+            assert paths[f"{base}/{path}"] == {"GET", "HEAD"}
+    assert len(paths) == 12
     assert {level_of(route) for route in asker.routes} == {"api"}
-    assert len({route.name for route in asker.routes}) == 8
+    assert len({route.name for route in asker.routes}) == 12
 
 
 def test_the_profile_is_the_manifests(asker: Asker, tmp_path: Path) -> None:
@@ -107,3 +108,5 @@ def test_no_gates_nothing_to_tell(tmp_path: Path) -> None:
     for path in ("gates/profile", "gates/drift"):
         with pytest.raises(Unknown, match="model 'net' has no gates that are known of"):
             asker.ask(path)
+    assert json.loads(asker.ask("certificate")[1])["gates"] == 0
+    assert json.loads(asker.ask("versions/3/samples")[1])["samples"] == []

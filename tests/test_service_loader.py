@@ -20,7 +20,7 @@ from onnx import numpy_helper
 from service import loader
 from service.errors import ModelFileError
 from service.loader import batch_of, may_batch, runner
-from service.manifest import LayerProfile, Lever, Profile
+from service.manifest import LayerProfile, Lever, Profile, Sample
 from service.model import Model
 from service.probe import Findings
 from service.repository import Found
@@ -28,6 +28,7 @@ from service.runtime import Tensor, open_model
 from tests.gated import Gated, highway
 from tests.shelved import opened, put, sealed
 from tests.test_manifest import MANIFEST
+from tests.test_service_row import kept
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -156,6 +157,11 @@ LEVER = GATE.levers[0]
                 gates=(GATE.model_copy(update={"levers": (LEVER.model_copy(update={"stop": 7}),)}),),
             ),
             "has no part 0:7",
+            "its manifest is not that of its graph",
+        ),
+        (
+            sealed(highway(), samples=(Sample(inputs=(kept("x", [1, 2, 3]),)),)),
+            "expected a row of x:float32.batch,4., got one of shape .3.",
             "its manifest is not that of its graph",
         ),
     ],

@@ -1,0 +1,95 @@
+"""Rows that go into the file for people to try, and within what bounds the inputs lay."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from export.errors import RequestError
+from export.source import Array, Rows, Source
+from service.manifest import MOST_SAMPLES, SIZES, Range, Sample, SampleInput, Stored
+
+# of public data, unless told otherwise
+FEW = 10
+
+
+def expect_count(samples: int | None, source: Source) -> int:
+    """How many rows go into the file; a RequestError where so many cannot.
+
+    Rows of a user's own go into it only when asked for: they may be nobody else's business.
+    """
+    why = _obstacle(source)
+    if samples is None:
+        return FEW if source.public and why is None else 0
+    if samples and why is not None:
+        raise RequestError(f"--samples: expected {why}")
+    return samples
+
+
+def samples_of(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tuple[Sample, ...]:
+    """The first row of each class, then the second of each, up to `count`: always the same ones.
+
+    Where classes are not known they are the first rows. There are fewer where more would take too much room.
+    """
+    if rows is None:
+        return ()
+    found: list[Sample] = []
+    room = MOST_SAMPLES
+    for number in _in_turn(rows)[:count]:
+        inputs = tuple(stored(name, array[number]) for name, array in rows.inputs.items())
+        room -= sum(len(one.data) for one in inputs)
+        if room < 0:
+            break
+        found.append(Sample(label=rows.label(number, labels), inputs=inputs))
+    return tuple(found)
+
+
+def ranges(rows: Rows | None) -> tuple[Range, ...]:
+    """The least and the greatest value of each input."""
+    if rows is None:
+        return ()
+    return tuple(
+        Range(input=name, low=float(array.min()), high=float(array.max()))
+        for name, array in rows.inputs.items()
+    )
+
+
+def stored(name: str, row: Array) -> SampleInput:
+    """One row of an input in the smallest type that holds it to the bit."""
+    kinds: tuple[Stored, ...] = tuple(SIZES)
+    for kind in kinds:
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = row.astype(np.dtype(kind).newbyteorder("<"))
+        # a zero that has lost its sign is as large as before, and other bits
+        if np.array_equal(values, row) and values.astype(row.dtype).tobytes() == row.tobytes():
+            break
+    return SampleInput(
+        name=name, shape=row.shape, dtype=kind, data=base64.b64encode(values.tobytes()).decode("ascii")
+    )
+
+
+def _obstacle(source: Source) -> str | None:
+    """What is missing for one row to be posted by itself, as JSON."""
+    if source.rows is None:
+        return "rows to take them from, got none: --data"
+    for one in source.inputs:
+        if one.dtype == "float16":
+            return f"an input that JSON has a form for, got {one}"
+        if isinstance(one.dims[0], int) and one.dims[0] != 1:
+            return f"an input that takes one row, got {one}"
+    return None
+
+
+def _in_turn(rows: Rows) -> list[int]:
+    """The numbers of all rows, one of each class in turn."""
+    if rows.classes is None or rows.classes.ndim != 1:
+        return list(range(len(rows)))
+    seen: Counter[int] = Counter()
+    turns = []
+    for number, place in enumerate(rows.classes.tolist()):
+        turns.append((seen[place], place, number))
+        seen[place] += 1
+    return [number for _, _, number in sorted(turns)]

@@ -1,0 +1,139 @@
+"""Rows that go into the file: which, how many, and stored as what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from export.errors import RequestError
+from export.samples import FEW, expect_count, ranges, samples_of, stored
+from export.signature import parse_all
+from export.source import Rows, Source
+from service.manifest import MOST_SAMPLES, Range
+from service.row import row_of
+from service.runtime import Tensor
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def source(*inputs: str, rows: Rows | None = None, public: bool = False) -> Source:
+    return Source("net", "module", parse_all(inputs or ["x:float32[batch,2]"]), rows=rows, public=public)
+
+
+def numbered(count: int) -> Array:
+    """Rows that can be told apart."""
+    return np.repeat(np.arange(count, dtype=np.float32)[:, None], 2, axis=1)
+
+
+def picked(rows: Rows, count: int) -> list[int]:
+    """The numbers of the rows that were taken."""
+    return [sample.inputs[0].raw[0] for sample in samples_of(rows, count)]
+
+
+def test_one_of_each_class_in_turn() -> None:
+    """The first row of each, then the second of each, as long as there are any; the same ones each time."""
+    rows = Rows({"x": numbered(7)}, np.array([2, 2, 0, 2, 0, 1, 2]))
+    assert picked(rows, 3) == [2, 5, 0]
+    assert picked(rows, 5) == [2, 5, 0, 4, 1]
+    assert picked(rows, 99) == [2, 5, 0, 4, 1, 3, 6]
+    assert picked(rows, 0) == []
+
+
+@pytest.mark.parametrize("classes", [None, np.zeros((5, 2), np.int64)])
+def test_without_classes_the_first_ones(classes: Array | None) -> None:
+    """Nothing is made of classes that are not one a row, and there is no label then."""
+    rows = Rows({"x": numbered(5)}, classes)
+    assert picked(rows, 3) == [0, 1, 2]
+    assert {sample.label for sample in samples_of(rows, 3, ["a", "b"])} == {""}
+
+
+def test_labels_are_what_people_say() -> None:
+    """The class by its name, or by its number where it has none."""
+    rows = Rows({"x": numbered(3)}, np.array([0, 1, 2]))
+    assert [sample.label for sample in samples_of(rows, 3, ["cat", "dog"])] == ["cat", "dog", "2"]
+
+
+def test_no_rows_no_samples() -> None:
+    """And no ranges."""
+    assert samples_of(None, 0) == ranges(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "kind"),
+    [
+        ([0, 255], "float32", "uint8"),
+        ([0, 256], "float32", "int32"),
+        ([-1, 1], "float32", "int32"),
+        ([0.5, 1], "float32", "float32"),
+        ([3e9, 1], "float32", "float32"),
+        ([-0.0, 1], "float32", "float32"),
+        ([0.1, 1], "float64", "float64"),
+        ([0.5, 1], "float64", "float32"),
+        ([7, 1], "int64", "uint8"),
+        ([-(2**31), 1], "int64", "int32"),
+        ([2**53 + 1, 1], "int64", "int64"),
+        ([True, False], "bool", "uint8"),
+        ([-5, 1], "int8", "int32"),
+    ],
+)
+def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, kind: str) -> None:
+    """To the bit, with the sign of a zero: what comes out again is what went in."""
+    row = np.array(values, dtype)
+    made = stored("x", row)
+    assert (made.name, made.dtype, made.shape) == ("x", kind, (2,))
+    assert row_of(made, Tensor("x", dtype, ("batch", 2)))[0].tobytes() == row.tobytes()
+
+
+def test_large_rows_are_fewer() -> None:
+    """As many as there is room for, of all inputs together."""
+    rows = Rows({"a": np.zeros((9, 30_000), np.uint8), "b": np.full((9, 10_000), 0.5, np.float32)})
+    made = samples_of(rows, 9)
+    size = sum(len(one.data) for one in made[0].inputs)
+    assert len(made) == MOST_SAMPLES // size == 2
+    assert samples_of(Rows({"x": np.zeros((2, MOST_SAMPLES), np.uint8)}), 2) == ()
+
+
+def test_ranges_are_over_all_rows() -> None:
+    """Of each input by itself."""
+    found = ranges(Rows({"x": np.array([[-1.5, 2], [7, 0]], np.float32), "ids": np.array([[3], [5]])}))
+    assert found == (Range(input="x", low=-1.5, high=7), Range(input="ids", low=3, high=5))
+
+
+def test_own_rows_stay_out_unless_asked_for() -> None:
+    """A user's rows may be nobody else's business; those of public data are ten unless told otherwise."""
+    rows = Rows({"x": numbered(20)})
+    assert expect_count(None, source(rows=rows)) == 0
+    assert expect_count(4, source(rows=rows)) == 4
+    assert expect_count(None, source(rows=rows, public=True)) == FEW == 10
+    assert expect_count(0, source(rows=rows, public=True)) == 0
+    assert expect_count(None, source()) == expect_count(0, source()) == 0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (["x:float16[batch,2]"], "an input that JSON has a form for, got x:float16"),
+        (["x:float32[8,2]"], "an input that takes one row, got x:float32.8,2."),
+        (["x:float32[batch,2]", "y:float32[3,2]"], "an input that takes one row, got y:"),
+    ],
+)
+def test_rows_that_nobody_could_post_stay_out(inputs: list[str], says: str) -> None:
+    """They are left out by themselves, and refused where they were asked for."""
+    rows = Rows({"x": numbered(20)})
+    assert expect_count(None, source(*inputs, rows=rows, public=True)) == 0
+    with pytest.raises(RequestError, match=f"--samples: expected {says}"):
+        expect_count(1, source(*inputs, rows=rows, public=True))
+
+
+def test_a_fixed_batch_of_one_takes_one() -> None:
+    """As nets for one image have it."""
+    rows = Rows({"x": numbered(20)})
+    assert expect_count(None, source("x:float32[1,2]", rows=rows, public=True)) == 10
+
+
+def test_samples_of_nothing_are_refused() -> None:
+    """With the option that is missing."""
+    with pytest.raises(RequestError, match="--samples: expected rows to take them from, got none: --data"):
+        expect_count(3, source())
