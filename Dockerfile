@@ -36,6 +36,13 @@ RUN mkdir /opt/turnpike/cuda \
  && ln -s /opt/turnpike/lib/python3*/site-packages/nvidia/*/lib/*.so* /opt/turnpike/cuda
 
 FROM build-${DEVICE} AS build-service
+# plotly is there for the browser: of its Python, and of what that needs, nothing is ever run
+RUN cd /opt/turnpike \
+ && rm -r share/jupyter bin/plotly_get_chrome \
+ && cd lib/python3*/site-packages \
+ && mv plotly/package_data/plotly.min.js /tmp \
+ && rm -r plotly _plotly_utils narwhals narwhals-*.dist-info \
+ && install -D -m 644 /tmp/plotly.min.js plotly/package_data/plotly.min.js
 
 # TORCH_INDEX is the address that the selector on pytorch.org gives for a build of PyTorch; without it pip
 # takes the build that it finds first

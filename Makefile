@@ -1,7 +1,7 @@
 # make run   trains the default network on the embedded digits; a second run reuses what is there
 # make test  runs the tests                make check  linter, formatter and types
 # make slow  runs the proofs that take minutes; make endurance the longest ones;
-# make containers those that want a Docker engine
+# make containers those that want a Docker engine, make browser those that open the dashboard
 # make setup makes .venv with everything; the others depend on it
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -10,7 +10,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test slow endurance containers check format clean
+.PHONY: help setup run test slow endurance containers browser check format clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -40,6 +40,9 @@ endurance: setup
 
 containers: setup
 	$(BIN)/python -m pytest -m containers $(ARGS)
+
+browser: setup
+	$(BIN)/python -m pytest -m browser --numprocesses 2 $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from service.limits import Limits
 from service.loader import load
 from service.meter import Meter
 from service.metrics import exposition
+from service.page import add_page
 from service.parts import Control, Parts
 from service.reference import add_reference
 from service.runtime import expect_device
@@ -119,6 +120,8 @@ def routed(parts: Parts, is_ready: Callable[[], bool]) -> FastAPI:
         return exposition(await parts.control.ask("snapshots"), parts.shelf)
 
     app.openapi = lambda: openapi.openapi(app)  # type: ignore[method-assign]
+    if settings.dashboard:
+        add_page(app, parts.access)
     if settings.docs:
         add_reference(app, parts.access)
     return app

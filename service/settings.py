@@ -84,6 +84,7 @@ class Settings(BaseSettings):
         "info", description="The least that is logged."
     )
     access_log: bool = Field(True, description="Log every request.")
+    dashboard: bool = Field(True, description="Serve the dashboard at /.")
     docs: bool = Field(True, description="Serve /docs and /openapi.json.")
     drift_rows: int = Field(10_000, ge=100, description="Rows of live traffic that drift is told from.")
     otlp: str | None = Field(None, description="Address of an OpenTelemetry collector (OTLP over HTTP).")

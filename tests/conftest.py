@@ -12,6 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+# the fixtures of tests in a browser
+pytest_plugins = ["tests.browser"]
+
 
 @pytest.fixture(autouse=True)
 def seed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import sys
 import time
@@ -102,6 +103,19 @@ def test_a_fresh_clone_serves(stack: Project) -> None:
     gates = stack.post("/v2/models/digits-10/gates?detail=summary", json.dumps({"inputs": [tensor]}).encode())
     assert gates.status_code == 200, gates.text
     assert len(gates.json()["gates"]) == 10
+
+
+def test_the_dashboard_is_in_the_image(stack: Project) -> None:
+    """The page, its files and its charts' library, of whose package the browser's half alone is left."""
+    page = stack.get("/")
+    assert page.status_code == 200
+    (release,) = re.findall(r'<meta name="plotly" content="([0-9.]+)">', page.text)
+    assert stack.get("/dashboard/main.js").headers["content-type"] == "text/javascript; charset=utf-8"
+    library = stack.get(f"/dashboard/plotly.js?v={release}")
+    assert "immutable" in library.headers["cache-control"]
+    assert "Plotly" in library.text
+    files = stack.inside("service", "find /opt/turnpike/lib/python3*/site-packages/plotly -type f")
+    assert [Path(file).name for file in files.splitlines()] == ["plotly.min.js"]
 
 
 def test_a_second_up_trains_nothing(stack: Project) -> None:

@@ -39,7 +39,7 @@ def routes(app: FastAPI) -> list[Route]:
 
 
 def test_every_route_declares_whom_it_lets_in(app: FastAPI) -> None:
-    """Open are health and the reference alone; what changes the service is for the admin."""
+    """Open are health, the page and the reference alone; what changes the service is for the admin."""
     levels: dict[str, set[str]] = {}
     for route in routes(app):
         level = level_of(route)
@@ -48,6 +48,8 @@ def test_every_route_declares_whom_it_lets_in(app: FastAPI) -> None:
     assert levels["open"] == {
         "/v2/health/live",
         "/v2/health/ready",
+        "/",
+        "/dashboard/{file}",
         "/docs",
         "/docs/{part}",
         "/openapi.json",
@@ -67,7 +69,7 @@ def test_every_endpoint_is_documented(app: FastAPI) -> None:
         f"{method} {route.path.replace('/versions/{version}', '')}"
         for route in routes(app)
         for method in (route.methods or set()) - {"HEAD"}
-        if route.path not in {"/v2/", "/docs/{part}"}
+        if route.path not in {"/v2/", "/dashboard/{file}", "/docs/{part}"}
     }
     assert documented == real
 
@@ -76,7 +78,7 @@ def test_every_endpoint_is_in_the_openapi_document(app: FastAPI) -> None:
     """The raw ones, too, with an error for each status that is none of theirs to succeed with."""
     document = app.openapi()
     for route in routes(app):
-        if route.path in {"/v2/", "/docs", "/docs/{part}", "/openapi.json"}:
+        if route.path in {"/v2/", "/", "/dashboard/{file}", "/docs", "/docs/{part}", "/openapi.json"}:
             continue
         for method in (route.methods or set()) - {"HEAD"}:
             operation = document["paths"][route.path][method.lower()]

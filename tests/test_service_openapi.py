@@ -25,8 +25,8 @@ from service.settings import Settings
 from service.supervisor import DEFAULT
 from tests.asgi import ask
 
-# of the page itself
-UNSEEN = {"/docs", "/docs/{part}", "/openapi.json", "/v2/"}
+# pages for people, and what they are made of
+UNSEEN = {"/", "/dashboard/{file}", "/docs", "/docs/{part}", "/openapi.json", "/v2/"}
 
 
 class Alone:

@@ -1,0 +1,51 @@
+// Numbers as people read them.
+
+const KIB = 1024;
+
+/** Three figures at most, four above a thousand: 0.0123, 12.3, 1,234, 1.2M. */
+export function number(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  return written(value, size).replaceAll("-", "−");
+}
+
+function written(value, size) {
+  if (size >= 1e6) return value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
+  if (size !== 0 && size < 1e-3) return value.toExponential(1);
+  return value.toLocaleString("en", { maximumSignificantDigits: size >= 1000 ? 4 : 3 });
+}
+
+/** 0.1234 as 12.3 %. */
+export function percent(share) {
+  if (share === null || share === undefined || Number.isNaN(share)) return "–";
+  return `${(100 * share).toLocaleString("en", { maximumSignificantDigits: 3 }).replace("-", "−")} %`;
+}
+
+/** Seconds as µs, ms or s. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";
+  if (seconds < 1e-3) return `${number(seconds * 1e6)} µs`;
+  if (seconds < 1) return `${number(seconds * 1e3)} ms`;
+  return `${number(seconds)} s`;
+}
+
+/** Seconds that have passed, roughly: 12 s, 3 min, 2 h. */
+export function elapsed(seconds) {
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  if (seconds < 6000) return `${Math.round(seconds / 60)} min`;
+  return `${Math.round(seconds / 3600)} h`;
+}
+
+/** Bytes as KiB, MiB or GiB. */
+export function bytes(count) {
+  if (count < KIB) return `${count} bytes`;
+  if (count < KIB ** 2) return `${number(count / KIB)} KiB`;
+  if (count < KIB ** 3) return `${number(count / KIB ** 2)} MiB`;
+  return `${number(count / KIB ** 3)} GiB`;
+}
+
+/** A shape as people write it; axes of any length are n, or ? behind the first. */
+export function shapeOf(shape) {
+  return shape.map((dim, axis) => (dim >= 0 ? dim : axis ? "?" : "n")).join(" × ") || "a single value";
+}

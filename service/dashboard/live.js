@@ -1,0 +1,71 @@
+// The section live: `/metrics` is read every two seconds, and what came between is told to the whole page.
+
+import { getText } from "./api.js";
+import { startDrift } from "./drift.js";
+import { el, fill } from "./element.js";
+import { lookOf } from "./exposition.js";
+import { startGauges } from "./gauges.js";
+import { History } from "./history.js";
+import { current, publish, subscribe } from "./store.js";
+
+const PACE = 2000;
+// while there is no answer the pace slows down to this, and so long an answer may take
+const SLOWEST = 15_000;
+const PATIENCE = 10_000;
+
+export function startLive(body) {
+  const notice = el("p", { class: "quiet", role: "status" }, "Asking the server for its figures…");
+  const gauges = el("div", { class: "gauges" });
+  const drift = el("div", { class: "drift" });
+  fill(body, notice, gauges, drift);
+  const history = new History();
+  const show = startGauges(gauges, history);
+  startDrift(drift);
+  watchMetrics(history, (text) => {
+    fill(notice, text);
+    notice.hidden = !text;
+    body.classList.toggle("stale", !history.now);
+    publish("live", history.now);
+    show();
+  });
+}
+
+/** Look, and look again, as long as somebody may be looking at the page; `tell` hears what is amiss. */
+function watchMetrics(history, tell) {
+  let timer = null;
+  let asking = false;
+  let wait = PACE;
+  let failed = false;
+
+  async function look() {
+    clearTimeout(timer);
+    if (document.hidden || asking) return;
+    asking = true;
+    try {
+      const text = await getText("metrics", AbortSignal.timeout(PATIENCE));
+      history.add(lookOf(text, performance.now() / 1000));
+      [wait, failed] = [PACE, false];
+      tell(history.now ? "" : "Collecting: the first figures come with the next look, in two seconds.");
+    } catch (error) {
+      history.stop();
+      [wait, failed] = [Math.min(2 * wait, SLOWEST), true];
+      tell(sentence(error));
+    } finally {
+      asking = false;
+    }
+    // without a key there is no use in asking again before there is one
+    if (current("server") !== "unauthorised") timer = setTimeout(look, wait);
+  }
+
+  document.addEventListener("visibilitychange", look);
+  subscribe("server", (state) => {
+    if (state === "up" && failed && !asking) look();
+  });
+  look();
+}
+
+function sentence(error) {
+  if (error.status === 0) return "The server cannot be reached: these are its last figures.";
+  if (error.status === 401) return "The server's figures want a key: give one above.";
+  return `The server does not tell its figures: ${error.message}`;
+}
