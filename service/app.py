@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from service.introspection import routes as gate_routes
 from service.limits import Limits
 from service.loader import load
 from service.meter import Meter
-from service.metrics import exposition
+from service.metrics import exposition, gathered
 from service.page import add_page
 from service.parts import Control, Parts
 from service.reference import add_reference
@@ -117,7 +118,8 @@ def routed(parts: Parts, is_ready: Callable[[], bool]) -> FastAPI:
     )
     async def metrics() -> Response:
         """Counts of all workers, for Prometheus."""
-        return exposition(await parts.control.ask("snapshots"), parts.shelf)
+        families = gathered(await parts.control.ask("snapshots"), parts.shelf)
+        return await asyncio.to_thread(exposition, families)
 
     app.openapi = lambda: openapi.openapi(app)  # type: ignore[method-assign]
     if settings.dashboard:

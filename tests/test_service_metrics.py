@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.meter import MS, Meter, ended
-from service.metrics import exposition
+from service.metrics import exposition, gathered
 from service.request import Answer
 
 
@@ -53,7 +53,7 @@ def scraped(
     snapshots: list[dict[str, Any]], shelf: Shelf | None = None
 ) -> tuple[dict[str, Any], dict[Any, float]]:
     """Families by name, and values by name and labels, as Prometheus would have them."""
-    response = exposition(snapshots, shelf or Shelf())
+    response = exposition(gathered(snapshots, shelf or Shelf()))
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
     values: dict[Any, float] = {}
