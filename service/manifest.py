@@ -23,6 +23,8 @@ Stored = Literal["uint8", "int32", "float32", "int64", "float64"]
 SIZES: dict[Stored, int] = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # characters of base64, of all samples of a file together
 MOST_SAMPLES = 256 * 1024
+# axes that a row has beside that of the batch, as numpy has 64 at most
+MOST_AXES = 63
 
 
 class Entry(BaseModel):
@@ -196,7 +198,7 @@ class SampleInput(Entry):
     """One row of one input: `shape` is without the batch axis, `data` base64 of little-endian values."""
 
     name: str
-    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    shape: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=MOST_AXES)]
     dtype: Stored
     data: str
 

@@ -21,6 +21,14 @@ PUT = """async (row) => (await import("/dashboard/store.js")).publish("row", row
 MOST_PER_SECOND = 6.2
 
 
+def hold(held: list[Route], route: Route) -> None:
+    """Keep the first request, and let the others go."""
+    if held:
+        route.continue_()
+    else:
+        held.append(route)
+
+
 def test_a_drawing_is_asked_about_at_a_measured_pace(dashboard: Opener, served: Server) -> None:
     """However fast rows come, about six questions a second leave, and the last row is always answered."""
     with dashboard(served.url) as page:
@@ -43,16 +51,9 @@ def test_a_drawing_is_asked_about_at_a_measured_pace(dashboard: Opener, served: 
 def test_an_answer_that_was_overtaken_is_dropped(dashboard: Opener, served: Server) -> None:
     """The first row's answer comes late, after the second's, and changes nothing."""
     held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        if held or "gates" not in route.request.url:
-            route.continue_()
-        else:
-            held.append(route)
-
     with dashboard(served.url) as page:
         took(page, "sample: 0")
-        page.route("**/gates", hold)
+        page.route("**/gates", lambda route: hold(held, route))
         page.get_by_role("button", name="sample: 1").click()
         page.wait_for_timeout(400)
         assert len(held) == 1
@@ -69,7 +70,7 @@ def test_another_model_drops_what_was_asked_of_the_one_before(dashboard: Opener,
     held: list[Route] = []
     with dashboard(gallery.url, path="/#model=digits-10/1") as page:
         took(page, "sample: 0")
-        page.route("**/digits-10/**/gates", held.append)
+        page.route("**/digits-10/**/gates", lambda route: hold(held, route))
         page.get_by_role("button", name="sample: 1").click()
         page.wait_for_timeout(400)
         page.evaluate("location.hash = '#model=letters/1'")
@@ -109,6 +110,22 @@ def test_gates_that_are_too_many_leave_the_prediction(
         # what is too much once is not asked for again
         asked = [one for one in page.record.requests if re.search("/(gates|infer)$", one)]  # type: ignore[attr-defined]
         assert len(asked) == {10: 3, 0: 4}[tensors]
+
+
+def test_a_row_without_a_summary_has_its_prediction(dashboard: Opener, served: Server) -> None:
+    """Where gates are NaN the service tells none of them, in a sentence that is handed on."""
+    refused = {"status": 422, "content_type": "application/json", "body": '{"error": "layer03 is NaN"}'}
+    with dashboard(served.url, wanted="422") as page:
+        took(page, "sample: 0")
+        page.route("**/gates", lambda route: route.fulfill(**refused))
+        page.get_by_role("button", name="sample: 6").click()
+        took(page, "sample: 6")
+        reading = page.evaluate(READING)
+        assert (reading["missing"], reading["gates"]) == ("layer03 is NaN", 0)
+        page.unroute("**/gates")
+        page.get_by_role("button", name="sample: 1").click()
+        took(page, "sample: 1")
+        assert page.evaluate(READING)["missing"] is None
 
 
 def test_a_refusal_is_told_in_the_servers_words(dashboard: Opener, served: Server) -> None:

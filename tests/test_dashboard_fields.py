@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +99,11 @@ def test_files_that_are_no_arrays_of_numbers_are_refused(page: Page) -> None:
     """Each with what was expected and what came."""
     text = base64.b64encode(b"a text of some length").decode()
     assert page.evaluate(PARSE, text) == "expected the header of a .npy file, got other bytes"
+    lying = b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 300_000
+    assert (
+        page.evaluate(PARSE, base64.b64encode(lying).decode())
+        == "expected a header of at most 10000 bytes, got one of 2147483648"
+    )
     short = base64.b64encode(base64.b64decode(saved(np.zeros(4)))[:-3]).decode()
     assert page.evaluate(PARSE, short) == "expected 32 bytes for shape [4], got 29"
     assert "u1 to u8 or b1, got '<U3'" in page.evaluate(PARSE, saved(np.array(["abc"])))
@@ -248,4 +252,45 @@ def test_pictures_become_smaller_by_their_areas(page: Page) -> None:
     fine = np.kron(picture, np.ones((3, 2)))
     expected = fine.reshape(3, 7, 2, 5).mean((1, 3))
     np.testing.assert_allclose(np.reshape(small, (3, 2)), expected, rtol=1e-6)
-    assert json.dumps(small)
+
+
+@pytest.mark.parametrize(
+    ("shape", "form", "likely"),
+    [
+        ([-1, 3, 4, 5], [4, 5, 3], True),
+        ([-1, 1, 4, 5], [4, 5, 1], True),
+        ([-1, 4, 5, 3], [4, 5, 3], True),
+        ([-1, 6, 6], [6, 6, 1], True),
+        ([-1, 4, 5], [4, 5, 1], False),
+        ([-1, 64], [8, 8, 1], True),
+        ([-1, 49], None, None),
+        ([-1, 65], None, None),
+        ([-1, -1, 5], None, None),
+        ([2, 4, 5], None, None),
+    ],
+)
+def test_pictures_are_known_by_their_shape(page: Page, shape: list[int], form: Any, likely: Any) -> None:
+    """A picture becomes the row with its channels where the model has them, and that row the picture."""
+    found = page.evaluate(
+        """async (shape) => {
+          const { pictureOf, pixelsOf, tensorOf } = await import("/dashboard/picture_input.js");
+          const certificate = { alphabet: "", ranges: { x: { low: -1, high: 1 } } };
+          const picture = pictureOf({ inputs: [{ name: "x", datatype: "FP32", shape }], certificate });
+          if (picture === null) return null;
+          const { height, width, channels, likely } = picture;
+          const data = Array.from({ length: height * width * channels }, (_, i) => i / 100);
+          const tensor = tensorOf(picture, { height, width, channels, data });
+          const back = Array.from(pixelsOf(picture, tensor).data);
+          return { form: [height, width, channels], likely, tensor, data, back };
+        }""",
+        shape,
+    )
+    if form is None:
+        assert found is None
+        return
+    assert (found["form"], found["likely"]) == (form, likely)
+    assert found["back"] == pytest.approx(found["data"], abs=1e-6)
+    assert found["tensor"]["shape"] == [1, *shape[1:]]
+    pixels = np.reshape(found["data"], form) * 2 - 1
+    expected = pixels.transpose(2, 0, 1) if shape[1] in (1, 3) else pixels
+    np.testing.assert_allclose(found["tensor"]["data"], expected.ravel(), atol=1e-3)

@@ -15,7 +15,7 @@ from tests.gallery import MARKUP
 from tests.serving import Server, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = pytest.mark.browser
 
@@ -270,12 +270,15 @@ def test_it_asks_seldom_and_never_unseen(dashboard: Opener, served: Server) -> N
         settled(page)
         before = len(page.record.requests)
         page.wait_for_timeout(8000)
-        assert 2 <= sum(url.endswith("/metrics") for url in page.record.requests[before:]) <= 4
+        looks = sum(url.endswith("/metrics") for url in page.record.requests[before:])
+        assert 2 <= looks <= 4, page.record.wrongs
         assert not [url for url in page.record.requests if url.endswith("/drift")]
         with page.expect_request("**/gates/drift"):
             page.locator("#live .drift").scroll_into_view_if_needed()
         hide = """(hidden) => {
+          const state = hidden ? "hidden" : "visible";
           Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+          Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
           document.dispatchEvent(new Event("visibilitychange"));
         }"""
         page.evaluate(hide, True)
@@ -285,6 +288,21 @@ def test_it_asks_seldom_and_never_unseen(dashboard: Opener, served: Server) -> N
         assert page.record.requests[before:] == []
         with page.expect_request("**/metrics"), page.expect_request("**/gates/drift"):
             page.evaluate(hide, False)
+
+
+def test_a_server_with_much_to_tell_is_asked_less(dashboard: Opener, served: Server) -> None:
+    """Where an answer takes long the page waits longer for the next."""
+    with dashboard(served.url) as page:
+
+        def slow(route: Route) -> None:
+            page.wait_for_timeout(300)
+            route.continue_()
+
+        page.route("**/metrics", slow)
+        page.wait_for_timeout(4000)
+        before = len(page.record.requests)
+        page.wait_for_timeout(9000)
+        assert sum(url.endswith("/metrics") for url in page.record.requests[before:]) <= 2
 
 
 def test_the_server_gone_and_back(dashboard: Opener, served: Server) -> None:

@@ -12,6 +12,19 @@ from tests.trying import WISH, took
 
 pytestmark = pytest.mark.browser
 
+# one output in the place of those of the reading
+ANSWER = """async (output) => {
+  const { current, publish } = await import("/dashboard/store.js");
+  const data = Float32Array.from(output.data);
+  publish("reading", { ...current("reading"), outputs: [{ ...output, datatype: "FP32", data }] });
+}"""
+# word of the row, as comes with each question
+AGAIN = """async () => {
+  const { current, publish } = await import("/dashboard/store.js");
+  publish("asking", { ...current("asking"), busy: true });
+  publish("asking", { ...current("asking"), busy: false });
+}"""
+
 
 def test_probabilities_are_those_of_the_service(dashboard: Opener, served: Server) -> None:
     """The page's bars say what `:predict` says."""
@@ -42,6 +55,50 @@ def test_labels_of_strangers_are_text(dashboard: Opener, gallery: Server) -> Non
         assert page.locator("main script, main img").count() == 0
 
 
+def test_an_answer_stays_until_another_comes(dashboard: Opener, served: Server) -> None:
+    """Charts and the button in hand are not made anew; charts of an answer that is gone are taken away."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url) as page:
+        took(page, "sample: 0")
+        page.evaluate(ANSWER, {"name": "map", "shape": [1, 2, 3], "data": [1, 2, 3, 4, 5, 6]})
+        figure = page.locator("#try .plain-output figure")
+        expect(figure.locator(".js-plotly-plot")).to_be_visible()
+        before = figure.element_handle()
+        page.evaluate(AGAIN)
+        assert before.evaluate("figure => figure.isConnected")
+        page.evaluate(ANSWER, {"name": "many", "shape": [1, 12], "data": list(range(12))})
+        assert before.evaluate("figure => figure.childElementCount") == 0
+        page.get_by_role("button", name="All 12 classes").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="The top 10")).to_be_focused()
+        page.evaluate(AGAIN)
+        expect(page.get_by_role("button", name="The top 10")).to_be_focused()
+
+
+def test_no_class_is_told_of_what_is_none(dashboard: Opener, served: Server) -> None:
+    """NaN says nothing of classes; of very many classes one is told as of few."""
+    with dashboard(served.url) as page:
+        outcomes = page.evaluate(
+            """async () => {
+              const { outcomeOf } = await import("/dashboard/outcome.js");
+              const { probabilitiesOf } = await import("/dashboard/probabilities.js");
+              const certificate = { distribution: "logits", labels: [] };
+              const output = (data) => [{ name: "y", shape: [1, data.length], data }];
+              const many = new Float32Array(300_000);
+              many[123_456] = 100;
+              return [
+                outcomeOf(certificate, output([NaN, 1])),
+                outcomeOf(certificate, output([Infinity, 1])),
+                outcomeOf(certificate, output([-Infinity, 1])),
+                outcomeOf(certificate, output(many)).label,
+                probabilitiesOf(certificate, output(many))[123_456].share,
+              ];
+            }"""
+        )
+        assert outcomes == [None, None, {"label": "class 1", "share": 1}, "class 123456", pytest.approx(1)]
+
+
 def test_a_lesion_stands_beside_the_prediction(dashboard: Opener, served: Server) -> None:
     """As it is and as changed, in figures, in bars and in words that are read out."""
     from playwright.sync_api import expect
@@ -66,7 +123,52 @@ def test_a_lesion_stands_beside_the_prediction(dashboard: Opener, served: Server
         assert float(text.strip("<> %")) == pytest.approx(share, abs=0.11)
         expect(page.locator("#try .prediction > [role=status]")).to_contain_text("With layers 0, 1 closed")
         assert page.locator("#try .share-bar.after").count() == 10
-        # another row has no lesion before it has been asked for
-        page.evaluate(WISH, [0, "as is"])
-        page.evaluate(WISH, [1, "as is"])
+        # what was asked of another row says nothing of this one
+        page.evaluate(
+            """async () => {
+              const { current, publish } = await import("/dashboard/store.js");
+              const { lesioned, reading } = { lesioned: current("lesioned"), reading: current("reading") };
+              publish("lesioned", { ...lesioned, reading: { ...reading } });
+            }"""
+        )
         expect(heads).to_have_text([before])
+
+
+FAKE = """async ([data, shape]) => {
+  const { current, publish } = await import("/dashboard/store.js");
+  const outputs = [{ name: "map", datatype: "FP32", shape, data: Float32Array.from(data) }];
+  publish("reading", { ...current("reading"), outputs });
+}"""
+
+
+def test_outputs_without_classes_are_numbers(dashboard: Opener, served: Server) -> None:
+    """A list is a table, rows and columns are a map, of which there is one however often it is drawn."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url) as page:
+        took(page, "sample: 0")
+        page.evaluate(FAKE, [[0.5, -2, 7], [1, 3]])
+        output = page.get_by_role("region", name="Output map")
+        expect(output.get_by_role("cell")).to_have_text(["0.5", "−2", "7"])
+        for least in (-1, 0):
+            page.evaluate(FAKE, [[least, *range(1, 12)], [1, 3, 4]])
+            drawn = page.get_by_role("img", name="map, as it is: 3 rows of 4 values")
+            drawn.locator(".main-svg").first.wait_for()
+            expect(drawn).to_have_count(1)
+        numbers = drawn.evaluate("(plot) => plot.data[0].z.map((row) => Array.from(row))")
+        assert numbers == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_all_classes_are_shown_on_demand(dashboard: Opener, served: Server) -> None:
+    """The ten likeliest first, and the button keeps the focus."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url) as page:
+        took(page, "sample: 0")
+        page.evaluate(FAKE, [list(range(12)), [1, 12]])
+        names = page.locator("#try .classes tbody th")
+        expect(names).to_have_text([f"class {place}" for place in range(11, 1, -1)])
+        every = page.get_by_role("button", name="All 12 classes")
+        every.press("Enter")
+        expect(names).to_have_count(12)
+        expect(page.get_by_role("button", name="The top 10")).to_be_focused()

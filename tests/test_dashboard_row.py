@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from tests.browser import Opener, serious, settled
+from tests.browser import QUIET, Opener, serious, settled
 from tests.gallery import LABELS, MARKUP
 from tests.serving import Server
 
@@ -63,6 +64,7 @@ def put(page: Page, server: Server, model: str, number: int = 0) -> list[Any]:
 
 def put_row(page: Page, model: str, title: str, inputs: list[Any]) -> None:
     page.evaluate(PUT, [model, title, inputs])
+    page.evaluate(QUIET)
 
 
 def gates(server: Server, model: str, inputs: list[Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -183,7 +185,7 @@ def test_levers_work_by_keys(dashboard: Opener, served: Server) -> None:
 
 def test_an_answer_that_is_overtaken_is_dropped(dashboard: Opener, served: Server) -> None:
     """Of two lesions the later counts, though the earlier is answered last."""
-    from playwright.sync_api import expect
+    from playwright.sync_api import Error, expect
 
     with dashboard(served.url) as page:
         put(page, served, "digits-10")
@@ -199,7 +201,10 @@ def test_an_answer_that_is_overtaken_is_dropped(dashboard: Opener, served: Serve
         lever(page, 3, "closed").check()
         lever(page, 3, "open").check()
         expect(page.locator("#row .effect")).to_contain_text(" as it is ")
-        page.unroute("**/lesion")
+        # the page has given it up, and so it may be gone
+        with contextlib.suppress(Error):
+            held[0].continue_()
+        page.wait_for_timeout(500)
         assert page.evaluate(LESIONED)["open"] == [3]
         assert page.evaluate(LESIONED)["closed"] == []
 
@@ -413,7 +418,7 @@ def test_names_of_strangers_stay_text(dashboard: Opener, gallery: Server) -> Non
         expect(plot.locator(".hoverlayer")).to_contain_text('a <a href="http://elsewhere">y</a>')
         expect(plot.locator(".hoverlayer")).to_contain_text(f"b {LABELS[0]}")
         assert plot.locator("a").count() == 0
-        assert page.title() == "turnpike"
+        assert page.title() != "owned"
 
 
 def test_a_chart_follows_theme_and_room(dashboard: Opener, served: Server) -> None:
@@ -539,7 +544,8 @@ def test_an_answer_is_the_class_that_gets_most(dashboard: Opener, served: Server
           return [
             outcomeSaid({ distribution: "logits", labels: ["a", "b"] }, output(1000, 1000 + Math.log(3))),
             outcomeSaid({ distribution: "probabilities", labels: [] }, output(0.125, 0.25, 0.625)),
+            outcomeSaid({ distribution: "logits", labels: ["a", "b"] }, output(8, 0)),
             outcomeSaid({ distribution: null, labels: ["a", "b"] }, output(1, 2)),
           ];
         }""")
-        assert said == ["b (75 %)", "class 2 (62.5 %)", None]
+        assert said == ["b (75.0 %)", "class 2 (62.5 %)", "a (> 99.9 %)", None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -71,6 +72,17 @@ def test_axe_finds_nothing_serious_where_a_key_is_wanted(dashboard: Opener, lock
         assert serious(page) == []
         page.keyboard.press("Escape")
         assert serious(page) == []
+
+
+def test_a_key_that_cannot_be_sent_is_refused(dashboard: Opener, locked: Server) -> None:
+    """It says which signs a key may have, and the page goes on."""
+    from playwright.sync_api import expect
+
+    with dashboard(locked.url, wanted="401") as page:
+        enter(page, "cl\u00e9 \u2192")
+        expect(page.get_by_role("dialog")).to_contain_text("ASCII characters without spaces")
+        enter(page, KEY)
+        expect(page.locator("#models")).to_contain_text("digits-10")
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -193,13 +205,13 @@ def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_
 
 
 def test_a_proxy_that_answers_for_nobody_is_a_server_gone(dashboard: Opener, served: Server) -> None:
-    """Its 503 for the index means that no server is behind it."""
+    """Its 503 means that no server is behind it, as nothing else makes the index one."""
     from playwright.sync_api import expect
 
     with dashboard(served.url, wanted="503") as page:
         expect(page.get_by_role("banner")).to_contain_text("up")
         body = json.dumps({"error": "no replica is ready"})
-        page.route("**/v2/repository/index", lambda route: route.fulfill(status=503, body=body))
+        page.route(re.compile("/v2/|/metrics"), lambda route: route.fulfill(status=503, body=body))
         page.evaluate("async () => (await import('/dashboard/store.js')).publish('look', true)")
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 
@@ -208,9 +220,10 @@ def test_a_server_that_hangs_is_gone(dashboard: Opener, served: Server) -> None:
     """One that takes a request and never answers is not waited for."""
     from playwright.sync_api import expect
 
-    with dashboard(served.url) as page:
+    with dashboard(served.url, wanted="503") as page:
         expect(page.get_by_role("banner")).to_contain_text("up")
-        page.route("**/v2/repository/index", lambda route: None)
+        page.route("**/metrics", lambda route: route.fulfill(status=503))
+        page.route("**/v2/**", lambda route: None)
         page.evaluate("async () => (await import('/dashboard/store.js')).publish('look', true)")
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 

@@ -110,6 +110,7 @@ def test_the_worst_tensor_is_that_beside_pytorch() -> None:
         ({"samples": [{"inputs": [ROW | {"shape": [4]}]}]}, "expected the bytes of uint8 [4], got 3 bytes"),
         ({"samples": [{"inputs": [ROW | {"dtype": "float32"}]}]}, "the bytes of float32 [3], got 3 bytes"),
         ({"samples": [{"inputs": [ROW | {"shape": [10**400]}]}]}, "expected the bytes of uint8 [1000"),
+        ({"samples": [{"inputs": [ROW | {"shape": [3] + [1] * 63}]}]}, "should have at most 63 items"),
         ({"samples": [{"inputs": [ROW | {"shape": [-1, -3]}]}]}, "samples.0.inputs.0.shape.0: Input should"),
         ({"samples": [{"inputs": [ROW | {"shape": [0], "data": ""}]}]}, "inputs.0.shape.0: Input should"),
         ({"samples": [{"inputs": [ROW | {"data": "AA EC"}]}]}, "Value error, expected base64"),

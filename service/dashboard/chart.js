@@ -18,9 +18,8 @@ let working = false;
  * sentence. `onPick` hears which point was clicked. The answer is a promise of its being on the screen.
  */
 export function draw(figure, { label, make, table, height = 15 * rem(), onPick }) {
-  const chart = drawn.get(figure) ?? begun(figure);
-  Object.assign(chart, { make, table, height, onPick });
-  chart.plot.setAttribute("aria-label", label);
+  const chart = drawn.get(figure) ?? begun(figure, label);
+  Object.assign(chart, { label, make, table, height, onPick });
   chart.plot.classList.toggle("to-pick", Boolean(onPick));
   chart.plot.style.setProperty("min-height", `${height}px`);
   if (chart.details.open) show(chart);
@@ -46,6 +45,12 @@ export function erase(figure) {
   fill(figure);
 }
 
+/** Empty a node, and take away the charts in it, which would be kept and redrawn for ever. */
+export function clear(node) {
+  for (const figure of node.querySelectorAll("figure")) erase(figure);
+  fill(node);
+}
+
 /** A text that Plotly shall show as it stands, since it reads some markup in what it is given. */
 export function plain(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
@@ -56,8 +61,8 @@ export function rem() {
   return parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
-function begun(figure) {
-  const plot = el("div", { class: "plot", role: "img" });
+function begun(figure, label) {
+  const plot = el("div", { class: "plot", role: "img", "aria-label": label });
   const named = { tabindex: "0", role: "group", "aria-label": "The chart as a table" };
   const body = el("div", { class: "scroll", ...named });
   const details = el("details", { class: "as-table" }, el("summary", {}, "as a table"), body);
@@ -99,7 +104,7 @@ async function work() {
   working = true;
   while (waiting.size) {
     const chart = [...waiting].find((one) => one.seen) ?? waiting.values().next().value;
-    await new Promise((resolve) => (chart.seen ? requestAnimationFrame(resolve) : setTimeout(resolve, LATER)));
+    await new Promise((go) => (chart.seen ? requestAnimationFrame(go) : setTimeout(go, LATER)));
     waiting.delete(chart);
     if (drawn.get(chart.plot.parentNode) === chart) await paint(chart);
     done(chart);
@@ -112,22 +117,25 @@ function done(chart) {
 }
 
 async function paint(chart) {
+  const { plot, label } = chart;
   try {
     const Plotly = await plotly();
-    chart.width = chart.plot.clientWidth;
+    chart.width = plot.clientWidth;
     // what is hidden is drawn when it has room
-    if (drawn.get(chart.plot.parentNode) !== chart || !chart.width) return;
+    if (drawn.get(plot.parentNode) !== chart || !chart.width) return;
     const { data, layout } = chart.make();
-    if (!chart.plotted) fill(chart.plot);
-    await Plotly.react(chart.plot, data, themed(layout, chart), { displayModeBar: false });
+    if (!chart.plotted) fill(plot);
+    await Plotly.react(plot, data, themed(layout, chart), { displayModeBar: false });
     if (!chart.plotted) {
-      chart.plot.on("plotly_click", (event) => chart.onPick?.(event.points[0]));
+      plot.on("plotly_click", (event) => chart.onPick?.(event.points[0]));
       chart.plotted = true;
     }
   } catch (error) {
-    if (chart.plotted) window.Plotly.purge(chart.plot);
+    if (chart.plotted) window.Plotly.purge(plot);
     chart.plotted = false;
-    fill(chart.plot, el("p", { class: "failed" }, `The chart cannot be drawn: ${error.message}`));
+    fill(plot, el("p", { class: "failed" }, `The chart cannot be drawn: ${error.message}`));
+  } finally {
+    plot.setAttribute("aria-label", label);
   }
 }
 

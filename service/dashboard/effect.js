@@ -24,7 +24,8 @@ function cameTo(wishes, lesioned) {
   const same = (state) => String(lesioned[state]) === String(wishes[state]);
   if (!lesioned || !same("closed") || !same("open")) return "…";
   const { certificate } = current("model");
-  const [before, after] = [lesioned.reading, lesioned].map(({ outputs }) => outcomeSaid(certificate, outputs));
+  const said = ({ outputs }) => outcomeSaid(certificate, outputs);
+  const [before, after] = [said(lesioned.reading), said(lesioned)];
   if (!before) return "what changes is told beside the prediction.";
   return [el("strong", {}, after), `, as it is ${before}.`];
 }

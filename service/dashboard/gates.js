@@ -1,6 +1,6 @@
 // The section gates: what the export found out about a model's gates over all of its rows.
 
-import { erase, rem } from "./chart.js";
+import { clear, rem } from "./chart.js";
 import { contrastOf } from "./contrast.js";
 import { curvesOf } from "./curve.js";
 import { el, fill } from "./element.js";
@@ -53,11 +53,6 @@ export function startGates(body) {
     seen = now;
     follow();
   });
-}
-
-function clear(parts) {
-  for (const figure of parts.querySelectorAll("figure")) erase(figure);
-  fill(parts);
 }
 
 function show(parts, about) {

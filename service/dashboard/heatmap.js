@@ -19,7 +19,7 @@ export const BELOW = 3;
  * `scale` is "gate" (0 to 1), "signed" (colours on both sides of 0) or "plain" (least to greatest); `range`
  * [low, high] where several maps are to be compared. `hover` names what a row, a column and a value are.
  * `onPick(row, column)` hears clicks, `chosen` is a row with a frame around it. `rowTitle` stands along the
- * rows' names; `square` makes a number as wide as it is high.
+ * rows' names; `square` makes a number as wide as it is high, where there is room.
  */
 export function heatmap(figure, options) {
   const { label, z, rows, columns, scale, range, hover, height, onPick } = options;
@@ -33,7 +33,7 @@ export function heatmap(figure, options) {
     table: () => tableOf(z, rows, columns, hover),
     make: () => ({
       data: [trace(z, rows, columns, width, scale, ends, hover)],
-      layout: layoutOf(options, choices.get(figure), tall),
+      layout: layoutOf(options, choices.get(figure), tall, figure.clientWidth),
     }),
     onPick: onPick && ((point) => onPick(Math.round(point.y), Math.round(point.x))),
   });
@@ -88,8 +88,9 @@ function trace(z, rows, columns, width, scale, [low, high], { row, column, value
   };
 }
 
-function layoutOf({ rows, rowTitle, columns, square }, choice, height) {
+function layoutOf({ rows, rowTitle, columns, square }, choice, height, room) {
   const { width } = choice;
+  const ground = height - (ABOVE + BELOW) * rem();
   return {
     margin: { l: 8, r: 8, t: ABOVE * rem(), b: BELOW * rem() },
     xaxis: {
@@ -97,7 +98,7 @@ function layoutOf({ rows, rowTitle, columns, square }, choice, height) {
       showgrid: false,
       zeroline: false,
       range: [-0.5, width - 0.5],
-      ...(square ? { constrain: "domain" } : {}),
+      domain: [0, square ? Math.min(1, (ground * width) / rows.length / (room - 3 * rem())) : 1],
       ...(columns.names ? named(columns.names, 40) : whole(width)),
     },
     yaxis: {
@@ -105,8 +106,7 @@ function layoutOf({ rows, rowTitle, columns, square }, choice, height) {
       showgrid: false,
       zeroline: false,
       range: [rows.length - 0.5, -0.5],
-      ...(square ? { scaleanchor: "x", constrain: "domain" } : {}),
-      ...named(rows, Math.max(2, (height - (ABOVE + BELOW) * rem()) / (1.2 * rem()))),
+      ...named(rows, Math.max(2, ground / (1.2 * rem()))),
     },
     shapes: framesOf(choice),
   };

@@ -4,6 +4,9 @@ import { get, key, setKey } from "./api.js";
 import { el, fill } from "./element.js";
 import { publish, subscribe } from "./store.js";
 
+// what a header can carry
+const SENDABLE = /^[!-~]+$/;
+
 /** The button that opens the dialog; the dialog opens by itself where the service wants a key. */
 export function startKey() {
   const field = el("input", { type: "password", id: "key-field", autocomplete: "off", required: true });
@@ -44,7 +47,9 @@ export function startKey() {
 
   function submit(event) {
     event.preventDefault();
-    use(field.value.trim());
+    const wanted = field.value.trim();
+    if (SENDABLE.test(wanted)) use(wanted);
+    else fill(words, "Expected a key of ASCII characters without spaces, got others.");
   }
 
   async function use(value) {

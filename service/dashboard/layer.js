@@ -1,7 +1,7 @@
 // One layer of a row: its gate unit by unit, or place by place, and how T is spread.
 
 import { bars } from "./bars.js";
-import { erase } from "./chart.js";
+import { erase, rem } from "./chart.js";
 import { el, fill } from "./element.js";
 import { number, percent } from "./figures.js";
 import { meanOf, meansOf } from "./groups.js";
@@ -10,6 +10,8 @@ import { byPlace, laid, meanOfLists, picture, unitsOf } from "./units.js";
 
 const BINS = 20;
 const MEAN = "mean";
+// how high a picture is at most, in rem
+const PICTURE = 24;
 const CARRIES = {
   coupled: "C is 1 − T",
   independent: "C is a gate of its own",
@@ -132,7 +134,7 @@ function drawPicture(figure, gates, unit, letter, group) {
     scale: "gate",
     hover: { row: "line", column: "pixel", value: letter },
     square: true,
-    height: Math.min(figure.clientWidth, 400),
+    height: Math.min(figure.clientWidth + 3 * rem(), PICTURE * rem()),
   });
 }
 

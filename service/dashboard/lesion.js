@@ -9,8 +9,12 @@ let running = null;
 
 /**
  * Publish `wishes` at each change, and `lesioned` when the answer is there, for each reading anew.
- * @typedef {{of: Map<number, string>, closed: number[], open: number[], state: string, message: string}} Wishes
- * `of` tells what each layer that is moved shall be; `state` is "idle", "asked" or "failed".
+ * @typedef {object} Wishes
+ * @property {Map<number, "closed"|"open">} of  the layers that are moved
+ * @property {number[]} closed
+ * @property {number[]} open
+ * @property {"idle"|"asked"|"failed"} state
+ * @property {string} message  why it failed
  */
 export function startLesion() {
   subscribe("model", forget);

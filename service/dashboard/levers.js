@@ -8,8 +8,8 @@ const STATES = ["as is", "closed", "open"];
 
 /**
  * The list in `body`. `onChoose(n)` hears which group is looked at, `onWish(layer, state)` what a layer is
- * wished to be. The answer has `groups(groups)` for another model, `reading(reading)` for its figures, `choose(n)`,
- * and `wishes(of)` for what each layer is wished to be.
+ * wished to be. The answer has `groups(groups)` for another model, `reading(reading)` for its figures,
+ * `choose(n)` and `chosen()`, and `wishes(of)` for what each layer is wished to be.
  */
 export function startLevers(body, { onChoose, onWish }) {
   let lines = [];

@@ -48,13 +48,13 @@ export class List {
     this.entries = new Map(index.map((one) => [keyOf(one), before.get(keyOf(one)) ?? this.#begun(one)]));
     for (const [key, entry] of before) if (!this.entries.has(key)) this.#ended(entry);
     for (const one of index) this.entries.get(keyOf(one)).tell(one);
-    this.mark(current("chosen"));
     this.#arrange();
     this.rows.hidden = !index.length;
     this.tools.hidden = index.length < FILTER_FROM;
     this.words.hidden = index.length > 0;
     fill(this.words, index.length ? null : none());
     this.#narrow();
+    this.mark(current("chosen"));
   }
 
   /** Words in the place of the list, or above what was there before. */
@@ -65,6 +65,9 @@ export class List {
 
   mark(chosen) {
     for (const entry of this.entries.values()) entry.mark(same(entry, chosen));
+    const entry = chosen && this.entries.get(keyOf(chosen));
+    // only once, as a person may have gone on through the list meanwhile
+    if (entry && entry !== this.revealed) this.#reveal(entry);
   }
 
   /** A version was read anew, so its line is, too. */
@@ -89,6 +92,14 @@ export class List {
     entry.node.dataset.key = keyOf(one);
     this.seen.observe(entry.node);
     return entry;
+  }
+
+  /** Have a line in sight within the list; the page itself stays where it is. */
+  #reveal(entry) {
+    this.revealed = entry;
+    const [list, head, line] = [this.rows, this.head, entry.node].map((node) => node.getBoundingClientRect());
+    const top = list.top + head.height;
+    if (line.top < top || line.bottom > list.bottom) this.rows.scrollTop += line.top - top;
   }
 
   #ended(entry) {

@@ -1,4 +1,4 @@
-// The section live: `/metrics` is read every two seconds, and what came between is told to the whole page.
+// The section live: `/metrics` is read every two seconds or so, and what came between is told to the whole page.
 
 import { getText } from "./api.js";
 import { startDrift } from "./drift.js";
@@ -9,9 +9,13 @@ import { History } from "./history.js";
 import { current, publish, subscribe } from "./store.js";
 
 const PACE = 2000;
+// of many models the answer costs the server much: it rests so many times as long as it took, up to a limit
+const REST = 20;
+const MOST_REST = 8000;
 // while there is no answer the pace slows down to this, and so long an answer may take
 const SLOWEST = 15_000;
 const PATIENCE = 10_000;
+const COLLECTING = "Collecting: the first figures come with the next look, in some seconds.";
 
 export function startLive(body) {
   const notice = el("p", { class: "quiet", role: "status" }, "Asking the server for its figures…");
@@ -41,20 +45,19 @@ function watchMetrics(history, tell) {
     clearTimeout(timer);
     if (document.hidden || asking) return;
     asking = true;
-    try {
-      const text = await getText("metrics", AbortSignal.timeout(PATIENCE));
-      history.add(lookOf(text, performance.now() / 1000));
-      [wait, failed] = [PACE, false];
-      tell(history.now ? "" : "Collecting: the first figures come with the next look, in two seconds.");
-    } catch (error) {
-      history.stop();
-      [wait, failed] = [Math.min(2 * wait, SLOWEST), true];
-      tell(sentence(error));
-    } finally {
-      asking = false;
-    }
+    const began = performance.now();
+    const answer = getText("metrics", AbortSignal.timeout(PATIENCE));
+    const [text, error] = await answer.then((told) => [told, null], (failure) => [null, failure]);
+    asking = false;
+    failed = error !== null;
+    const ended = performance.now();
+    const rest = Math.min(Math.max(PACE, REST * (ended - began)), MOST_REST);
+    wait = failed ? Math.min(2 * wait, SLOWEST) : rest;
     // without a key there is no use in asking again before there is one
     if (current("server") !== "unauthorised") timer = setTimeout(look, wait);
+    if (failed) history.stop();
+    else history.add(lookOf(text, ended / 1000));
+    tell(failed ? sentence(error) : history.now ? "" : COLLECTING);
   }
 
   document.addEventListener("visibilitychange", look);

@@ -1,6 +1,10 @@
 // The files that numpy.save writes, versions 1 to 3: numbers of any width and either byte order.
 
+import { half } from "./tensors.js";
+
 const MAGIC = "\x93NUMPY";
+// as numpy itself reads
+const LONGEST_HEADER = 10_000;
 const KINDS = {
   f2: (view, at, little) => half(view.getUint16(at, little)),
   f4: (view, at, little) => view.getFloat32(at, little),
@@ -31,7 +35,11 @@ export function parse(buffer) {
   const view = new DataView(buffer);
   const version = bytes[6];
   if (version < 1 || version > 3) throw new Error(`expected version 1 to 3 of .npy, got ${version}`);
+  // the length of a lying header may be anything
   const [size, begins] = version === 1 ? [view.getUint16(8, true), 10] : [view.getUint32(8, true), 12];
+  if (size > LONGEST_HEADER) {
+    throw new Error(`expected a header of at most ${LONGEST_HEADER} bytes, got one of ${size}`);
+  }
   const { order, type, width, fortran, shape } = header(latin(bytes.subarray(begins, begins + size)));
   const start = begins + size;
   const count = shape.reduce((product, dim) => product * dim, 1);
@@ -89,13 +97,4 @@ function whole(value) {
   const number = Number(value);
   if (!Number.isSafeInteger(number)) throw new Error(`expected whole numbers within 2^53, got ${value}`);
   return number;
-}
-
-function half(bits) {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }

@@ -74,6 +74,7 @@ export class PictureEntry {
 
   /** Show a row that there is, and ask about it. */
   take({ title, inputs }) {
+    this.#opening = null;
     fill(this.#chooser);
     this.#from({ title, tensor: inputs[0] });
   }

@@ -2,8 +2,10 @@
 // with layers closed or open, what that has changed.
 
 import { again } from "./asking.js";
+import { clear } from "./chart.js";
 import { el, fill } from "./element.js";
 import { duration } from "./figures.js";
+import { chance } from "./outcome.js";
 import { plainOutput } from "./plain_output.js";
 import { probabilitiesOf } from "./probabilities.js";
 import { current, subscribe } from "./store.js";
@@ -14,26 +16,37 @@ const REST = 800;
 
 export function startPrediction(node) {
   const said = el("p", { class: "only-read", role: "status" });
+  const failed = el("div");
   const shown = el("div", { class: "shown" });
-  fill(node, shown, said);
+  fill(node, failed, shown, said);
   let all = false;
   let timer = 0;
+  let error = null;
+  let known = [];
+  const turn = () => {
+    all = !all;
+    show();
+    shown.querySelector("button").focus();
+  };
   const show = () => {
     const asking = current("asking") ?? null;
     const reading = current("reading") ?? null;
+    const lesion = lesionOf(reading);
     node.setAttribute("aria-busy", String(Boolean(asking?.busy)));
-    const turn = () => {
-      all = !all;
-      show();
-    };
-    fill(
-      shown,
-      failure(asking),
-      reading ? answerOf(reading, lesionOf(reading), { all, turn }) : nothing(asking),
-    );
+    // what is the same stays: a person may be reading it, or stand on a button of it
+    if (error !== (asking?.error ?? null)) {
+      error = asking?.error ?? null;
+      fill(failed, error && failure(error));
+    }
+    const now = reading ? [reading, lesion, all] : [nothing(asking)];
+    if (now.length !== known.length || now.some((one, n) => one !== known[n])) {
+      known = now;
+      clear(shown);
+      fill(shown, reading ? answerOf(reading, lesion, { all, turn }) : empty(nothing(asking)));
+    }
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const words = reading ? inWords(reading, lesionOf(reading)) : "";
+      const words = reading ? inWords(reading, lesion) : "";
       if (said.textContent !== words) said.textContent = words;
     }, REST);
   };
@@ -46,19 +59,23 @@ function lesionOf(reading) {
   return lesioned?.reading === reading ? lesioned : null;
 }
 
-function failure(asking) {
-  if (!asking?.error) return null;
+function failure({ message }) {
   return el(
     "div",
     { class: "note alarm", role: "alert" },
-    el("p", {}, asking.error.message),
+    el("p", {}, message),
     el("button", { type: "button", on: { click: again } }, "Ask again"),
   );
 }
 
+/** Why there is no answer, null where something else says so. */
 function nothing(asking) {
   if (asking?.error) return null;
-  return el("p", { class: "empty" }, asking?.busy ? "Asking…" : "No row yet: draw, choose or write one.");
+  return asking?.busy ? "Asking…" : "No row yet: draw, choose or write one.";
+}
+
+function empty(words) {
+  return words && el("p", { class: "empty" }, words);
 }
 
 function answerOf(reading, lesion, { all, turn }) {
@@ -120,7 +137,7 @@ function bars(before, after, all) {
     el(
       "tr",
       { class: place === top || place === other ? "marked" : null },
-      el("th", { scope: "row" }, label),
+      el("th", { scope: "row" }, el("span", {}, label)),
       el("td", { class: "shares" }, bar(share, "before"), after && bar(after[place].share, "after")),
       el("td", { class: "number" }, chance(share)),
       after && el("td", { class: "number" }, chance(after[place].share)),
@@ -174,11 +191,4 @@ function inWords(reading, lesion) {
   if (lesion) return change(before, probabilitiesOf(certificate, lesion.outputs), lesion);
   const { label, share } = best(before);
   return `Prediction: ${label}, ${chance(share)}.`;
-}
-
-/** A probability, one that is all but certain or impossible never told as if it were. */
-function chance(share) {
-  if (share > 0 && share < 0.001) return "< 0.1 %";
-  if (share < 1 && share >= 0.9995) return "> 99.9 %";
-  return `${(100 * share).toFixed(1)} %`;
 }

@@ -1,6 +1,6 @@
 // How much the first output gives to each class, as the service itself tells it.
 
-import { outcomeOf } from "./outcome.js";
+import { outcomeOf, placeOfMost } from "./outcome.js";
 
 /** Labels and shares of the classes, in their order; null where the output tells none. */
 export function probabilitiesOf(certificate, outputs) {
@@ -17,7 +17,7 @@ export function probabilitiesOf(certificate, outputs) {
 }
 
 function softmax(logits) {
-  const most = Math.max(...logits);
+  const most = logits[placeOfMost(logits)];
   const powers = logits.map((logit) => Math.exp(logit - most));
   const sum = powers.reduce((all, power) => all + power, 0);
   return powers.map((power) => power / sum);

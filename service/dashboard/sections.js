@@ -23,8 +23,8 @@ export function markSections() {
   const onward = () => (wanted = null);
   for (const way of ["wheel", "touchmove", "keydown"]) addEventListener(way, onward, { passive: true });
   addEventListener("scroll", soon, { passive: true });
-  addEventListener("resize", soon);
-  mark();
+  // parts grow when they have something to show
+  new ResizeObserver(soon).observe(document.querySelector("main"));
 
   function soon() {
     cancelAnimationFrame(planned);

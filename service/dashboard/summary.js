@@ -17,7 +17,9 @@ export function startSummary(node) {
   const body = el("div", {});
   fill(node, note, body);
   subscribe("chosen", (chosen) => fill(note, noteOf(chosen)));
-  subscribe("model", (model) => fill(body, model && whole(model)));
+  // who reads one certificate goes on to read the next
+  const reading = () => Boolean(body.querySelector("details")?.open);
+  subscribe("model", (model) => fill(body, model && whole(model, reading())));
   subscribe("index", () => current("chosen") && fill(note, noteOf(current("chosen"))));
 }
 
@@ -46,7 +48,7 @@ function chooser(wanted, words) {
   return el("button", { type: "button", on: { click: () => publish("choose", wanted) } }, words);
 }
 
-function whole(model) {
+function whole(model, open) {
   const { certificate, inputs, outputs } = model;
   return [
     el("h2", { class: "about-title" }, model.name, el("span", { class: "version" }, `/${model.version}`)),
@@ -58,12 +60,10 @@ function whole(model) {
       fact("Gives", tensors(outputs, TENSORS_SHOWN)),
       certificate.labels.length > 0 && fact("Classes", labels(certificate.labels)),
       fact("Gates", gates(model)),
-      fact("Precision", certificate.precision ?? "not told"),
-      fact("Size", bytes(certificate.bytes)),
+      fact("File", file(certificate)),
       fact("Batching", batching(certificate)),
-      certificate.source && fact("Exported from", certificate.source),
     ),
-    onDemand(certificate),
+    onDemand(certificate, open),
   ];
 }
 
@@ -95,10 +95,10 @@ function nearest(worst) {
   return ["Nearest to failing: ", el("b", {}, worst.name), ` (${error}: ${timesTorch(worst)}).`];
 }
 
-function onDemand(certificate) {
+function onDemand(certificate, open) {
   const body = el("div", {});
   const title = certificate.parity ? "The whole certificate" : "What is known of the file";
-  const details = el("details", {}, el("summary", {}, title), body);
+  const details = el("details", { open }, el("summary", {}, title), body);
   details.addEventListener("toggle", () => fill(body, details.open && certificateOf(certificate)));
   return details;
 }
@@ -116,6 +116,10 @@ function gates({ gates: all, certificate }) {
   if (!certificate.gates) return "none: turnpike export finds them";
   const layers = new Set(all.map((gate) => gate.layer)).size;
   return `${number(certificate.gates)} in ${number(layers)} ${layers === 1 ? "layer" : "layers"}`;
+}
+
+function file({ precision, bytes: size, source }) {
+  return [precision, bytes(size), source && `from ${source}`].filter(Boolean).join(", ");
 }
 
 function batching({ batched, batch_coupled: coupled }) {

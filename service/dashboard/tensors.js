@@ -62,7 +62,8 @@ function read(buffer, start, bytes, datatype) {
   return new ARRAYS[datatype](part);
 }
 
-function half(bits) {
+/** The number whose half precision has these bits. */
+export function half(bits) {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
   const fraction = bits & 0x3ff;

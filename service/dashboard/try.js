@@ -60,14 +60,19 @@ class Room {
     const known =
       model?.path === this.#model?.path && model?.certificate.digest === this.#model?.certificate.digest;
     this.#model = model;
+    if (known) return;
+    this.#now = null;
+    this.#fetching?.abort();
+    publish("row", null);
     if (model === null) {
-      this.#fetching?.abort();
-      publish("row", null);
       this.wait();
       return;
     }
-    if (known) return;
-    publish("row", null);
+    const why = inexpressible(model);
+    if (why !== null) {
+      fill(this.#body, el("p", { class: "empty" }, why));
+      return;
+    }
     const [picture, reader] = [pictureOf(model), readerOf(model)];
     const entries = [
       reader && this.#entering(TextEntry, reader),
@@ -75,7 +80,7 @@ class Room {
       this.#entering(FormEntry, model),
     ].filter(Boolean);
     if (picture && !picture.likely) entries.reverse();
-    fill(this.#body, inexpressible(model) ?? this.#whole);
+    fill(this.#body, this.#whole);
     fill(this.#samples);
     this.#offer(entries);
     this.#fetch(model, { picture, reader }, entries).catch(reportError);
@@ -114,7 +119,6 @@ class Room {
   }
 
   async #fetch(model, ways, entries) {
-    this.#fetching?.abort();
     const mine = (this.#fetching = new AbortController());
     if (!model.certificate.samples) return;
     let samples;
@@ -149,6 +153,5 @@ function whyNothing() {
 function inexpressible({ inputs }) {
   const half = inputs.find((input) => input.datatype === "FP16");
   if (!half) return null;
-  const text = `The input ${half.name} is FP16, which has no form in JSON: it takes binary requests alone.`;
-  return el("p", { class: "empty" }, text);
+  return `The input ${half.name} is FP16, which has no form in JSON: it takes binary requests alone.`;
 }

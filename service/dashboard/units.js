@@ -68,9 +68,9 @@ export function meanOfLists(lists) {
   if (lists.length < 2) return lists[0];
   return Float32Array.from(lists[0], (_, n) => lists.reduce((sum, list) => sum + list[n], 0) / lists.length);
 }
+
 /** What a reading has of a gate's values, by unit: of all its places the mean; null where it has none. */
 export function unitsOf(reading, name, unitAxis) {
   const whole = reading.tensors.get(name);
-  if (whole) return byUnit(laid(whole, unitAxis));
-  return reading.tensors.get(`${name}.unit_mean`)?.data ?? null;
+  return whole ? byUnit(laid(whole, unitAxis)) : null;
 }
