@@ -24,6 +24,8 @@ from service.errors import Unknown
 
 FOLDER = Path(__file__).parent / "dashboard"
 INDEX = "index.html"
+# runs before anything is painted, and is no module
+EARLY = "early.js"
 LIBRARY = "plotly.js"
 IN_PACKAGE = "plotly/package_data/plotly.min.js"
 # where the page reads which release of the library there is
@@ -45,6 +47,9 @@ SECURITY = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
+# the page's modules import one another: named at the start, all are fetched at once
+HEAD_END = b"</head>"
+MODULE = '<link rel="modulepreload" href="dashboard/%s">\n'
 # bytes of an answer that are sent at once
 PIECE = 1 << 14
 ASK_AGAIN = "no-cache"
@@ -127,7 +132,10 @@ def _library() -> tuple[Path | None, str]:
 
 
 def _index(release: str) -> bytes:
-    return (FOLDER / INDEX).read_bytes().replace(RELEASE % b"", RELEASE % release.encode())
+    names = sorted(path.name for path in FOLDER.glob("*.js") if path.name != EARLY)
+    modules = "".join(MODULE % name for name in names).encode()
+    page = (FOLDER / INDEX).read_bytes().replace(RELEASE % b"", RELEASE % release.encode())
+    return page.replace(HEAD_END, modules + HEAD_END)
 
 
 def _pack(read: Callable[[], bytes]) -> Packed:

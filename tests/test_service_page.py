@@ -69,7 +69,11 @@ def test_the_page_is_at_the_root(app: Any) -> None:
         assert b"<title>turnpike</title>" in reply.body
     release = plotly.__version__
     assert f'<meta name="plotly" content="{release}">'.encode() in reply.body
-    assert reply.body.replace(release.encode(), b"") == (FOLDER / "index.html").read_bytes()
+    added = re.compile(rb'<link rel="modulepreload" href="dashboard/([a-z0-9_]+\.js)">\n')
+    plain = added.sub(b"", reply.body).replace(release.encode(), b"")
+    assert plain == (FOLDER / "index.html").read_bytes()
+    modules = {path.name for path in FOLDER.glob("*.js")} - {"early.js"}
+    assert {name.decode() for name in added.findall(reply.body)} == modules
 
 
 @pytest.mark.parametrize("address", ["/", "/dashboard/main.js", "/dashboard/tokens.css", LIBRARY])
@@ -97,7 +101,7 @@ def test_nothing_foreign_runs_in_it(app: Any, address: str, method: str) -> None
 
 @pytest.mark.parametrize("headers", [{}, {"Accept-Encoding": "br, gzip;q=0.8"}], ids=["plain", "packed"])
 def test_every_file_is_served(app: Any, headers: dict[str, str]) -> None:
-    """As it is, with its media type; index.html but for the release in it."""
+    """As it is, with its media type; index.html but for the release and the modules in it."""
     for path in FILES:
         reply = ask(app, "GET", f"/dashboard/{path.name}", headers=headers)
         assert reply.status == 200
