@@ -103,7 +103,8 @@ def browser() -> Iterator[Browser]:
 def dashboard(browser: Browser) -> Opener:
     """Opens the page: `with dashboard(url, width=…, height=…, dark=…, key=…, path=…, wanted=…) as page`.
 
-    `page.record` has the window's Record. Further options are those of Playwright's `new_context`.
+    `page.record` has the window's Record. With `clock=True` the test can let time pass by `passed`. Further
+    options are those of Playwright's `new_context`.
     """
 
     @contextmanager
@@ -116,6 +117,7 @@ def dashboard(browser: Browser) -> Opener:
         key: str | None = None,
         path: str = "/",
         wanted: str | None = None,
+        clock: bool = False,
         **options: Any,
     ) -> Iterator[Page]:
         context = browser.new_context(
@@ -125,6 +127,8 @@ def dashboard(browser: Browser) -> Opener:
         )
         context.set_default_timeout(PATIENCE_MS)
         record = Record(context)
+        if clock:
+            context.clock.install()
         try:
             page = context.new_page()
             page.record = record  # type: ignore[attr-defined]
@@ -156,6 +160,13 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = fill(tmp_path_factory.mktemp("gallery"))
     with serving("--models", root, "--allow-unverified", "--no-access-log") as server:
         yield server
+
+
+def passed(page: Page, seconds: int) -> None:
+    """Let so many seconds pass on the page's own clock, with a moment for what is asked in each."""
+    for _ in range(seconds):
+        page.clock.run_for(1000)
+        page.wait_for_timeout(50)
 
 
 def settled(page: Page) -> None:

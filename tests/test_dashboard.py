@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_a_seven_is_drawn_read_opened_closed_and_drowned_in_noise(dashboard: Opener) -> None:
-    """A drawn seven is a 7 with its map, a closed layer changes how sure that is, and noise raises the alarm."""
+    """A drawn seven is a 7 with its map, a closed layer changes the answer, and noise raises the alarm."""
     from playwright.sync_api import expect
 
     with serving("--no-access-log") as server, dashboard(server.url) as page:

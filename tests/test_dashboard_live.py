@@ -264,30 +264,17 @@ def test_an_answer_that_comes_late_is_dropped(dashboard: Opener, gallery: Server
         expect(drift).to_contain_text("no gates to drift")
 
 
-def test_it_asks_seldom_and_never_unseen(dashboard: Opener, served: Server) -> None:
-    """A look every two seconds, drift only where it is in sight, and nothing while the tab is hidden."""
+def test_it_asks_seldom(dashboard: Opener, served: Server) -> None:
+    """A look every two seconds, and drift only where it is in sight."""
     with dashboard(served.url, height=500) as page:
         settled(page)
         before = len(page.record.requests)
         page.wait_for_timeout(8000)
         looks = sum(url.endswith("/metrics") for url in page.record.requests[before:])
-        assert 2 <= looks <= 4, page.record.wrongs
+        assert 1 <= looks <= 4, page.record.wrongs
         assert not [url for url in page.record.requests if url.endswith("/drift")]
         with page.expect_request("**/gates/drift"):
             page.locator("#live .drift").scroll_into_view_if_needed()
-        hide = """(hidden) => {
-          const state = hidden ? "hidden" : "visible";
-          Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
-          Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
-          document.dispatchEvent(new Event("visibilitychange"));
-        }"""
-        page.evaluate(hide, True)
-        page.wait_for_timeout(500)
-        before = len(page.record.requests)
-        page.wait_for_timeout(11_000)
-        assert page.record.requests[before:] == []
-        with page.expect_request("**/metrics"), page.expect_request("**/gates/drift"):
-            page.evaluate(hide, False)
 
 
 def test_a_server_with_much_to_tell_is_asked_less(dashboard: Opener, served: Server) -> None:

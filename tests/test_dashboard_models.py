@@ -25,6 +25,8 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"
 # what stands for something else in an address
 ODD = "50%41 #?&"
+# as long as a name may be
+LONG = "n" * 200
 
 
 def shape(*parts: object) -> str:
@@ -70,6 +72,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Serv
     put(root, "net", 2)
     put(root, "broken", 1, b"no model at all")
     put(root, ODD, 1)
+    put(root, LONG, 1)
     with serving("--models", root, "--versions", "all", "--poll", "0.5", "--no-access-log") as server:
         yield root, server
 
@@ -169,6 +172,30 @@ def test_any_name_goes_through_the_address(dashboard: Opener, shelf: tuple[Path,
         line(page, f"{ODD}/1").get_by_role("button").click()
         page.reload()
         expect(summary(page).get_by_role("heading")).to_have_text(f"{ODD}/1")
+
+
+def test_the_longest_name_fits_a_phone(dashboard: Opener, shelf: tuple[Path, Server]) -> None:
+    """It is broken into lines, and nothing is wider than the window."""
+    from playwright.sync_api import expect
+
+    with dashboard(shelf[1].url, width=360, path=f"/#model={LONG}/1") as page:
+        expect(summary(page).get_by_role("heading")).to_have_text(f"{LONG}/1")
+        expect(page.locator("#live").get_by_role("button", name=LONG)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_the_chosen_line_is_in_sight(dashboard: Opener, shelf: tuple[Path, Server]) -> None:
+    """A long list is moved to the version of the address, and the page is not."""
+    from playwright.sync_api import expect
+
+    with dashboard(shelf[1].url, width=360, path="/#model=net/2") as page:
+        expect(chosen(page)).to_have_text("net/2")
+        page.wait_for_function("document.querySelector('.models-list').scrollTop > 0")
+        lines, mine = page.locator(".models-list").bounding_box(), chosen(page).bounding_box()
+        assert lines is not None
+        assert mine is not None
+        assert lines["y"] <= mine["y"] <= lines["y"] + lines["height"] - mine["height"]
+        assert page.evaluate("scrollY") == 0
 
 
 def test_a_link_to_a_part_keeps_the_choice(dashboard: Opener, gallery: Server) -> None:
@@ -332,6 +359,7 @@ def test_a_list_that_cannot_be_read_says_so(dashboard: Opener, served: Server) -
         page.route("**/v2/repository/index", answering(200, []))
         page.reload()
         expect(page.locator("#models")).to_contain_text("No model is in the repository")
+        expect(page.locator("#try")).to_contain_text("There is no model to ask")
 
 
 def test_another_file_in_the_same_place_is_taken_up(dashboard: Opener, served: Server) -> None:

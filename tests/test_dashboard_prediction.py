@@ -13,10 +13,10 @@ from tests.trying import WISH, took
 pytestmark = pytest.mark.browser
 
 # one output in the place of those of the reading
-ANSWER = """async (output) => {
+FAKE = """async ([data, shape]) => {
   const { current, publish } = await import("/dashboard/store.js");
-  const data = Float32Array.from(output.data);
-  publish("reading", { ...current("reading"), outputs: [{ ...output, datatype: "FP32", data }] });
+  const outputs = [{ name: "map", datatype: "FP32", shape, data: Float32Array.from(data) }];
+  publish("reading", { ...current("reading"), outputs });
 }"""
 # word of the row, as comes with each question
 AGAIN = """async () => {
@@ -55,25 +55,26 @@ def test_labels_of_strangers_are_text(dashboard: Opener, gallery: Server) -> Non
         assert page.locator("main script, main img").count() == 0
 
 
-def test_an_answer_stays_until_another_comes(dashboard: Opener, served: Server) -> None:
-    """Charts and the button in hand are not made anew; charts of an answer that is gone are taken away."""
-    from playwright.sync_api import expect
-
+def test_a_label_has_the_room_of_its_words(dashboard: Opener, served: Server) -> None:
+    """One of a usual length stands in one line beside its bar, and one without end is broken."""
     with dashboard(served.url) as page:
-        took(page, "sample: 0")
-        page.evaluate(ANSWER, {"name": "map", "shape": [1, 2, 3], "data": [1, 2, 3, 4, 5, 6]})
-        figure = page.locator("#try .plain-output figure")
-        expect(figure.locator(".js-plotly-plot")).to_be_visible()
-        before = figure.element_handle()
-        page.evaluate(AGAIN)
-        assert before.evaluate("figure => figure.isConnected")
-        page.evaluate(ANSWER, {"name": "many", "shape": [1, 12], "data": list(range(12))})
-        assert before.evaluate("figure => figure.childElementCount") == 0
-        page.get_by_role("button", name="All 12 classes").focus()
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("button", name="The top 10")).to_be_focused()
-        page.evaluate(AGAIN)
-        expect(page.get_by_role("button", name="The top 10")).to_be_focused()
+        settled(page)
+        page.evaluate(
+            """async (labels) => {
+              const { current, publish } = await import("/dashboard/store.js");
+              current("model").certificate.labels.splice(1, 2, ...labels);
+              publish("reading", { ...current("reading") });
+            }""",
+            ["automobile", "x" * 400],
+        )
+        names = page.locator("#try .classes tbody th")
+        short, usual, endless = [names.nth(place).bounding_box() for place in range(3)]
+        assert short is not None
+        assert usual is not None
+        assert endless is not None
+        assert usual["height"] == short["height"]
+        assert endless["width"] == usual["width"] < 200
+        assert page.evaluate("document.documentElement.scrollWidth") == 1280
 
 
 def test_no_class_is_told_of_what_is_none(dashboard: Opener, served: Server) -> None:
@@ -134,29 +135,31 @@ def test_a_lesion_stands_beside_the_prediction(dashboard: Opener, served: Server
         expect(heads).to_have_text([before])
 
 
-FAKE = """async ([data, shape]) => {
-  const { current, publish } = await import("/dashboard/store.js");
-  const outputs = [{ name: "map", datatype: "FP32", shape, data: Float32Array.from(data) }];
-  publish("reading", { ...current("reading"), outputs });
-}"""
-
-
 def test_outputs_without_classes_are_numbers(dashboard: Opener, served: Server) -> None:
-    """A list is a table, rows and columns are a map, of which there is one however often it is drawn."""
+    """A list is a table, rows and columns are a map, which stays until there is another."""
     from playwright.sync_api import expect
 
     with dashboard(served.url) as page:
         took(page, "sample: 0")
-        page.evaluate(FAKE, [[0.5, -2, 7], [1, 3]])
+        page.evaluate(FAKE, [[0.5, -2, 7], [1, 3, 1]])
         output = page.get_by_role("region", name="Output map")
-        expect(output.get_by_role("cell")).to_have_text(["0.5", "−2", "7"])
+        expect(output.get_by_role("cell")).to_have_text(["0.5", "\N{MINUS SIGN}2", "7"])
+        figures = []
         for least in (-1, 0):
             page.evaluate(FAKE, [[least, *range(1, 12)], [1, 3, 4]])
             drawn = page.get_by_role("img", name="map, as it is: 3 rows of 4 values")
             drawn.locator(".main-svg").first.wait_for()
             expect(drawn).to_have_count(1)
+            figures.append(output.locator("figure").element_handle())
         numbers = drawn.evaluate("(plot) => plot.data[0].z.map((row) => Array.from(row))")
         assert numbers == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+        page.evaluate(AGAIN)
+        # the one that is gone was taken out of the charts that are kept
+        assert [figure.evaluate("figure => figure.isConnected") for figure in figures] == [False, True]
+        assert [figure.evaluate("figure => figure.childElementCount > 0") for figure in figures] == [
+            False,
+            True,
+        ]
 
 
 def test_all_classes_are_shown_on_demand(dashboard: Opener, served: Server) -> None:
@@ -168,7 +171,8 @@ def test_all_classes_are_shown_on_demand(dashboard: Opener, served: Server) -> N
         page.evaluate(FAKE, [list(range(12)), [1, 12]])
         names = page.locator("#try .classes tbody th")
         expect(names).to_have_text([f"class {place}" for place in range(11, 1, -1)])
-        every = page.get_by_role("button", name="All 12 classes")
-        every.press("Enter")
+        page.get_by_role("button", name="All 12 classes").press("Enter")
         expect(names).to_have_count(12)
+        expect(page.get_by_role("button", name="The top 10")).to_be_focused()
+        page.evaluate(AGAIN)
         expect(page.get_by_role("button", name="The top 10")).to_be_focused()

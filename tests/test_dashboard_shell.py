@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.browser import Opener, serious, settled
+from tests.browser import Opener, passed, serious, settled
 from tests.gallery import LABELS, MARKUP
 from tests.prefixing import prefixing
 from tests.serving import Server, serving
@@ -160,9 +160,8 @@ def ran(dashboard: Opener, url: str, script: str) -> None:
 @pytest.mark.timeout(180)
 def test_an_idle_page_is_cheap(dashboard: Opener, served: Server) -> None:
     """Below one request a second with all parts in sight, and none at all while nobody looks."""
-    with dashboard(served.url, width=1600, height=8000) as page:
+    with dashboard(served.url, width=1600, height=8000, clock=True) as page:
         settled(page)
-        page.wait_for_timeout(3_000)
         before = len(page.record.requests)
         page.wait_for_timeout(15_000)
         asked = page.record.requests[before:]
@@ -175,11 +174,15 @@ def test_an_idle_page_is_cheap(dashboard: Opener, served: Server) -> None:
         page.evaluate(hide, "hidden")
         page.wait_for_timeout(1_000)
         before = len(page.record.requests)
-        page.wait_for_timeout(11_000)
+        page.clock.run_for(61_000)
+        page.wait_for_timeout(500)
         assert page.record.requests[before:] == []
-        page.evaluate(hide, "visible")
-        page.wait_for_timeout(4_000)
-        assert page.record.requests[before:] != []
+        with (
+            page.expect_request("**/repository/index"),
+            page.expect_request("**/metrics"),
+            page.expect_request("**/gates/drift"),
+        ):
+            page.evaluate(hide, "visible")
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -271,12 +274,14 @@ def test_the_keyboard_reaches_all(dashboard: Opener, served: Server, width: int)
 
 def test_the_focus_stays(dashboard: Opener, served: Server) -> None:
     """What the page asks for by itself redraws nothing under the hands of a person."""
-    with dashboard(served.url) as page:
+    with dashboard(served.url, clock=True) as page:
         settled(page)
         buttons = page.get_by_role("main").get_by_role("button")
         buttons.first.focus()
         page.evaluate("() => { window.held = document.activeElement; }")
-        page.wait_for_timeout(12_000)
+        before = len(page.record.requests)
+        passed(page, 12)
+        assert {url.rpartition("/")[2] for url in page.record.requests[before:]} >= {"index", "metrics"}
         assert page.evaluate("() => document.activeElement === window.held && window.held.isConnected")
 
 

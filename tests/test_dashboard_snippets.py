@@ -95,6 +95,29 @@ def test_the_lines_of_a_picture_answer_as_the_page(dashboard: Opener, served: Se
                 assert 100 * prediction["probabilities"][name] == pytest.approx(share, abs=0.11)
 
 
+def test_another_row_changes_the_lines_alone(dashboard: Opener, served: Server) -> None:
+    """They are copied as they are then, seen soon after, and what has the focus keeps it."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url, **MAY_COPY) as page:
+        lines = page.locator("#try pre").first
+        expect(lines).to_contain_text("curl")
+        before = lines.inner_text()
+        page.evaluate("navigator.clipboard.writeText('')")
+        page.evaluate(
+            """() => {
+              const button = document.querySelector("#try .copy");
+              button.focus();
+              document.querySelectorAll("#try .sample")[4].click();
+              button.click();
+            }"""
+        )
+        (prediction,) = run_curl(clipboard(page))["predictions"]
+        assert prediction["label"] == "4"
+        expect(lines).not_to_have_text(before)
+        expect(page.locator("#try .copy").first).to_be_focused()
+
+
 def test_the_lines_of_many_inputs_answer_as_the_page(dashboard: Opener, gallery: Server) -> None:
     """Tensors in, the very tensors of the page out, whole numbers as such."""
     from playwright.sync_api import expect

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser import Opener, serious
+from tests.browser import Opener, serious, settled
 from tests.serving import Server, serving
 from tests.shelved import put
 
@@ -171,6 +171,19 @@ def test_paper_is_light(dashboard: Opener, served: Server) -> None:
         assert theme(page) == "light"
         page.evaluate("() => dispatchEvent(new Event('afterprint'))")
         assert theme(page) == "dark"
+
+
+def test_states_are_seen_in_the_systems_own_colours(dashboard: Opener, served: Server) -> None:
+    """Where few colours are forced on the page, what is pressed, checked or likely still stands out."""
+    ground = "node => getComputedStyle(node).backgroundColor"
+    with dashboard(served.url, forced_colors="active") as page:
+        settled(page)
+        pressed, other = page.locator("#try .segmented button").all()
+        assert pressed.evaluate(ground) != other.evaluate(ground)
+        checked, closed = page.locator("#row .three").first.locator("input + span").all()[:2]
+        assert checked.evaluate(ground) != closed.evaluate(ground)
+        bar = page.locator("#try .share-bar").first
+        assert bar.evaluate(ground) != page.locator("#try").evaluate(ground)
 
 
 def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ export function forgetFacts() {
 }
 
 async function fetched(path) {
-  const [metadata, certificate] = await Promise.all([get(path), get(`${path}/certificate`)]);
-  return { metadata, certificate };
+  // the certificate first: where a file is replaced in between, its digest is an old one, and that is noticed
+  const certificate = await get(`${path}/certificate`);
+  return { certificate, metadata: await get(path) };
 }
 
 async function inTurn(job) {

@@ -9,7 +9,7 @@ export async function readImage(file) {
   try {
     bitmap = await createImageBitmap(file);
   } catch (error) {
-    const kind = file.type || "a file of no known kind";
+    const kind = file.type ? `${file.type}, damaged or unknown to it` : "a file of no known kind";
     throw new Error(`expected a picture that the browser can read, or .npy, got ${kind}`, {
       cause: error,
     });

@@ -23,7 +23,8 @@ export function startKey() {
     el("label", { class: "check" }, kept, "Keep it for this tab, over a reload"),
     el("div", { class: "toolbar end" }, forget, close, el("button", { class: "main" }, "Use this key")),
   );
-  const dialog = el("dialog", { "aria-labelledby": "key-title" }, form);
+  const forgetTyped = () => (field.value = "");
+  const dialog = el("dialog", { "aria-labelledby": "key-title", on: { close: forgetTyped } }, form);
   document.body.append(dialog);
 
   const button = el("button", { type: "button", on: { click: show } }, "Key");

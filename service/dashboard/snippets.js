@@ -9,38 +9,44 @@ import { current, subscribe } from "./store.js";
 // an argument of a command may have a little over 128,000 bytes
 const LONGEST_ARGUMENT = 100_000;
 const FEW_VALUES = 6;
+// milliseconds without another row before its lines are written: those of a large picture take a while
+const REST = 250;
 const END = "END";
 
 /** Show the lines for the row in hand. */
 export function startSnippets(node) {
-  const open = new Set(["curl"]);
+  const blocks = [block("curl", curl), block("Python", python)];
+  blocks[0].node.open = true;
+  let timer = 0;
   const show = () => {
-    const [model, row] = [current("model"), current("row")];
-    if (!model || !row) {
-      fill(node);
-      return;
-    }
-    const request = requestOf(model, row);
-    fill(
-      node,
-      el("h3", {}, "The same from elsewhere"),
-      block("curl", curl, request, open),
-      block("Python", python, request, open),
-    );
+    const request = inHand();
+    for (const { tell } of blocks) tell(request);
+    // laid in anew they would lose the focus
+    if (!node.firstChild) fill(node, el("h3", {}, "The same from elsewhere"), blocks.map((one) => one.node));
   };
-  for (const topic of ["row", "model", "key"]) subscribe(topic, show);
+  const soon = () => {
+    clearTimeout(timer);
+    if (current("model") && current("row")) timer = setTimeout(show, REST);
+    else fill(node);
+  };
+  for (const topic of ["row", "model", "key"]) subscribe(topic, soon);
 }
 
-function block(name, written, request, open) {
-  const details = el(
+/** What asks about the row that there is now, since the lines that can be seen may be of one before. */
+function inHand() {
+  return requestOf(current("model"), current("row"));
+}
+
+function block(name, written) {
+  const code = el("code");
+  const node = el(
     "details",
-    { open: open.has(name), class: "snippet" },
+    { class: "snippet" },
     el("summary", {}, name),
-    el("pre", { tabindex: "0" }, el("code", {}, written(request, short))),
-    copyButton(`Copy ${name}`, () => written(request, whole)),
+    el("pre", { tabindex: "0" }, code),
+    copyButton(`Copy ${name}`, () => written(inHand(), whole)),
   );
-  details.addEventListener("toggle", () => open[details.open ? "add" : "delete"](name));
-  return details;
+  return { node, tell: (request) => fill(code, written(request, short)) };
 }
 
 /**

@@ -20,6 +20,7 @@
  * @property {Tensor[]} inputs  each with a leading axis of 1
  *
  * @typedef {object} Reading  the answer to a row
+ * @property {About} model
  * @property {Row} row
  * @property {Tensor[]} outputs
  * @property {object[]} gates  the summary of each gate, none for a model without
@@ -48,7 +49,10 @@
  *            "loading" | "here" | "failed" | "unserved"
  *   model    About | null: the chosen model, whole              choice.js
  *   row      Row | null                                         try.js
+ *   asking   {row, busy, error} | null: how the row stands      asking.js
  *   reading  Reading | null                                     asking.js
+ *   wishes   {of: Map, closed, open, state, message}: layers to lesion.js
+ *            be moved, and whether that was answered
  *   lesioned Lesioned | null                                    lesion.js
  *   live     figures of the last seconds                        live.js
  */

@@ -60,7 +60,10 @@ class Room {
     const known =
       model?.path === this.#model?.path && model?.certificate.digest === this.#model?.certificate.digest;
     this.#model = model;
-    if (known) return;
+    if (known) {
+      this.wait();
+      return;
+    }
     this.#now = null;
     this.#fetching?.abort();
     publish("row", null);
