@@ -38,7 +38,7 @@ def command(
         path = escape(str(path_of(repository, DEFAULT, version)))
         console.print(f"exported already: {path}", highlight=False, soft_wrap=True)
         return
-    with stoppable(), Display() as display:
+    with stoppable() as check, Display(check) as display:
         done = export_model(out, repository, report=out / REPORT, watcher=display)
     show(done)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -15,9 +16,10 @@ console = Console()
 
 
 class Display(Watcher):
-    """Shows the steps while its block runs."""
+    """Shows the steps while its block runs. `check` is called before each, and may stop the work."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
         self._live = Progress(
             SpinnerColumn(finished_text="[green]✓[/]"),
             TextColumn("{task.description}"),
@@ -38,6 +40,7 @@ class Display(Watcher):
         self._live.stop()
 
     def began(self, step: str) -> None:
+        self._check()
         if console.is_terminal:
             self._task = self._live.add_task(step, total=None)
 

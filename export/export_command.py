@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -95,7 +95,7 @@ def command(
     at all.
     """
     torch.set_num_threads(threads)
-    with stoppable(), table_on_failure(), Display() as display:
+    with stoppable() as check, table_on_failure(), Display(check) as display:
         done = export_model(
             source,
             to,
@@ -153,20 +153,31 @@ def lines(manifest: Manifest) -> Iterator[str]:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Let SIGTERM stop the block as Ctrl-C does: it leaves nothing behind, and the command exits with 130."""
+def stoppable() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C and SIGTERM stop the block: it leaves nothing behind, and the command exits with 130.
+
+    What is given stops it, too, where that was asked for: a library may swallow the exception of a signal.
+    """
+    asked = False
 
     def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield check
     except KeyboardInterrupt:
         console.print("interrupted: nothing was written")
         raise typer.Exit(INTERRUPTED) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def command(
     if device not in get_args(Device):
         raise RequestError(f"--device: expected {' or '.join(get_args(Device))}, got {device!r}")
     torch.set_num_threads(threads)
-    with stoppable(), table_on_failure(), Display() as display:
+    with stoppable() as check, table_on_failure(), Display(check) as display:
         done = verify_model(
             model,
             against,

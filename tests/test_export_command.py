@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,9 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer import Exit
 from typer.testing import CliRunner, Result
 
 import turnpike
+from export.display import Display
+from export.export_command import stoppable
 from models.checkpoint import load
 from tests.test_turnpike import command, environment, run
 
@@ -189,6 +193,24 @@ def test_stopped_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> No
     assert process.returncode == (130 if number != signal.SIGKILL else -number)
     assert ("interrupted: nothing was written" in rest) == (number != signal.SIGKILL)
     assert left(tmp_path) == ["net.py"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_library_that_swallows_the_signal_only_puts_the_end_off(number: signal.Signals) -> None:
+    """The next step does not begin, and nothing is heard of signals after that."""
+    before = signal.getsignal(number)
+
+    def work() -> None:
+        with stoppable() as check, Display(check) as display:
+            display.began("trace")
+            with contextlib.suppress(BaseException):
+                signal.raise_signal(number)
+            display.began("write")
+
+    with pytest.raises(Exit) as raised:
+        work()
+    assert raised.value.exit_code == 130
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.slow
