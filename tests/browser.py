@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Opener = Callable[..., AbstractContextManager["Page"]]
 
 CHROMIUM = "chromium"
-FLAGS = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
+FLAGS = ["--disable-gpu", "--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
 # several may share a few cores
 PATIENCE_MS = 20_000
 # where the page keeps the key of a tab

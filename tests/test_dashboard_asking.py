@@ -15,7 +15,7 @@ from tests.trying import READING, ROW, took
 if TYPE_CHECKING:
     from playwright.sync_api import Route
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 PUT = """async (row) => (await import("/dashboard/store.js")).publish("row", row)"""
 MOST_PER_SECOND = 6.2

@@ -91,6 +91,7 @@ def test_the_frame_is_learned_from_samples(dashboard: Opener, served: Server) ->
     assert usual.sum() < 0.5 * usual.any(1).sum() * usual.any(0).sum()
 
 
+@pytest.mark.thorough
 def test_a_seven_drawn_by_mouse_is_a_seven(dashboard: Opener, served: Server) -> None:
     """From the board to the label, in each of the ways in which people write it."""
     from playwright.sync_api import expect
@@ -132,6 +133,7 @@ def test_a_finger_draws_and_does_not_scroll(dashboard: Opener, served: Server) -
         assert page.evaluate("scrollY") == before
 
 
+@pytest.mark.thorough
 def test_one_can_draw_by_keys(dashboard: Opener, served: Server) -> None:
     """The space bar puts the pen down and lifts it, arrows move it, and it is told; undo takes it back."""
     from playwright.sync_api import expect

@@ -103,6 +103,7 @@ def test_words_say_what_stands_out(dashboard: Opener, served: Server) -> None:
         assert f" for {contrast[layer].argmin()}." in words
 
 
+@pytest.mark.thorough
 def test_steps_of_a_layer_stand_together(dashboard: Opener, gallery: Server) -> None:
     """Gates of a recurrent layer are one line for each depth, with the mean of their steps."""
     told = gallery.get("/v2/models/steps/gates/profile").json()
@@ -167,6 +168,7 @@ def test_without_gates_it_says_so(dashboard: Opener, gallery: Server) -> None:
         expect(page.locator("#gates figure").first).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_another_model_lets_go_of_the_row(dashboard: Opener, gallery: Server) -> None:
     """What was asked of one model is not shown as another's."""
     with dashboard(gallery.url, path="/#model=digits-10/1") as page:
@@ -179,6 +181,7 @@ def test_another_model_lets_go_of_the_row(dashboard: Opener, gallery: Server) ->
         assert not part(page, "T of this row").locator(".plot").count()
 
 
+@pytest.mark.thorough
 def test_the_maps_let_go_of_a_row_by_themselves(dashboard: Opener, served: Server) -> None:
     """Maps that are given another model have no row until one is asked about."""
     with dashboard(served.url) as page:
@@ -199,6 +202,7 @@ def test_the_maps_let_go_of_a_row_by_themselves(dashboard: Opener, served: Serve
         assert ["a row of zeros" in caption for caption in captions] == [True, False]
 
 
+@pytest.mark.thorough
 def test_rows_are_drawn_where_somebody_looks(dashboard: Opener, served: Server) -> None:
     """While the section is out of sight its maps of the row wait, and then show the last of them."""
     with dashboard(served.url, height=400) as page:

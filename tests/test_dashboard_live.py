@@ -209,6 +209,7 @@ def test_names_of_strangers_are_names(dashboard: Opener, gallery: Server) -> Non
         assert page.title() != "owned"
 
 
+@pytest.mark.thorough
 def test_drift_is_told_of_noise(dashboard: Opener) -> None:
     """First it says how many rows are wanted; after noise that the gates are far from how they were."""
     from playwright.sync_api import expect
@@ -227,6 +228,7 @@ def test_drift_is_told_of_noise(dashboard: Opener) -> None:
         expect(drift.get_by_role("row")).to_have_count(1 + len(told["layers"]))
 
 
+@pytest.mark.thorough
 def test_what_cannot_drift_says_so(dashboard: Opener, gallery: Server) -> None:
     """A model without gates has none that could drift."""
     from playwright.sync_api import expect
@@ -236,6 +238,7 @@ def test_what_cannot_drift_says_so(dashboard: Opener, gallery: Server) -> None:
         assert not [url for url in page.record.requests if url.endswith("/bare/versions/1/gates/drift")]
 
 
+@pytest.mark.thorough
 def test_an_answer_that_comes_late_is_dropped(dashboard: Opener, gallery: Server) -> None:
     """What is told of a model's drift after another has been chosen is not shown as that one's."""
     from playwright.sync_api import expect
@@ -264,6 +267,7 @@ def test_an_answer_that_comes_late_is_dropped(dashboard: Opener, gallery: Server
         expect(drift).to_contain_text("no gates to drift")
 
 
+@pytest.mark.thorough
 def test_it_asks_seldom(dashboard: Opener, served: Server) -> None:
     """A look every two seconds, and drift only where it is in sight."""
     with dashboard(served.url, height=500) as page:
@@ -277,6 +281,7 @@ def test_it_asks_seldom(dashboard: Opener, served: Server) -> None:
             page.locator("#live .drift").scroll_into_view_if_needed()
 
 
+@pytest.mark.thorough
 def test_a_server_with_much_to_tell_is_asked_less(dashboard: Opener, served: Server) -> None:
     """Where an answer takes long the page waits longer for the next."""
     with dashboard(served.url) as page:

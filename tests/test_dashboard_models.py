@@ -224,6 +224,7 @@ def test_an_address_of_nothing_is_said(dashboard: Opener, shelf: tuple[Path, Ser
             expect(chosen(page)).to_have_text("net/2")
 
 
+@pytest.mark.thorough
 def test_versions_come_and_go(dashboard: Opener, tmp_path: Path) -> None:
     """A new one appears without taking the focus; one that vanished is told, and taken up when it is back."""
     from playwright.sync_api import expect

@@ -10,7 +10,7 @@ from tests.gallery import LABELS
 from tests.serving import Server
 from tests.trying import WISH, took
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 # one output in the place of those of the reading
 FAKE = """async ([data, shape]) => {

@@ -263,6 +263,7 @@ def test_a_carry_gate_of_its_own_can_be_looked_at(dashboard: Opener, gallery: Se
         expect(page.locator("#row").get_by_text("of a projection of what came in")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_pictures_are_shown_channel_by_channel(dashboard: Opener, gallery: Server) -> None:
     """The map has the mean over the pixels, the chosen layer its picture of one channel or of all."""
     with dashboard(gallery.url, path=chosen("pictures")) as page:
@@ -282,6 +283,7 @@ def test_pictures_are_shown_channel_by_channel(dashboard: Opener, gallery: Serve
         np.testing.assert_allclose(pixels.evaluate(NUMBERS), told[2], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_steps_are_shown_one_by_one(dashboard: Opener, gallery: Server) -> None:
     """The map has a line for each depth of a recurrent layer, the chosen one all of its steps."""
     from playwright.sync_api import expect
@@ -350,6 +352,7 @@ def test_two_rows_are_compared(dashboard: Opener, served: Server) -> None:
         expect(row.get_by_role("heading", name="A and B")).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_what_is_not_there_is_said(dashboard: Opener, gallery: Server) -> None:
     """No row yet, no gates at all, gates that were too many, and a row that was refused."""
     from playwright.sync_api import expect
@@ -421,6 +424,7 @@ def test_names_of_strangers_stay_text(dashboard: Opener, gallery: Server) -> Non
         assert page.title() != "owned"
 
 
+@pytest.mark.thorough
 def test_a_chart_follows_theme_and_room(dashboard: Opener, served: Server) -> None:
     """Colours turn with the theme, the width with the figure's, and one that is taken away leaves nothing."""
     with dashboard(served.url) as page:
@@ -472,6 +476,7 @@ def test_without_its_library_a_chart_says_so(dashboard: Opener, served: Server) 
         chart(page, "T of this row")
 
 
+@pytest.mark.thorough
 def test_it_fits_every_window_and_axe_finds_nothing(dashboard: Opener, served: Server) -> None:
     """With all of its charts the part is as wide as a phone at most, and anybody can read it."""
     for width, dark in ((360, True), (1280, False)):

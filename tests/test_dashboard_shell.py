@@ -185,6 +185,7 @@ def test_an_idle_page_is_cheap(dashboard: Opener, served: Server) -> None:
             page.evaluate(hide, "visible")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", MODELS)
 def test_every_kind_of_model_fits_a_phone(dashboard: Opener, gallery: Server, model: str) -> None:
     """It is shown without a complaint of the page's or of axe's, and nothing is wider than a small window."""
@@ -296,6 +297,7 @@ def test_it_works_behind_a_proxy(dashboard: Opener, served: Server) -> None:
         assert all(urlsplit(url).path.startswith(f"{prefix}/") for url in page.record.requests)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_a_server_that_goes_is_missed(dashboard: Opener) -> None:
     """The page says so, keeps what it shows, and goes on by itself when the server is back."""
@@ -365,6 +367,7 @@ def test_a_tab_that_has_the_key_asks_for_none(dashboard: Opener, locked: Server)
         expect(page.locator("dialog[open]")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_nothing_moves_for_those_who_want_it_still(dashboard: Opener, served: Server) -> None:
     """With reduced motion nothing slides or fades, and a link within the page jumps."""
     measure = "() => getComputedStyle(document.documentElement).scrollBehavior"

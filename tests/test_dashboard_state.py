@@ -186,6 +186,7 @@ def test_states_are_seen_in_the_systems_own_colours(dashboard: Opener, served: S
         assert bar.evaluate(ground) != page.locator("#try").evaluate(ground)
 
 
+@pytest.mark.thorough
 def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_path: Path) -> None:
     """While its server is gone it keeps what it shows, and says so; then it reads all anew."""
     from playwright.sync_api import expect
@@ -229,6 +230,7 @@ def test_a_proxy_that_answers_for_nobody_is_a_server_gone(dashboard: Opener, ser
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 
 
+@pytest.mark.thorough
 def test_a_server_that_hangs_is_gone(dashboard: Opener, served: Server) -> None:
     """One that takes a request and never answers is not waited for."""
     from playwright.sync_api import expect

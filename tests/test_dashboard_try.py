@@ -134,6 +134,7 @@ LATE_PICTURES = """() => {
 }"""
 
 
+@pytest.mark.thorough
 def test_a_file_that_opens_late_changes_nothing(dashboard: Opener, gallery: Server) -> None:
     """Neither a sample that was chosen meanwhile, nor the row of another model."""
     picture = seven(64, ink="white", paper="black")
@@ -267,6 +268,7 @@ def test_texts_are_asked_about_while_one_writes(dashboard: Opener, gallery: Serv
         took(page, "random text")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
 @pytest.mark.parametrize("model", ["digits-10", "bare", "letters"])
 def test_axe_finds_nothing_serious(
