@@ -308,6 +308,7 @@ def test_figures_of_the_last_seconds(dashboard: Opener, served: Server) -> None:
         expect(fact(digits, "p50")).not_to_have_text(DASH, timeout=1)
 
 
+@pytest.mark.thorough
 def test_the_last_choice_wins(dashboard: Opener, gallery: Server) -> None:
     """An answer about the model before comes too late to be shown."""
     from playwright.sync_api import expect

@@ -183,6 +183,7 @@ def test_levers_work_by_keys(dashboard: Opener, served: Server) -> None:
         assert page.evaluate("document.activeElement.closest('.list')") is None
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_overtaken_is_dropped(dashboard: Opener, served: Server) -> None:
     """Of two lesions the later counts, though the earlier is answered last."""
     from playwright.sync_api import Error, expect
@@ -209,6 +210,7 @@ def test_an_answer_that_is_overtaken_is_dropped(dashboard: Opener, served: Serve
         assert page.evaluate(LESIONED)["closed"] == []
 
 
+@pytest.mark.thorough
 def test_a_refused_lesion_is_told_in_the_words_of_the_api(dashboard: Opener, served: Server) -> None:
     """No answer is shown then, and the next wish works again."""
     from playwright.sync_api import expect

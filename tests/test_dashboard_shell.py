@@ -6,7 +6,7 @@ import re
 import socket
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
+
+
+def further(*values: object) -> Any:
+    """A case that is no part of what runs before each landing."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
 
 MODELS = ("digits-10", "pictures", "steps", "letters", "own", MARKUP, "bare")
 # how the browser says that nobody answers
@@ -198,7 +204,7 @@ def test_every_kind_of_model_fits_a_phone(dashboard: Opener, gallery: Server, mo
         assert serious(page) == []
 
 
-@pytest.mark.parametrize("width", [390, 768, 1280, 3840])
+@pytest.mark.parametrize("width", [390, further(768), further(1280), 3840])
 def test_it_fits_every_window(dashboard: Opener, served: Server, width: int) -> None:
     """Nothing is cut off or has to be moved sideways."""
     with dashboard(served.url, width=width) as page:
@@ -206,8 +212,9 @@ def test_it_fits_every_window(dashboard: Opener, served: Server, width: int) -> 
         assert sideways(page) == []
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("width", "dark"), [(390, True), (1280, False), further(390, False), further(1280, True)]
+)
 def test_axe_finds_nothing_serious(dashboard: Opener, served: Server, width: int, dark: bool) -> None:
     """Names, roles, contrasts and orders are right for those who do not see the page as it looks."""
     with dashboard(served.url, width=width, dark=dark) as page:
@@ -248,7 +255,7 @@ def test_strangers_names_are_text(dashboard: Opener, gallery: Server) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [further(390), 1280])
 def test_the_keyboard_reaches_all(dashboard: Opener, served: Server, width: int) -> None:
     """Tab goes to every control, and each is seen to have the focus."""
     with dashboard(served.url, width=width, reduced_motion="reduce") as page:
