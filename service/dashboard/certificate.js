@@ -106,6 +106,7 @@ function tool([name, version]) {
   return el("span", { class: "tag" }, `${name} ${version}`);
 }
 
-function fact(title, ...said) {
+/** One line of a list of facts. */
+export function fact(title, ...said) {
   return el("div", {}, el("dt", {}, title), el("dd", {}, said));
 }

@@ -1,6 +1,6 @@
 // The chosen model in full: what goes in and out of it, what it is made of, and what was proved of it.
 
-import { certificateOf } from "./certificate.js";
+import { certificateOf, fact } from "./certificate.js";
 import { same } from "./choice.js";
 import { el, fill } from "./element.js";
 import { bytes, number } from "./figures.js";
@@ -125,8 +125,4 @@ function file({ precision, bytes: size, source }) {
 function batching({ batched, batch_coupled: coupled }) {
   if (coupled) return "none: rows depend on one another";
   return batched ? "across requests" : "none";
-}
-
-function fact(title, ...said) {
-  return el("div", {}, el("dt", {}, title), el("dd", {}, said));
 }
