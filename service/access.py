@@ -84,12 +84,16 @@ class Guarded:
 
     def __init__(self, access: Access, level: Level, endpoint: ASGIApp) -> None:
         self.level = level
+        self.endpoint = endpoint
         self._check = access.check
-        self._endpoint = endpoint
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         self._check(self.level, scope["headers"])
-        return self._endpoint(scope, receive, send)
+        return self.endpoint(scope, receive, send)
+
+    def check(self, headers: Headers) -> None:
+        """Stop with what is wrong unless the headers open its level."""
+        self._check(self.level, headers)
 
 
 class Needs:

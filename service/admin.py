@@ -47,7 +47,7 @@ def _done(answer: dict[str, Any]) -> Response:
 
 async def _body(request: Request, parts: Parts) -> dict[str, Any]:
     """A small JSON object, which may be left out."""
-    async with parts.held.body(request.scope, request.receive) as body:
+    async with parts.held.body(dict(request.scope["headers"]), request.receive) as body:
         if not body.strip():
             return {}
         try:

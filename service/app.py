@@ -57,6 +57,8 @@ class Application:
         self._door = Door(routed(self.parts, self.is_ready), self.parts, self._tracing)
         # what connections refuse themselves
         self.refused = self._door.refused
+        # and whom they may hand a request to without a detour
+        self.express = self._door.express
 
     def is_ready(self) -> bool:
         """Whether requests should be sent here."""

@@ -22,6 +22,8 @@ __all__ = ["Batch", "Batcher"]
 TURNS = 2
 # where runs had more requests than this of late, others may be on their way to one that comes alone
 CROWD = 1.1
+# and of those that came in one turn there were at least as many
+PAIR = 2.0
 # how much the last run counts in that
 NEWEST = 0.125
 
@@ -53,6 +55,8 @@ class Batcher:
         self._line = Line()
         # a run is under way in the thread
         self._running = False
+        # one that was alone has run in this turn of the event loop
+        self._begun = False
         # the next run is to begin soon, or when the delay is over
         self._due = False
         self._delay: asyncio.TimerHandle | None = None
@@ -115,8 +119,13 @@ class Batcher:
             if job.deadline < self._rings:
                 self._set_alarm(job.deadline, loop)
         elif not self._due:
-            self._due = True
-            loop.call_soon(self._turn, loop)
+            if self._is_alone(job):
+                self._begun = True
+                loop.call_soon(self._turned)
+                self._begin(loop)
+            else:
+                self._due = True
+                loop.call_soon(self._turn, loop)
         elif self._delay is not None and self._line.patience(self._max_delay, self._max_rows) <= 0:
             self._delay.cancel()
             self._delay = None
@@ -128,6 +137,16 @@ class Batcher:
                 self._line.remove(job)
             raise
         return job.result()
+
+    def _is_alone(self, job: Job) -> bool:
+        """Whether nobody else is about for whom it should wait."""
+        if self._begun:
+            # another has just run, alone, which came with it: they are a crowd
+            self._company = max(self._company, PAIR)
+        return self._company <= CROWD and not self._max_delay and self._pace.short(job.size)
+
+    def _turned(self) -> None:
+        self._begun = False
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin a run, or put it off while more come; a request alone, as the last was, does not wait."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import Awaitable, Generator, Iterator
+from collections.abc import Awaitable, Generator, Iterator, Mapping
 from types import coroutine
 from typing import Any
 
-from starlette.types import Message, Receive, Scope
+from starlette.types import Message, Receive
 
 from service.document import shown
 from service.errors import Overloaded, RequestError, TooLarge, TooSlow, UnknownEncoding
@@ -32,9 +32,13 @@ class Held:
         self.most, self.limit, self.seconds = most, limit, seconds
         self.bytes = 0
 
-    def body(self, scope: Scope, receive: Receive) -> Body:
+    def body(self, headers: Mapping[bytes, bytes], receive: Receive) -> Body:
         """The request's body as an async context, which holds its bytes until it is left."""
-        return Body(self, scope, receive)
+        return Body(self, headers, receive)
+
+    def whole(self, body: bytes) -> Whole:
+        """The same of a body that is there."""
+        return Whole(self, body)
 
     @contextlib.contextmanager
     def answer(self, size: int) -> Iterator[None]:
@@ -46,19 +50,42 @@ class Held:
         finally:
             self.bytes -= size
 
+    def too_large(self, got: str) -> TooLarge:
+        return TooLarge(f"body: expected at most {self.limit} bytes, got {got}")
+
     def expect_room(self, size: int) -> None:
         """Stop with Overloaded where so many bytes more would be too many."""
         if self.bytes + size > self.most:
             raise Overloaded("server: as many bytes are held as may be; try again")
 
 
+class Whole:
+    """A body that has arrived, as it is."""
+
+    __slots__ = ("_body", "_held")
+
+    def __init__(self, held: Held, body: bytes) -> None:
+        self._held, self._body = held, body
+
+    async def __aenter__(self) -> bytes:
+        held, size = self._held, len(self._body)
+        if size > held.limit:
+            raise held.too_large(str(size))
+        held.expect_room(size)
+        held.bytes += size
+        return self._body
+
+    async def __aexit__(self, *error: object) -> None:
+        self._held.bytes -= len(self._body)
+
+
 class Body:
     """One body on its way in."""
 
-    __slots__ = ("_bytes", "_held", "_receive", "_scope")
+    __slots__ = ("_bytes", "_headers", "_held", "_receive")
 
-    def __init__(self, held: Held, scope: Scope, receive: Receive) -> None:
-        self._held, self._scope, self._receive = held, scope, receive
+    def __init__(self, held: Held, headers: Mapping[bytes, bytes], receive: Receive) -> None:
+        self._held, self._headers, self._receive = held, headers, receive
         self._bytes = 0
 
     async def __aenter__(self) -> bytes:
@@ -76,7 +103,7 @@ class Body:
         self._bytes = 0
 
     async def _read(self) -> bytes:
-        headers = dict(self._scope["headers"])
+        headers = self._headers
         self._expect_length(headers.get(b"content-length"))
         encoding = headers.get(b"content-encoding")
         stream = None if encoding is None else _stream(encoding)
@@ -119,7 +146,7 @@ class Body:
         """Count the bytes as held."""
         held = self._held
         if self._bytes + len(part) > held.limit:
-            raise self._too_large("more")
+            raise held.too_large("more")
         held.expect_room(len(part))
         held.bytes += len(part)
         self._bytes += len(part)
@@ -127,10 +154,7 @@ class Body:
 
     def _expect_length(self, given: bytes | None) -> None:
         if given is not None and int(given) > self._held.limit:
-            raise self._too_large(str(int(given)))
-
-    def _too_large(self, got: str) -> TooLarge:
-        return TooLarge(f"body: expected at most {self._held.limit} bytes, got {got}")
+            raise self._held.too_large(str(int(given)))
 
 
 def _stream(encoding: bytes) -> Any:

@@ -1,8 +1,7 @@
-"""One connection of a client: uvicorn's protocol with limits on headers, errors in JSON, and a careful end.
+"""One connection of a client: its requests answered in turn, errors in JSON, limits of time, a careful end.
 
-It leans on what uvicorn's HttpToolsProtocol keeps and calls, which may change with its version: `parser`,
-`transport`, `flow`, `cycle`, `pipeline`, `headers`, `url`, `expect_100_continue`, `client`, `server_state`,
-`_start_asgi_task`, and the methods overridden here.
+Beside what `reception.py` names it leans on `transport`, `client`, `server_state` and the methods overridden
+here, of uvicorn's HttpToolsProtocol.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service import head
 from service.connections import Connections, Rules
 from service.flow import Flow
 from service.no_request import NoRequest
+from service.reception import Reception
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +25,9 @@ log = logging.getLogger(__name__)
 LINGER_SECONDS = 2.0
 # how long after there was no room for its request a client is not read from
 PAUSE_SECONDS = 0.25
-# bytes of a body that are still read once its request is answered, for the next request's sake
-UNWANTED_BYTES = 1 << 20
 
 
-class Connection(HttpToolsProtocol):
+class Connection(Reception):
     """It keeps no timers: `tend` is to be called now and then, as often as its limits are to be exact."""
 
     flow: Flow
@@ -40,31 +35,18 @@ class Connection(HttpToolsProtocol):
     def __init__(
         self, rules: Rules, state: Connections, config: Config, loop: asyncio.AbstractEventLoop
     ) -> None:
-        super().__init__(config, state, {}, loop)
-        self.rules = rules
-        self.state = state
-        # since when it does what it does: it is silent, sends a head, or is leaving
-        self._since = loop.time()
-        self._used = False
-        # the request that is being answered, or was last; `cycle` is the one that arrived last
-        self._current: Any = None
+        super().__init__(rules, state, config, loop)
         # what is said when all requests are answered; nothing is read as a request any more
         self._last_word: bytes | None = None
         # all is said, and what still comes is thrown away
         self._leaving = False
-        self._in_head = False
-        self._head_bytes = 0
-        self._head_began = False
-        self._head_may_be_long = False
-        # whether an answer that comes before the body is the last: too much of it may follow
-        self._body_ends_it = False
 
     # what the transport tells
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = Flow(transport, self.pipeline)
-        self._ending = Ending(self._end, transport.is_closing, transport.write)
+        self._ending = Ending(self.end, transport.is_closing, transport.write)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop what waits for its run.
@@ -76,25 +58,17 @@ class Connection(HttpToolsProtocol):
         if self._answering:
             self._current.disconnected = True
             self._current.message_event.set()
-            exchange = self._current.scope.get("exchange")
-            if exchange is not None:
-                exchange.abandon()
+            course = self._course
+            if course is not None:
+                course.abandon()
         if self.state.when_lost is not None:
             self.state.when_lost()
 
     def data_received(self, data: bytes) -> None:
         if self._leaving or self._last_word is not None:
             return
-        # other requests and bodies may be in the same piece: only a long one has its heads measured
-        self._head_may_be_long = self._head_bytes + len(data) > self.rules.max_header
-        self._head_began = False
         try:
-            self._parse(memoryview(data))
-            if self._in_head:
-                # where a head begins in a piece is not known: of that piece, what is complete counts
-                began = self._head_began
-                self._head_bytes += head.size(self.url, self.headers) if began else len(data)
-                self._expect_short_head(self._head_bytes)
+            self.receive(data)
         except NoRequest as no_request:
             self._refuse(no_request)
         except httptools.HttpParserError as error:
@@ -102,40 +76,6 @@ class Connection(HttpToolsProtocol):
             if not isinstance(reason, NoRequest):
                 reason = NoRequest(400, "the request: expected HTTP/1.1, got something else")
             self._refuse(reason)
-
-    # what the parser tells
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = self._used = self._head_began = True
-        self._body_ends_it = False
-        self._head_bytes = 0
-        self._since = self.loop.time()
-
-    def on_headers_complete(self) -> None:
-        if self._head_may_be_long:
-            self._expect_short_head(head.size(self.url, self.headers))
-        length = head.length(self.parser.get_http_version(), self.headers)
-        before = self.cycle
-        super().on_headers_complete()
-        if self.parser.should_upgrade():
-            return
-        self._in_head = False
-        self.cycle.transport = self._ending  # type: ignore[assignment]
-        if self.state.draining:
-            if before is not None and not before.response_started:
-                before.keep_alive = True
-            self.cycle.keep_alive = False
-        elif self.cycle.keep_alive and (
-            length is None or length > UNWANTED_BYTES or self.expect_100_continue
-        ):
-            self._body_ends_it = True
-            self.cycle.keep_alive = False
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        if self._body_ends_it and not self.cycle.response_started and not self.state.draining:
-            self.cycle.keep_alive = True
 
     def on_response_complete(self) -> None:
         self._since = self.loop.time()
@@ -148,10 +88,19 @@ class Connection(HttpToolsProtocol):
             self._start_asgi_task(*waiting)
         elif self._last_word is not None:
             self._end_with_word()
-        elif getattr(self._current.scope.get("exchange"), "turned_away", False):
+        elif getattr(self._course, "turned_away", False):
             # refusing a client that asks again at once costs those who are answered
             self.flow.pause_reading()
             self.loop.call_later(PAUSE_SECONDS, self.flow.resume_reading)
+
+    # what an answer asks that goes the shorter way
+
+    def end(self) -> None:
+        """Close it after an answer, with care if the client may still be sending."""
+        if self.pipeline or self._in_head or self._last_word is not None or self.cycle.more_body:
+            self.say_goodbye()
+        else:
+            self.transport.close()
 
     # what the worker asks
 
@@ -205,43 +154,6 @@ class Connection(HttpToolsProtocol):
 
     # how it is done
 
-    @property
-    def _answering(self) -> bool:
-        return self._current is not None and not self._current.response_complete
-
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        self._current = cycle
-        super()._start_asgi_task(cycle, app)
-
-    def _should_upgrade(self) -> bool:
-        # so that what is asked of this request is nothing, until it is read again
-        return True
-
-    def _parse(self, data: memoryview) -> None:
-        """No other protocol is spoken here: a request that offers one is read again as if it had not.
-
-        The parser has passed over its body, since that would be in the other protocol.
-        """
-        while True:
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as stop:
-                data = data[stop.args[0] :]
-                method = self.parser.get_method()
-                if method == b"CONNECT":
-                    text = "the method: expected one of a server, got CONNECT, which is for proxies"
-                    raise NoRequest(400, text) from None
-                lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
-                lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
-            else:
-                return
-
-    def _expect_short_head(self, size: int) -> None:
-        if size > self.rules.max_header:
-            raise NoRequest(431, f"the headers: expected at most {self.rules.max_header} bytes, got more")
-
     def _refuse(self, no_request: NoRequest) -> None:
         """Answer what never becomes a request after all that came before it, and end the connection so."""
         status, text = no_request.status, no_request.text
@@ -270,13 +182,6 @@ class Connection(HttpToolsProtocol):
     def _end_with_word(self) -> None:
         self.transport.write(self._last_word or b"")
         self.say_goodbye()
-
-    def _end(self) -> None:
-        """Close it after an answer, with care if the client may still be sending."""
-        if self.pipeline or self._in_head or self._last_word is not None or self.cycle.more_body:
-            self.say_goodbye()
-        else:
-            self.transport.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -19,13 +19,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.body import ClientGone
 from service.errors import Overloaded
-from service.exchange import Exchange, new_ids
+from service.exchange import Course, Exchange, new_ids
+from service.express import Carrier, Express
+from service.lane import Lanes
 from service.log import lines
 from service.parts import Parts
 from service.refusal import Refusal, path_of, refusal
 from service.tracing import Tracing
 
 log = logging.getLogger(__name__)
+
+Client = tuple[str, int] | None
 
 # what the log and the counts say where the caller left before an answer began; nothing is sent
 GONE = 499
@@ -36,6 +40,8 @@ SHOWN = 200
 PROBES = ("/live", "/ready")
 # what pages of other origins may send and see
 ALLOWED = ("GET", "POST")
+# headers of requests that go the ordinary way
+ODD = frozenset({b"transfer-encoding", b"content-encoding", b"expect", b"upgrade"})
 EXPOSED = ("Inference-Header-Content-Length", "X-Request-Id", "Retry-After")
 
 
@@ -61,10 +67,13 @@ class Door:
         raw = [route for route in app.router.routes if type(route) is Route]
         others = AsyncExitStackMiddleware(app.router)
         self._routes: ASGIApp = Router(raw, redirect_slashes=False, default=others).app
-        self._meter = parts.meter
+        self._lanes = Lanes(raw)
+        # what only the ordinary way knows how to deal with
+        self._odd = ODD | {b"origin"} if parts.settings.cors else ODD
+        self.meter = parts.meter
         self._log = parts.settings.access_log
         self._tracing = tracing
-        self._ids = new_ids()
+        self.ids = new_ids()
         self._enter: ASGIApp = self._serve
         if parts.settings.cors:
             self._enter = Origins(
@@ -80,16 +89,23 @@ class Door:
 
     def refused(self, status: int, sentence: str) -> str:
         """Count what a connection refused before it was a request, and logs itself; gives it an id."""
-        self._meter.answered("unknown", "unknown", status, 0)
-        self._meter.refused("bad_request")
-        return next(self._ids)
+        self.meter.answered("unknown", "unknown", status, 0)
+        self.meter.refused("bad_request")
+        return next(self.ids)
+
+    def express(self, url: bytes, headers: Mapping[bytes, bytes], carrier: Carrier) -> Express | None:
+        """The shorter way of a POST, None where there is none; no header may be there twice."""
+        lane = self._lanes.find(url)
+        if lane is None or not self._odd.isdisjoint(headers):
+            return None
+        return Express(self, lane, headers, carrier)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, send, self._ids)
+        exchange = Exchange(scope, send, self.ids)
         exchange.task = asyncio.current_task()
         scope["app"] = self._app
         scope["exchange"] = exchange
-        meter = self._meter
+        meter = self.meter
         meter.in_flight += 1
         try:
             await self._routes(scope, receive, exchange)
@@ -99,65 +115,65 @@ class Door:
             if not exchange.abandoned:
                 raise
         except Exception as error:
-            await self._refuse(error, scope, exchange)
+            refused = self.refuse(error, exchange, scope)
+            # an answer that has begun ends where it is
+            if not exchange.status:
+                await _send(refused, exchange)
         finally:
             meter.in_flight -= 1
-            self._done(scope, exchange)
+            route = getattr(scope.get("route"), "path", "unknown")
+            method = scope["method"] if scope["method"] in METHODS else "unknown"
+            self.done(exchange, route, method, path_of(scope)[:SHOWN], scope.get("client"))
 
-    async def _refuse(self, error: Exception, scope: Scope, exchange: Exchange) -> None:
-        """Answer with an error, unless an answer has begun, which then ends where it is."""
-        refused = refusal(error, scope, exchange.id)
+    def refuse(self, error: Exception, course: Course, scope: Scope) -> Refusal:
+        """What an error is answered with, counted and kept for the log."""
+        refused = refusal(error, scope, course.id)
         if refused.internal:
-            log.error("request %s failed", exchange.id, exc_info=error)
-        self._meter.refused(refused.reason)
-        exchange.said = refused.sentence
-        exchange.turned_away = isinstance(error, Overloaded)
-        if not exchange.status:
-            await _send(refused, exchange)
+            log.error("request %s failed", course.id, exc_info=error)
+        self.meter.refused(refused.reason)
+        course.said = refused.sentence
+        course.turned_away = isinstance(error, Overloaded)
+        return refused
 
-    def _done(self, scope: Scope, exchange: Exchange) -> None:
-        ns = perf_counter_ns() - exchange.began
-        route = getattr(scope.get("route"), "path", "unknown")
-        method = scope["method"] if scope["method"] in METHODS else "unknown"
-        status = exchange.status or GONE
-        self._meter.answered(route, method, status, ns)
+    def done(self, course: Course, route: str, method: str, path: str, client: Client) -> None:
+        """Count and log a request that is over."""
+        ns = perf_counter_ns() - course.began
+        status = course.status or GONE
+        self.meter.answered(route, method, status, ns)
         if self._tracing is not None:
-            self._tracing.record(exchange, route, method, status, ns)
+            self._tracing.record(course, route, method, status, ns)
         if self._log:
             well = status == 200 and route.endswith(PROBES)
-            lines.request(_line(scope, exchange, route, status, ns), logging.DEBUG if well else logging.INFO)
+            line = _line(course, route, method, path, client, status, ns)
+            lines.request(line, logging.DEBUG if well else logging.INFO)
 
 
 async def _send(refused: Refusal, exchange: Exchange) -> None:
-    body = refused.body
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        *refused.headers,
-    ]
-    await exchange({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await exchange({"type": "http.response.body", "body": body})
+    await exchange({"type": "http.response.start", "status": refused.status, "headers": refused.own_headers})
+    await exchange({"type": "http.response.body", "body": refused.body})
 
 
-def _line(scope: Scope, exchange: Exchange, route: str, status: int, ns: int) -> dict[str, Any]:
+def _line(
+    course: Course, route: str, method: str, path: str, client: Client, status: int, ns: int
+) -> dict[str, Any]:
     """What the log says of a request."""
-    client, trace, answer = scope.get("client"), exchange.trace, exchange.answer
+    trace, answer = course.trace, course.answer
     line: dict[str, Any] = {
-        "id": exchange.id,
+        "id": course.id,
         "client": client[0] if client else None,
-        "method": scope["method"],
-        "path": path_of(scope)[:SHOWN],
+        "method": method,
+        "path": path,
         "route": route,
         "status": status,
         "ms": ns // 1000 / 1000,
     }
     if trace is not None:
         line["trace"], line["span"] = trace.id, trace.span
-    if answer is not None and exchange.model is not None:
-        line["model"] = f"{exchange.model.name}/{exchange.model.version}"
+    if answer is not None and course.model is not None:
+        line["model"] = f"{course.model.name}/{course.model.version}"
         line["queue_ms"] = answer.queue_ns // 1000 / 1000
         line["run_ms"] = answer.run_ns // 1000 / 1000
         line["batch"] = answer.batch
-    if exchange.said is not None:
-        line["error"] = exchange.said
+    if course.said is not None:
+        line["error"] = course.said
     return line

@@ -9,9 +9,11 @@ import numpy as np
 import orjson
 
 from service.classes import classification
-from service.datatypes import BYTES, DATATYPES
+from service.datatypes import BY_DTYPE, BYTES
 from service.errors import NotFinite, RequestError
 from service.request import Answer, Array, Inference
+
+HALF = np.dtype(np.float16).char
 
 Entry = dict[str, Any]
 Buffer = bytes | memoryview
@@ -53,11 +55,11 @@ def assemble(head: Entry, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
 
 def _tensor(name: str, array: Array, tail: list[Buffer], *, binary: bool) -> Entry:
     """The entry of one tensor; the bytes of a binary one go to the tail."""
-    entry: Entry = {"name": name, "datatype": DATATYPES[array.dtype.name], "shape": array.shape}
+    entry: Entry = {"name": name, "datatype": BY_DTYPE[array.dtype], "shape": array.shape}
     if binary:
         entry["parameters"] = {"binary_data_size": array.nbytes}
         tail.append(np.ascontiguousarray(array).data)
-    elif array.dtype == np.float16:
+    elif array.dtype.char == HALF:
         raise RequestError(
             f"outputs: {name!r} is FP16, which has no form in JSON; expected a wish for the binary form"
         )

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
+from collections.abc import Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from time import perf_counter_ns
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from service.body import Held
-from service.decode import decode
+from service.decoder import Decoder
 from service.detail import expect_few
 from service.errors import RequestError
+from service.exchange import Course
 from service.inference import deadline, expect_room
 from service.inquiry import Content, Inquiry
 from service.model import Model
 from service.parts import Parts
 from service.request import Inference
 
-JSON = b"application/json"
-BINARY = b"application/octet-stream"
+JSON = (b"content-type", b"application/json")
+BINARY = (b"content-type", b"application/octet-stream")
+Headers = tuple[tuple[bytes, bytes], ...]
+Coming = AbstractAsyncContextManager[bytes]
+Steps = Coroutine[Any, Any, Content]
+
 # bytes of an answer that are more than a connection buffers by itself
 MUCH = 1 << 16
 LENGTH = b"inference-header-content-length"
@@ -33,34 +41,43 @@ class Endpoint(ABC):
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self._decoder = Decoder(parts.limits, self.extra)
 
-    def find(self, scope: Scope) -> Model:
+    def find(self, params: Mapping[str, str]) -> Model:
         """The model of an address."""
-        path = scope["path_params"]
-        return self.parts.shelf.find(path["model"], path.get("version"))
+        return self.parts.shelf.find(params["model"], params.get("version"))
 
     def decode(self, body: bytes, header: int | None, model: Model) -> Inference:
         """The request that the body holds."""
-        return decode(body, header, model.signature, self.parts.limits, self.extra)
+        return self._decoder.decode(body, header, model)
 
     @abstractmethod
     async def content(self, inquiry: Inquiry) -> Content:
         """The body of the answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, held = dict(scope["headers"]), self.parts.held
+        body = held.body(headers, receive)
+        content, length = await self.answer(scope["exchange"], scope["path_params"], headers, body)
+        await respond(send, content, length, held)
+
+    async def answer(
+        self, course: Course, params: Mapping[str, str], headers: Mapping[bytes, bytes], coming: Coming
+    ) -> Content:
+        """The content of the answer; every await in it is one of a future."""
         started = perf_counter_ns()
-        parts, headers = self.parts, dict(scope["headers"])
-        model = self.find(scope)
+        parts = self.parts
+        model = self.find(params)
         try:
             expect_room(model)
-            async with parts.held.body(scope, receive) as body:
+            async with coming as body:
                 read = perf_counter_ns()
                 inference = self.decode(body, header_length(headers), model)
                 expect_few(inference, model.signature, parts.settings.max_gates)
                 decoded = perf_counter_ns()
                 until = deadline(inference, headers.get(b"x-request-timeout-ms"), parts.settings.timeout_ms)
-                inquiry = Inquiry(model, inference, until, scope["exchange"])
-                content, length = await self.content(inquiry)
+                inquiry = Inquiry(model, inference, until, course)
+                content = await self.content(inquiry)
         except RequestError as error:
             model.meter.fail(error.reason, perf_counter_ns() - started)
             raise
@@ -76,10 +93,16 @@ class Endpoint(ABC):
                 encode_ns=ended - inquiry.ran,
                 rows=inference.rows,
             )
-        await respond(send, content, length, parts.held)
+        return content
 
 
-def header_length(headers: dict[bytes, bytes]) -> int | None:
+def content_headers(content: bytes, length: int | None) -> Headers:
+    """What the headers say of an answer."""
+    size = (b"content-length", b"%d" % len(content))
+    return (JSON, size) if length is None else (BINARY, size, (LENGTH, b"%d" % length))
+
+
+def header_length(headers: Mapping[bytes, bytes]) -> int | None:
     """How many bytes of the body are its JSON, as the client says."""
     text = headers.get(LENGTH)
     if text is None:
@@ -95,11 +118,7 @@ async def respond(send: Send, content: bytes, length: int | None = None, held: H
 
     What is much is `held` until the client has read most of it.
     """
-    headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(content))]
-    if length is not None:
-        headers[0] = (b"content-type", BINARY)
-        headers.append((LENGTH, b"%d" % length))
-    start = {"type": "http.response.start", "status": 200, "headers": headers}
+    start = {"type": "http.response.start", "status": 200, "headers": content_headers(content, length)}
     if held is None or len(content) < MUCH:
         await send(start)
         await send({"type": "http.response.body", "body": content})

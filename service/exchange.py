@@ -45,11 +45,10 @@ class Trace:
     parent: str | None = None
 
 
-class Exchange:
-    """Stands in for the server's `send`, so that each answer has the headers that all have."""
+class Course:
+    """What is known of a request: whose it is, and what became of it."""
 
     __slots__ = (
-        "_send",
         "abandoned",
         "answer",
         "began",
@@ -59,37 +58,53 @@ class Exchange:
         "ran_at",
         "said",
         "status",
-        "task",
         "trace",
         "turned_away",
     )
 
-    def __init__(self, scope: Scope, send: Send, ids: Iterator[str]) -> None:
+    def __init__(self, ids: Iterator[str], given: bytes | None, trace: bytes | None) -> None:
+        """With the caller's id where it `given` one that can be taken, and its `trace`."""
         self.began = perf_counter_ns()
-        self._send = send
-        self.query: bytes = scope.get("query_string", b"")
+        sane = given is not None and SANE_ID.fullmatch(given)
+        self.id = given.decode() if given is not None and sane else next(ids)
+        self.query = b""
         # of HTTP; 0 until an answer has begun
         self.status = 0
         # there was no room for it
         self.turned_away = False
-        # what answers it
-        self.task: Task[None] | None = None
-        # the client has gone before that
+        # the client has gone before an answer
         self.abandoned = False
         # the sentence of an error
         self.said: str | None = None
-        self.trace: Trace | None = None
+        self.trace = None if trace is None else read_trace(trace)
         self.model: Model | None = None
         self.answer: Answer | None = None
         self.ran_at = 0
-        found = None
+
+    def ran(self, model: Model, answer: Answer) -> None:
+        """Told by an endpoint whose model has just run, for the log and for traces."""
+        self.model = model
+        self.answer = answer
+        self.ran_at = perf_counter_ns()
+
+
+class Exchange(Course):
+    """Stands in for the server's `send`, so that each answer has the headers that all have."""
+
+    __slots__ = ("_send", "task")
+
+    def __init__(self, scope: Scope, send: Send, ids: Iterator[str]) -> None:
+        given = trace = None
         for name, value in scope["headers"]:
             if name == b"x-request-id":
-                if SANE_ID.fullmatch(value):
-                    found = value
+                given = value
             elif name == b"traceparent":
-                self.trace = read_trace(value)
-        self.id = next(ids) if found is None else found.decode()
+                trace = value
+        super().__init__(ids, given, trace)
+        self._send = send
+        self.query = scope.get("query_string", b"")
+        # what answers it
+        self.task: Task[None] | None = None
 
     def __call__(self, message: Message) -> Awaitable[None]:
         """Pass a message on to the server."""
@@ -104,12 +119,6 @@ class Exchange:
         if not self.status and self.task is not None and not self.abandoned:
             self.abandoned = True
             self.task.cancel()
-
-    def ran(self, model: Model, answer: Answer) -> None:
-        """Told by an endpoint whose model has just run, for the log and for traces."""
-        self.model = model
-        self.answer = answer
-        self.ran_at = perf_counter_ns()
 
 
 def read_trace(header: bytes) -> Trace | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from starlette.types import Receive, Scope, Send
 
@@ -11,14 +11,13 @@ from service.endpoint import respond
 from service.model import Model
 from service.parts import Parts
 
-Find = Callable[[Parts, Scope], Model]
+Find = Callable[[Parts, Mapping[str, str]], Model]
 Tell = Callable[[Model], bytes]
 
 
-def find_model(parts: Parts, scope: Scope) -> Model:
+def find_model(parts: Parts, params: Mapping[str, str]) -> Model:
     """The model of an address, whatever it has."""
-    path = scope["path_params"]
-    return parts.shelf.find(path["model"], path.get("version"))
+    return parts.shelf.find(params["model"], params.get("version"))
 
 
 class FactsEndpoint:
@@ -28,7 +27,7 @@ class FactsEndpoint:
         self._parts, self._tell, self._find = parts, tell, find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        model = self._find(self._parts, scope)
+        model = self._find(self._parts, scope["path_params"])
         body = model.facts.get(self._tell)
         if body is None:
             body = model.facts[self._tell] = await asyncio.to_thread(self._tell, model)

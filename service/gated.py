@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starlette.types import Scope
+from collections.abc import Mapping
 
 from service.endpoint import Endpoint
 from service.errors import Unknown
@@ -13,14 +13,13 @@ from service.parts import Parts
 class GatedEndpoint(Endpoint):
     """An endpoint that runs such a model."""
 
-    def find(self, scope: Scope) -> Model:
-        return find_gated(self.parts, scope)
+    def find(self, params: Mapping[str, str]) -> Model:
+        return find_gated(self.parts, params)
 
 
-def find_gated(parts: Parts, scope: Scope) -> Model:
+def find_gated(parts: Parts, params: Mapping[str, str]) -> Model:
     """The model of an address, where it has gates."""
-    path = scope["path_params"]
-    model = parts.shelf.find(path["model"], path.get("version"))
+    model = parts.shelf.find(params["model"], params.get("version"))
     if not model.gates:
         raise Unknown(f"model {model.name!r} has no gates that are known of")
     return model

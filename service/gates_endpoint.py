@@ -42,7 +42,7 @@ class GatesEndpoint(GatedEndpoint):
 
     async def content(self, inquiry: Inquiry) -> Content:
         model, inference = inquiry.model, inquiry.inference
-        wish = detail(inquiry.exchange.query, inference.parameters)
+        wish = detail(inquiry.course.query, inference.parameters)
         if wish.binary:
             outputs = tuple(replace(output, binary=True) for output in inference.outputs)
             inquiry.inference = inference = replace(inference, outputs=outputs)

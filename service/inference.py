@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def deadline(inference: Inference, header: bytes | None, usual_ms: int) -> float
         wait = min(wait, inference.timeout / 1e6)
     if header is not None:
         wait = min(wait, _milliseconds(header) / 1e3)
-    return asyncio.get_running_loop().time() + wait
+    return monotonic() + wait
 
 
 async def answer(

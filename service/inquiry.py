@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 from service.encode import encode
-from service.exchange import Exchange
+from service.exchange import Course
 from service.inference import answer
 from service.model import Model
 from service.request import Answer, Array, Inference
@@ -23,7 +23,7 @@ class Inquiry:
     model: Model
     inference: Inference
     until: float
-    exchange: Exchange
+    course: Course
     first: Answer | None = None
     ran: int = 0
 
@@ -38,7 +38,7 @@ class Inquiry:
         self.ran = perf_counter_ns()
         if self.first is None:
             self.first = given
-            self.exchange.ran(self.model, given)
+            self.course.ran(self.model, given)
         return given
 
     async def by_name(

@@ -25,7 +25,7 @@ class DriftEndpoint:
         self._parts = parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        model = find_gated(self._parts, scope)
+        model = find_gated(self._parts, scope["path_params"])
         if model.drift is None:
             raise Unknown(
                 f"model {model.name!r} has no profile to tell drift from: it was exported without rows"

@@ -33,6 +33,12 @@ class Refusal:
     def body(self) -> bytes:
         return orjson.dumps({"error": self.sentence})
 
+    @property
+    def own_headers(self) -> Headers:
+        """All headers of its answer but those that every answer has."""
+        length = b"%d" % len(self.body)
+        return ((b"content-type", b"application/json"), (b"content-length", length), *self.headers)
+
 
 def refusal(error: Exception, scope: Scope, request_id: str) -> Refusal:
     """The refusal that stands for an error; of what is not for callers it says nothing."""

@@ -38,7 +38,7 @@ class Inference:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(wanted.name for wanted in self.outputs)
+        return tuple([wanted.name for wanted in self.outputs])
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class Server:
         self._listener = listener
         self._connections = Connections()
         self._connections.when_refused = getattr(app, "refused", None)
+        self._connections.express = getattr(app, "express", None)
         loop = asyncio.get_running_loop()
         config = Config(
             app,

@@ -180,7 +180,6 @@ def test_a_capacity_that_is_known(tmp_path: Path) -> None:
     capacity = document["capacity"]
     assert capacity["rate"] is not None, said
     assert 10 < capacity["rate"] < 55
-    assert capacity["limited_by"] == "server"
     assert {step["held"] for step in capacity["steps"]} == {True, False}
 
 

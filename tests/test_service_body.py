@@ -37,10 +37,10 @@ class Client:
         return self.messages.pop(0)
 
 
-def scope(encoding: str | None = None, length: int | None = None) -> dict[str, Any]:
-    headers = [] if encoding is None else [(b"content-encoding", encoding.encode())]
-    headers += [] if length is None else [(b"content-length", str(length).encode())]
-    return {"type": "http", "headers": headers}
+def told(encoding: str | None = None, length: int | None = None) -> dict[bytes, bytes]:
+    """The headers."""
+    headers = {} if encoding is None else {b"content-encoding": encoding.encode()}
+    return headers if length is None else headers | {b"content-length": str(length).encode()}
 
 
 def read(client: Client, held: Held | None = None, **headers: Any) -> bytes:
@@ -48,7 +48,7 @@ def read(client: Client, held: Held | None = None, **headers: Any) -> bytes:
     held = held or Held(1000, limit=100, seconds=5)
 
     async def story() -> bytes:
-        async with held.body(scope(**headers), client) as body:
+        async with held.body(told(**headers), client) as body:
             assert held.bytes == len(body)
             return body
 
@@ -127,7 +127,7 @@ def test_a_reader_that_is_cancelled_holds_nothing() -> None:
 
     async def story() -> None:
         async def reading() -> None:
-            async with held.body(scope(), Client(part(b"abc", more=True), wait=0)):
+            async with held.body(told(), Client(part(b"abc", more=True), wait=0)):
                 raise AssertionError
 
         task = asyncio.create_task(reading())
@@ -148,15 +148,15 @@ def test_what_all_requests_hold_is_limited() -> None:
     held = Held(10, limit=8, seconds=5)
 
     async def story() -> None:
-        async with held.body(scope(), Client(part(b"x" * 6))):
+        async with held.body(told(), Client(part(b"x" * 6))):
             with pytest.raises(Overloaded, match="server: as many bytes are held as may be") as caught:
-                async with held.body(scope(), Client(part(b"x" * 3, more=True), part(b"x" * 3))):
+                async with held.body(told(), Client(part(b"x" * 3, more=True), part(b"x" * 3))):
                     raise AssertionError
             assert caught.value.status == 503
             assert held.bytes == 6
-            async with held.body(scope(), Client(part(b"x" * 4))):
+            async with held.body(told(), Client(part(b"x" * 4))):
                 assert held.bytes == 10
-        async with held.body(scope(), Client(part(b"x" * 6))):
+        async with held.body(told(), Client(part(b"x" * 6))):
             assert held.bytes == 6
 
     asyncio.run(story())
@@ -169,11 +169,11 @@ def test_answers_are_held_too() -> None:
     async def story() -> None:
         with held.answer(7):
             with pytest.raises(Overloaded):
-                async with held.body(scope(), Client(part(b"x" * 4))):
+                async with held.body(told(), Client(part(b"x" * 4))):
                     raise AssertionError
             with pytest.raises(Overloaded), held.answer(4):
                 raise AssertionError
-            async with held.body(scope(), Client(part(b"x" * 3))):
+            async with held.body(told(), Client(part(b"x" * 3))):
                 assert held.bytes == 10
         assert held.bytes == 0
 
@@ -185,7 +185,7 @@ def test_an_error_inside_gives_the_bytes_back() -> None:
     held = Held(10, limit=8, seconds=5)
 
     async def story() -> None:
-        async with held.body(scope(), Client(part(b"abc"))):
+        async with held.body(told(), Client(part(b"abc"))):
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -268,7 +268,7 @@ def test_a_server_may_put_right_what_fails_while_it_waits() -> None:
             cleaned.append(True)
 
     async def story(receive: Callable[[], Awaitable[Message]]) -> None:
-        async with Held(1000, limit=100, seconds=0.05).body(scope(), receive):
+        async with Held(1000, limit=100, seconds=0.05).body(told(), receive):
             raise AssertionError
 
     with pytest.raises(ClientGone):
@@ -282,7 +282,7 @@ def test_a_server_that_answers_without_a_coroutine_is_understood() -> None:
     """Any awaitable gives a message, a future too, and so does a coroutine that only steps aside once."""
 
     async def story(receive: Callable[[], Awaitable[Message]]) -> bytes:
-        async with Held(1000, limit=100, seconds=5).body(scope(), receive) as body:
+        async with Held(1000, limit=100, seconds=5).body(told(), receive) as body:
             return body
 
     def later() -> asyncio.Future[Message]:

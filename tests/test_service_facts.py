@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -75,8 +76,8 @@ def test_another_file_has_other_facts(tmp_path: Path, model: Model) -> None:
 def test_it_finds_what_it_is_told_to(model: Model) -> None:
     """Routes of gates have their own way, which refuses models without."""
 
-    def find(parts: Parts, scope: Scope) -> Model:
-        raise LookupError(scope["path_params"]["model"])
+    def find(parts: Parts, params: Mapping[str, str]) -> Model:
+        raise LookupError(params["model"])
 
     with pytest.raises(LookupError, match="net"):
         answer(FactsEndpoint(parts_of(model), lambda _: b"", find))

@@ -207,7 +207,7 @@ def test_readers_of_models_long_gone_are_dropped(
 ) -> None:
     """A repository that is reloaded for years holds no more of them than it serves."""
     monkeypatch.setattr(gates_endpoint, "MOST_PREPARED", 2)
-    endpoint = gates_endpoint.GatesEndpoint(asker.routes[0].endpoint._endpoint.parts)
+    endpoint = gates_endpoint.GatesEndpoint(asker.routes[0].endpoint.endpoint.parts)
     for seed in range(5):
         endpoint._of(Asker.of(tmp_path, other := highway(seed=seed, layers=1), manifest_of(other)).model)
         assert len(endpoint._prepared) <= 2
