@@ -21,6 +21,8 @@ from export.trace import strip
 
 # what torch.onnx writes; functions, the one thing that newer versions have more of, are gone by then
 IR_VERSION = 10
+# numbers of a bias, at most, that are worth a copy of their own
+MOST_COPIED = 1 << 16
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 
 
@@ -96,7 +98,25 @@ def expect_valid(model: ModelProto, where: str) -> ModelProto:
     passes.RemoveUnusedNodesPass()(made)
     passes.OutputFixPass()(made)  # where an output is an input, or another output too
     strip(made)
+    unshare(made.graph)
     return ir.to_proto(made)
+
+
+def unshare(graph: ir.Graph) -> None:
+    """Give each gate its own bias, where PyTorch's older exporter wrote equal ones once and copied them.
+
+    What is a gate's own can be its lever, and needs no operator.
+    """
+    for node in list(graph):
+        source, made = (node.inputs[0], node.outputs[0]) if node.op_type == "Identity" else (None, None)
+        held = None if source is None else source.const_value
+        if made is None or held is None or held.size > MOST_COPIED or made.is_graph_output():
+            continue
+        name = f"{made.name}.own"
+        own = ir.Value(name=name, const_value=ir.tensor(held.numpy().copy(), name=name))
+        graph.register_initializer(own)
+        made.replace_all_uses_with(own)
+        graph.remove(node, safe=True)
 
 
 def named(model: ModelProto, inputs: tuple[Input, ...]) -> ModelProto:

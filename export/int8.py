@@ -20,6 +20,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 LARGEST = 127
 # rows are kept as unsigned numbers around it: processors multiply unsigned by signed
 ZERO_POINT = 128
+# the opset from which on ReduceMax takes its axes so; ReduceSum did before
+AXES_ARE_INPUTS = 18
 # keeps a row of zeros from being divided by zero
 TINY = 1e-30
 
@@ -102,7 +104,11 @@ class _Making:
     def _round(self, x: ir.Value, add: Callable[..., ir.Value]) -> tuple[ir.Value, ir.Value]:
         """Rows as whole numbers from 1 to 255, and what each row was divided by."""
         axis = self._constant("last_axis", np.array([-1], np.int64))
-        top = add("ReduceMax", add("Abs", x), axis, keepdims=1)
+        size = add("Abs", x)
+        if self.graph.opset_imports[""] < AXES_ARE_INPUTS:
+            top = add("ReduceMax", size, axes=[-1], keepdims=1)
+        else:
+            top = add("ReduceMax", size, axis, keepdims=1)
         part = add("Mul", top, self._constant("part", np.float32(1 / LARGEST)))
         scale = add("Add", part, self._constant("tiny", np.float32(TINY)))
         divided = add("Div", x, scale)
@@ -131,7 +137,7 @@ class _Making:
         """What makes a node with one output, puts it before another, and names both."""
         numbers = count()
 
-        def add(op: str, *inputs: ir.Value, **attributes: int) -> ir.Value:
+        def add(op: str, *inputs: ir.Value, **attributes: int | list[int]) -> ir.Value:
             node = ir.node(op, inputs, attributes, name=f"int8.{name}{next(numbers)}.{op}")
             node.outputs[0].name = node.name
             self.graph.insert_before(before, node)

@@ -135,6 +135,23 @@ def test_weights_among_the_inputs_are_no_inputs(adopt: Callable[..., Source]) ->
     assert [one.name for one in found.graph.graph.input] == ["x"]
 
 
+def test_biases_that_were_written_once_are_each_its_own(adopt: Callable[..., Source]) -> None:
+    """As PyTorch's older exporter writes those of one value: a copy of a constant is no operator to run."""
+    once = numpy_helper.from_array(np.full(3, 0.5, np.float32), "b")
+    nodes = [
+        helper.make_node("Identity", ["b"], ["c"]),
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"]),
+        helper.make_node("Add", ["h", "c"], ["y"]),
+    ]
+    model = model_of(nodes, initializers=(WEIGHT, once))
+    found = adopt(model)
+    assert found.graph is not None
+    assert [node.op_type for node in found.graph.graph.node] == ["Gemm", "Add"]
+    (gemm, add) = found.graph.graph.node
+    assert gemm.input[2] != add.input[1]
+    assert np.array_equal(answer(found, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0])
+
+
 def test_functions_are_written_out(adopt: Callable[..., Source]) -> None:
     """A function of the file itself needs no code of others."""
     body = [helper.make_node("MatMul", ["a", "b"], ["c"])]

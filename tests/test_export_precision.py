@@ -33,7 +33,12 @@ def with_metadata(model: bytes) -> bytes:
     return proto.SerializeToString()
 
 
-def lone(nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], dims: tuple[int | str, ...]) -> bytes:
+def lone(
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, np.ndarray],
+    dims: tuple[int | str, ...],
+    version: int = 20,
+) -> bytes:
     """A graph of a few nodes from x to y."""
     graph = helper.make_graph(
         nodes,
@@ -42,7 +47,7 @@ def lone(nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], dims: tupl
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
-    opset = [helper.make_opsetid("", 20)]
+    opset = [helper.make_opsetid("", version)]
     return helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString()
 
 
@@ -119,6 +124,15 @@ def test_int8_rounds_as_it_should() -> None:
     got = open_model(lower(lone([node], {"w": w}, ("batch", 3)), "int8")).run({"x": x})[0]
     whole = np.array([[127, -63, 1], [0, 0, 0]])
     np.testing.assert_allclose(got, whole @ w, rtol=1e-6)
+
+
+@pytest.mark.parametrize("version", [17, 18])
+def test_int8_is_written_as_the_opset_has_it(version: int) -> None:
+    """Of which older ones know some operators in another form."""
+    weight = np.eye(4, dtype=np.float32)
+    model = lone([helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": weight}, ("n", 4), version)
+    rows = rows_of(3, 4).inputs
+    assert np.allclose(open_model(lower(model, "int8")).run(rows)[0], rows["x"], atol=0.02)
 
 
 @pytest.mark.parametrize("dims", [("batch", 3), ("batch", "words", 3)])
