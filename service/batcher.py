@@ -10,7 +10,7 @@ from contextlib import suppress
 from time import perf_counter_ns
 
 from service.errors import Overloaded
-from service.job import Job
+from service.job import Job, Pending
 from service.line import Line
 from service.pace import Pace
 from service.request import Answer, Array
@@ -95,8 +95,9 @@ class Batcher:
         *,
         deadline: float | None = None,
         alone: bool = False,
+        future: Pending | None = None,
     ) -> Answer:
-        """The outputs named, just as the request run alone gives them.
+        """The outputs named, just as the request run alone gives them; `future` is what the caller waits for.
 
         Overloaded comes at once, Expired when `deadline` (of the event loop's clock) passes before the run
         has begun; what the model raises comes to the request that is at fault.
@@ -111,7 +112,7 @@ class Batcher:
             None if alone else self._stack.shapes(feeds, rows, names),
             math.inf if deadline is None else deadline,
             perf_counter_ns(),
-            loop.create_future(),
+            future or loop.create_future(),
             sum([array.size for array in feeds.values()]),
         )
         self._line.append(job)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from uvicorn.server import ServerState
+
+from service.heads import Heads, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +28,7 @@ class Connections(ServerState):
         self.when_lost: Callable[[], object] | None = None
         # given status and sentence of what is answered to no request, it counts them and gives that an id
         self.when_refused: Callable[[int, str], str] | None = None
-        # given the address of a POST, its headers and the connection: the shorter way to its answer, if any
-        self.express: Callable[[bytes, dict[bytes, bytes], Any], Any] | None = None
+        # heads that went this way
+        self.heads = Heads()
+        # given the address of a POST and its headers: the shorter way to its answer, if there is one
+        self.express: Callable[[bytes, dict[bytes, bytes]], Way | None] | None = None

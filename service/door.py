@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -93,12 +94,12 @@ class Door:
         self.meter.refused("bad_request")
         return next(self.ids)
 
-    def express(self, url: bytes, headers: Mapping[bytes, bytes], carrier: Carrier) -> Express | None:
+    def express(self, url: bytes, headers: Mapping[bytes, bytes]) -> Callable[[Carrier], Express] | None:
         """The shorter way of a POST, None where there is none; no header may be there twice."""
         lane = self._lanes.find(url)
         if lane is None or not self._odd.isdisjoint(headers):
             return None
-        return Express(self, lane, headers, carrier)
+        return partial(Express, self, lane, headers)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, send, self.ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from asyncio import Task
+from asyncio import Task, get_running_loop
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.types import Message, Scope, Send
 
 if TYPE_CHECKING:
+    from service.job import Pending
     from service.model import Model
     from service.request import Answer
 
@@ -80,6 +81,10 @@ class Course:
         self.model: Model | None = None
         self.answer: Answer | None = None
         self.ran_at = 0
+
+    def future(self) -> Pending:
+        """What a step of it may wait for."""
+        return get_running_loop().create_future()
 
     def ran(self, model: Model, answer: Answer) -> None:
         """Told by an endpoint whose model has just run, for the log and for traces."""

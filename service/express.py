@@ -6,7 +6,8 @@ It needs neither a task nor a scope: its endpoint's steps are taken here, as wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+import logging
+from collections.abc import Coroutine, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.types import Message
@@ -20,6 +21,8 @@ from service.inquiry import Content
 if TYPE_CHECKING:
     from service.door import Door
     from service.lane import Lane
+
+log = logging.getLogger(__name__)
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -52,6 +55,35 @@ class Silent:
         """Wake nobody."""
 
 
+class Signal:
+    """A future of one express request, which goes on the moment that it is done."""
+
+    __slots__ = ("_cancelled", "_done", "_express")
+
+    def __init__(self, express: Express) -> None:
+        self._express = express
+        self._done = self._cancelled = False
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if not self._done:
+            yield self
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, result: None, /) -> None:
+        self._done = True
+        self._express.go_on(self)
+
+    def cancel(self) -> None:
+        """Have the request go on with a CancelledError, in a turn of its own as with any future."""
+        if not self._done:
+            self._done = self._cancelled = True
+            asyncio.get_running_loop().call_soon(self._express.go_on, self)
+
+
 class Express(Course):
     """It stands where the server has its cycle of request and response, and has some of that one's names."""
 
@@ -75,7 +107,7 @@ class Express(Course):
         super().__init__(door.ids, headers.get(b"x-request-id"), headers.get(b"traceparent"))
         self._door, self._lane, self._headers, self._carrier = door, lane, headers, carrier
         self._steps: Coroutine[Any, Any, Content] | None = None
-        self._waits_for: asyncio.Future[Any] | None = None
+        self._waits_for: Signal | asyncio.Future[Any] | None = None
         self.keep_alive = True
         self.disconnected = self.response_started = self.response_complete = False
 
@@ -96,6 +128,19 @@ class Express(Course):
             self.abandoned = True
             self._waits_for.cancel()
 
+    def future(self) -> Signal:
+        return Signal(self)
+
+    def go_on(self, signal: Signal) -> None:
+        """Told by what was waited for; others wait for theirs beside it, whom no error here may touch."""
+        if self._waits_for is signal:
+            self._waits_for = None
+            try:
+                self._step()
+            except Exception:
+                log.exception("request %s failed", self.id)
+                self._carrier.transport.abort()
+
     def _step(self, _: object = None) -> None:
         """What a task would do: go on until something is to be waited for."""
         try:
@@ -107,10 +152,11 @@ class Express(Course):
         except Exception as error:  # whatever failed, a caller is answered
             self._refuse(error)
         else:
-            # as tasks say to a future that they have understood
-            waits_for._asyncio_future_blocking = False
             self._waits_for = waits_for
-            waits_for.add_done_callback(self._step)
+            if type(waits_for) is not Signal:
+                # as tasks say to a future that they have understood
+                waits_for._asyncio_future_blocking = False
+                waits_for.add_done_callback(self._step)
 
     def _answer(self, content: bytes, length: int | None) -> None:
         headers = content_headers(content, length)

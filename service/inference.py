@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from service.errors import Broken, RequestError, RunError
+from service.job import Pending
 from service.model import Model
 from service.request import Answer, Array, Inference
 from service.runtime import Tensor
@@ -36,13 +37,21 @@ def deadline(inference: Inference, header: bytes | None, usual_ms: int) -> float
 
 
 async def answer(
-    model: Model, inference: Inference, names: tuple[str, ...], until: float, *, alone: bool = False
+    model: Model,
+    inference: Inference,
+    names: tuple[str, ...],
+    until: float,
+    *,
+    alone: bool = False,
+    future: Pending | None = None,
 ) -> Answer:
     """The arrays of the outputs named; a RequestError says why there are none."""
     if inference.rows == 0:
         return Answer(tuple(_empty(model, name, inference) for name in names))
     try:
-        return await model.batcher.submit(inference.feeds, inference.rows, names, deadline=until, alone=alone)
+        return await model.batcher.submit(
+            inference.feeds, inference.rows, names, deadline=until, alone=alone, future=future
+        )
     except RunError as error:
         log.warning("%s/%d: %s", model.name, model.version, error)
         if error.callers:

@@ -34,7 +34,8 @@ class Inquiry:
         inference = self.inference
         if moved:
             inference = replace(inference, feeds={**inference.feeds, **moved})
-        given = await answer(self.model, inference, names, self.until, alone=alone)
+        future = self.course.future()
+        given = await answer(self.model, inference, names, self.until, alone=alone, future=future)
         self.ran = perf_counter_ns()
         if self.first is None:
             self.first = given

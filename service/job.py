@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,19 @@ from service.errors import Broken, Expired
 from service.request import Answer, Array
 
 Shapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
+
+
+class Pending(Protocol):
+    """What a caller awaits; every future of asyncio is one."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Wait until it is done."""
+
+    def done(self) -> bool:
+        """Whether there is a result, or nobody waits for one any more."""
+
+    def set_result(self, result: None, /) -> None:
+        """Let who waits go on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +39,7 @@ class Job:
     deadline: float
     since: int
     # done when there is an outcome; cancelled when the caller has gone
-    future: asyncio.Future[None]
+    future: Pending
     size: int
     outcome: Answer | Exception | None = None
 

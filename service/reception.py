@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service import head
 from service.connections import Connections, Rules
+from service.heads import Way
 from service.no_request import NoRequest
 
 # bytes of a body that are still read once its request is answered, for the next request's sake
@@ -44,17 +45,25 @@ class Reception(HttpToolsProtocol):
         self._head_may_be_long = False
         # whether an answer that comes before the body is the last: too much of it may follow
         self._body_ends_it = False
-        # a request that may go the shorter way, if all of it is in the piece at hand, and its body so far
-        self._express: Any = None
+        # the shorter way of a request, if all of it is in the piece at hand, and its body so far
+        self._way: Way | None = None
         self._body = b""
+        # that piece, where it began with a request
+        self._piece = b""
 
     def receive(self, data: bytes) -> None:
         """Parse a piece of what the client sends; NoRequest or the parser's error says why that cannot be."""
+        self._piece = data if self._may_begin() else b""
+        if self._piece and (known := self.state.heads.find(data)) is not None:
+            self._used = True
+            self._since = self.loop.time()
+            self._go(known.way(self), data[len(data) - known.size :])
+            return
         # other requests and bodies may be in the same piece: only a long one has its heads measured
         self._head_may_be_long = self._head_bytes + len(data) > self.rules.max_header
         self._head_began = False
         self._parse(memoryview(data))
-        if self._express is not None:
+        if self._way is not None:
             self._go_ordinary_way()
         if self._in_head:
             # where a head begins in a piece is not known: of that piece, what is complete counts
@@ -77,12 +86,12 @@ class Reception(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._head_may_be_long:
             self._expect_short_head(head.size(self.url, self.headers))
-        if self.state.express is not None and self._is_plain():
+        if self.state.express is not None and self._is_free() and self._is_plain():
             headers = dict(self.headers)
             # of a header that is there twice the ordinary way knows what to make
             if len(headers) == len(self.headers):
-                self._express = self.state.express(self.url, headers, self)
-                if self._express is not None:
+                self._way = self.state.express(self.url, headers)
+                if self._way is not None:
                     self._in_head = False
                     return
         self._begin()
@@ -111,17 +120,18 @@ class Reception(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        if self._express is None:
+        if self._way is None:
             super().on_body(body)
         else:
             self._body += body
 
     def on_message_complete(self) -> None:
-        express = self._express
-        if express is not None:
-            body, self._body, self._express = self._body, b"", None
-            self.cycle = self._current = express
-            express.begin(body)
+        way = self._way
+        if way is not None:
+            body, self._body, self._way = self._body, b"", None
+            if self._piece:
+                self.state.heads.keep(self._piece, len(body), way)
+            self._go(way(self), body)
             return
         super().on_message_complete()
         if self._body_ends_it and not self.cycle.response_started and not self.state.draining:
@@ -139,22 +149,36 @@ class Reception(HttpToolsProtocol):
         current = self._current
         return current if current.scope is None else current.scope.get("exchange")
 
+    def _may_begin(self) -> bool:
+        """Whether what comes is the beginning of a request, and nothing is in the way of its answer."""
+        cycle = self.cycle
+        return (
+            (cycle is None or (cycle.response_complete and not cycle.more_body))
+            and not self._in_head
+            and self._is_free()
+        )
+
+    def _is_free(self) -> bool:
+        """Whether an answer may be written at once."""
+        return not (self._answering or self.flow.write_paused or self.state.draining)
+
     def _is_plain(self) -> bool:
-        """Whether it is a POST that nothing is odd about, and nothing is in its way."""
+        """Whether it is a POST that nothing is odd about."""
         parser = self.parser
         return (
-            not self._answering
-            and not self.flow.write_paused
-            and not self.state.draining
-            and parser.get_method() == b"POST"
+            parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
             and not parser.should_upgrade()
         )
 
+    def _go(self, express: Any, body: bytes) -> None:
+        self.cycle = self._current = express
+        express.begin(body)
+
     def _go_ordinary_way(self) -> None:
         """What is there of the body is not all of it."""
-        body, self._body, self._express = self._body, b"", None
+        body, self._body, self._way = self._body, b"", None
         self._begin()
         if body:
             super().on_body(body)

@@ -18,6 +18,7 @@ from export.seal import with_manifest
 from service.access import Access
 from service.body import Held
 from service.introspection import routes
+from service.job import Pending
 from service.limits import Limits
 from service.loader import load
 from service.manifest import Gate, LayerProfile, Manifest, Parity, Profile
@@ -95,6 +96,9 @@ class Told:
 
     def ran(self, model: Model, answer: Answer) -> None:
         self.answers.append(answer)
+
+    def future(self) -> Pending:
+        return asyncio.get_running_loop().create_future()
 
 
 @dataclass
