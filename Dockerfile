@@ -10,7 +10,7 @@ ARG DEVICE=cpu
 FROM ${BASE} AS build
 WORKDIR /app
 RUN python -m venv --without-pip /opt/turnpike \
- && mkdir models service export loadtest && touch turnpike.py README.md LICENSE
+ && mkdir models service export loadtest tune && touch turnpike.py README.md LICENSE
 COPY pyproject.toml constraints.txt ./
 # compat: /app on the path and no more, so that a package which an image lacks is not found in it
 ENV INSTALL="python -m pip --python /opt/turnpike/bin/python install --constraint constraints.txt \

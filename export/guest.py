@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 # the names of this house, any of which a user's folder may bear as well
-OURS = frozenset({"models", "export", "service", "loadtest", "turnpike"})
+OURS = frozenset({"models", "export", "service", "loadtest", "tune", "turnpike"})
 INSTALLED = tuple(
     {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")}
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from service.settings import SECRETS, Settings
+from service.settings import SECRETS, WORDS, Settings
 from service.sources import flag, resolve, written_out
 
 app = typer.Typer(add_completion=False)
@@ -35,8 +36,12 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     if print_config:
         sys.stdout.write(written_out(resolved))
         return
+    from service import log as logs
     from service.supervisor import supervise
 
+    if resolved.warning:
+        logs.start(resolved.settings.log_level)
+        logging.getLogger("turnpike").warning(resolved.warning)
     raise typer.Exit(supervise(resolved.settings, make_app))
 
 
@@ -74,9 +79,8 @@ def options() -> list[inspect.Parameter]:
         else:
             several = get_origin(field.annotation) is tuple
             kind = list[str] | None if several else str | None
-            option = typer.Option(
-                flag(name), help=words, metavar=metavar(field.annotation), show_default=False
-            )
+            shape = "|".join(filter(None, (metavar(field.annotation), WORDS.get(name))))
+            option = typer.Option(flag(name), help=words, metavar=shape, show_default=False)
         parameters.append(
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]

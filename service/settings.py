@@ -16,6 +16,9 @@ MIB = 1 << 20
 PREFIX = "TURNPIKE_"
 # neither shown nor taken from the command line, where every user of the machine could read them
 SECRETS = frozenset({"api_keys", "admin_key"})
+MOST_WORKERS = 256
+# words that stand for a number, which sources.py puts in its place
+WORDS = {"workers": "auto"}
 # files that the service reads, which may be pipes
 FILES = ("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
 
@@ -44,10 +47,12 @@ class Settings(BaseSettings):
     cors: Words = Field((), description="Origins whose pages may call the service; none by default.")
 
     # how it runs
-    workers: int = Field(1, ge=1, le=256, description="Processes on the one port.")
+    workers: int = Field(
+        1, ge=1, le=MOST_WORKERS, description="Processes on the one port; auto for what suits."
+    )
     threads: int = Field(0, ge=0, le=1024, description="Threads of a run; 0 shares the CPUs among workers.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where models run.")
-    max_batch: int = Field(64, ge=1, le=MAX_ROWS, description="Rows of one run.")
+    max_batch: int = Field(MAX_ROWS, ge=1, le=MAX_ROWS, description="Rows of one run.")
     max_delay_ms: float = Field(0, ge=0, le=10_000, description="How long a run may wait for more rows.")
     exact: bool = Field(True, description="Batch only where that changes no bit of any answer.")
     queue: int = Field(1024, ge=1, description="Requests that may wait for a model; more are refused.")

@@ -18,7 +18,8 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
 
 from service.errors import SettingError
-from service.settings import PREFIX, SECRETS, Settings
+from service.settings import PREFIX, SECRETS, WORDS, Settings
+from service.tuned import MEASURED, tuned
 
 CONFIG = "TURNPIKE_CONFIG"
 # what other commands read
@@ -31,10 +32,14 @@ INJECTED = re.compile(
 
 @dataclass(frozen=True)
 class Resolved:
-    """The settings, and by name where each value was found; a name without an origin has its default."""
+    """The settings, and by name where each value was found; a name without an origin has its default.
+
+    `warning` says why what was measured for `--workers auto` was not taken, if it was not.
+    """
 
     settings: Settings
     origins: Mapping[str, str]
+    warning: str = ""
 
 
 def resolve(flags: Mapping[str, Any], config: Path | None = None) -> Resolved:
@@ -50,11 +55,23 @@ def resolve(flags: Mapping[str, Any], config: Path | None = None) -> Resolved:
     origins = {name: f"{config}: {name}" for name in written}
     origins |= {name: variable_of(name) for name in environment}
     origins |= {name: flag(name) for name in flags}
+    given = {**written, **environment, **flags}
+    if given.get("workers") != WORDS["workers"]:
+        return Resolved(made(given, origins), origins)
+    del given["workers"]
+    found = tuned(made(given, origins))
+    chosen = {**found.settings, **given}
+    chose = {"workers": f"{origins['workers']} auto: {found.origin}"}
+    origins = dict.fromkeys(found.settings, found.origin) | origins | chose
+    return Resolved(made(chosen, origins), origins, found.warning)
+
+
+def made(given: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    """The settings, checked."""
     try:
-        settings = Settings(**{**written, **environment, **flags})
+        return Settings(**given)
     except ValidationError as error:
         raise SettingError(sentence(error, origins)) from error
-    return Resolved(settings, origins)
 
 
 def flag(name: str) -> str:
@@ -73,12 +90,15 @@ def read(config: Path, said: str) -> dict[str, Any]:
         raise SettingError(f"{said}: expected a TOML file that can be read, got {str(config)!r}") from error
     except ValueError as error:
         raise SettingError(f"{config}: expected TOML, got something else: {error}") from error
+    # what turnpike tune says of the settings that it wrote
+    if isinstance(values.get(MEASURED), dict):
+        del values[MEASURED]
     for name in values:
         if name not in Settings.model_fields:
             raise SettingError(f"{config}: {name}: {unknown(name)}")
     for name, value in values.items():
         field = Settings.model_fields[name]
-        if not fits(field.annotation, value):
+        if not fits(field.annotation, value) and value != WORDS.get(name):
             raise SettingError(f"{config}: {name}: {expected(name, value)}")
     return values
 
@@ -133,7 +153,12 @@ def sentence(error: ValidationError, origins: Mapping[str, str]) -> str:
 
 def expected(name: str, value: Any) -> str:
     got = "something else" if name in SECRETS else repr(value)
-    return f"expected {valid(Settings.model_fields[name])}, got {got}"
+    return f"expected {valid(Settings.model_fields[name])}{other(name)}, got {got}"
+
+
+def other(name: str) -> str:
+    """The word that a number may be instead."""
+    return f" or {WORDS[name]}" if name in WORDS else ""
 
 
 def valid(field: FieldInfo) -> str:

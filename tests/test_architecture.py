@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("models", "export", "service", "loadtest")
+PACKAGES = ("models", "export", "service", "loadtest", "tune")
 
 # package: what it may not import. `export` is the one bridge, and the front door imports lazily.
 CLOSED = {
-    "models": {"export", "service", "loadtest", "turnpike", "onnx", "onnxruntime", "onnxscript", "fastapi"},
-    "service": {"models", "export", "loadtest", "turnpike", "torch", "onnx", "onnxscript"},
-    "export": {"loadtest", "turnpike", "fastapi", "uvicorn"},
-    "loadtest": {"models", "export", "service", "turnpike", "torch", "onnx", "onnxruntime"},
+    "models": {
+        *("export", "service", "loadtest", "tune", "turnpike"),
+        *("onnx", "onnxruntime", "onnxscript", "fastapi"),
+    },
+    "service": {"models", "export", "loadtest", "tune", "turnpike", "torch", "onnx", "onnxscript"},
+    "export": {"loadtest", "tune", "turnpike", "fastapi", "uvicorn"},
+    "loadtest": {"models", "export", "service", "tune", "turnpike", "torch", "onnx", "onnxruntime"},
+    # it serves and exports by commands, as processes of their own
+    "tune": {"models", "export", "turnpike", "torch", "onnx", "onnxruntime", "fastapi", "locust"},
 }
 
 
@@ -109,6 +114,7 @@ def run_without(package: str, names: set[str]) -> subprocess.CompletedProcess[st
         ("service", {"torch", "onnx", "onnxscript", "models", "export"}),
         ("models", {"onnx", "onnxruntime", "onnxscript", "fastapi", "service", "export"}),
         ("loadtest", {"torch", "onnx", "onnxruntime", "models", "export", "service"}),
+        ("tune", {"torch", "onnx", "onnxruntime", "models", "export", "fastapi", "locust"}),
     ],
 )
 def test_packages_import_where_foreign_worlds_are_absent(package: str, names: set[str]) -> None:

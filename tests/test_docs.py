@@ -50,7 +50,7 @@ def test_every_option_is_documented(name: str) -> None:
 
 def test_every_variable_is_documented() -> None:
     """Each TURNPIKE_... that the code reads stands in the table of the environment, and no other."""
-    folders = [ROOT / package for package in ("models", "export", "service", "loadtest")]
+    folders = [ROOT / package for package in ("models", "export", "service", "loadtest", "tune")]
     code = [ROOT / "turnpike.py", *(path for folder in folders for path in folder.rglob("*.py"))]
     read = {name for path in code for name in re.findall(r"TURNPIKE_[A-Z]+(?:_[A-Z]+)*", path.read_text())}
     read |= {f"TURNPIKE_{name.upper()}" for name in Settings.model_fields}

@@ -53,7 +53,7 @@ def test_tritonclient(server: Server) -> None:
     assert said["absent_ready"] is False
     assert said["server"]["name"] == "turnpike"
     assert said["metadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]
-    assert said["config"]["max_batch_size"] == 64
+    assert said["config"]["max_batch_size"] == 128
     assert said["index"] == [{"name": "digits-10", "version": "1", "state": "READY", "reason": ""}]
     assert (said["id"], said["version"]) == ("seven", "1")
     best = np.argsort(-np.array(truth), axis=1)[:, :2]

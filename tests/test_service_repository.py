@@ -153,3 +153,13 @@ def test_only_the_file_that_was_found_is_read(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="expected a file that can be read") as error:
         read(found)
     assert str(tmp_path) not in error.value.public
+
+
+def test_what_tune_writes_is_no_model(tmp_path: Path) -> None:
+    """Its settings and its page lie beside the models, and are neither served nor complained of."""
+    touch(tmp_path, "net")
+    for name in ("tuned.toml", "tuned.html"):
+        (tmp_path / name).write_text("workers = 2\n")
+    contents = scan(tmp_path)
+    assert list(contents.models) == ["net"]
+    assert contents.skipped == ()

@@ -69,7 +69,7 @@ def test_the_settings_are_shown_and_nothing_is_served(served: list[Settings]) ->
 def test_what_is_wrong_is_an_error_of_ours(served: list[Settings]) -> None:
     """Not a usage screen of the command line's library: the front door says it in a line."""
     result = call("--workers", "none")
-    assert str(result.exception) == "--workers: expected a whole number from 1 to 256, got 'none'"
+    assert str(result.exception) == "--workers: expected a whole number from 1 to 256 or auto, got 'none'"
     assert served == []
 
 

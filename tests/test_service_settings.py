@@ -40,7 +40,7 @@ def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
     resolved = resolve({"port": "3"}, file)
     settings = resolved.settings
     assert (settings.port, settings.workers, settings.queue, settings.max_rows) == (3, 2, 1, 9)
-    assert settings.max_batch == 64
+    assert settings.max_batch == 128
     assert resolved.origins == {
         "port": "--port",
         "workers": "TURNPIKE_WORKERS",
@@ -119,7 +119,7 @@ def test_the_variable_or_the_line_of_the_file_is_named(
     [
         ('port = "5"', "port: expected a whole number from 0 to 65535, got '5'"),
         ("port = 5.0", "port: expected a whole number from 0 to 65535, got 5.0"),
-        ("workers = true", "workers: expected a whole number from 1 to 256, got True"),
+        ("workers = true", "workers: expected a whole number from 1 to 256 or auto, got True"),
         ('poll = "1"', "poll: expected a number from 0, got '1'"),
         ("poll = false", "poll: expected a number from 0, got False"),
         ('access_log = "no"', "access_log: expected true or false, got 'no'"),
