@@ -2,6 +2,7 @@
 # make test  runs the tests                make check  linter, formatter and types
 # make slow  runs the proofs that take minutes; make endurance the longest ones;
 # make containers those that want a Docker engine, make browser those that open the dashboard
+# make bench measures the service beside its rivals (wants wrk)
 # make setup makes .venv with everything; the others depend on it
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -10,7 +11,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test slow endurance containers browser check format clean
+.PHONY: help setup run test slow endurance containers browser bench check format clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -41,6 +42,9 @@ endurance: setup
 containers: setup
 	$(BIN)/python -m pytest -m containers $(ARGS)
 
+bench: setup
+	$(BIN)/python -m benchmarks $(ARGS)
+
 browser: setup
 	$(BIN)/python -m pytest -m browser --numprocesses 2 $(ARGS)
 
@@ -54,4 +58,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .clients *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .clients .bench *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,8 +2,8 @@
 
     python benchmarks/served.py FILE NAME PORT [--precision int8] [SERVE OPTIONS]
 
-What is exported is kept in .bench/repositories, by the file's digest, so that only the first start takes long;
-then this process becomes `turnpike serve` with everything on that is on by default.
+What is exported is kept in .bench/repositories, by the file's digest, so that only the first start takes
+long; then this process becomes `turnpike serve` with everything on that is on by default.
 """
 
 from __future__ import annotations

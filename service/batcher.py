@@ -53,6 +53,7 @@ class Batcher:
         # its thread starts with the first long run, and ends when the batcher is dropped
         self._thread = ThreadPoolExecutor(1, "batcher")
         self._line = Line()
+        self._loop: asyncio.AbstractEventLoop | None = None
         # a run is under way in the thread
         self._running = False
         # one that was alone has run in this turn of the event loop
@@ -104,7 +105,10 @@ class Batcher:
         """
         if len(self._line) >= self._limit:
             raise self.overloaded()
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            # which asks the system for the process's number each time, to know a fork by
+            loop = self._loop = asyncio.get_running_loop()
         job = Job(
             feeds,
             rows,
@@ -216,8 +220,8 @@ class Batcher:
             self._observe(batch)
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin again for those who still wait."""
-        if self._line:
+        """Begin again for those who still wait, unless one who was handed its outcome has seen to it."""
+        if self._line and not (self._due or self._running):
             self._due = True
             loop.call_soon(self._turn, loop)
 

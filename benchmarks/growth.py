@@ -1,0 +1,154 @@
+"""How the cost of a request grows with rows, connections, depth, width and models, beside how it should.
+
+One worker of one thread, so that a request's cost is what the worker's CPU spends on it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ceiling, load, processes
+from benchmarks.cells import Cell, Measured, measured
+from benchmarks.contestants import FLOOR, turnpike
+from benchmarks.lines import Writer
+from benchmarks.nets import Net, S
+from benchmarks.places import KEPT
+from benchmarks.server import serving
+
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+CONNECTIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+DEPTHS = (5, 10, 20, 40, 80)
+WIDTHS = (32, 64, 128, 256, 512, 1024)
+MODELS = (1, 10, 100)
+
+# where connections are not what grows
+USUAL = 16
+# rows of a run at most, as the service has it unless told otherwise
+MOST_ROWS = 64
+CEILING_SECONDS = 0.3
+ONE = turnpike("turnpike", workers=1)
+ALONE = turnpike("turnpike", "--max-batch", "1", workers=1)
+FLOOR_OF_ONE = replace(FLOOR, workers=1)
+
+Measure = Callable[[Writer, int, int], None]
+
+
+def grow(writer: Writer, *, rounds: int, seconds: int, only: str | None = None) -> None:
+    """Each growth in turn, so many times."""
+    load.expect_wrk()
+    processes.keep_descendants()
+    chosen = [GROWTHS[only]] if only else list(GROWTHS.values())
+    for number in range(rounds):
+        for measure in chosen:
+            measure(writer, number, seconds)
+
+
+def rows(writer: Writer, number: int, seconds: int) -> None:
+    S.ensure()
+    with serving(ONE, S) as server:
+        for size in ROWS:
+            for kind in ("JSON", "binary"):
+                cell = Cell("JSON" if kind == "JSON" else "binary", size, USUAL)
+                server.check("v2 JSON" if kind == "JSON" else "v2 binary", size)
+                came = measured(server, cell, seconds)
+                tell(writer, f"rows, {kind}", size, number, came, **runs(S, size))
+
+
+def connections(writer: Writer, number: int, seconds: int) -> None:
+    S.ensure()
+    floors = {}
+    with serving(FLOOR_OF_ONE, S) as server:
+        for size in CONNECTIONS:
+            floors[size] = measured(server, Cell("JSON", 1, size), seconds)
+    with serving(ONE, S) as server:
+        for size in CONNECTIONS:
+            came, floor = measured(server, Cell("JSON", 1, size), seconds), floors[size]
+            tell(writer, "connections", size, number, came, floor_rate=floor.load.rate, floor_us=spent(floor))
+
+
+def depth(writer: Writer, number: int, seconds: int) -> None:
+    for size in DEPTHS:
+        of_net(writer, "depth", size, Net(f"depth-{size}", width=64, layers=size), number, seconds)
+
+
+def width(writer: Writer, number: int, seconds: int) -> None:
+    for size in WIDTHS:
+        of_net(writer, "width", size, Net(f"width-{size}", width=size, layers=10), number, seconds)
+
+
+def of_net(writer: Writer, what: str, size: int, net: Net, number: int, seconds: int) -> None:
+    """One row a request of a network that has grown."""
+    net.ensure()
+    with serving(ONE, net) as server:
+        server.check("v2 JSON", 1)
+        measured(server, Cell("JSON", 1, USUAL), 1, tries=1)
+        came = measured(server, Cell("JSON", 1, USUAL), seconds)
+    tell(writer, what, size, number, came, **runs(net, 1))
+
+
+def models(writer: Writer, number: int, seconds: int) -> None:
+    """Requests spread over all models evenly, beside one model that has no company for its rows, either."""
+    S.ensure()
+    with serving(ALONE, S) as server:
+        measured(server, Cell("JSON", 1, USUAL), 1, tries=1)
+        single = measured(server, Cell("JSON", 1, USUAL), seconds)
+    for size in MODELS:
+        with many(size) as folder:
+            words = tuple(str(folder) if word == "{models}" else word for word in ONE.words)
+            with serving(replace(ONE, words=words), S) as server:
+                paths = [server.path("v2 JSON").replace("/S/", f"/{name}/") for name in names(size)]
+                measured(server, Cell("JSON", 1, USUAL), 1, paths, tries=1)
+                came = measured(server, Cell("JSON", 1, USUAL), seconds, paths)
+                held = processes.memory(processes.descendants())
+        found = ceiling.rates(S, [1], processes=1, threads=1, seconds=CEILING_SECONDS, sessions=size)
+        told = {"started": server.started, "rss_mib": held["rss_mib"], "alone_us": 1e6 / found[1]}
+        tell(writer, "models", size, number, came, single_us=spent(single), **told)
+
+
+@contextmanager
+def many(count: int) -> Iterator[Path]:
+    """A folder of models with so many that differ in nothing but their names."""
+    (file,) = S.repository().rglob("model.onnx")
+    with tempfile.TemporaryDirectory(dir=KEPT) as scratch:
+        for name in names(count):
+            version = Path(scratch) / name / "1"
+            version.mkdir(parents=True)
+            os.link(file, version / file.name)
+        yield Path(scratch)
+
+
+def names(count: int) -> list[str]:
+    return ["S", *(f"S-{number}" for number in range(1, count))]
+
+
+def runs(net: Net, rows: int) -> dict[str, float]:
+    """What onnxruntime needs for a request, in µs: by itself, and in the fullest run that there can be."""
+    full = max(rows, min(MOST_ROWS, rows * USUAL) // rows * rows)
+    found = ceiling.rates(net, sorted({rows, full}), processes=1, threads=1, seconds=CEILING_SECONDS)
+    return {"alone_us": 1e6 * rows / found[rows], "company_us": 1e6 * rows / found[full]}
+
+
+def spent(came: Measured) -> float:
+    """The server's CPU for a request, in µs."""
+    return 1e6 * came.server_cpus / came.load.rate
+
+
+def tell(writer: Writer, what: str, size: int, number: int, came: Measured, **more: Any) -> None:
+    asked = {"kind": "growth", "what": what, "size": size, "round": number}
+    beside = {name: round(value, 2) for name, value in more.items()}
+    writer.write({**asked, **came.line(), "cpu_us": round(spent(came), 2), **beside})
+
+
+GROWTHS: dict[str, Measure] = {
+    "rows": rows,
+    "connections": connections,
+    "depth": depth,
+    "width": width,
+    "models": models,
+}
