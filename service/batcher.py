@@ -13,7 +13,7 @@ from service.errors import Overloaded
 from service.job import Job, Pending
 from service.line import Line
 from service.pace import Pace
-from service.request import Answer, Array
+from service.request import Answer, Array, Reader
 from service.stack import Batch, Stack
 
 __all__ = ["Batch", "Batcher"]
@@ -97,8 +97,10 @@ class Batcher:
         deadline: float | None = None,
         alone: bool = False,
         future: Pending | None = None,
+        reader: Reader | None = None,
     ) -> Answer:
-        """The outputs named, just as the request run alone gives them; `future` is what the caller waits for.
+        """The outputs named, and what a reader makes of others, just as the request run alone gives them;
+        `future` is what the caller waits for.
 
         Overloaded comes at once, Expired when `deadline` (of the event loop's clock) passes before the run
         has begun; what the model raises comes to the request that is at fault.
@@ -109,15 +111,21 @@ class Batcher:
         if loop is None or loop.is_closed():
             # which asks the system for the process's number each time, to know a fork by
             loop = self._loop = asyncio.get_running_loop()
+        needs, size = names, sum([array.size for array in feeds.values()])
+        if reader is not None:
+            needs += reader.tensors
+            # each of them takes time as if it, too, had to go in
+            size *= 1 + len(reader.tensors)
         job = Job(
             feeds,
             rows,
             names,
-            None if alone else self._stack.shapes(feeds, rows, names),
+            None if alone else self._stack.shapes(feeds, rows, needs),
             math.inf if deadline is None else deadline,
             perf_counter_ns(),
             future or loop.create_future(),
-            sum([array.size for array in feeds.values()]),
+            size,
+            reader,
         )
         self._line.append(job)
         if self._running:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 KEY = b'"data":'
 # ways to write a request that are kept, more than are in use at any one time; and the longest such
 MOST, LONGEST = 512, 2048
-# around numbers that were found to be those of the one input: what was before them, after them, and whose
-Around = tuple[str, bytes, bytes]
+# whose numbers they are, and what was before and after them; None where they followed as bytes
+Around = tuple[str, bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,9 @@ class Decoder:
     def _from_json(self, body: bytes, start: int, model: Model) -> Inference:
         """The array that starts there may hold the numbers."""
         stop = body.find(b"]", start) + 1
+        if start + len(body) - stop > LONGEST:
+            # such as rows that are nested, of which only the first was looked at
+            return self._unknown(body, None, model.signature)
         before, after = body[:start], body[stop:]
         around = (model.digest, before, after)
         words = self._known.get(around)
@@ -92,8 +95,7 @@ class Decoder:
         inference = self._unknown(body, None, model.signature)
         # one array of numbers, under a key that stands there once
         if (
-            len(before) + len(after) <= LONGEST
-            and before.endswith((KEY, KEY + b" "))
+            before.endswith((KEY, KEY + b" "))
             and before.count(KEY[:-1]) + after.count(KEY[:-1]) == 1
             and b"\\" not in before + after
             and [array.dtype.kind in "fiu" for array in inference.feeds.values()] == [True]
@@ -104,23 +106,24 @@ class Decoder:
 
     def _from_bytes(self, body: bytes, header: int, model: Model) -> Inference:
         """Tensors stand behind the JSON, one after the other."""
-        around = (model.digest, body[:header], b"")
+        around = (model.digest, body[:header], None)
         words = self._known.get(around)
         if words is not None:
-            feeds = {}
+            feeds, start = {}, header
             for place in words.places:
                 size = place.size * place.dtype.itemsize
-                if header + size > len(body):
+                if start + size > len(body):
                     break
                 where = "parameters.binary_data_size"
-                feeds[place.name] = read_binary(body, header, size, place.shape, place.dtype, where)
-                header += size
+                feeds[place.name] = read_binary(body, start, size, place.shape, place.dtype, where)
+                start += size
             else:
-                if header == len(body):
+                if start == len(body):
                     return words.with_feeds(feeds)
-            header = len(around[1])
         inference = self._unknown(body, header, model.signature)
-        if sum([array.nbytes for array in inference.feeds.values()]) == len(body) - header:
+        arrays = inference.feeds.values()
+        # bytes of truths may be wrong, and are looked through
+        if sum([array.nbytes for array in arrays if array.dtype.kind != "b"]) == len(body) - header:
             self._keep(around, inference)
         return inference
 

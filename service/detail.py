@@ -32,8 +32,13 @@ class Detail:
     binary: bool = False
 
 
+SUMMARY = Detail()
+
+
 def detail(query: bytes, parameters: Mapping[str, Any]) -> Detail:
     """What the address asks for and, where they say otherwise, the request's own parameters."""
+    if not query and not parameters:
+        return SUMMARY
     asked: dict[str, Any] = {}
     for name, text in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name not in ("detail", "blocks", "binary"):
@@ -66,6 +71,8 @@ class Sizes:
             for axis, dim in enumerate(tensor.dims)
             if isinstance(dim, str) and dim != "?"
         }
+        # whether the shapes tell it of all
+        self.whole = True
         self._parts: dict[tuple[tuple[str, int], ...], int] = {}
         for name in names:
             tensor = signature.hidden[name]
@@ -76,15 +83,18 @@ class Sizes:
                 fixed = prod([int(part) for part in factors if part.isdigit()])
                 key = tuple(places[part] for part in named)
                 self._parts[key] = self._parts.get(key, 0) + fixed * np.dtype(tensor.dtype).itemsize
+            else:
+                self.whole = False
 
     def of(self, inference: Inference) -> int:
         feeds = inference.feeds
-        return sum(
-            [
-                size * prod([feeds[name].shape[axis] for name, axis in places])
-                for places, size in self._parts.items()
-            ]
-        )
+        total = 0
+        for places, each in self._parts.items():
+            size = each
+            for name, axis in places:
+                size *= feeds[name].shape[axis]
+            total += size
+        return total
 
 
 def expect_few(inference: Inference, signature: Signature, limit: int) -> None:

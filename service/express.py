@@ -195,11 +195,15 @@ class Express(Course):
         refused = self._door.refuse(error, self, REFUSED)
         if not self.status:
             self._write(self._head(refused.status, refused.own_headers) + refused.body)
+        else:
+            # an answer that has begun ends where it is, and nothing can follow it
+            self.keep_alive = False
         self._over()
 
     def _head(self, status: int, headers: Headers) -> bytes:
         """Status and headers of the answer; those that come from outside are known to be sane."""
         self.status = status
+        self.response_started = True
         lines = [STATUS_LINE[status]]
         for name, value in (*self._carrier.server_state.default_headers, *headers):
             if name == b"connection":

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from service.detail import Detail, Sizes, block_names, detail, expect_size, tensors
-from service.encode import assemble, encode_tensors
-from service.errors import RequestError
+from service.encode import assemble, encode, encode_tensors
+from service.errors import NotFinite, RequestError
 from service.gated import GatedEndpoint
 from service.inquiry import Content, Inquiry, joined
 from service.model import Model
 from service.parts import Parts
-from service.reading import Reader
-from service.request import Array
+from service.reading import GateReader, Reading
+from service.request import Answer, Array
 
 # so many bytes of gates are read in a thread, since they would hold up other requests
 MANY_BYTES = 2**19
@@ -27,7 +26,7 @@ MOST_PREPARED = 256
 class Prepared:
     """What the requests to one model have in common; `blocks` are the outputs of its layers."""
 
-    reader: Reader
+    reader: GateReader
     blocks: tuple[str, ...]
     sizes: Sizes
     sizes_with_blocks: Sizes
@@ -47,7 +46,8 @@ class GatesEndpoint(GatedEndpoint):
             outputs = tuple(replace(output, binary=True) for output in inference.outputs)
             inquiry.inference = inference = replace(inference, outputs=outputs)
         prepared = self._of(model)
-        read = prepared.reader.tensors
+        reader = prepared.reader
+        read = reader.tensors
         if wish.blocks:
             if not prepared.blocks:
                 raise RequestError(
@@ -56,14 +56,17 @@ class GatesEndpoint(GatedEndpoint):
             read += prepared.blocks
         limit = self.parts.settings.max_gates
         sizes = prepared.sizes_with_blocks if wish.blocks else prepared.sizes
-        expect_size(wish, sizes.of(inference), limit)
+        size = sizes.of(inference)
+        expect_size(wish, size, limit)
+        if wish.detail == "summary" and not wish.blocks and sizes.whole and size < MANY_BYTES:
+            return _summary(inquiry, await inquiry.run(inference.names, reader=reader))
         arrays = await inquiry.by_name(tuple(dict.fromkeys((*inference.names, *read))))
         # shapes that only a run could tell
         size = sum([arrays[name].nbytes for name in read])
         expect_size(wish, size, limit)
         if size < MANY_BYTES:
-            return _content(inquiry, wish, prepared.reader, arrays)
-        return await asyncio.to_thread(_content, inquiry, wish, prepared.reader, arrays)
+            return _content(inquiry, wish, reader, arrays)
+        return await asyncio.to_thread(_content, inquiry, wish, reader, arrays)
 
     def _of(self, model: Model) -> Prepared:
         prepared = self._prepared.get(model.digest)
@@ -71,7 +74,7 @@ class GatesEndpoint(GatedEndpoint):
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
             profile = None if model.manifest is None else model.manifest.profile
-            reader = Reader(model.gates, model.signature, profile)
+            reader = GateReader(model.gates, model.signature, profile)
             blocks = block_names(model.gates)
             prepared = self._prepared[model.digest] = Prepared(
                 reader,
@@ -82,12 +85,26 @@ class GatesEndpoint(GatedEndpoint):
         return prepared
 
 
-def _content(inquiry: Inquiry, wish: Detail, reader: Reader, arrays: Mapping[str, Array]) -> Content:
+def _summary(inquiry: Inquiry, answer: Answer) -> Content:
+    """The answer where the gates were read with those of all others in the run."""
+    model = inquiry.model
+    given = encode(model.name, model.version, inquiry.inference, answer, model.labels)
+    return _with(given, answer.reading)
+
+
+def _content(inquiry: Inquiry, wish: Detail, reader: GateReader, arrays: Mapping[str, Array]) -> Content:
     rows = inquiry.inference.rows
-    reading = reader.read(arrays, rows)
+    (reading,) = reader.read(arrays, rows)
+    content = _with(inquiry.as_infer(arrays), reading)
     pairs = tensors(wish, inquiry.model.gates, reader.tensors, arrays, rows)
     entries, tail = encode_tensors(pairs, binary=wish.binary)
-    more: dict[str, Any] = {"gates": reading.gates, "route": reading.route}
-    if entries:
-        more["tensors"] = entries
-    return joined(inquiry.as_infer(arrays), assemble(more, tail))
+    return joined(content, assemble({"tensors": entries}, tail)) if entries else content
+
+
+def _with(content: Content, reading: Reading) -> Content:
+    """An answer, and in it what was read of the gates."""
+    if isinstance(reading, NotFinite):
+        raise reading
+    if content[1] is None:
+        return b"%b,%b}" % (content[0][:-1], reading), None
+    return joined(content, (b"{%b}" % reading, None))

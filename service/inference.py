@@ -11,7 +11,7 @@ import numpy as np
 from service.errors import Broken, RequestError, RunError
 from service.job import Pending
 from service.model import Model
-from service.request import Answer, Array, Inference
+from service.request import Answer, Array, Inference, Reader
 from service.runtime import Tensor
 
 log = logging.getLogger(__name__)
@@ -44,13 +44,21 @@ async def answer(
     *,
     alone: bool = False,
     future: Pending | None = None,
+    reader: Reader | None = None,
 ) -> Answer:
     """The arrays of the outputs named; a RequestError says why there are none."""
     if inference.rows == 0:
-        return Answer(tuple(_empty(model, name, inference) for name in names))
+        nothing = None if reader is None else reader.read({}, 0, 1)[0]
+        return Answer(tuple(_empty(model, name, inference) for name in names), reading=nothing)
     try:
         return await model.batcher.submit(
-            inference.feeds, inference.rows, names, deadline=until, alone=alone, future=future
+            inference.feeds,
+            inference.rows,
+            names,
+            deadline=until,
+            alone=alone,
+            future=future,
+            reader=reader,
         )
     except RunError as error:
         log.warning("%s/%d: %s", model.name, model.version, error)

@@ -10,7 +10,7 @@ from service.encode import encode
 from service.exchange import Course
 from service.inference import answer
 from service.model import Model
-from service.request import Answer, Array, Inference
+from service.request import Answer, Array, Inference, Reader
 
 # a body, and how many bytes of it are JSON where tensors follow that
 Content = tuple[bytes, int | None]
@@ -28,14 +28,24 @@ class Inquiry:
     ran: int = 0
 
     async def run(
-        self, names: tuple[str, ...], moved: Mapping[str, Array] | None = None, *, alone: bool = False
+        self,
+        names: tuple[str, ...],
+        moved: Mapping[str, Array] | None = None,
+        *,
+        alone: bool = False,
+        reader: Reader | None = None,
     ) -> Answer:
-        """The outputs named on the caller's rows; `moved` is fed beside them, and such a run is its own."""
+        """The outputs named on the caller's rows, and what a reader makes of others.
+
+        `moved` is fed beside the rows, and such a run is its own.
+        """
         inference = self.inference
         if moved:
             inference = replace(inference, feeds={**inference.feeds, **moved})
         future = self.course.future()
-        given = await answer(self.model, inference, names, self.until, alone=alone, future=future)
+        given = await answer(
+            self.model, inference, names, self.until, alone=alone, future=future, reader=reader
+        )
         self.ran = perf_counter_ns()
         if self.first is None:
             self.first = given

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from service.errors import Broken, Expired
-from service.request import Answer, Array
+from service.request import Answer, Array, Reader
 
 Shapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
 
@@ -41,7 +41,14 @@ class Job:
     # done when there is an outcome; cancelled when the caller has gone
     future: Pending
     size: int
+    # reads outputs of its rows, in the run itself
+    reader: Reader | None = None
     outcome: Answer | Exception | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The outputs that it names, and those that its reader reads."""
+        return self.names if self.reader is None else self.names + self.reader.tensors
 
     def result(self) -> Answer:
         """The answer, or the error raised; given once."""

@@ -16,8 +16,8 @@ from service.exchange import Course
 
 # of an address so written, nothing is to be decoded
 PLAIN = re.compile(rb"[A-Za-z0-9_.:/-]+")
-# more addresses than are in use at any one time
-MOST = 1024
+# more addresses than are in use at any one time; and the longest that is kept, which the log shows whole
+MOST, LONGEST = 1024, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Lanes:
         try:
             return self._known[url]
         except KeyError:
+            if len(url) > LONGEST:
+                return None
             if len(self._known) >= MOST:
                 self._known.clear()
             lane = self._known[url] = self._find(url)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
 import orjson
 
 from service.errors import NotFinite
+from service.figures import figures, lay_out, lay_out_carry, longest, mean_of_last, product
+from service.form import Form
 from service.manifest import Gate, Profile
 from service.model import Signature
 from service.request import Array
@@ -19,37 +19,20 @@ from service.request import Array
 # where the file has no profile: T this near to 0 or 1 counts as closed or open
 EPSILON = 0.01
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-# more values than this sort far faster as whole numbers up to STEPS, and tell quantiles to 1e-5
-FEW, STEPS = 512, 65535
+# so many values of T are read at once, those of as many requests as that is; more would leave the caches
+AT_ONCE = 2**18
 ABOUT = {"name", "layer", "depth", "time", "kind", "carry", "units"}
+ROUTE = b'%%b,"route":{"per":"%b","layers":%d,"carried":[%%b],"effective_depth":[%%b],"longest_closed":[%%b]}'
+
+# the `gates` and the `route` of a request, members of a JSON object; or why there are none
+Reading = bytes | NotFinite
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How each row went through the layers; the repeats of a layer over time count as one, their mean.
+class GateReader:
+    """Reads the gates of one model, see docs/gates.md; `tensors` are the hidden outputs that it needs.
 
-    `per` is `row`, or `request` where the gates cannot be told apart by row: then all rows count as one.
-    `carried` is the product of C over the layers, unit by unit, and of that the mean; `effective_depth`
-    the sum over layers of mean T; `longest_closed` the most layers on end whose mean T is below epsilon.
+    Where rows cannot be told apart in a gate, all rows of a request count as one.
     """
-
-    per: str
-    layers: int
-    carried: Array
-    effective_depth: Array
-    longest_closed: Array
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The gates of one request: a JSON list, one object a gate, and the route."""
-
-    gates: orjson.Fragment
-    route: Route
-
-
-class Reader:
-    """Reads the gates of one model; `tensors` are the hidden outputs that it needs."""
 
     def __init__(self, gates: Sequence[Gate], signature: Signature, profile: Profile | None) -> None:
         carries = [gate.carry_gate for gate in gates if gate.carry_gate is not None]
@@ -67,67 +50,91 @@ class Reader:
             (gate.name, (axis, gate.carry_gate is None, gate.time is None))
             for gate, axis in zip(gates, self._axes, strict=True)
         ]
-        # filling a form takes a third of the time of building the objects
-        self._form = f"[{','.join(_form(gate, self._levels) for gate in gates)}]"
+        # filling a form takes a small part of the time of building the objects
+        self._form = _form(gates, self._levels)
+        self._routes = {per: ROUTE % (per, len(layers)) for per in (b"row", b"request")}
 
-    def read(self, arrays: Mapping[str, Array], rows: int) -> Reading:
-        """The summary of `tensors`; NotFinite where a gate is NaN on some row."""
-        by_row = rows == 1 or None not in self._axes
-        per, depth = "row" if by_row else "request", len(self._layers)
+    def read(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[Reading]:
+        """What is read of each of several requests of so many rows, NotFinite where a gate is NaN on one.
+
+        The rows of several requests lie one after the other along the first axis of all `tensors`.
+        """
         if rows == 0:
-            none = np.zeros(0, np.float32)
-            empty = self._form.replace("%.7g", "null").replace("%%", "%")
-            return Reading(orjson.Fragment(empty), Route(per, depth, none, none, none))
-        count = rows if by_row else 1
+            none = self._form.written([b"null"] * len(self._gates) * (5 + len(self._levels)))
+            return [self._routes[b"row"] % (none, b"", b"", b"")] * requests
+        size = sum([arrays[name].size for name in self.tensors]) // requests
+        most = max(1, AT_ONCE // max(1, size))
+        if requests <= most:
+            return self._read(arrays, rows, requests)
+        told: list[Reading] = []
+        for start in range(0, requests, most):
+            stop = min(start + most, requests)
+            some = {name: _part(arrays[name], start, stop, requests) for name in self.tensors}
+            told += self._read(some, rows, stop - start)
+        return told
+
+    def _read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[Reading]:
+        """A NaN makes NaN of the figures of its own request alone."""
+        per, count = (b"row", rows) if rows == 1 or None not in self._axes else (b"request", 1)
+        with np.errstate(all="ignore"):
+            table, means, carried = self._figures(arrays, count, requests)
+            texts = self._form.filled(table.reshape(requests, -1))
+            ways = orjson.dumps((carried, np.add.reduce(means, axis=1)), option=orjson.OPT_SERIALIZE_NUMPY)
+        # a list of lists for each of the two
+        by_carried, by_depth = [part.split(b"],[") for part in ways[3:-3].split(b"]],[[")]
+        told: list[Reading] = []
+        for n, (text, run) in enumerate(zip(texts, self._longest(means), strict=True)):
+            if text is None:
+                name = self._gates[int(np.isfinite(table[n]).all(1).argmin())].name
+                said = f"gates: expected rows on which every gate is a number, got NaN in {name!r}"
+                told.append(NotFinite(said))
+            else:
+                told.append(self._routes[per] % (text, by_carried[n], by_depth[n], run))
+        return told
+
+    def _figures(self, arrays: Mapping[str, Array], rows: int, requests: int) -> tuple[Array, Array, Array]:
+        """Figures of all gates in order; means of T by layer and row; what each row carries."""
         groups: dict[Any, list[int]] = {}
         for n, (name, kind) in enumerate(self._kinds):
             groups.setdefault((arrays[name].shape, kind), []).append(n)
-        parts = [self._read_alike(members, arrays, count) for members in groups.values()]
-        figures, means, carried = parts[0]
+        parts = [self._figures_alike(members, arrays, rows, requests) for members in groups.values()]
+        table, means, carried = parts[0]
         if len(parts) > 1:
             order = np.argsort([n for members in groups.values() for n in members])
-            figures = np.concatenate([part[0] for part in parts], axis=1)[:, order]
-            means = np.concatenate([part[1] for part in parts])[order]
+            table = np.concatenate([part[0] for part in parts], axis=1)[:, order]
+            means = np.concatenate([part[1] for part in parts], axis=1)[:, order]
             carried = np.multiply.reduce([part[2] for part in parts])
-        if depth < len(means):
-            means = np.stack([means[members].mean(0) for members in self._layers])
-        route = Route(per, depth, carried, np.add.reduce(means), _longest(means < self._epsilon))
-        return Reading(orjson.Fragment(self._form % tuple(figures.T.ravel().tolist())), route)
+        if len(self._layers) < len(self._gates):
+            # the repeats of a layer over time count as one, their mean
+            means = np.stack([means[:, members].mean(1) for members in self._layers], axis=1)
+        return table, means, carried
 
-    def _read_alike(
-        self, members: Sequence[int], arrays: Mapping[str, Array], rows: int
+    def _figures_alike(
+        self, members: Sequence[int], arrays: Mapping[str, Array], rows: int, requests: int
     ) -> tuple[Array, Array, Array]:
-        """Of gates of one shape: figures, one gate a column; means of T by row; what a row carries."""
+        """The same of gates of one shape and kind."""
         gates = [self._gates[n] for n in members]
         axis = self._axes[members[0]]
-        t = _lay_out([arrays[gate.name] for gate in gates], axis, rows)
-        flat = t.reshape(len(gates), -1)
-        size = flat.shape[1]
-        means = np.add.reduce(t, axis=2) / np.float32(t.shape[2])
-        mean = np.add.reduce(means, axis=1) / np.float32(rows)
-        if not isfinite(np.add.reduce(mean)):
-            name = gates[int(np.isfinite(mean).argmin())].name
-            raise NotFinite(f"gates: expected rows on which every gate is a number, got NaN in {name!r}")
-        # one room for all that is only on the way: fresh memory costs more than the sums
-        room = np.empty_like(t)
-        flat_room = room.reshape(flat.shape)
+        t = lay_out([arrays[gate.name] for gate in gates], axis, requests, rows)
+        means = mean_of_last(t)
+        mean = means[:, :, 0] if rows == 1 else mean_of_last(means)
         if gates[0].carry_gate is None:
-            c, share = np.subtract(1, t, out=room), 1 - mean
+            table = figures(t, mean, None, self._epsilon, self._levels)
+            c = np.subtract(1, t, out=t)
         else:
-            c = _carry_gates([arrays[gate.carry_gate] for gate in gates if gate.carry_gate], axis, t.shape)
-            share = c.mean((1, 2))
-        carried = _product(c, [gate.time for gate in gates])
-        figures = np.empty((5 + len(self._levels), len(gates)), np.float32)
-        figures[0] = mean
-        apart = np.subtract(flat, mean[:, None], out=flat_room)
-        figures[1] = np.sqrt(np.vecdot(apart, apart) / np.float32(size))
-        # a product with ones counts twice as fast as a sum of truths
-        ones = np.ones(size, np.float32)
-        figures[-3] = np.less(flat, self._epsilon, out=flat_room) @ ones / np.float32(size)
-        figures[-2] = np.greater(flat, 1 - self._epsilon, out=flat_room) @ ones / np.float32(size)
-        figures[-1] = share
-        figures[2:-3] = _quantiles(flat, flat_room, self._levels)
-        return figures, means, carried
+            own = [arrays[gate.carry_gate] for gate in gates if gate.carry_gate]
+            c = lay_out_carry(own, axis, t.shape)
+            carried = mean_of_last(c.reshape(*mean.shape, -1))
+            table = figures(t, mean, carried, self._epsilon, self._levels)
+        return table, means, product(c, [gate.time for gate in gates])
+
+    def _longest(self, means: Array) -> list[bytes]:
+        """Of each request, row by row, the most layers on end that are closed."""
+        requests, _, rows = means.shape
+        if np.minimum.reduce(means, axis=None) >= self._epsilon:
+            return [b",".join([b"0"] * rows)] * requests
+        runs = longest(means < self._epsilon).tolist()
+        return [b",".join([b"%d" % run for run in line]) for line in runs]
 
 
 def unit_figures(gate: Gate, t: Array) -> tuple[Array, Array]:
@@ -136,71 +143,32 @@ def unit_figures(gate: Gate, t: Array) -> tuple[Array, Array]:
     return by_unit.mean(0).astype(np.float32), by_unit.std(0).astype(np.float32)
 
 
-def _form(gate: Gate, levels: Sequence[float]) -> str:
-    """The JSON of a gate, with places for mean, sd, quantiles, closed, open and carried."""
-    about = json.dumps(gate.model_dump(include=ABOUT, exclude_none=True)).replace("%", "%%")
-    quantiles = ", ".join(f'"{level:g}": %.7g' for level in levels)
-    return (
-        f'{about[:-1]}, "mean": %.7g, "sd": %.7g, "quantiles": {{{quantiles}}}, '
-        '"closed": %.7g, "open": %.7g, "carried": %.7g}'
-    )
+def _form(gates: Sequence[Gate], levels: Sequence[float]) -> Form:
+    """The JSON list of gates, with places for mean, sd, quantiles, closed, open and carried of each."""
+    pieces: list[str] = []
+    before = '"gates":['
+    for gate in gates:
+        about = gate.model_dump(include=ABOUT, exclude_none=True)
+        pieces.append(f'{before}{json.dumps(about, separators=(",", ":"))[:-1]},"mean":')
+        pieces.append(',"sd":')
+        opening = ',"quantiles":{'
+        for level in levels:
+            pieces.append(f'{opening}"{level:g}":')
+            opening = ","
+        pieces += ['},"closed":', ',"open":', ',"carried":']
+        before = "},"
+    return Form([piece.encode() for piece in (*pieces, "}]")])
 
 
 def _row_axis(name: str, signature: Signature) -> int | None:
     """The axis of a hidden output along which its rows lie, in order; None where there is none."""
+    if name in signature.splittable:
+        return 0
     dims = signature.hidden[name].dims
-    if signature.batch is not None and signature.batch in dims:
-        return dims.index(signature.batch)
-    return 0 if name in signature.splittable else None
+    return dims.index(signature.batch) if signature.batch is not None and signature.batch in dims else None
 
 
-def _lay_out(arrays: Sequence[Array], axis: int | None, rows: int) -> Array:
-    """Arrays of one shape as gates x rows x what belongs to a row."""
-    flat = np.concatenate([array.reshape(-1) for array in arrays], dtype=np.float32)
-    if axis:
-        flat = np.moveaxis(flat.reshape(len(arrays), *arrays[0].shape), axis + 1, 1)
-    return flat.reshape(len(arrays), rows, -1)
-
-
-def _carry_gates(arrays: Sequence[Array], axis: int | None, shape: tuple[int, ...]) -> Array:
-    """Carry gates laid out as their transform gates; ones of other shapes stand at their rows' means."""
-    if len({array.shape for array in arrays}) == 1:
-        c = _lay_out(arrays, axis, shape[1])
-        if c.shape == shape:
-            return c
-    means = [_lay_out([array], axis, shape[1]).mean(2, keepdims=True) for array in arrays]
-    return np.concatenate(means)
-
-
-def _quantiles(flat: Array, room: Array, levels: Sequence[float]) -> Array:
-    """Of each gate the smallest T that so great a share of all its T does not exceed, one level a line."""
-    size = flat.shape[1]
-    places = [min(max(ceil(level * size), 1), size) - 1 for level in levels]
-    if size <= FEW:
-        return np.sort(flat, axis=1)[:, places].T
-    np.multiply(flat, np.float32(STEPS), out=room)
-    room += np.float32(0.5)
-    whole = room.astype(np.uint16)
-    # of 16 bits a stable sort counts and need not compare
-    whole.sort(axis=1, kind="stable")
-    return whole[:, places].T / np.float32(STEPS)
-
-
-def _product(c: Array, times: Sequence[int | None]) -> Array:
-    """What is carried past all layers, by row: their product, and its mean over units and times."""
-    if times[0] is None:
-        product = np.multiply.reduce(c, axis=0)
-        return np.add.reduce(product, axis=1) / np.float32(product.shape[1])
-    steps = np.array(times)
-    order = np.argsort(steps, kind="stable")
-    starts = np.flatnonzero(np.diff(steps[order], prepend=-1))
-    return np.multiply.reduceat(c[order], starts, axis=0).mean((0, 2))
-
-
-def _longest(closed: Array) -> Array:
-    """The length of the longest run of true down each column."""
-    if not closed.any():
-        return np.zeros(closed.shape[1], np.int64)
-    at = np.arange(1, len(closed) + 1)[:, None]
-    last_open = np.maximum.accumulate(np.where(closed, 0, at), axis=0)
-    return (at - last_open).max(0)
+def _part(array: Array, start: int, stop: int, requests: int) -> Array:
+    """What belongs to some of the requests."""
+    each = len(array) // requests
+    return array[start * each : stop * each]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -41,14 +41,26 @@ class Inference:
         return tuple([wanted.name for wanted in self.outputs])
 
 
+class Reader(Protocol):
+    """Makes something of outputs, for all requests of a run together."""
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The outputs that it reads."""
+
+    def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> Sequence[Any]:
+        """What it makes of each of several requests of so many rows, which lie one after the other."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The arrays of one request, in the order it named them, and what they took in nanoseconds.
 
-    `batch` is how many rows ran together.
+    `batch` is how many rows ran together, `reading` what a reader made of the request's rows.
     """
 
     arrays: tuple[Array, ...]
     queue_ns: int = 0
     run_ns: int = 0
     batch: int = 0
+    reading: Any = None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import Any
 
 import numpy as np
 
 from service.errors import Broken
 from service.job import Job, Shapes
-from service.request import Answer, Array
+from service.request import Answer, Array, Reader
 
 Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
@@ -88,22 +89,25 @@ class Stack:
         start = perf_counter_ns()
         first = jobs[0]
         if len(jobs) == 1:
-            feeds, rows, names = first.feeds, first.rows, first.names
+            feeds, rows, names = first.feeds, first.rows, tuple(dict.fromkeys(first.needs))
         else:
             feeds = {name: np.concatenate([job.feeds[name] for job in jobs]) for name in self._inputs}
             rows = sum([job.rows for job in jobs])
-            names = tuple(dict.fromkeys([name for job in jobs for name in job.names]))
+            needs = dict.fromkeys([job.needs for job in jobs])
+            names = tuple(dict.fromkeys([name for need in needs for name in need]))
         arrays = self._rows(feeds, rows, names)
         run_ns = perf_counter_ns() - start
-        if len(jobs) == 1:
-            first.outcome = Answer(tuple(arrays), start - first.since, run_ns, rows)
-            return Batch(rows, 1, run_ns, start - first.since, inline)
         named = dict(zip(names, arrays, strict=True))
+        readings = _readings(jobs, named, rows)
+        if len(jobs) == 1:
+            own = tuple([named[name] for name in first.names])
+            first.outcome = Answer(own, start - first.since, run_ns, rows, readings[0])
+            return Batch(rows, 1, run_ns, start - first.since, inline)
         waited = row = 0
-        for job in jobs:
+        for job, reading in zip(jobs, readings, strict=True):
             until = row + job.rows
             own = tuple([_part(named[name], row, until, rows) for name in job.names])
-            job.outcome = Answer(own, start - job.since, run_ns, rows)
+            job.outcome = Answer(own, start - job.since, run_ns, rows, reading)
             waited += start - job.since
             row = until
         return Batch(rows, len(jobs), run_ns, waited, inline)
@@ -113,6 +117,7 @@ class Stack:
         start = perf_counter_ns()
         batches: list[Batch] = []
         parts: list[list[Array]] = []
+        names = tuple(dict.fromkeys(job.needs))
         for row in range(0, job.rows, self.max_rows):
             if job.future.done():
                 return batches
@@ -122,13 +127,16 @@ class Stack:
                 name: array[row : row + rows] if name in self._inputs else array
                 for name, array in job.feeds.items()
             }
-            parts.append(self._rows(feeds, rows, job.names))
+            parts.append(self._rows(feeds, rows, names))
             last = row + rows == job.rows
             waited = start - job.since if last else 0
             batches.append(Batch(rows, int(last), perf_counter_ns() - begun, waited, inline))
-        arrays = tuple(np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+        arrays = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
         run_ns = perf_counter_ns() - start
-        job.outcome = Answer(arrays, start - job.since, run_ns, self.max_rows)
+        named = dict(zip(names, arrays, strict=True))
+        (reading,) = _readings([job], named, job.rows)
+        own = tuple([named[name] for name in job.names])
+        job.outcome = Answer(own, start - job.since, run_ns, self.max_rows, reading)
         return batches
 
     def _rows(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
@@ -152,7 +160,30 @@ class Stack:
         return arrays
 
     def _cuttable(self, job: Job) -> bool:
-        return self.batched and self._splittable.issuperset(job.names)
+        return self.batched and self._splittable.issuperset(job.needs)
+
+
+def _readings(jobs: Sequence[Job], arrays: Mapping[str, Array], rows: int) -> list[Any]:
+    """What the readers make of a run's rows, job by job; requests of equal length are read together."""
+    alike: dict[tuple[Reader, int], list[int]] = {}
+    starts, row = [], 0
+    for n, job in enumerate(jobs):
+        starts.append(row)
+        row += job.rows
+        if job.reader is not None:
+            alike.setdefault((job.reader, job.rows), []).append(n)
+    readings: list[Any] = [None] * len(jobs)
+    for (reader, each), members in alike.items():
+        own = arrays
+        if len(members) < len(jobs):
+            parts = [(starts[n], starts[n] + each) for n in members]
+            own = {
+                name: np.concatenate([_part(arrays[name], start, stop, rows) for start, stop in parts])
+                for name in reader.tensors
+            }
+        for n, reading in zip(members, reader.read(own, each, len(members)), strict=True):
+            readings[n] = reading
+    return readings
 
 
 def _part(array: Array, start: int, stop: int, rows: int) -> Array:

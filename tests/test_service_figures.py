@@ -1,0 +1,80 @@
+"""Figures of several requests at once: bit for bit those of each by itself, and longest runs by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.figures import FEW, figures, lay_out, lay_out_carry, longest, mean_of_last, product
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LEVELS = (0.05, 0.5, 0.95)
+# widths around those that vector instructions take at a time
+WIDTHS = (1, 3, 16, 33, 64, 784)
+
+
+def random(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).beta(0.3, 0.6, size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("times", [(None, None, None), (0, 1, 2), (0, 1, 0)])
+def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, ...]) -> None:
+    """Whatever the rows and units, steps or none: nine requests at once, and one after the other."""
+    requests = 9
+    arrays = [random(requests * rows, width, seed=n) for n in range(3)]
+
+    def told(arrays: list[Array], requests: int) -> list[Array]:
+        t = lay_out(arrays, 0, requests, rows)
+        means = mean_of_last(t)
+        mean = mean_of_last(means)
+        return [means, mean, figures(t, mean, None, 0.01, LEVELS), product(1 - t, times)]
+
+    together = told(arrays, requests)
+    for n in range(requests):
+        alone = told([array[n * rows : (n + 1) * rows] for array in arrays], 1)
+        for one, all_ in zip(alone, together, strict=True):
+            assert one[0].tobytes() == all_[n].tobytes()
+
+
+def test_both_ways_to_quantiles_are_in_the_widths() -> None:
+    """Few values are sorted as they are, many as whole numbers."""
+    assert min(WIDTHS) < FEW < max(WIDTHS)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "requests", "rows"),
+    [((6, 4), 0, 6, 1), ((6, 2, 3), 0, 6, 1), ((6, 4), 0, 2, 3), ((5, 3, 2), 1, 1, 3), ((6, 2), None, 1, 1)],
+)
+def test_what_belongs_to_a_row_lies_together(
+    shape: tuple[int, ...], axis: int | None, requests: int, rows: int
+) -> None:
+    """Request by request, gate by gate and row by row, in one piece of memory."""
+    arrays = [random(*shape, seed=n) for n in range(2)]
+    laid = lay_out(arrays, axis, requests, rows)
+    assert laid.flags.c_contiguous
+    assert laid.shape[:3] == (requests, 2, rows)
+    for gate, array in enumerate(arrays):
+        by_row = np.moveaxis(array, axis or 0, 0).reshape(requests, rows, -1)
+        assert (laid[:, gate] == by_row).all()
+
+
+def test_carry_gates_of_another_shape_stand_at_their_means() -> None:
+    """One number a row for all units, and carry gates of several widths."""
+    wide, narrow = random(4, 6), random(4, 2, seed=1)
+    laid = lay_out_carry([wide, narrow], 0, (2, 2, 2, 6))
+    assert laid.shape == (2, 2, 2, 1)
+    assert laid[:, 0, :, 0].ravel().tolist() == pytest.approx(wide.mean(1).tolist())
+    assert laid[:, 1, :, 0].ravel().tolist() == pytest.approx(narrow.mean(1).tolist())
+    assert (lay_out_carry([wide], 0, (2, 1, 2, 6)) == lay_out([wide], 0, 2, 2)).all()
+
+
+def test_longest_runs_by_hand() -> None:
+    """At the beginning, in the middle, at the end, all the way and nowhere, by request and row."""
+    runs = [[[1, 1, 0, 1, 0], [0, 1, 1, 1, 0]], [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]]
+    closed = np.array(runs, bool).transpose(0, 2, 1)
+    assert longest(closed).tolist() == [[2, 3], [5, 0]]
