@@ -153,7 +153,7 @@ class Batcher:
 
     def _is_alone(self, job: Job) -> bool:
         """Whether nobody else is about for whom it should wait."""
-        if self._begun:
+        if self._begun and job.shapes is not None:
             # another has just run, alone, which came with it: they are a crowd
             self._company = max(self._company, PAIR)
         return self._company <= CROWD and not self._max_delay and self._pace.short(job.size)

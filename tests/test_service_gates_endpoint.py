@@ -74,6 +74,22 @@ def test_a_summary_has_no_tensors(asker: Asker) -> None:
     assert [output["name"] for output in answer["outputs"]] == ["logits"]
 
 
+def test_a_summary_is_made_in_the_run(asker: Asker) -> None:
+    """What it is made of is kept for nobody; where tensors are asked for, they are."""
+    asker.gates(rows(2))
+    assert len(asker.told.answers[-1].arrays) == 1
+    asker.gates(rows(2), {"detail": "rows"})
+    assert len(asker.told.answers[-1].arrays) == 4
+
+
+def test_one_summary_whichever_way_it_is_made(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the run where that is little work, and else after it."""
+    in_run = asker.gates(rows(9))
+    monkeypatch.setattr(gates_endpoint, "MANY_BYTES", 0)
+    assert asker.gates(rows(9)) == in_run
+    assert len(asker.told.answers[-1].arrays) == 4
+
+
 def test_blocks_are_the_layers_outputs(asker: Asker, gated: Gated) -> None:
     """By the request's own parameters as by the address."""
     x = rows(3)
@@ -150,6 +166,7 @@ def test_no_rows_are_an_answer(asker: Asker) -> None:
     assert answer["outputs"][0]["shape"] == [0, 3]
     assert [gate["mean"] for gate in answer["gates"]] == [None] * 3
     assert answer["route"]["carried"] == []
+    assert asker.gates(rows(0))["gates"] == answer["gates"]
 
 
 def test_rows_without_numbers_have_no_summary(asker: Asker) -> None:
