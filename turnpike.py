@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from typer.core import TyperGroup
 
 VERSION = "0.1.0"
@@ -65,6 +63,9 @@ class FrontDoor(TyperGroup):
             if self.verbose:
                 traceback.print_exc()
             text, status = say(error)
+            from rich.console import Console
+            from rich.markup import escape
+
             Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(text)}", highlight=False)
             raise typer.Exit(status) from error
 

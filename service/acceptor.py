@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import mmap
 import socket
 import ssl
 from collections.abc import Callable
 
 from service.connection import Connection
 from service.connections import Connections
+from service.shares import Shares
 
 log = logging.getLogger(__name__)
 
@@ -20,27 +20,6 @@ YIELD_SECONDS = 0.001
 # until descriptors may be free again
 SHORTAGE_SECONDS = 0.2
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-# of a worker that accepts none
-AWAY = 0xFFFFFFFF
-
-
-class Shares:
-    """How many connections each worker has, in memory that all of them see. Workers count from 1."""
-
-    def __init__(self, workers: int) -> None:
-        self._counts = memoryview(mmap.mmap(-1, 4 * workers)).cast("I")
-        for number in range(1, workers + 1):
-            self.leave(number)
-
-    def note(self, number: int, count: int) -> None:
-        self._counts[number - 1] = count
-
-    def leave(self, number: int) -> None:
-        """Expect nothing of this worker."""
-        self._counts[number - 1] = AWAY
-
-    def least(self) -> int:
-        return min(self._counts)
 
 
 class Acceptor:

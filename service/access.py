@@ -10,14 +10,16 @@ import hmac
 from collections.abc import Awaitable, Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import Forbidden, SettingError, Unauthorized
-from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 Level = Literal["open", "api", "admin"]
 Headers = Iterable[tuple[bytes, bytes]]

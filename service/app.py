@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI, Response
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from service import admin, health, oip, openapi, predict
+from service import admin, health, oip, predict
 from service.access import Access
+from service.aside import aside
 from service.body import Held
 from service.channel import Handler
 from service.cpus import threads
@@ -21,15 +23,18 @@ from service.introspection import routes as gate_routes
 from service.limits import Limits
 from service.loader import load
 from service.meter import Meter
-from service.metrics import exposition, gathered
+from service.model import Model
 from service.page import add_page
 from service.parts import Control, Parts
 from service.reference import add_reference
+from service.repository import Found
 from service.runtime import expect_device
-from service.settings import Settings
 from service.shelf import Shelf
 from service.tracing import Tracing
 from service.version import VERSION
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 
 class Application:
@@ -37,7 +42,8 @@ class Application:
 
     def __init__(self, settings: Settings, control: Control) -> None:
         meter = Meter()
-        self.shelf = Shelf(partial(load, settings=settings, meter=meter, threads=threads(settings)))
+        self._load = partial(load, settings=settings, meter=meter, threads=threads(settings))
+        self.shelf = Shelf(self._loaded)
         self.parts = Parts(
             settings=settings,
             limits=Limits(rows=settings.max_rows, depth=settings.max_depth, json=settings.max_json),
@@ -59,6 +65,13 @@ class Application:
         self.refused = self._door.refused
         # and whom they may hand a request to without a detour
         self.express = self._door.express
+
+    def _loaded(self, found: Found) -> Model:
+        """A model of the repository; while there are others to answer for, they go first."""
+        if not self.shelf.models:
+            return self._load(found)
+        with aside() as call:
+            return self._load(found, call=call)
 
     def is_ready(self) -> bool:
         """Whether requests should be sent here."""
@@ -120,12 +133,23 @@ def routed(parts: Parts, is_ready: Callable[[], bool]) -> FastAPI:
     )
     async def metrics() -> Response:
         """Counts of all workers, for Prometheus."""
+        # its library is there from the first scrape on, and nobody waits while that is imported
+        await asyncio.to_thread(import_module, "service.metrics")
+        from service.metrics import exposition, gathered
+
         families = gathered(await parts.control.ask("snapshots"), parts.shelf)
         return await asyncio.to_thread(exposition, families)
 
-    app.openapi = lambda: openapi.openapi(app)  # type: ignore[method-assign]
+    app.openapi = partial(openapi, app)  # type: ignore[method-assign]
     if settings.dashboard:
         add_page(app, parts.access)
     if settings.docs:
         add_reference(app, parts.access)
     return app
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The document, and what makes it, when it is first asked for."""
+    from service.openapi import openapi
+
+    return openapi(app)

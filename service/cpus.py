@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from service.settings import Settings
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 ROOT = Path("/sys/fs/cgroup")
 SELF = Path("/proc/self/cgroup")

@@ -7,8 +7,10 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from service.agreement import expect_agreement
+from service.aside import Call, directly
 from service.batcher import Batcher
 from service.digest import content_digest
 from service.drift import Drift
@@ -22,26 +24,31 @@ from service.repository import Found, expect_unchanged, read
 from service.request import Array
 from service.row import expect_rows
 from service.runtime import Runtime, Tensor, open_model
-from service.settings import Settings
 from service.stack import Run, Stack
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
 
-def load(found: Found, settings: Settings, meter: Meter, threads: int) -> Model:
-    """Open a file and find out how it may be served; a ModelFileError says why it may not be."""
+def load(found: Found, settings: Settings, meter: Meter, threads: int, call: Call = directly) -> Model:
+    """Open a file and find out how it may be served; a ModelFileError says why it may not be.
+
+    What takes long is left to `call`, and the interpreter's lock is hardly held meanwhile.
+    """
     began = time.perf_counter()
     where = str(found.path)
-    data = read(found)
+    data = call(read, found)
     expect_whole(data, where)
     # onnxruntime reads the file once more: of bytes it makes copies, and lets nobody else run meanwhile
     try:
-        runtime = open_model(found.path, threads=threads, device=settings.device)
+        runtime = open_model(found.path, threads=threads, device=settings.device, call=call)
     except DeviceError as error:
         raise ModelFileError(str(error), "its device is not there") from error
     expect_unchanged(found)
     manifest = expect_manifest(runtime, where, needed=not settings.allow_unverified)
-    if manifest is not None and manifest.content != content_digest(data):
+    if manifest is not None and manifest.content != call(content_digest, data):
         raise ModelFileError(
             f"{where}: expected the graph and weights that were proved, "
             f"with digest {manifest.content[:12] or '(none)'}, got others",
@@ -50,7 +57,7 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int) -> Model:
     biases = expect_gates(runtime, manifest, data, where)
     expect_fitting_rows(runtime, manifest, where)
     batch = batch_of(runtime.inputs)
-    findings = probe(runtime, batch, settings.max_batch)
+    findings = probe(runtime.run_by(call), batch, settings.max_batch)
     if settings.check_parity and settings.device != "cpu":
         expect_agreement(runtime, open_model(found.path, threads=threads), batch, where)
     batched = may_batch(findings, manifest, found, exact=settings.exact) and batch is not None
@@ -64,7 +71,7 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int) -> Model:
         name=found.name,
         version=found.version,
         path=found.path,
-        digest=hashlib.sha256(data).hexdigest(),
+        digest=call(hashlib.sha256, data).hexdigest(),
         bytes=len(data),
         manifest=manifest,
         signature=Signature(

@@ -9,12 +9,14 @@ import os
 import signal
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from service.acceptor import Shares
 from service.channel import Channel, Handler
-from service.settings import Settings
-from service.worker import MakeApp, run_worker
+from service.shares import Shares
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+    from service.worker import MakeApp
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +123,13 @@ def _begin(
     number: int,
     make_app: MakeApp,
 ) -> None:
-    """What a worker does first: it lets go of what is the supervisor's."""
+    """What a worker does first: it lets go of what is the supervisor's, and imports what that one lacks."""
     signal.set_wakeup_fd(-1)
     for kind in SIGNALS:
         signal.signal(kind, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     for descriptor in strange:
         os.close(descriptor)
+    from service.worker import run_worker
+
     run_worker(settings, listener, shares, end, number, make_app)

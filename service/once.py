@@ -20,8 +20,8 @@ def _copy(name: str, path: Path) -> Path:
         content = path.read_bytes()
     except OSError as error:
         raise SettingError(f"{name}: cannot read {path} ({error.strerror})") from error
-    # it stays open as long as this process and its workers live
-    descriptor = os.memfd_create(name)
+    # it stays open as long as this process lives, whatever it becomes, and its workers
+    descriptor = os.memfd_create(name, 0)
     with open(descriptor, "wb", closefd=False) as copy:
         copy.write(content)
     return Path(f"/proc/self/fd/{descriptor}")

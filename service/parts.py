@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from service.access import Access
 from service.body import Held
 from service.limits import Limits
 from service.meter import Meter
-from service.settings import Settings
 from service.shelf import Shelf
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 
 class Control(Protocol):

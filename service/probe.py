@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.chance import Chance
 from service.errors import RunError
 from service.request import Array
 from service.runtime import Runtime, Tensor
@@ -49,7 +50,7 @@ def probe(runtime: Runtime, batch: str | None, most: int) -> Findings:
     if not sets:
         return Findings(ran=False)
     public = [tensor.name for tensor in runtime.outputs]
-    distribution = _distribution(runtime.run(sets[0], public)[0]) if public else None
+    distribution = _distribution(runtime.run(_part(sets[0], 0, FEW), public)[0]) if public else None
     if batch is None:
         return Findings(ran=True, distribution=distribution)
     splittable, coupled = _splittable(runtime, sets[0], batch)
@@ -100,19 +101,19 @@ def draw(
     inputs: Sequence[Tensor], batch: str | None, count: int, length: int, between: tuple[int, int]
 ) -> Rows:
     """Random rows, always the same: normal numbers, coin flips, or whole numbers from low to below high."""
-    random = np.random.default_rng(SEED)
+    chance = Chance(SEED)
     rows: Rows = {}
     for tensor in inputs:
         shape = [count if dim == batch else length if isinstance(dim, str) else dim for dim in tensor.dims]
         kind = np.dtype(tensor.dtype)
         if kind.kind == "f":
-            rows[tensor.name] = random.standard_normal(shape).astype(kind)
+            rows[tensor.name] = chance.normal(*shape).astype(kind)
         elif kind.kind == "b":
-            rows[tensor.name] = random.random(shape) < 0.5
+            rows[tensor.name] = chance.uniform(*shape) < 0.5
         else:
             low, high = between
             top = min(high, int(np.iinfo(kind).max))
-            rows[tensor.name] = random.integers(low, top, shape, np.int64).astype(kind)
+            rows[tensor.name] = chance.whole(low, top, *shape).astype(kind)
     return rows
 
 

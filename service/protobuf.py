@@ -56,6 +56,9 @@ def varints(packed: memoryview) -> list[int]:
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     """A whole number with a sign, of one to ten bytes with seven bits each, and where it ends."""
+    # most are so small that they take one byte
+    if at < len(message) and (value := message[at]) < 0x80:
+        return value, at + 1
     value = 0
     for place, byte in enumerate(message[at : at + 10]):
         value |= (byte & 0x7F) << (7 * place)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import cache
 from importlib.resources import files
 
+import orjson
 from fastapi import Depends, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import HTMLResponse, Response
@@ -45,5 +48,10 @@ def add_reference(app: FastAPI, access: Access) -> None:
         )
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=anyone)
-    async def document() -> dict[str, object]:
-        return app.openapi()
+    async def document() -> Response:
+        # it takes long enough to make for others not to wait for it
+        return Response(await asyncio.to_thread(written), media_type="application/json")
+
+    @cache
+    def written() -> bytes:
+        return orjson.dumps(app.openapi())

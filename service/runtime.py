@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
+from service.aside import Call, directly
 from service.errors import DeviceError, ModelFileError, RunError
 from service.manifest import KEY, Manifest
 from service.request import Array
@@ -100,6 +103,12 @@ class Runtime:
                 callers=isinstance(error, InvalidArgument) or (self._shaped and isinstance(error, Fail)),
             ) from error
 
+    def run_by(self, call: Call) -> Runtime:
+        """The same model, its runs left to `call`."""
+        other = copy.copy(self)
+        other._call = partial(call, self._call)
+        return other
+
     def _run_bound(self, names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
         """On a device: inputs go there and outputs come back in one copy each, and nothing in between."""
         binding = self._session.io_binding()
@@ -114,9 +123,17 @@ class Runtime:
 
 
 def open_model(
-    model: Path | bytes, *, threads: int = 1, device: Device = "cpu", where: str = "model.onnx"
+    model: Path | bytes,
+    *,
+    threads: int = 1,
+    device: Device = "cpu",
+    where: str = "model.onnx",
+    call: Call = directly,
 ) -> Runtime:
-    """Open a file, or its bytes, just as it will be served; `where` names bytes in messages."""
+    """Open a file, or its bytes, just as it will be served; `where` names bytes in messages.
+
+    The opening itself is left to `call`, unless that starts threads: they would be as that one is, for good.
+    """
     if isinstance(model, Path):
         where = str(model)
         if not model.is_file():
@@ -128,14 +145,16 @@ def open_model(
             f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, and this one has "
             f"{', '.join(onnxruntime.get_available_providers())}"
         )
+    opened = partial(
+        onnxruntime.InferenceSession,
+        str(model) if isinstance(model, Path) else model,
+        session_options(threads),
+        providers=[(PROVIDERS[device], OPTIONS[device])],
+        # where a provider fails it would print so, and go on with another one
+        enable_fallback=0,
+    )
     try:
-        session = onnxruntime.InferenceSession(
-            str(model) if isinstance(model, Path) else model,
-            session_options(threads),
-            providers=[(PROVIDERS[device], OPTIONS[device])],
-            # where a provider fails it would print so, and go on with another one
-            enable_fallback=0,
-        )
+        session = call(opened) if threads == 1 and device == "cpu" else opened()
     except Exception as error:  # onnxruntime's own exceptions share no base
         raise ModelFileError(
             f"{where}: onnxruntime cannot open it ({_said(error)})", "its file is damaged or no model"

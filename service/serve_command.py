@@ -36,20 +36,14 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     if print_config:
         sys.stdout.write(written_out(resolved))
         return
-    from service import log as logs
-    from service.supervisor import supervise
+    from service.launch import launch
 
     if resolved.warning:
+        from service import log as logs
+
         logs.start(resolved.settings.log_level)
         logging.getLogger("turnpike").warning(resolved.warning)
-    raise typer.Exit(supervise(resolved.settings, make_app))
-
-
-def make_app(settings: Settings, control: Any) -> Any:
-    """The application, imported in a worker: the supervisor stays small."""
-    from service.app import create_app
-
-    return create_app(settings, control)
+    launch(resolved.settings)
 
 
 def metavar(kind: Any) -> str:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import time
 from email.utils import formatdate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.config import Config
 
-from service.acceptor import Acceptor, Shares
+from service.acceptor import Acceptor
 from service.connection import Connection
 from service.connections import Connections, Rules
-from service.errors import SettingError
 from service.listener import stop_new
-from service.settings import Settings
+from service.shares import Shares
+from service.tls import tls
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -129,28 +131,3 @@ class Server:
             for connection in self._open:
                 connection.tend(loop.time())
             await asyncio.sleep(period)
-
-
-def tls(settings: Settings) -> ssl.SSLContext | None:
-    """What HTTPS is spoken with, if it is; a SettingError says what is wrong with its files."""
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    cert, key = str(settings.tls_cert), str(settings.tls_key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-
-    def passphrase() -> str:
-        # left to itself, OpenSSL would ask for it on the terminal
-        raise SettingError(f"--tls-key: expected a key without a passphrase, got {key!r}, which has one")
-
-    try:
-        # the next step alone would not say which of both files is at fault
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cert)
-    except OSError as error:
-        raise SettingError(f"--tls-cert: expected a certificate chain (PEM), got {cert!r}") from error
-    try:
-        context.load_cert_chain(cert, key, passphrase)
-    except OSError as error:
-        said = f"--tls-key: expected the private key (PEM) of the certificate {cert!r}, got {key!r}"
-        reason = getattr(error, "reason", None)
-        raise SettingError(said + (f" ({reason.lower().replace('_', ' ')})" if reason else "")) from error
-    return context

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from service.limits import MAX_ROWS
 
@@ -22,15 +21,13 @@ WORDS = {"workers": "auto"}
 # files that the service reads, which may be pipes
 FILES = ("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
 
-Words = Annotated[tuple[str, ...], NoDecode]
+Words = tuple[str, ...]
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Made directly, it is the defaults and what it is given, whatever the environment says."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
     # what is served
     models: Path | None = Field(None, description="Model repository; left out, the bundled digits model.")
@@ -93,16 +90,6 @@ class Settings(BaseSettings):
     docs: bool = Field(True, description="Serve /docs and /openapi.json.")
     drift_rows: int = Field(10_000, ge=100, description="Rows of live traffic that drift is told from.")
     otlp: str | None = Field(None, description="Address of an OpenTelemetry collector (OTLP over HTTP).")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        *others: PydanticBaseSettingsSource,
-        **named: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
 
     @field_validator("cors", "api_keys", mode="before")
     @classmethod

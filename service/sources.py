@@ -15,7 +15,6 @@ from typing import Any, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_settings import EnvSettingsSource
 
 from service.errors import SettingError
 from service.settings import PREFIX, SECRETS, WORDS, Settings
@@ -116,12 +115,14 @@ def fits(kind: Any, value: Any) -> bool:
 
 def from_environment() -> dict[str, Any]:
     """The variables that are settings, by field; one that is nothing of ours is most likely misspelt."""
-    known = {variable_of(name) for name in Settings.model_fields}
+    known = {variable_of(name): name for name in Settings.model_fields}
+    values = {}
     for variable, value in os.environ.items():
         name = variable.upper()
-        if name.startswith(PREFIX) and name not in known | FOREIGN and not injected(name, value):
+        if name in known:
+            values[known[name]] = value
+        elif name.startswith(PREFIX) and name not in FOREIGN and not injected(name, value):
             raise SettingError(f"{variable}: {unknown(name.removeprefix(PREFIX).lower(), variable_of)}")
-    values = EnvSettingsSource(Settings)()
     # what Kubernetes injects for a Service called turnpike
     if str(values.get("port", "")).startswith("tcp://"):
         del values["port"]

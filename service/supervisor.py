@@ -9,18 +9,19 @@ import resource
 import signal
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service import log as logs
 from service.channel import Handler
 from service.director import Director
 from service.listener import address_of, listen
 from service.member import Member
-from service.once import kept
-from service.server import tls
-from service.settings import Settings
 from service.team import Team
-from service.worker import MakeApp
+from service.tls import tls
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+    from service.worker import MakeApp
 
 log = logging.getLogger("turnpike")
 
@@ -33,7 +34,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 def supervise(settings: Settings, make_app: MakeApp) -> int:
     """Serve until a signal ends it; the exit status is 0, or 1 where a request had to be cut."""
     logs.start(settings.log_level)
-    settings = kept(settings)
     # a pair that is of no use stops the start, rather than every worker
     tls(settings)
     allow_connections()

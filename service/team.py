@@ -7,15 +7,17 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from service.acceptor import Shares
 from service.channel import Gone, Handler
 from service.errors import ServiceError
 from service.member import Member
 from service.meter import ended, merge
-from service.settings import Settings
-from service.worker import MakeApp
+from service.shares import Shares
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+    from service.worker import MakeApp
 
 log = logging.getLogger(__name__)
 

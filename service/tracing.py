@@ -14,13 +14,14 @@ from urllib.parse import urlsplit
 
 from service.errors import SettingError
 from service.exchange import Course, Trace
-from service.settings import Settings
 from service.version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
+
+    from service.settings import Settings
 
 PATH = "/v1/traces"
 # a worker that ends does not wait for a collector that is away

@@ -8,17 +8,20 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvloop
 
 from service import log as logs
-from service.acceptor import Shares
 from service.channel import Channel, Handler
 from service.errors import ServiceError
 from service.server import Server
-from service.settings import Settings
+from service.shares import Shares
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +29,8 @@ log = logging.getLogger(__name__)
 FAILED = 1
 # between two reports of what was counted
 REPORT_SECONDS = 1.0
+# for how long a thread that computes in Python may keep requests waiting
+SWITCH_SECONDS = 0.0005
 
 
 class App(Protocol):
@@ -44,7 +49,7 @@ class App(Protocol):
         """Answer one request."""
 
 
-MakeApp = Callable[[Settings, Channel], App]
+MakeApp = Callable[["Settings", Channel], App]
 
 
 def run_worker(
@@ -56,6 +61,7 @@ def run_worker(
     make_app: MakeApp,
 ) -> None:
     """The life of a worker's process, which ends here: with 0, or 1 if it failed or had to cut a request."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     logs.start(settings.log_level, number)
     status = FAILED
     try:

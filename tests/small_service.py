@@ -90,6 +90,8 @@ class SmallApp:
                 said["plans"] = self.plans
             case "/collected":
                 said["objects"] = len(gc.get_objects())
+            case "/switch":
+                said["seconds"] = sys.getswitchinterval()
             case "/ask":
                 what, _, given = argument.partition("=")
                 try:

@@ -140,7 +140,18 @@ def test_the_service_is_locked_down(stack: Project) -> None:
     for mount in ("/", "/models"):
         (options,) = inside("service", f"awk '$2 == \"{mount}\" {{print $4}}' /proc/mounts").splitlines()
         assert options.split(",")[0] == "ro", mount
-    absent = ("torch", "onnx", "onnxscript", "sklearn", "pip", "pytest", "models", "export", "loadtest", "tune")
+    absent = (
+        "torch",
+        "onnx",
+        "onnxscript",
+        "sklearn",
+        "pip",
+        "pytest",
+        "models",
+        "export",
+        "loadtest",
+        "tune",
+    )
     assert found("turnpike-service", *absent) == []
     assert found("turnpike-service", "onnxruntime", "service") == ["onnxruntime", "service"]
     compilers = "for one in gcc cc g++ c++ clang ld as make rustc; do command -v $one; done; true"

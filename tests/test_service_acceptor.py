@@ -16,10 +16,10 @@ import pytest
 import uvloop
 
 from service import acceptor as acceptors
-from service.acceptor import AWAY, Shares
 from service.listener import listen
 from service.server import Server
 from service.settings import Settings
+from service.shares import AWAY, Shares
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from starlette.routing import Route
 
 from service.access import level_of
 from service.app import create_app, routed
+from service.aside import LEAST, Call, directly
+from service.repository import Found
 from service.settings import Settings
+from service.shelf import Shelf
 from service.version import VERSION
 
 ROOT = Path(__file__).parent.parent
@@ -92,3 +97,20 @@ def test_there_is_one_version() -> None:
 
     assert VERSION == turnpike.VERSION
     assert f'\nversion = "{VERSION}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_a_model_that_comes_later_is_loaded_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are served go first; while there is none, nobody has to give way."""
+    application = create_app(Settings(), Nobody())
+
+    def load(found: Found, call: Call = directly) -> int:
+        return call(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    monkeypatch.setattr(application, "_load", load)
+    found = Found("net", 1, Path("model.onnx"), (0, 0, 0))
+    served: list[Any] = []
+    monkeypatch.setattr(Shelf, "models", property(lambda shelf: served))
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert application._loaded(found) == own
+    served.append(object())
+    assert application._loaded(found) == LEAST

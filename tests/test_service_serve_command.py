@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from service import supervisor
+from service import launch
 from service.serve_command import app
 from service.settings import SECRETS, Settings
-
-HEAVY = ("numpy", "onnxruntime", "fastapi", "torch", "onnx", "simdjson")
 
 
 @pytest.fixture
@@ -23,11 +19,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings with which it would have served."""
     found: list[Settings] = []
 
-    def supervise(settings: Settings, make_app: Any) -> int:
-        found.append(settings)
-        return 7
-
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr(launch, "launch", found.append)
     for name in list(os.environ):
         if name.startswith("TURNPIKE_"):
             monkeypatch.delenv(name)
@@ -46,9 +38,9 @@ def test_every_setting_but_secrets_is_an_option() -> None:
 
 
 def test_options_are_settings(served: list[Settings]) -> None:
-    """Numbers, switches and lists arrive as what they are; the exit status is the supervisor's."""
+    """Numbers, switches and lists arrive as what they are."""
     result = call("--port", "0", "--no-docs", "--check-parity", "--cors", "*", "--cors", "http://a.org")
-    assert result.exit_code == 7
+    assert result.exit_code == 0
     assert served == [Settings(port=0, docs=False, check_parity=True, cors=("*", "http://a.org"))]
 
 
@@ -71,10 +63,3 @@ def test_what_is_wrong_is_an_error_of_ours(served: list[Settings]) -> None:
     result = call("--workers", "none")
     assert str(result.exception) == "--workers: expected a whole number from 1 to 256 or auto, got 'none'"
     assert served == []
-
-
-def test_the_supervisor_stays_small() -> None:
-    """What a worker needs is not imported by the process that only watches workers."""
-    code = "import service.serve_command, service.supervisor, sys; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert [name for name in HEAVY if name in modules.split()] == []

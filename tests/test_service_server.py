@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from service.errors import SettingError
-from service.server import tls
 from service.settings import Settings
+from service.tls import tls
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 

@@ -20,6 +20,7 @@ import pytest
 from service.listener import listen
 from service.settings import Settings
 from service.supervisor import Supervisor, allow_connections
+from service.worker import SWITCH_SECONDS
 from tests.load import Load, Shot, Tally
 from tests.small_service import Running, SmallApp, running, until
 
@@ -68,6 +69,12 @@ def test_libraries_are_not_collected_again_and_again(tmp_path: Path) -> None:
     """What was there before the first request is left alone by the collector, whose look stops all."""
     with running(tmp_path) as service:
         assert service.get("/collected")["objects"] < 5000
+
+
+def test_a_thread_that_computes_in_python_keeps_nobody_waiting_for_long(tmp_path: Path) -> None:
+    """The interpreter changes threads ten times as often as it does by itself."""
+    with running(tmp_path) as service:
+        assert service.get("/switch")["seconds"] == pytest.approx(SWITCH_SECONDS)
 
 
 def test_it_answers_before_it_is_ready(tmp_path: Path) -> None:

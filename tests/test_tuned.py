@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service import cpus as cpus_module
-from service import supervisor, tuned
+from service import launch, tuned
 from service.cpus import LARGE, usual
 from service.repository import FILE as MODEL
 from service.serve_command import app
@@ -171,11 +171,7 @@ def test_what_was_left_is_logged_before_it_serves(
     """One line, and the service starts with what is usual."""
     served: list[Settings] = []
 
-    def supervise(settings: Settings, make_app: Any) -> int:
-        served.append(settings)
-        return 0
-
-    monkeypatch.setattr(supervisor, "supervise", supervise)
+    monkeypatch.setattr(launch, "launch", served.append)
     monkeypatch.setattr("service.log.start", lambda level: None)
     (tmp_path / tuned.FILE).write_text("nothing")
     assert CliRunner().invoke(app, ["--models", str(tmp_path), "--workers", "auto"]).exit_code == 0
