@@ -170,7 +170,7 @@ class Stack:
 
 def _readings(jobs: Sequence[Job], arrays: Mapping[str, Array], rows: int) -> list[Any]:
     """What the readers make of a run's rows, job by job; requests of equal length are read together."""
-    if not any([job.reader for job in jobs]):
+    if all(job.reader is None for job in jobs):
         return [None] * len(jobs)
     alike: dict[tuple[Reader, int], list[int]] = {}
     starts, row = [], 0
