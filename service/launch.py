@@ -6,12 +6,13 @@ inherit it. So this process becomes one that never had it; the settings reach it
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import orjson
 
 if TYPE_CHECKING:
     from service.settings import Settings
@@ -43,12 +44,12 @@ def packed(settings: Settings) -> bytes:
     """The settings as JSON, which has no paths and no tuples."""
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
     paths = [name for name, value in values.items() if isinstance(value, Path)]
-    return json.dumps({"values": values, "paths": paths}, default=str).encode()
+    return orjson.dumps({"values": values, "paths": paths}, default=str)
 
 
 def unpacked(content: bytes) -> Settings:
     """The settings as they were."""
-    record = json.loads(content)
+    record = orjson.loads(content)
     values = record["values"]
     for name, value in values.items():
         if name in record["paths"]:
