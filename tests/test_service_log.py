@@ -39,8 +39,10 @@ class Terminal(StringIO):
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is written to stderr, piece by piece."""
+    """What is written to stderr, piece by piece; what other tests left unwritten is not."""
     found: list[bytes] = []
+    monkeypatch.setattr(logs.lines, "_waiting", [])
+    monkeypatch.setattr(logs.lines, "_timer", None)
 
     def write(descriptor: int, data: memoryview) -> int:
         assert descriptor == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -24,8 +25,10 @@ from tune.settings_file import settings_file
 INT8 = Lower("int8", 2.61, 0.03, trial(3000, 9000, 15000))
 
 
-def test_serve_reads_the_settings_back(tmp_path: Path) -> None:
+def test_serve_reads_the_settings_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By --config anywhere, by --workers auto on a machine that is like the one that is told of."""
+    for name in [name for name in os.environ if name.upper().startswith("TURNPIKE_")]:
+        monkeypatch.delenv(name)
     one = found({Candidate(2, 1, 32, 0.5): trial(1500, 4000, 6000), BASE: trial(1, 2, 3)})
     settings, _ = write(tmp_path, one)
     expected = Settings(workers=2, threads=1, max_batch=32, max_delay_ms=0.5)
