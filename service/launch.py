@@ -33,11 +33,23 @@ def launch(settings: Settings) -> NoReturn:
     """Become the supervisor of these settings."""
     from service.once import kept
 
-    descriptor = os.memfd_create("settings", 0)
+    descriptor = nameless()
     with open(descriptor, "wb", closefd=False) as file:
         file.write(packed(kept(settings)))
     # nothing is to be found beside the script, or in the folder where the command was given
     os.execv(sys.executable, [sys.executable, "-P", __file__, str(descriptor), *sys.argv])  # noqa: S606
+
+
+def nameless() -> int:
+    """A file that no folder has, and that outlives this program; in memory where that can be."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("settings", 0)
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        descriptor = os.dup(file.fileno())
+    os.set_inheritable(descriptor, True)
+    return descriptor
 
 
 def packed(settings: Settings) -> bytes:

@@ -38,6 +38,20 @@ def test_secrets_are_not_shown() -> None:
         assert b"hush" not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
 
 
+def test_where_files_in_memory_are_not_to_be_had_one_without_a_name_will_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a Mac; the program that follows still has it."""
+    monkeypatch.delattr(os, "memfd_create")
+    descriptor = launch.nameless()
+    with os.fdopen(descriptor, "r+b") as file:
+        file.write(b"settings")
+        file.seek(0)
+        assert file.read() == b"settings"
+        assert os.get_inheritable(descriptor)
+        assert os.fstat(descriptor).st_nlink == 0
+
+
 def imported(*modules: str) -> list[str]:
     """All that is there once these are."""
     code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
