@@ -10,6 +10,9 @@ END = b"\r\n\r\n"
 # heads that are kept, and the longest such; clients differ, and so do their bodies' sizes
 MOST, LONGEST = 2048, 1024
 
+# headers that differ from request to request: a head that has one never comes again
+UNIQUE = frozenset({b"x-request-id", b"traceparent"})
+
 # given a connection, what answers a request over it whose body is there
 Way = Callable[[Any], Any]
 

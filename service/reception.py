@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service import head
 from service.connections import Connections, Rules
-from service.heads import Way
+from service.heads import UNIQUE, Way
 from service.no_request import NoRequest
 
 # bytes of a body that are still read once its request is answered, for the next request's sake
@@ -93,6 +93,8 @@ class Reception(HttpToolsProtocol):
                 self._way = self.state.express(self.url, headers)
                 if self._way is not None:
                     self._in_head = False
+                    if not UNIQUE.isdisjoint(headers):
+                        self._piece = b""
                     return
         self._begin()
 

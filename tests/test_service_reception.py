@@ -329,6 +329,20 @@ def test_a_head_means_another_where_a_byte_is_another(where: Wired) -> None:
     play(where, scene)
 
 
+@pytest.mark.parametrize("header", ["X-Request-Id", "Traceparent"])
+def test_heads_that_never_come_again_are_not_kept(where: Wired, header: str) -> None:
+    """They would push out those that do; the shorter way is theirs all the same."""
+
+    async def scene(where: Wired) -> None:
+        where.connections.heads._known.clear()
+        client = where.connect()
+        assert (await client.ask(request(INFER, HOT, {header: "mine"}))).status == 200
+        assert client.express
+        assert not where.connections.heads._known
+
+    play(where, scene)
+
+
 def test_a_known_head_is_not_let_in_by_another_key() -> None:
     """Each request shows its own key, and each is looked at."""
 
