@@ -17,8 +17,8 @@ import plotly.graph_objects
 import pytest
 from recording import BEGUN, URL, load, record, scrape, search, target
 
+from loadtest import place, sentences, wording
 from loadtest import report as module
-from loadtest import sentences, wording
 from loadtest.charts import charts
 from loadtest.errors import LoadTestError, UsageError
 from loadtest.figures import document
@@ -418,14 +418,14 @@ def test_a_report_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monk
     """When the disk is full halfway, an older report stays as it was, and nothing else is left."""
     write(tmp_path, record())
     before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
-    put = module._put
+    put = place._put
 
     def full(path: Path, text: str) -> None:
         put(path, text[:1000])
         if path.name.endswith("html"):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "_put", full)
+    monkeypatch.setattr(place, "_put", full)
     with pytest.raises(LoadTestError, match="could not be written .No space left"):
         write(tmp_path, mixed())
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
