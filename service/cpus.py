@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 ROOT = Path("/sys/fs/cgroup")
 SELF = Path("/proc/self/cgroup")
 INFO = Path("/proc/cpuinfo")
-# of weights, from which on a run is long: memory is read more than bytes of requests are
-LARGE = 16 << 20
-# that share the runs of a large model
+# bytes of one weight from which on a part of it for each thread is worth waking them for
+LARGE = 2 << 20
+# that share the runs of a wide model
 TOGETHER = 4
 
 
@@ -24,17 +24,18 @@ def threads(settings: Settings) -> int:
     return settings.threads or max(1, int(cpus()) // settings.workers)
 
 
-def usual(allowed: float, size: int) -> int:
-    """How many workers suit so many CPUs, where nobody measured; `size` is that of the largest model file.
+def usual(allowed: float, weight: int) -> int:
+    """How many workers suit so many CPUs, where nobody measured; `weight` is the bytes of a usual one.
 
-    A small model's time goes into requests, which one process answers on one CPU: two workers on two CPUs
-    answer 1.1 to 1.4 times as much as one with two threads, the more users the more. A large one's goes into
-    its runs, which threads share: of a model of 98 MB two workers answer 0.7 times as much for one user and
-    for 16, and as much for 64 (`turnpike tune` measures it). Of more CPUs, each four have a worker, as
-    threads gain less the more there are.
+    A narrow model's time goes into requests, which one process answers on one CPU, and its threads wait for
+    each other at each product: of weights up to 1 MB, fp32 or int8, two workers on two CPUs answer 1.0 to 2
+    times as much as one with two threads, be it for one user or for 64. A wide one's goes into its products,
+    which threads share: of weights of 2.5 MB two workers answer 0.7 to 0.8 times as much for one user and for
+    16, and as much for 64 (`turnpike tune` measures it). Of more CPUs, each four have a worker, as threads
+    gain less the more there are.
     """
     whole = max(1, int(allowed))
-    return max(1, whole // TOGETHER) if size > LARGE else whole
+    return max(1, whole // TOGETHER) if weight > LARGE else whole
 
 
 def cpus(root: Path = ROOT, own: Path = SELF) -> float:

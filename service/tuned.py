@@ -6,6 +6,7 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from service.cpus import cpus, model, usual
 from service.errors import SettingError
 from service.repository import Policy, scan
 from service.settings import MOST_WORKERS, Settings
+from service.weights import typical
 
 FILE = "tuned.toml"
 # the table of that file that says on which machine its settings were measured, and when
@@ -90,15 +92,19 @@ def guessed(settings: Settings, warning: str = "") -> Tuned:
         # which holds every model once for each worker
         workers, why = 1, "one GPU"
     else:
-        size = largest(settings)
-        workers, why = usual(allowed, size), f"model files of up to {size / 1e6:,.1f} MB"
+        weight = typical_weight(settings)
+        workers, why = (
+            usual(allowed, weight),
+            f"weights of {weight / 1e6:.1f} MB" if weight else "small weights",
+        )
     return Tuned({"workers": min(workers, MOST_WORKERS)}, f"usual for {allowed:g} CPUs and {why}", warning)
 
 
-def largest(settings: Settings) -> int:
-    """Bytes of the largest model file that will be served; the bundled model is small."""
+def typical_weight(settings: Settings) -> int:
+    """Bytes of a usual weight in the largest file that will be served; the bundled model's are small."""
     if settings.models is None:
         return 0
     policy = Policy.parse(settings.versions)
     found = scan(settings.models).models.values()
-    return max((one.size for versions in found for one in policy.choose(versions)), default=0)
+    served = [one for versions in found for one in policy.choose(versions)]
+    return typical(max(served, key=attrgetter("size")).path) if served else 0

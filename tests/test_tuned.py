@@ -17,6 +17,7 @@ from service.repository import FILE as MODEL
 from service.serve_command import app
 from service.settings import Settings
 from service.sources import Resolved, resolve, written_out
+from tests.weighing import graph
 
 HERE = {"cpus": 4.0, "cpu": "Some CPU", "device": "cpu"}
 GOOD = "workers = 3\nthreads = 1\nmax_batch = 32\nmax_delay_ms = 0.5\n"
@@ -120,7 +121,7 @@ def test_another_device_is_another_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "size", "expected"),
+    ("cpus", "weight", "expected"),
     [
         (2.0, 1000, 2),
         (2.0, LARGE, 2),
@@ -132,18 +133,19 @@ def test_another_device_is_another_machine(tmp_path: Path) -> None:
         (16.0, 1000, 16),
     ],
 )
-def test_what_is_usual(cpus: float, size: int, expected: int) -> None:
-    """A worker for each CPU where models are small; threads together where they are large."""
-    assert usual(cpus, size) == expected
+def test_what_is_usual(cpus: float, weight: int, expected: int) -> None:
+    """A worker for each CPU where models are narrow; threads together where they are wide."""
+    assert usual(cpus, weight) == expected
 
 
 def test_the_largest_model_that_is_served_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one of a version that is not chosen; without a repository the bundled one, which is small."""
-    for version, size in (("1", LARGE + 1), ("2", 10)):
+    for version, width in (("1", 1024), ("2", 64)):
         path = tmp_path / "net" / version / MODEL
         path.parent.mkdir(parents=True)
-        with path.open("wb") as file:
-            file.truncate(size)
+        path.write_bytes(graph({"w": (width, width)}))
+    assert auto(tmp_path, None).origins["workers"].endswith("usual for 4 CPUs and small weights")
+    assert auto(tmp_path, None, versions="all").origins["workers"].endswith("and weights of 4.2 MB")
     assert auto(tmp_path, None).settings.workers == 4
     assert auto(tmp_path, None, versions="all").settings.workers == 1
     assert resolve({"workers": "auto"}).settings.workers == 4
