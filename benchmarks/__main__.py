@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import comparison, growth, hotspots, report
+from benchmarks import comparison, gates, growth, hotspots, loading, report
 from benchmarks.contestants import chosen
 from benchmarks.errors import BenchmarkError
 from benchmarks.lines import Writer, read
@@ -26,6 +26,18 @@ def compare(given: argparse.Namespace) -> None:
 def grow(given: argparse.Namespace) -> None:
     with Writer(given.out) as writer:
         growth.grow(writer, rounds=given.rounds, seconds=given.seconds, only=given.only)
+    print(f"\n{report.tables(read(given.out))}")
+
+
+def cost_of_gates(given: argparse.Namespace) -> None:
+    with Writer(given.out) as writer:
+        gates.compare(writer, rounds=given.rounds, seconds=given.seconds)
+    print(f"\n{report.tables(read(given.out))}")
+
+
+def beside_loads(given: argparse.Namespace) -> None:
+    with Writer(given.out) as writer:
+        loading.compare(writer, rounds=given.rounds, seconds=given.seconds)
     print(f"\n{report.tables(read(given.out))}")
 
 
@@ -66,6 +78,10 @@ def main() -> None:
     one = measuring("growth", grow, 2, "cost by rows, connections, depth, width and number of models")
     one.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     one.add_argument("--only", choices=growth.GROWTHS, help="one of them alone")
+    one = measuring("gates", cost_of_gates, 2, "what gates cost, asked for and in the file")
+    one.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
+    one = measuring("loading", beside_loads, 4, "what others notice while a model is loaded")
+    one.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     measuring("profile", profile, 20, "where a loaded worker's time goes, by py-spy")
     command("report", tell, "the tables of a results' file").add_argument("file", type=Path)
     command("docs", write, "docs/performance.md and its pictures anew, from benchmarks/results")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks import environments
 from benchmarks.bodies import Form
@@ -52,6 +52,10 @@ class Contestant:
             "models": net.repository(self.precision),
         }
         return [word.format(**told) for word in self.words]
+
+    def serving(self, models: Path) -> Self:
+        """It with another folder of models."""
+        return replace(self, words=tuple(str(models) if word == "{models}" else word for word in self.words))
 
     def told(self, net: Net, port: int, scratch: Path) -> dict[str, str]:
         """What it is told by its environment's variables."""

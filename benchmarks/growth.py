@@ -20,6 +20,7 @@ from benchmarks.lines import Writer
 from benchmarks.nets import Net, S
 from benchmarks.places import KEPT
 from benchmarks.server import serving
+from service.limits import MAX_ROWS
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONNECTIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -29,8 +30,6 @@ MODELS = (1, 10, 100)
 
 # where connections are not what grows
 USUAL = 16
-# rows of a run at most, as the service has it unless told otherwise
-MOST_ROWS = 64
 CEILING_SECONDS = 0.3
 ONE = turnpike("turnpike", workers=1)
 ALONE = turnpike("turnpike", "--max-batch", "1", workers=1)
@@ -99,13 +98,11 @@ def models(writer: Writer, number: int, seconds: int) -> None:
         measured(server, Cell("JSON", 1, USUAL), 1, tries=1)
         single = measured(server, Cell("JSON", 1, USUAL), seconds)
     for size in MODELS:
-        with many(size) as folder:
-            words = tuple(str(folder) if word == "{models}" else word for word in ONE.words)
-            with serving(replace(ONE, words=words), S) as server:
-                paths = [server.path("v2 JSON").replace("/S/", f"/{name}/") for name in names(size)]
-                measured(server, Cell("JSON", 1, USUAL), 1, paths, tries=1)
-                came = measured(server, Cell("JSON", 1, USUAL), seconds, paths)
-                held = processes.memory(processes.descendants())
+        with many(size) as folder, serving(ONE.serving(folder), S) as server:
+            paths = [server.path("v2 JSON").replace("/S/", f"/{name}/") for name in names(size)]
+            measured(server, Cell("JSON", 1, USUAL), 1, paths, tries=1)
+            came = measured(server, Cell("JSON", 1, USUAL), seconds, paths)
+            held = processes.memory(processes.descendants())
         found = ceiling.rates(S, [1], processes=1, threads=1, seconds=CEILING_SECONDS, sessions=size)
         told = {"started": server.started, "rss_mib": held["rss_mib"], "alone_us": 1e6 / found[1]}
         tell(writer, "models", size, number, came, single_us=spent(single), **told)
@@ -129,7 +126,7 @@ def names(count: int) -> list[str]:
 
 def runs(net: Net, rows: int) -> dict[str, float]:
     """What onnxruntime needs for a request, in µs: by itself, and in the fullest run that there can be."""
-    full = max(rows, min(MOST_ROWS, rows * USUAL) // rows * rows)
+    full = max(rows, min(MAX_ROWS, rows * USUAL) // rows * rows)
     found = ceiling.rates(net, sorted({rows, full}), processes=1, threads=1, seconds=CEILING_SECONDS)
     return {"alone_us": 1e6 * rows / found[rows], "company_us": 1e6 * rows / found[full]}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import growth_picture
+from benchmarks import feature_tables, growth_picture
 from benchmarks.blocks import rewrite
 from benchmarks.growth_tables import BESIDE, growth
 from benchmarks.hotspots import hotspots
@@ -14,7 +14,9 @@ from benchmarks.places import DOCS, RESULTS
 from benchmarks.tables import comparison, taken_on
 
 DOCUMENT = DOCS / "performance.md"
-COMPARISON, GROWTH, PROFILE = (RESULTS / f"{name}.jsonl" for name in ("comparison", "growth", "profile"))
+COMPARISON, GROWTH, PROFILE, GATES, LOADING = (
+    RESULTS / f"{name}.jsonl" for name in ("comparison", "growth", "profile", "gates", "loading")
+)
 
 
 def tables(lines: Sequence[Line]) -> str:
@@ -23,6 +25,8 @@ def tables(lines: Sequence[Line]) -> str:
     parts = [comparison(lines)] if kinds & {"cell", "failed"} else []
     grown = {line["what"] for line in lines if line["kind"] == "growth"}
     parts += [f"**{what}**\n\n{growth(lines, what)}" for what in BESIDE if what in grown]
+    parts += [feature_tables.gates(lines)] if "gates" in kinds else []
+    parts += [feature_tables.loading(lines)] if "loading" in kinds else []
     parts += [hotspots(lines)] if "profile" in kinds else []
     return "\n\n".join(parts)
 
@@ -36,5 +40,8 @@ def write_document(document: Path = DOCUMENT) -> None:
         rewrite(document, what, growth(grown, what))
     for name in growth_picture.PICTURES:
         growth_picture.draw(grown, name, document.with_name(f"performance-{name}.png"))
+    gates, loading = read(GATES), read(LOADING)
+    rewrite(document, "gates", f"{taken_on(gates)}\n\n{feature_tables.gates(gates)}")
+    rewrite(document, "loading", f"{taken_on(loading)}\n\n{feature_tables.loading(loading)}")
     profiled = read(PROFILE)
     rewrite(document, "profile", f"{taken_on(profiled)}\n\n{hotspots(profiled)}")

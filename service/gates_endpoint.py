@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from service.cpus import threads
 from service.detail import Detail, Sizes, block_names, detail, expect_size, tensors
 from service.encode import assemble, encode, encode_tensors
 from service.errors import NotFinite, RequestError
@@ -74,7 +75,7 @@ class GatesEndpoint(GatedEndpoint):
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
             profile = None if model.manifest is None else model.manifest.profile
-            reader = GateReader(model.gates, model.signature, profile)
+            reader = GateReader(model.gates, model.signature, profile, threads(self.parts.settings))
             blocks = block_names(model.gates)
             prepared = self._prepared[model.digest] = Prepared(
                 reader,

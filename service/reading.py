@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,8 @@ EPSILON = 0.01
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # so many values of T are read at once, those of as many requests as that is; more would leave the caches
 AT_ONCE = 2**18
+# and so many are worth another thread: they take ten times as long as to hand them over
+SHARE = 2**16
 ABOUT = {"name", "layer", "depth", "time", "kind", "carry", "units"}
 ROUTE = b'%%b,"route":{"per":"%b","layers":%d,"carried":[%%b],"effective_depth":[%%b],"longest_closed":[%%b]}'
 
@@ -31,10 +37,13 @@ Reading = bytes | NotFinite
 class GateReader:
     """Reads the gates of one model, see docs/gates.md; `tensors` are the hidden outputs that it needs.
 
-    Where rows cannot be told apart in a gate, all rows of a request count as one.
+    Where rows cannot be told apart in a gate, all rows of a request count as one. Many requests are shared
+    out among `threads`, as NumPy lets go of the interpreter's lock.
     """
 
-    def __init__(self, gates: Sequence[Gate], signature: Signature, profile: Profile | None) -> None:
+    def __init__(
+        self, gates: Sequence[Gate], signature: Signature, profile: Profile | None, threads: int = 1
+    ) -> None:
         carries = [gate.carry_gate for gate in gates if gate.carry_gate is not None]
         self.tensors = tuple(dict.fromkeys([gate.name for gate in gates] + carries))
         self._gates = tuple(gates)
@@ -52,6 +61,9 @@ class GateReader:
         ]
         # filling a form takes a small part of the time of building the objects
         self._form = _form(gates, self._levels)
+        self._threads = threads
+        # they start when there is work for them, and end when the reader is dropped
+        self._pool = ThreadPoolExecutor(threads, "gates")
         self._routes = {per: ROUTE % (per, len(layers)) for per in (b"row", b"request")}
 
     def read(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[Reading]:
@@ -62,16 +74,21 @@ class GateReader:
         if rows == 0:
             none = self._form.written([b"null"] * len(self._gates) * (5 + len(self._levels)))
             return [self._routes[b"row"] % (none, b"", b"", b"")] * requests
-        size = sum([arrays[name].size for name in self.tensors]) // requests
-        most = max(1, AT_ONCE // max(1, size))
-        if requests <= most:
+        size = sum([arrays[name].size for name in self.tensors])
+        parts = min(requests, max(ceil(size / AT_ONCE), min(size // SHARE, self._threads)))
+        if parts <= 1:
             return self._read(arrays, rows, requests)
-        told: list[Reading] = []
-        for start in range(0, requests, most):
-            stop = min(start + most, requests)
+
+        def part(n: int) -> list[Reading]:
+            start, stop = requests * n // parts, requests * (n + 1) // parts
             some = {name: _part(arrays[name], start, stop, requests) for name in self.tensors}
-            told += self._read(some, rows, stop - start)
-        return told
+            return self._read(some, rows, stop - start)
+
+        if self._threads > 1:
+            # no thread is to be had for a RuntimeError, and late is better than never
+            with suppress(RuntimeError):
+                return list(chain.from_iterable(self._pool.map(part, range(parts))))
+        return list(chain.from_iterable(map(part, range(parts))))
 
     def _read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[Reading]:
         """A NaN makes NaN of the figures of its own request alone."""

@@ -16,7 +16,7 @@ from benchmarks.growth_tables import BESIDE
 from benchmarks.nets import Net, S
 
 
-@pytest.mark.parametrize(("rows", "full"), [(1, 16), (3, 48), (5, 60), (40, 40), (64, 64), (128, 128)])
+@pytest.mark.parametrize(("rows", "full"), [(1, 16), (3, 48), (5, 80), (40, 120), (64, 128), (128, 128)])
 def test_the_fullest_run_has_whole_requests(rows: int, full: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all that wait, as many as fit into a run; a request's part of it is what its rows are of all."""
     asked: list[int] = []

@@ -90,6 +90,23 @@ def test_one_summary_whichever_way_it_is_made(asker: Asker, monkeypatch: pytest.
     assert len(asker.told.answers[-1].arrays) == 4
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gates_are_read_by_as_many_threads_as_a_run_has(
+    tmp_path: Path, gated: Gated, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """The reader is told of them."""
+    told: list[int] = []
+    reader = gates_endpoint.GateReader
+
+    def noted(gates: Any, signature: Any, profile: Any, threads: int) -> Any:
+        told.append(threads)
+        return reader(gates, signature, profile, threads)
+
+    monkeypatch.setattr(gates_endpoint, "GateReader", noted)
+    Asker.of(tmp_path, gated, manifest_of(gated), threads=threads).gates(rows(2))
+    assert told == [threads]
+
+
 def test_blocks_are_the_layers_outputs(asker: Asker, gated: Gated) -> None:
     """By the request's own parameters as by the address."""
     x = rows(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from threading import Thread, current_thread
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from tests.test_service_reading import f32, gate, random, signature
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("at_once", [1, 150, 2**18])
+@pytest.mark.parametrize(("at_once", "threads"), [(1, 1), (150, 1), (2**18, 1), (150, 3), (2**18, 3)])
 def test_requests_read_together_are_told_as_if_alone(
-    monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int
+    monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, threads: int
 ) -> None:
     """Byte by byte: gates of two widths, with steps, with carry gates, few or many values at once."""
     monkeypatch.setattr(reading, "AT_ONCE", at_once)
+    monkeypatch.setattr(reading, "SHARE", 100)
     gates = [
         gate("a", 0),
         gate("b", 1, kind="independent", carry_gate="c"),
@@ -34,7 +36,7 @@ def test_requests_read_together_are_told_as_if_alone(
     # a layer that is closed, and a figure that is more than 1
     arrays["a"][2 * rows :] *= 0.001
     arrays["c"][4 * rows] = 2.5
-    reader = GateReader(gates, signature(dict.fromkeys(arrays, ("batch", "n"))), None)
+    reader = GateReader(gates, signature(dict.fromkeys(arrays, ("batch", "n"))), None, threads)
     together = reader.read(arrays, rows, 7)
     for n, told in enumerate(together):
         (alone,) = reader.read({k: v[n * rows : (n + 1) * rows] for k, v in arrays.items()}, rows)
@@ -56,19 +58,58 @@ def test_a_gate_that_is_no_number_is_its_own_requests() -> None:
     assert [third] == reader.read({name: array[2:] for name, array in arrays.items()}, 1)
 
 
-def test_no_more_is_read_at_once_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many requests there are; one by itself is read whole."""
-    sizes: list[int] = []
+@pytest.fixture
+def laid(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """In which thread T was laid out, and how many values."""
+    seen: list[tuple[str, int]] = []
 
     def noted(*given: Any) -> Any:
         laid = lay_out(*given)
-        sizes.append(laid.size)
+        seen.append((current_thread().name, laid.size))
         return laid
 
-    monkeypatch.setattr(reading, "AT_ONCE", 30)
     monkeypatch.setattr(reading, "lay_out", noted)
+    return seen
+
+
+def test_no_more_is_read_at_once_than_fits(
+    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+) -> None:
+    """However many requests there are; one by itself is read whole. One thread needs no other."""
+    monkeypatch.setattr(reading, "AT_ONCE", 30)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None)
     assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
-    assert sizes == [27, 27, 18]
+    assert sorted(size for _, size in laid) == [18, 27, 27]
+    laid.clear()
     assert len(reader.read({"a": random(8, 9)}, 4, 2)) == 2
-    assert sizes[3:] == [36, 36]
+    assert [size for _, size in laid] == [36, 36]
+    assert {name for name, _ in laid} == {current_thread().name}
+
+
+def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]) -> None:
+    """As many parts as there are threads, or as are worth one."""
+    monkeypatch.setattr(reading, "SHARE", 20)
+    reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3)
+    for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
+        assert len(reader.read({"a": random(requests, 9)}, 1, requests)) == requests
+        assert sorted(size for _, size in laid) == sizes
+        others = {name for name, _ in laid if name.startswith("gates")}
+        assert bool(others) is (len(sizes) > 1)
+        laid.clear()
+
+
+def test_where_no_thread_is_to_be_had_it_is_late(
+    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+) -> None:
+    """And the same."""
+    monkeypatch.setattr(reading, "SHARE", 20)
+    sig, arrays = signature({"a": ("batch", 9)}), {"a": random(8, 9)}
+    expected = GateReader([gate("a", 0)], sig, None).read(arrays, 1, 8)
+    laid.clear()
+
+    def none(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", none)
+    assert GateReader([gate("a", 0)], sig, None, 3).read(arrays, 1, 8) == expected
+    assert [size for _, size in laid] == [18, 27, 27]
