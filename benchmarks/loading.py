@@ -57,7 +57,7 @@ class Loads:
         self._port = port
         self._over = threading.Event()
         self._failed: BenchmarkError | None = None
-        self._thread = threading.Thread(target=self._go, daemon=True)
+        self._thread = threading.Thread(target=self._go, name="loads", daemon=True)
 
     def __enter__(self) -> Loads:
         self._thread.start()

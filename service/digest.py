@@ -9,7 +9,7 @@ from service.protobuf import fields
 METADATA = 14
 
 
-def content_digest(data: bytes) -> str:
+def content_digest(data: bytes | memoryview) -> str:
     """SHA-256 of every field of the file but its metadata, in order; a MalformedError of what is no file."""
     digest = sha256()
     for field in fields(memoryview(data)):

@@ -126,7 +126,9 @@ def expect_manifest(runtime: Runtime, where: str, *, needed: bool) -> Manifest |
     return runtime.manifest
 
 
-def expect_gates(runtime: Runtime, manifest: Manifest | None, data: bytes, where: str) -> dict[str, Array]:
+def expect_gates(
+    runtime: Runtime, manifest: Manifest | None, data: memoryview, where: str
+) -> dict[str, Array]:
     """The values of all levers; a ModelFileError where the manifest has gates that the graph has not."""
     if manifest is None:
         return {}

@@ -30,7 +30,9 @@ FLOATS = {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 10)}
 DEEPEST = 64  # graphs within graphs
 
 
-def initializers(data: bytes, names: Collection[str], where: str = "model.onnx") -> dict[str, Array]:
+def initializers(
+    data: bytes | memoryview, names: Collection[str], where: str = "model.onnx"
+) -> dict[str, Array]:
     """The values that the graph has for these floating point tensors; a ModelFileError where it has none."""
     found: dict[str, Array] = {}
     try:
@@ -46,7 +48,7 @@ def initializers(data: bytes, names: Collection[str], where: str = "model.onnx")
     return found
 
 
-def expect_whole(data: bytes, where: str = "model.onnx") -> None:
+def expect_whole(data: bytes | memoryview, where: str = "model.onnx") -> None:
     """Stop with a ModelFileError where the file is no ONNX model, or has numbers in other files."""
     model = memoryview(data)
     try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,7 +115,7 @@ def stamp_of(kept: os.stat_result) -> Stamp:
     return (kept.st_ino, kept.st_mtime_ns, kept.st_size)
 
 
-def read(found: Found) -> bytes:
+def read(found: Found) -> memoryview:
     """All of a file; a ModelFileError where it is not the one that was found."""
     try:
         with found.path.open("rb") as file:
@@ -123,7 +125,10 @@ def read(found: Found) -> bytes:
                     f"{found.path}: expected at most {MOST_BYTES} bytes, got {found.size}",
                     "its file is larger than 2 GiB",
                 )
-            return file.read()
+            content = memoryview(_room(found.size))
+            if file.readinto(content) != found.size:
+                raise _changed(found)
+            return content
     except OSError as error:
         raise ModelFileError(
             f"{found.path}: expected a file that can be read ({error.strerror})", "its file cannot be read"
@@ -137,10 +142,27 @@ def expect_unchanged(found: Found, opened: int | None = None) -> None:
     except OSError:
         stamp = None
     if stamp != found.stamp:
-        raise ModelFileError(
-            f"{found.path}: expected the file that was found, and it has changed since then",
-            "its file changed while it was loaded",
-        )
+        raise _changed(found)
+
+
+def _changed(found: Found) -> ModelFileError:
+    return ModelFileError(
+        f"{found.path}: expected the file that was found, and it has changed since then",
+        "its file changed while it was loaded",
+    )
+
+
+def _room(size: int) -> bytearray | mmap.mmap:
+    """Memory in huge pages where the system has them.
+
+    It takes and gives back 100 MB in small ones in 6 ms, in which it keeps the interpreter's lock.
+    """
+    if not size or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return bytearray(size)
+    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel without them
+        room.madvise(mmap.MADV_HUGEPAGE)
+    return room
 
 
 def _versions(home: Path, name: str, skipped: list[Skipped]) -> Iterator[Found]:

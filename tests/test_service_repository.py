@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import random
 from pathlib import Path
 
 import pytest
 
+from service import repository
 from service.errors import ModelFileError, SettingError
 from service.repository import FILE, MOST_NAME, Contents, Found, Policy, read, scan, stamp_of
 
@@ -16,6 +19,12 @@ def touch(root: Path, name: str, version: str = "1", content: bytes = b"model") 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
+
+
+def put(root: Path, content: bytes) -> Found:
+    """A file with that content, found."""
+    path = touch(root, "net", content=content)
+    return Found("net", 1, path, stamp_of(path.stat()))
 
 
 def numbers(found: tuple[Found, ...]) -> list[int]:
@@ -142,8 +151,8 @@ def test_a_policy_that_makes_no_sense_is_refused(text: str) -> None:
 
 def test_only_the_file_that_was_found_is_read(tmp_path: Path) -> None:
     """One that was exchanged, changed or removed since then waits to be found again."""
-    path = touch(tmp_path, "net")
-    found = Found("net", 1, path, stamp_of(path.stat()))
+    found = put(tmp_path, b"model")
+    path = found.path
     assert read(found) == b"model"
     path.write_bytes(b"another one")
     with pytest.raises(ModelFileError, match="has changed since then") as error:
@@ -163,3 +172,44 @@ def test_what_tune_writes_is_no_model(tmp_path: Path) -> None:
     contents = scan(tmp_path)
     assert list(contents.models) == ["net"]
     assert contents.skipped == ()
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was there of it is not taken for all."""
+    found = put(tmp_path, b"x" * 5000)
+    unchanged = repository.expect_unchanged
+
+    def then_cut(found: Found, opened: int | None = None) -> None:
+        unchanged(found, opened)
+        os.truncate(found.path, 100)
+
+    monkeypatch.setattr(repository, "expect_unchanged", then_cut)
+    with pytest.raises(ModelFileError, match="expected the file that was found, and it has changed"):
+        read(found)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5 << 20])
+def test_all_of_a_file_is_read(tmp_path: Path, size: int) -> None:
+    """As it is, be it empty or large."""
+    content = random.Random(0).randbytes(size)
+    assert bytes(read(put(tmp_path, content))) == content
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="a system without huge pages")
+def test_what_is_read_is_soon_given_back(tmp_path: Path) -> None:
+    """It lies in huge pages where there are any: small ones take the time of many requests to free."""
+    maps = Path("/proc/self/smaps")
+    if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
+        pytest.skip("a kernel without huge pages")
+
+    def advised() -> int:
+        """How many mappings are to have them."""
+        return sum(" hg" in line for line in maps.read_text().splitlines() if line.startswith("VmFlags"))
+
+    before = advised()
+    content = read(put(tmp_path, b"x" * (9 << 20)))
+    assert advised() == before + 1
+    del content
+    assert advised() == before
