@@ -24,13 +24,20 @@ PROVIDER = "CPUExecutionProvider"
 
 
 def rates(
-    net: Net, batches: Sequence[int], *, processes: int, threads: int, seconds: float, sessions: int = 1
+    net: Net,
+    batches: Sequence[int],
+    *,
+    processes: int,
+    threads: int,
+    seconds: float,
+    sessions: int = 1,
+    precision: str = "fp32",
 ) -> dict[int, float]:
     """Rows a second of all processes together, by the batch size; each begins a size when all are there.
 
     Where there are several sessions of the file, they run in turn.
     """
-    told = [str(net.bare), str(sessions), str(threads), str(seconds), ",".join(map(str, batches))]
+    told = [str(net.file(precision)), str(sessions), str(threads), str(seconds), ",".join(map(str, batches))]
     running = [
         subprocess.Popen(
             [sys.executable, "-m", "benchmarks.ceiling", *told],

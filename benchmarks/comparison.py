@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from benchmarks import ceiling, load, processes
@@ -60,20 +61,12 @@ def has_python(one: Contestant, writer: Writer) -> bool:
 def measure_round(contestants: Sequence[Contestant], writer: Writer, number: int, seconds: int) -> None:
     """Every server with every cell, and the ceiling."""
     for net in BOTH:
-        for workers, threads in SHAPES:
-            found = ceiling.rates(net, BATCHES, processes=workers, threads=threads, seconds=CEILING_SECONDS)
+        for precision, (workers, threads) in product(net.precisions, SHAPES):
+            told = {"processes": workers, "threads": threads, "precision": precision}
+            found = ceiling.rates(net, BATCHES, seconds=CEILING_SECONDS, **told)
             for batch, rows in found.items():
-                writer.write(
-                    {
-                        "kind": "ceiling",
-                        "round": number,
-                        "net": net.name,
-                        "batch": batch,
-                        "processes": workers,
-                        "threads": threads,
-                        "rows": round(rows, 1),
-                    }
-                )
+                line = {"kind": "ceiling", "round": number, "net": net.name, "batch": batch, **told}
+                writer.write({**line, "rows": round(rows, 1)})
         for one in contestants:
             if net.name in one.nets:
                 measure_server(one, net, writer, number, seconds)

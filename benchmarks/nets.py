@@ -55,6 +55,13 @@ class Net:
         """The folder of models with the file as `turnpike export` writes it."""
         return self.folder / precision
 
+    def file(self, precision: str) -> Path:
+        """The bare file, or the one of a lower precision, which is ours alone."""
+        if precision == "fp32":
+            return self.bare
+        (found,) = self.repository(precision).rglob("model.onnx")
+        return found
+
     @cached_property
     def rows(self) -> list[list[float]]:
         """What is sent."""

@@ -106,16 +106,13 @@ def of_ceilings(of_net: Sequence[Line], cells: Sequence[Line]) -> str:
     ceilings = [line for line in of_net if line["kind"] == "ceiling"]
     batches = list(dict.fromkeys(line["batch"] for line in ceilings))
     rows = []
-    for shape in dict.fromkeys((line["processes"], line["threads"]) for line in ceilings):
-        row = [f"{shape[0]} processes x {shape[1]} threads"]
+    for shape in dict.fromkeys(shape_of(line) for line in ceilings):
+        row = ["{}, {} processes x {} threads".format(*shape)]
         for batch in batches:
-            some = [
-                line["rows"]
-                for line in ceilings
-                if (line["processes"], line["threads"], line["batch"]) == (*shape, batch)
-            ]
+            some = [line["rows"] for line in ceilings if (shape_of(line), line["batch"]) == (shape, batch)]
             row.append(f"{median(some):,.0f}")
         rows.append(row)
+    ceilings = [line for line in ceilings if line["precision"] == "fp32"]
     shares = []
     for number in sorted({line["round"] for line in ceilings}):
         most = max(line["rows"] for line in ceilings if line["round"] == number)
@@ -125,6 +122,10 @@ def of_ceilings(of_net: Sequence[Line], cells: Sequence[Line]) -> str:
         shares += [max(own) / most] if own else []
     told = f"\n\nturnpike's best cell: {median(shares):.0%} of the most that was seen." if shares else ""
     return table(["", *(f"batch {batch}" for batch in batches)], rows) + told
+
+
+def shape_of(line: Line) -> tuple[str, int, int]:
+    return line["precision"], line["processes"], line["threads"]
 
 
 def key_of(line: Line) -> Key:

@@ -74,6 +74,8 @@ class GateReader:
         if rows == 0:
             none = self._form.written([b"null"] * len(self._gates) * (5 + len(self._levels)))
             return [self._routes[b"row"] % (none, b"", b"", b"")] * requests
+        if requests == 1:
+            return self._read(arrays, rows, 1)
         size = sum([arrays[name].size for name in self.tensors])
         parts = min(requests, max(ceil(size / AT_ONCE), min(size // SHARE, self._threads)))
         if parts <= 1:

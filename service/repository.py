@@ -155,7 +155,7 @@ def _changed(found: Found) -> ModelFileError:
 def _room(size: int) -> bytearray | mmap.mmap:
     """Memory in huge pages where the system has them.
 
-    It takes and gives back 100 MB in small ones in 6 ms, in which it keeps the interpreter's lock.
+    To give back 100 MB of small ones takes 6 ms, in which the interpreter's lock is kept from all others.
     """
     if not size or not hasattr(mmap, "MADV_HUGEPAGE"):
         return bytearray(size)

@@ -70,7 +70,7 @@ def test_a_round_measures_everyone(tmp_path: Path, clock: list[float]) -> None:
     ]
     naive = [line for line in lines if line.get("server") == "naive FastAPI" and line["kind"] == "cell"]
     assert {line["request"] for line in naive} == {"JSON"}
-    assert len([line for line in lines if line["kind"] == "ceiling"]) == 2 * 2 * len(comparison.BATCHES)
+    assert len([line for line in lines if line["kind"] == "ceiling"]) == 3 * 2 * len(comparison.BATCHES)
     assert len([line for line in lines if line["kind"] == "server"]) == 3
 
 

@@ -23,8 +23,8 @@ def cell(server: str, number: int, rate: float, **more: Any) -> dict[str, Any]:
     return line | {"other_cpus": 0.1, "server_cpus": 1.5} | more
 
 
-def ceiling(number: int, rows: float) -> dict[str, Any]:
-    shape = {"processes": 2, "threads": 1, "batch": 32}
+def ceiling(number: int, rows: float, precision: str = "fp32") -> dict[str, Any]:
+    shape = {"processes": 2, "threads": 1, "batch": 32, "precision": precision}
     return {"kind": "ceiling", "round": number, "net": "S", "rows": rows, **shape}
 
 
@@ -71,6 +71,13 @@ def test_the_share_of_the_ceiling_is_of_one_round() -> None:
         cell("turnpike", 1, 300),
     ]
     assert "turnpike's best cell: 56% of the most" in comparison([MACHINE, *lines])
+
+
+def test_the_share_is_of_our_own_precision() -> None:
+    """A lower one has a row, and a ceiling of its own."""
+    told = comparison([MACHINE, ceiling(0, 100), ceiling(0, 900, "int8"), cell("turnpike", 0, 80)])
+    assert "| int8, 2 processes x 1 threads | 900 |" in told
+    assert "turnpike's best cell: 80% of the most" in told
 
 
 def test_memory_and_start_are_medians() -> None:
