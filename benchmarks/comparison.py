@@ -62,7 +62,7 @@ def measure_round(contestants: Sequence[Contestant], writer: Writer, number: int
     """Every server with every cell, and the ceiling."""
     for net in BOTH:
         for precision, (workers, threads) in product(net.precisions, SHAPES):
-            told = {"processes": workers, "threads": threads, "precision": precision}
+            told: dict[str, Any] = {"processes": workers, "threads": threads, "precision": precision}
             found = ceiling.rates(net, BATCHES, seconds=CEILING_SECONDS, **told)
             for batch, rows in found.items():
                 line = {"kind": "ceiling", "round": number, "net": net.name, "batch": batch, **told}

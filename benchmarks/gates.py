@@ -31,7 +31,7 @@ def compare(writer: Writer, *, rounds: int, seconds: int) -> None:
         for number in range(rounds):
             with bare(net) as other, serving(OURS, net) as own, serving(other, net) as plain:
                 infer = own.path("v2 JSON")
-                asked = ((PREDICTION, own, infer), (GATES, own, gates(infer)), (WITHOUT, plain, infer))
+                asked = ((PREDICTION, own, infer), (GATES, own, address(infer)), (WITHOUT, plain, infer))
                 for server in (own, plain):
                     measured(server, Cell("JSON", 1, 16), 1, tries=1)
                 for connections in CONNECTIONS:
@@ -40,7 +40,7 @@ def compare(writer: Writer, *, rounds: int, seconds: int) -> None:
                         writer.write({"kind": "gates", **told, **cell(server, path, connections, seconds)})
 
 
-def gates(infer: str) -> str:
+def address(infer: str) -> str:
     """Where gates are asked for: the body is that of a prediction."""
     return infer.removesuffix("/infer") + "/gates"
 

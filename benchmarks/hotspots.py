@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks import environments, load, processes
+from benchmarks import environments, gates, load, processes
 from benchmarks.cells import Cell, measured
 from benchmarks.contestants import turnpike
 from benchmarks.errors import BenchmarkError
@@ -25,8 +25,9 @@ from benchmarks.tables import table
 # a second; each stops the process for a while, and at 400 it does hardly anything but stop
 LOOKS = 50
 MOST = 25
-# cells whose time is told
+# cells whose time is told, and those of which it is told of requests for gates, too
 ASKED = {"S": (Cell("JSON", 1, 1), Cell("JSON", 1, 64), Cell("binary", 32, 16)), "L": (Cell("JSON", 1, 64),)}
+GATES = {"S": (Cell("JSON", 1, 1),), "L": (Cell("JSON", 1, 64),)}
 ONE = turnpike("turnpike", workers=1)
 # calls of the system that end when there is something to do, and a thread that has nothing to do
 WAITING = ("epoll_wait", "epoll_pwait", "pthread_cond_wait", "sem_wait")
@@ -41,17 +42,20 @@ def profile(writer: Writer, *, seconds: int) -> None:
     for net in BOTH:
         net.ensure()
         with serving(ONE, net) as server:
-            for cell in ASKED[net.name]:
+            infer = server.path("v2 JSON")
+            asked: list[tuple[Cell, str, str]] = [(cell, cell.kind, infer) for cell in ASKED[net.name]]
+            asked += [(cell, "gates", gates.address(infer)) for cell in GATES[net.name]]
+            for cell, request, path in asked:
                 # the load is on before the first look and after the last
                 loading = threading.Thread(
-                    target=measured, args=(server, cell, seconds + 4), kwargs={"tries": 1}
+                    target=measured, args=(server, cell, seconds + 4, [path]), kwargs={"tries": 1}
                 )
                 loading.start()
                 try:
                     found = self_time(looked(program, busiest(), seconds))
                 finally:
                     loading.join()
-                tell(writer, net, cell, found)
+                tell(writer, net, cell, request, found)
 
 
 def busiest() -> psutil.Process:
@@ -114,9 +118,9 @@ def parted(frame: str) -> tuple[str, str]:
     return name, re.sub(r":\d+$", "", place)
 
 
-def tell(writer: Writer, net: Net, cell: Cell, found: Counter[str]) -> None:
+def tell(writer: Writer, net: Net, cell: Cell, request: str, found: Counter[str]) -> None:
     total = found.total()
-    asked = {"net": net.name, "request": cell.kind, "rows": cell.rows, "connections": cell.connections}
+    asked = {"net": net.name, "request": request, "rows": cell.rows, "connections": cell.connections}
     for name, count in found.most_common(MOST):
         writer.write({"kind": "profile", **asked, "what": name, "share": round(count / total, 4)})
 
