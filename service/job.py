@@ -27,7 +27,8 @@ class Pending(Protocol):
         """Let who waits go on."""
 
 
-@dataclass(slots=True, eq=False)
+# a deque that has not what it is to remove writes it out, and numbers take 5 µs each
+@dataclass(slots=True, eq=False, repr=False)
 class Job:
     """Rows that wait for a run, and are then run."""
 
