@@ -119,6 +119,37 @@ def test_who_leaves_in_the_very_turn_is_not_run(go: Go) -> None:
     go(main())
 
 
+class Read(dict[str, Any]):
+    """Feeds that note when somebody writes them out."""
+
+    def __init__(self, feeds: dict[str, Any]) -> None:
+        super().__init__(feeds)
+        self.written = 0
+
+    def __repr__(self) -> str:
+        self.written += 1
+        return ""
+
+
+def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
+    """A queue that has not what is to be removed says so with all its numbers, for others to wait."""
+    feeds = Read(rows(1.0))
+    assert repr(feeds) == ""
+
+    async def main() -> None:
+        gate = Gate()
+        task = asyncio.create_task(batcher_of(gate.model.run).submit(feeds, 1, ("double",)))
+        while not gate.model.fed:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        gate.open.set()
+
+    go(main())
+    assert feeds.written == 1
+
+
 def test_who_leaves_during_the_run_changes_nothing(go: Go) -> None:
     """A run that has begun finishes, and its other requests get their own."""
 
