@@ -6,44 +6,45 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from benchmarks import comparison, gates, growth, hotspots, loading, report
+from benchmarks import comparison, gates, growth, hotspots, load, loading, processes, report
 from benchmarks.contestants import chosen
 from benchmarks.errors import BenchmarkError
 from benchmarks.lines import Writer, read
 from benchmarks.places import KEPT
 
 
+def measure(given: argparse.Namespace, act: Callable[[Writer], None]) -> None:
+    """Keep what comes of it, and show its tables."""
+    load.expect_wrk()
+    processes.keep_descendants()
+    with Writer(given.out) as writer:
+        act(writer)
+    print(f"\n{report.tables(read(given.out))}")
+
+
 def compare(given: argparse.Namespace) -> None:
     rivals, minutes = ("naive", 2) if given.quick else (given.rivals, given.minutes)
     contestants = chosen(rivals)
-    with Writer(given.out) as writer:
-        comparison.compare(contestants, writer, minutes=minutes, seconds=given.seconds)
-    print(f"\n{report.tables(read(given.out))}")
+    measure(given, partial(comparison.compare, contestants, minutes=minutes, seconds=given.seconds))
 
 
 def grow(given: argparse.Namespace) -> None:
-    with Writer(given.out) as writer:
-        growth.grow(writer, rounds=given.rounds, seconds=given.seconds, only=given.only)
-    print(f"\n{report.tables(read(given.out))}")
+    measure(given, partial(growth.grow, rounds=given.rounds, seconds=given.seconds, only=given.only))
 
 
 def cost_of_gates(given: argparse.Namespace) -> None:
-    with Writer(given.out) as writer:
-        gates.compare(writer, rounds=given.rounds, seconds=given.seconds)
-    print(f"\n{report.tables(read(given.out))}")
+    measure(given, partial(gates.compare, rounds=given.rounds, seconds=given.seconds))
 
 
 def beside_loads(given: argparse.Namespace) -> None:
-    with Writer(given.out) as writer:
-        loading.compare(writer, rounds=given.rounds, seconds=given.seconds)
-    print(f"\n{report.tables(read(given.out))}")
+    measure(given, partial(loading.compare, rounds=given.rounds, seconds=given.seconds))
 
 
 def profile(given: argparse.Namespace) -> None:
-    with Writer(given.out) as writer:
-        hotspots.profile(writer, seconds=given.seconds)
+    measure(given, partial(hotspots.profile, seconds=given.seconds))
 
 
 def tell(given: argparse.Namespace) -> None:
@@ -76,12 +77,11 @@ def main() -> None:
     one.add_argument("--minutes", type=float, default=9, help="rounds go on for so long (9)")
     one.add_argument("--rivals", default="all", help="all, or names with commas between (all)")
     one = measuring("growth", grow, 2, "cost by rows, connections, depth, width and number of models")
-    one.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     one.add_argument("--only", choices=growth.GROWTHS, help="one of them alone")
-    one = measuring("gates", cost_of_gates, 2, "what gates cost, asked for and in the file")
-    one.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
-    one = measuring("loading", beside_loads, 4, "what others notice while a model is loaded")
-    one.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
+    for_gates = measuring("gates", cost_of_gates, 2, "what gates cost, asked for and in the file")
+    for_loads = measuring("loading", beside_loads, 4, "what others notice while a model is loaded")
+    for some in (one, for_gates, for_loads):
+        some.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     measuring("profile", profile, 20, "where a loaded worker's time goes, by py-spy")
     command("report", tell, "the tables of a results' file").add_argument("file", type=Path)
     command("docs", write, "docs/performance.md and its pictures anew, from benchmarks/results")

@@ -37,7 +37,9 @@ def rates(
 
     Where there are several sessions of the file, they run in turn.
     """
-    told = [str(net.file(precision)), str(sessions), str(threads), str(seconds), ",".join(map(str, batches))]
+    # of a lower precision there is our own file alone
+    file = net.bare if precision == "fp32" else net.exported(precision)
+    told = [str(file), str(sessions), str(threads), str(seconds), ",".join(map(str, batches))]
     running = [
         subprocess.Popen(
             [sys.executable, "-m", "benchmarks.ceiling", *told],

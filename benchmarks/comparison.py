@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from benchmarks import ceiling, load, processes
+from benchmarks import ceiling, processes
 from benchmarks.cells import Cell, Kind, measured
 from benchmarks.contestants import Contestant
 from benchmarks.errors import BenchmarkError
@@ -33,8 +33,6 @@ CEILING_SECONDS = 0.4
 
 def compare(contestants: Sequence[Contestant], writer: Writer, *, minutes: float, seconds: int) -> None:
     """Round after round while there is time for another, but one at least."""
-    load.expect_wrk()
-    processes.keep_descendants()
     until = time.monotonic() + 60 * minutes
     for net in BOTH:
         net.ensure()

@@ -19,20 +19,21 @@ def gates(lines: Sequence[Line]) -> str:
         for what in (PREDICTION, GATES, WITHOUT):
             row = [f"{net}, {what}"]
             for count in connections:
-                some = {
-                    line["round"]: line["rate"]
-                    for line in cells
-                    if (line["net"], line["request"], line["connections"]) == (net, what, count)
-                }
-                own = {
-                    line["round"]: line["rate"]
-                    for line in cells
-                    if (line["net"], line["request"], line["connections"]) == (net, PREDICTION, count)
-                }
+                some, own = (rates(cells, net, asked, count) for asked in (what, PREDICTION))
                 cost = median(own[number] / rate for number, rate in some.items())
                 row.append(f"{median(some.values()):,.0f} ({cost:.2f})")
             rows.append(row)
     return table(["requests/s (cost)", *(plural(count) for count in connections)], rows)
+
+
+def rates(cells: Sequence[Line], net: str, asked: str, connections: int) -> dict[int, float]:
+    """Requests a second by round."""
+    wanted = (net, asked, connections)
+    return {
+        line["round"]: line["rate"]
+        for line in cells
+        if (line["net"], line["request"], line["connections"]) == wanted
+    }
 
 
 def loading(lines: Sequence[Line]) -> str:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-from benchmarks import load, processes
 from benchmarks.cells import Cell, measured
-from benchmarks.contestants import OURS, Contestant, turnpike
+from benchmarks.contestants import OURS, turnpike
+from benchmarks.folder import folder_of
 from benchmarks.lines import Writer
-from benchmarks.nets import BOTH, Net
-from benchmarks.places import KEPT
+from benchmarks.nets import BOTH
 from benchmarks.server import Server, serving
 
 CONNECTIONS = (1, 16, 64)
@@ -24,12 +17,14 @@ BARE = turnpike("turnpike", "--allow-unverified")
 
 def compare(writer: Writer, *, rounds: int, seconds: int) -> None:
     """The three in turn, from two servers of which one rests."""
-    load.expect_wrk()
-    processes.keep_descendants()
     for net in BOTH:
         net.ensure()
         for number in range(rounds):
-            with bare(net) as other, serving(OURS, net) as own, serving(other, net) as plain:
+            with (
+                folder_of({net.name: net.bare}) as folder,
+                serving(OURS, net) as own,
+                serving(BARE.serving(folder), net) as plain,
+            ):
                 infer = own.path("v2 JSON")
                 asked = ((PREDICTION, own, infer), (GATES, own, address(infer)), (WITHOUT, plain, infer))
                 for server in (own, plain):
@@ -47,13 +42,3 @@ def address(infer: str) -> str:
 
 def cell(server: Server, path: str, connections: int, seconds: int) -> dict[str, float]:
     return measured(server, Cell("JSON", 1, connections), seconds, [path]).line()
-
-
-@contextmanager
-def bare(net: Net) -> Iterator[Contestant]:
-    """turnpike with the file that `torch.onnx.export` writes."""
-    with tempfile.TemporaryDirectory(dir=KEPT) as scratch:
-        version = Path(scratch) / net.name / "1"
-        version.mkdir(parents=True)
-        os.link(net.bare, version / "model.onnx")
-        yield BARE.serving(Path(scratch))

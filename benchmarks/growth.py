@@ -5,20 +5,16 @@ One worker of one thread, so that a request's cost is what the worker's CPU spen
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from benchmarks import ceiling, load, processes
+from benchmarks import ceiling, processes
 from benchmarks.cells import Cell, Measured, measured
 from benchmarks.contestants import FLOOR, turnpike
+from benchmarks.folder import folder_of
 from benchmarks.lines import Writer
 from benchmarks.nets import Net, S
-from benchmarks.places import KEPT
 from benchmarks.server import serving
 from service.limits import MAX_ROWS
 
@@ -40,8 +36,6 @@ Measure = Callable[[Writer, int, int], None]
 
 def grow(writer: Writer, *, rounds: int, seconds: int, only: str | None = None) -> None:
     """Each growth in turn, so many times."""
-    load.expect_wrk()
-    processes.keep_descendants()
     chosen = [GROWTHS[only]] if only else list(GROWTHS.values())
     for number in range(rounds):
         for measure in chosen:
@@ -98,7 +92,10 @@ def models(writer: Writer, number: int, seconds: int) -> None:
         measured(server, Cell("JSON", 1, USUAL), 1, tries=1)
         single = measured(server, Cell("JSON", 1, USUAL), seconds)
     for size in MODELS:
-        with many(size) as folder, serving(ONE.serving(folder), S) as server:
+        with (
+            folder_of(dict.fromkeys(names(size), S.exported())) as folder,
+            serving(ONE.serving(folder), S) as server,
+        ):
             paths = [server.path("v2 JSON").replace("/S/", f"/{name}/") for name in names(size)]
             measured(server, Cell("JSON", 1, USUAL), 1, paths, tries=1)
             came = measured(server, Cell("JSON", 1, USUAL), seconds, paths)
@@ -106,18 +103,6 @@ def models(writer: Writer, number: int, seconds: int) -> None:
         found = ceiling.rates(S, [1], processes=1, threads=1, seconds=CEILING_SECONDS, sessions=size)
         told = {"started": server.started, "rss_mib": held["rss_mib"], "alone_us": 1e6 / found[1]}
         tell(writer, "models", size, number, came, single_us=spent(single), **told)
-
-
-@contextmanager
-def many(count: int) -> Iterator[Path]:
-    """A folder of models with so many that differ in nothing but their names."""
-    (file,) = S.repository().rglob("model.onnx")
-    with tempfile.TemporaryDirectory(dir=KEPT) as scratch:
-        for name in names(count):
-            version = Path(scratch) / name / "1"
-            version.mkdir(parents=True)
-            os.link(file, version / file.name)
-        yield Path(scratch)
 
 
 def names(count: int) -> list[str]:

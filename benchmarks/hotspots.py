@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks import environments, gates, load, processes
+from benchmarks import environments, gates, processes
 from benchmarks.cells import Cell, measured
 from benchmarks.contestants import turnpike
 from benchmarks.errors import BenchmarkError
@@ -36,8 +36,6 @@ IDLE = ("_worker", "concurrent/futures/thread.py")
 
 def profile(writer: Writer, *, seconds: int) -> None:
     """Each cell with one worker, which is looked at."""
-    load.expect_wrk()
-    processes.keep_descendants()
     program = environments.python("py-spy").with_name("py-spy")
     for net in BOTH:
         net.ensure()

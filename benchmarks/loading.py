@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from benchmarks import load, processes
+from benchmarks import load
 from benchmarks.bodies import Request
 from benchmarks.cells import Cell, measured
-from benchmarks.contestants import Contestant, turnpike
+from benchmarks.contestants import turnpike
 from benchmarks.errors import BenchmarkError
+from benchmarks.folder import folder_of
 from benchmarks.lines import Writer
 from benchmarks.nets import BOTH, L, S
-from benchmarks.places import KEPT
 from benchmarks.server import serving
 
 WORKERS = (1, 2)
@@ -29,13 +24,14 @@ REST_SECONDS = 0.5
 
 def compare(writer: Writer, *, rounds: int, seconds: int) -> None:
     """S at rest and while L is loaded, in turn."""
-    load.expect_wrk()
-    processes.keep_descendants()
     for net in BOTH:
         net.ensure()
     for number in range(rounds):
         for workers in WORKERS:
-            with both(workers) as one, serving(one, S) as server:
+            # each worker has as many threads as it takes by itself
+            one = turnpike("turnpike", workers=workers, threads=0, variables={"TURNPIKE_ADMIN_KEY": KEY})
+            files = {net.name: net.exported() for net in BOTH}
+            with folder_of(files) as folder, serving(one.serving(folder), S) as server:
                 measured(server, Cell("JSON", 1, 16), 1, tries=1)
                 for connections in CONNECTIONS:
                     cell = Cell("JSON", 1, connections)
@@ -82,17 +78,3 @@ class Loads:
     def _ask(self, what: str) -> None:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
         load.ask(self._port, f"/v2/repository/models/{L.name}/{what}", Request(b"{}", headers))
-
-
-@contextmanager
-def both(workers: int) -> Iterator[Contestant]:
-    """turnpike with S and L, and with a key to load by."""
-    with tempfile.TemporaryDirectory(dir=KEPT) as scratch:
-        for net in BOTH:
-            (file,) = net.repository().rglob("model.onnx")
-            version = Path(scratch) / net.name / "1"
-            version.mkdir(parents=True)
-            os.link(file, version / file.name)
-        # each worker has as many threads as it takes by itself
-        one = turnpike("turnpike", workers=workers, threads=0, variables={"TURNPIKE_ADMIN_KEY": KEY})
-        yield one.serving(Path(scratch))

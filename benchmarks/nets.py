@@ -55,10 +55,8 @@ class Net:
         """The folder of models with the file as `turnpike export` writes it."""
         return self.folder / precision
 
-    def file(self, precision: str) -> Path:
-        """The bare file, or the one of a lower precision, which is ours alone."""
-        if precision == "fp32":
-            return self.bare
+    def exported(self, precision: str = "fp32") -> Path:
+        """The file itself."""
         (found,) = self.repository(precision).rglob("model.onnx")
         return found
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 import numpy as np
 
 from service.errors import ModelFileError
-from service.protobuf import Field, MalformedError, fields, varints
+from service.protobuf import Field, MalformedError, fields, messages, varints
 from service.request import Array
 
 # fields by the message they are in, as onnx.proto numbers them
@@ -36,8 +36,8 @@ def initializers(
     """The values that the graph has for these floating point tensors; a ModelFileError where it has none."""
     found: dict[str, Array] = {}
     try:
-        for graph in _inner(memoryview(data), MODEL_GRAPH):
-            for tensor in _inner(graph, GRAPH_INITIALIZER):
+        for graph in messages(memoryview(data), MODEL_GRAPH):
+            for tensor in messages(graph, GRAPH_INITIALIZER):
                 name = _name(tensor)
                 if name in names:
                     found[name] = _array(tensor, name)
@@ -75,45 +75,38 @@ def _model_tensors(model: memoryview) -> Iterator[memoryview]:
     there = {field.number for field in fields(model)}
     if MODEL_GRAPH not in there or MODEL_OPSETS not in there:
         raise MalformedError("it has no graph")
-    for graph in _inner(model, MODEL_GRAPH):
+    for graph in messages(model, MODEL_GRAPH):
         yield from _graph_tensors(graph, 0)
-    for training in _inner(model, MODEL_TRAINING):
-        for graph in _inner(training, *TRAINING_GRAPHS):
+    for training in messages(model, MODEL_TRAINING):
+        for graph in messages(training, *TRAINING_GRAPHS):
             yield from _graph_tensors(graph, 0)
-    for function in _inner(model, MODEL_FUNCTIONS):
-        yield from _attribute_tensors(_inner(function, FUNCTION_ATTRIBUTE), 0)
-        for node in _inner(function, FUNCTION_NODE):
-            yield from _attribute_tensors(_inner(node, NODE_ATTRIBUTE), 0)
+    for function in messages(model, MODEL_FUNCTIONS):
+        yield from _attribute_tensors(messages(function, FUNCTION_ATTRIBUTE), 0)
+        for node in messages(function, FUNCTION_NODE):
+            yield from _attribute_tensors(messages(node, NODE_ATTRIBUTE), 0)
 
 
 def _graph_tensors(graph: memoryview, depth: int) -> Iterator[memoryview]:
     if depth > DEEPEST:
         raise MalformedError(f"its graphs are nested more than {DEEPEST} deep")
-    yield from _inner(graph, GRAPH_INITIALIZER)
-    for sparse in _inner(graph, GRAPH_SPARSE):
-        yield from _inner(sparse, *SPARSE_TENSORS)
-    for node in _inner(graph, GRAPH_NODE):
-        yield from _attribute_tensors(_inner(node, NODE_ATTRIBUTE), depth)
+    yield from messages(graph, GRAPH_INITIALIZER)
+    for sparse in messages(graph, GRAPH_SPARSE):
+        yield from messages(sparse, *SPARSE_TENSORS)
+    for node in messages(graph, GRAPH_NODE):
+        yield from _attribute_tensors(messages(node, NODE_ATTRIBUTE), depth)
 
 
 def _attribute_tensors(attributes: Iterable[memoryview], depth: int) -> Iterator[memoryview]:
     for attribute in attributes:
-        yield from _inner(attribute, *ATTRIBUTE_TENSORS)
-        for sparse in _inner(attribute, *ATTRIBUTE_SPARSE):
-            yield from _inner(sparse, *SPARSE_TENSORS)
-        for graph in _inner(attribute, *ATTRIBUTE_GRAPHS):
+        yield from messages(attribute, *ATTRIBUTE_TENSORS)
+        for sparse in messages(attribute, *ATTRIBUTE_SPARSE):
+            yield from messages(sparse, *SPARSE_TENSORS)
+        for graph in messages(attribute, *ATTRIBUTE_GRAPHS):
             yield from _graph_tensors(graph, depth + 1)
 
 
-def _inner(message: memoryview, *numbers: int) -> Iterator[memoryview]:
-    """The messages in some fields of a message."""
-    for field in fields(message):
-        if field.number in numbers and isinstance(field.value, memoryview):
-            yield field.value
-
-
 def _name(tensor: memoryview) -> str:
-    return next((bytes(name).decode(errors="replace") for name in _inner(tensor, NAME)), "")
+    return next((bytes(name).decode(errors="replace") for name in messages(tensor, NAME)), "")
 
 
 def _array(tensor: memoryview, name: str) -> Array:

@@ -45,6 +45,13 @@ def fields(message: memoryview) -> Iterator[Field]:
         at += size
 
 
+def messages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
+    """The messages in some fields of a message."""
+    for field in fields(message):
+        if field.number in numbers and isinstance(field.value, memoryview):
+            yield field.value
+
+
 def varints(packed: memoryview) -> list[int]:
     """Whole numbers that are written one after another."""
     values, at = [], 0

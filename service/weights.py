@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from service.protobuf import fields
+from service.protobuf import messages
 
 # numbers of fields: ModelProto.graph, GraphProto.initializer
 GRAPH, INITIALIZER = 7, 5
@@ -22,18 +21,11 @@ def typical(path: Path) -> int:
             model = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         sizes = [
             len(weight)
-            for graph in _members(model, GRAPH)
-            for weight in _members(graph, INITIALIZER)
+            for graph in messages(model, GRAPH)
+            for weight in messages(graph, INITIALIZER)
             if len(weight) >= LEAST
         ]
     except (OSError, ValueError):
         # whoever loads the file says what is wrong with it
         return 0
     return int(median(sizes)) if sizes else 0
-
-
-def _members(message: memoryview, number: int) -> Iterator[memoryview]:
-    """The messages in the fields of that number."""
-    for field in fields(message):
-        if field.number == number and isinstance(field.value, memoryview):
-            yield field.value

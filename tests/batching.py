@@ -52,8 +52,8 @@ class Gate:
         assert self.open.wait(10)
 
 
-def batcher_of(run: Any, observed: list[Batch] | None = None, **changes: Any) -> Batcher:
-    """A batcher as a test wants it."""
+def stack_of(run: Any, **changes: Any) -> Stack:
+    """What runs jobs together, as a test wants it."""
     options: dict[str, Any] = {
         "inputs": ("x",),
         "splittable": {"double", "negative"},
@@ -61,13 +61,18 @@ def batcher_of(run: Any, observed: list[Batch] | None = None, **changes: Any) ->
         "lone_rows": False,
         "max_rows": 8,
     }
+    return Stack(run, **(options | changes))
+
+
+def batcher_of(run: Any, observed: list[Batch] | None = None, **changes: Any) -> Batcher:
+    """A batcher as a test wants it."""
     queueing: dict[str, Any] = {
         "max_delay": 0.0,
         "queue": 100,
         "observe": (lambda batch: None) if observed is None else observed.append,
     }
-    stack = Stack(run, **(options | {name: changes[name] for name in options.keys() & changes}))
-    return Batcher(stack, **(queueing | {name: changes[name] for name in changes.keys() - options}))
+    own = {name: changes.pop(name) for name in queueing.keys() & changes}
+    return Batcher(stack_of(run, **changes), **(queueing | own))
 
 
 def rows(*tags: float, width: int = 2) -> dict[str, Array]:

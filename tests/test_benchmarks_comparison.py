@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import ceiling, cells, comparison, environments, load, processes
+from benchmarks import ceiling, cells, comparison, environments, load
 from benchmarks.contestants import NAIVE, OURS
 from benchmarks.errors import BenchmarkError
 from benchmarks.lines import Line, Writer, read
@@ -39,8 +39,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(ceiling, "rates", lambda net, batches, **of: dict.fromkeys(batches, 1.0))
     monkeypatch.setattr(environments, "python", lambda name, base: Path("python"))
     monkeypatch.setattr(Net, "ensure", lambda net: None)
-    monkeypatch.setattr(load, "expect_wrk", lambda: None)
-    monkeypatch.setattr(processes, "keep_descendants", lambda: None)
     return now
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import cells, gates, load, loading, processes
+from benchmarks import cells, folder, gates, load, loading
 from benchmarks.bodies import Request
 from benchmarks.contestants import OURS, Contestant
 from benchmarks.errors import BenchmarkError, SilentError
 from benchmarks.feature_tables import gates as gates_table
 from benchmarks.feature_tables import loading as loading_table
 from benchmarks.lines import Writer, read
-from benchmarks.nets import L, Net
+from benchmarks.nets import Net
 from benchmarks.report import tables
 
 
@@ -31,7 +31,8 @@ class Started:
     """What was started, and what of it was loaded."""
 
     def __init__(self) -> None:
-        self.words: list[tuple[str, ...]] = []
+        # each with what lies in its folder of models
+        self.servers: list[tuple[Contestant, dict[str, bytes]]] = []
         self.loaded: list[tuple[bool, str, int]] = []
 
 
@@ -42,7 +43,9 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Started:
 
     @contextlib.contextmanager
     def serving(one: Contestant, net: Net) -> Iterator[Any]:
-        noted.words.append(one.words)
+        folders = [Path(word) for word in one.words if word.startswith(str(tmp_path))]
+        files = {path.parts[-3]: path.read_bytes() for folder in folders for path in folder.rglob("*.onnx")}
+        noted.servers.append((one, files))
         path = OURS.forms["v2 JSON"].format(net=net.name)
         yield SimpleNamespace(contestant=one, port=1, path=lambda form: path)
 
@@ -60,15 +63,13 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Started:
     for module in (gates, loading):
         monkeypatch.setattr(module, "serving", serving)
         monkeypatch.setattr(module, "measured", measured)
-        monkeypatch.setattr(module, "KEPT", tmp_path)
+    monkeypatch.setattr(folder, "KEPT", tmp_path)
     (tmp_path / "bare.onnx").write_bytes(b"bare")
     file = tmp_path / "fp32" / "net" / "1" / "model.onnx"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"graph")
     monkeypatch.setattr(Net, "folder", tmp_path)
     monkeypatch.setattr(Net, "ensure", lambda net: None)
-    monkeypatch.setattr(load, "expect_wrk", lambda: None)
-    monkeypatch.setattr(processes, "keep_descendants", lambda: None)
     return noted
 
 
@@ -87,15 +88,9 @@ def test_gates_are_measured_beside_predictions_with_and_without_them(
     assert "| S, gates | 200 (1.50) | 200 (1.50) | 200 (1.50) |" in told
     assert "| L, prediction, no gates in the file | 330 (0.91) |" in told
     assert told == gates_table(lines)
-
-
-def test_the_file_without_gates_is_the_bare_one(tmp_path: Path, started: Started) -> None:
-    """Served as it is, from a folder that is gone afterwards."""
-    with gates.bare(L) as one:
-        (folder,) = [Path(word) for word in one.words if word.startswith(str(tmp_path))]
-        assert (folder / "L" / "1" / "model.onnx").read_bytes() == b"bare"
-        assert "--allow-unverified" in one.words
-    assert not folder.exists()
+    # the file without gates is the bare one, served as it is
+    bare = [files for one, files in started.servers if "--allow-unverified" in one.words]
+    assert bare == [{"S": b"bare"}, {"L": b"bare"}]
 
 
 @pytest.fixture
@@ -124,6 +119,10 @@ def test_loads_are_measured_beside_rest(tmp_path: Path, started: Started, asked:
     assert "| 1 worker, 1 connection | 0.50 | 1.00 | 0.50 | 3.00 | 3.00 | 1.00 |" in told
     assert "| 2 workers, 16 connections | " in told
     assert told == loading_table(lines)
+    assert [(one.workers, one.threads) for one, _ in started.servers] == [(1, 0), (2, 0)]
+    # and a key is set, without which nobody may load
+    assert all(one.variables == {"TURNPIKE_ADMIN_KEY": loading.KEY} for one, _ in started.servers)
+    assert all(files == {"S": b"graph", "L": b"graph"} for _, files in started.servers)
 
 
 def test_loads_go_on_until_they_are_left(asked: list[str]) -> None:
@@ -145,13 +144,3 @@ def test_loads_that_fail_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "ask", ask)
     with pytest.raises(BenchmarkError, match="got 401"), loading.Loads(1):
         pass
-
-
-def test_both_models_lie_in_the_folder_of_loads(tmp_path: Path, started: Started) -> None:
-    """And a key is set, without which nobody may load."""
-    with loading.both(2) as one:
-        (folder,) = [Path(word) for word in one.words if word.startswith(str(tmp_path))]
-        assert sorted(path.name for path in folder.iterdir()) == ["L", "S"]
-        assert one.variables == {"TURNPIKE_ADMIN_KEY": loading.KEY}
-        assert (one.workers, one.threads) == (2, 0)
-    assert not folder.exists()

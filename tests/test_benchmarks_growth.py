@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,20 +27,6 @@ def test_the_fullest_run_has_whole_requests(rows: int, full: int, monkeypatch: p
     monkeypatch.setattr(ceiling, "rates", rates)
     assert growth.runs(S, rows) == {"alone_us": 1000.0 * rows, "company_us": 1000.0 * rows}
     assert asked == sorted({rows, full})
-
-
-def test_models_differ_in_their_names_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are one file, which is there once, and nothing is left of them."""
-    file = tmp_path / "fp32" / "S" / "1" / "model.onnx"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"graph")
-    monkeypatch.setattr(growth, "KEPT", tmp_path)
-    monkeypatch.setattr(Net, "folder", tmp_path)
-    with growth.many(3) as folder:
-        found = {path.relative_to(folder).parts[0]: path for path in folder.rglob("model.onnx")}
-        assert set(found) == {"S", "S-1", "S-2"}
-        assert all(path.samefile(file) for path in found.values())
-    assert not folder.exists()
 
 
 def test_the_floor_has_as_many_processes_as_what_is_measured() -> None:

@@ -13,8 +13,7 @@ import pytest
 from service.errors import Broken
 from service.job import Job
 from service.request import Answer, Array
-from service.stack import Stack
-from tests.batching import Doubler, rows
+from tests.batching import Doubler, rows, stack_of
 
 MakeJob = Callable[..., Job]
 
@@ -28,17 +27,6 @@ def job() -> Iterator[MakeJob]:
 
     yield make
     loop.close()
-
-
-def stack_of(run: Any, **changes: Any) -> Stack:
-    options: dict[str, Any] = {
-        "inputs": ("x",),
-        "splittable": {"double", "negative"},
-        "batched": True,
-        "lone_rows": False,
-        "max_rows": 8,
-    }
-    return Stack(run, **(options | changes))
 
 
 def arrays(job: Job) -> list[list[Any]]:

@@ -11,8 +11,7 @@ import pytest
 
 from service.job import Job
 from service.request import Array
-from service.stack import Stack
-from tests.batching import Doubler, batcher_of, rows
+from tests.batching import Doubler, batcher_of, rows, stack_of
 
 
 class Summer:
@@ -43,17 +42,6 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def job(loop: asyncio.AbstractEventLoop, reader: Summer | None, *tags: float, **more: Any) -> Job:
     names = more.get("names", ("double",))
     return Job(rows(*tags), len(tags), names, (), math.inf, 0, loop.create_future(), 1, reader)
-
-
-def stack_of(run: Any, **changes: Any) -> Stack:
-    options: dict[str, Any] = {
-        "inputs": ("x",),
-        "splittable": {"double", "negative"},
-        "batched": True,
-        "lone_rows": False,
-        "max_rows": 8,
-    }
-    return Stack(run, **(options | changes))
 
 
 def test_all_are_read_at_once(loop: asyncio.AbstractEventLoop) -> None:
