@@ -98,6 +98,8 @@ class Shelf:
         plan = Plan.from_json(record)
         async with self._lock:
             failed = await self._bring(plan.files, (self._plan or Plan()).files)
+            # known from now on: the plan that tells everyone comes when the last worker has answered
+            self._failed |= failed
         return {"failed": [one.to_json() for one in _unserved(failed)]}
 
     async def commit(self, record: Mapping[str, Any]) -> dict[str, Any]:

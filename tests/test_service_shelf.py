@@ -164,6 +164,15 @@ def test_a_bad_file_is_told_and_leaves_the_old(
     assert "net/2 is not served: /secret/net/2/model.onnx: onnxruntime says no" in caplog.text
 
 
+def test_a_bad_file_is_in_the_index_at_once(shelf: Shelf, loader: Loader) -> None:
+    """It does not go away between its load and the plan without it, nor while others are prepared."""
+    loader.bad = {NEW}
+    wait(shelf.commit(plan(OLD)), shelf.prepare(plan(OLD, NEW, serial=2)), shelf.prepare(plan(OLD, serial=2)))
+    assert [(one["version"], one["state"]) for one in shelf.index()] == [("1", "READY"), ("2", "UNAVAILABLE")]
+    wait(shelf.commit(plan(OLD, serial=2)))
+    assert [one["version"] for one in shelf.index()] == ["1"]
+
+
 def test_a_loader_that_breaks_is_a_bad_file(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever it raises, the worker goes on, and the public reason holds none of it."""
 
