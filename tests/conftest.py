@@ -16,6 +16,12 @@ from torch import Tensor
 pytest_plugins = ["tests.browser"]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are CPUs: a good part of the tests waits for servers."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)

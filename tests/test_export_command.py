@@ -22,6 +22,7 @@ from export.display import Display
 from export.export_command import stoppable
 from models.checkpoint import load
 from tests.test_turnpike import command, environment, run
+from tests.trained import trained
 
 FACTORY = """
 import torch
@@ -47,10 +48,7 @@ EXPORT = ["export", "net.py:make", "--input", "x:float32[batch,6]", "--to", "rep
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a short run of the default network."""
-    folder = tmp_path_factory.mktemp("runs")
-    ran = run(folder, "train", "digits-10", "--epochs", "2", "--no-pictures", "--out", "digits")
-    assert ran.returncode == 0, ran.stderr
-    return folder / "digits"
+    return trained(tmp_path_factory.mktemp("runs") / "digits")
 
 
 @pytest.fixture
@@ -177,7 +175,14 @@ def test_a_broken_file_is_shown_where_it_broke(call: Callable[..., Result], tmp_
     assert "1.t.bias" in ran.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
+    ],
+)
 def test_stopped_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """Neither a file nor a folder, whenever it is stopped before the end."""
     (tmp_path / "net.py").write_text(FACTORY)

@@ -64,11 +64,8 @@ def test_it_exports(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "transformer",
-        pytest.param("conv-16", marks=pytest.mark.slow),
-        pytest.param("highway-lstm", marks=pytest.mark.slow),
-    ],
+    ["digits-10"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "conv-16", "highway-lstm")],
 )
 def test_its_graph_is_adopted_by_itself(name: str, tmp_path: Path) -> None:
     """The plain .onnx of a network, without the network: the same gates, against float64."""

@@ -99,7 +99,8 @@ def test_nothing_is_sent_where_the_report_cannot_be_written(tmp_path: Path) -> N
     assert out.startswith("error: --report: expected a folder")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_test_is_told_all_the_same(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM end it with what there is, a report, 130, and no process left."""
     with peers.serving(peers.triton()) as peer, command(peer.url, *LONG, "--report", tmp_path) as process:

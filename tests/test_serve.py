@@ -16,7 +16,7 @@ from models.gate import watched
 from service.manifest import Manifest
 from service.runtime import open_model
 from tests.serving import Server, serving
-from tests.test_turnpike import run
+from tests.trained import trained
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -49,9 +49,7 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The preset digits-10 after two epochs."""
     folder = tmp_path_factory.mktemp("served")
-    ran = run(folder, "train", "digits-10", "--epochs", "2", "--out", "trained")
-    assert ran.returncode == 0, ran.stderr
-    export_model(folder / "trained", to=folder / "repository")
+    export_model(trained(folder / "trained"), to=folder / "repository")
     net, _ = load(folder / "trained" / "model.safetensors")
     manifest = open_model(folder / "repository/digits-10/1/model.onnx").manifest
     assert manifest is not None

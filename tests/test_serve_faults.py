@@ -364,6 +364,7 @@ def test_gates_by_infer_are_no_more_than_by_their_own_route() -> None:
         assert server.post(INFER, {"inputs": [row], "outputs": gates[:1]}).status_code == 200
 
 
+@pytest.mark.slow
 def test_answers_that_nobody_reads_are_held_within_limits() -> None:
     """Clients that ask for much and read nothing are refused at last, and others are answered."""
     given = np.zeros((4000, 1, 8, 8), np.float32)

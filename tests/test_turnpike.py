@@ -209,7 +209,9 @@ def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    tmp_path: Path, call: Callable[..., Result], number: signal.Signals
+) -> None:
     """An interrupted run exits 130 with the command that resumes it, to the uninterrupted weights."""
     words = ["train", "digits-10", "--epochs", "20", "--no-pictures"]
     with subprocess.Popen(
@@ -224,13 +226,13 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signa
         rest = process.stdout.read()
     assert process.returncode == 130
     assert "To go on: turnpike train digits-10 --epochs 20 --no-pictures --out parts --resume" in rest
-    assert run(tmp_path, *words, "--out", "parts", "--resume").returncode == 0
-    assert run(tmp_path, *words, "--out", "whole").returncode == 0
+    assert call(*words, "--out", "parts", "--resume").exit_code == 0
+    assert call(*words, "--out", "whole").exit_code == 0
     parts, whole = (read(tmp_path / name / "last.safetensors")[0] for name in ("parts", "whole"))
     assert all(torch.equal(parts[name], whole[name]) for name in whole)
 
 
-def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable[..., Result]) -> None:
     """After kill -9 the folder holds whole files only, and --resume finishes the run."""
     words = ["train", "digits-10", "--epochs", "12", "--no-pictures", "--out", "run"]
     with subprocess.Popen(
@@ -243,20 +245,20 @@ def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path) -> None:
                 break
     read(tmp_path / "run" / "model.safetensors")
     assert len(read(tmp_path / "run" / "last.safetensors")[1].history) >= 1
-    ran = run(tmp_path, *words, "--resume")
-    assert ran.returncode == 0, ran.stderr
+    ran = call(*words, "--resume")
+    assert ran.exit_code == 0, ran.stderr
     assert len(read(tmp_path / "run" / "model.safetensors")[1].history) == 12
 
 
-def test_the_demo_reuses_what_is_there(tmp_path: Path) -> None:
+def test_the_demo_reuses_what_is_there(tmp_path: Path, call: Callable[..., Result]) -> None:
     """The first demo trains and exports; the second shows the same result and changes no file."""
     first = run(tmp_path, "demo")
     assert first.returncode == 0, first.stderr
     exported = tmp_path / "runs/demo/repository/digits-10/1/model.onnx"
     assert f"wrote {exported.relative_to(tmp_path)}" in first.stdout
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").rglob("*")}
-    second = run(tmp_path, "demo")
-    assert second.returncode == 0, second.stderr
+    second = call("demo")
+    assert second.exit_code == 0, second.stderr
     assert "holds the trained network already" in second.stdout
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").rglob("*")} == before
     assert f"exported already: {exported.relative_to(tmp_path)}" in second.stdout
