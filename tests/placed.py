@@ -1,0 +1,160 @@
+"""A server of connections in this process, with an application that echoes, and clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from service import server as servers
+from service.acceptor import Shares
+from service.listener import listen
+from service.server import Server
+from service.settings import Settings
+
+GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Echo:
+    """Answers with the path and the length of the body; some paths answer in other ways."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.gone = 0
+        self.abandoned = False
+        self.go = asyncio.Event()
+        # how many requests waited behind another at most
+        self.waiting = 0
+        self.connections: Any = ()
+
+    def abandon(self) -> None:
+        """What a connection calls when its client has gone, here of any request."""
+        self.abandoned = True
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope["path"]
+        self.asked.append(path)
+        self.waiting = max([self.waiting, *(len(one.pipeline) for one in self.connections)])
+        if path == "/gone":
+            scope["exchange"] = self
+        if path == "/early":
+            # an answer before the body is there, as to one that is too large
+            await answer(send, 413, b"{}")
+            return
+        if path == "/begun":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await self.go.wait()
+            await send({"type": "http.response.body", "body": b"all"})
+            return
+        if path == "/large":
+            await answer(send, 200, b"x" * 50_000_000)
+            return
+        length = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.gone += 1
+                return
+            length += len(message["body"])
+            if not message["more_body"]:
+                break
+        if path in ("/slow", "/gone"):
+            await self.go.wait()
+        if self.abandoned:
+            return
+        body = json.dumps({"path": path, "bytes": length}).encode()
+        await answer(send, 200, body, close=scope["query_string"] == b"close")
+
+
+async def answer(send: Any, status: int, body: bytes, close: bool = False) -> None:
+    headers = [(b"content-length", b"%d" % len(body))]
+    headers += [(b"connection", b"close")] if close else []
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Place:
+    """A server in this process, and clients of it."""
+
+    def __init__(self, app: Echo, server: Server, port: int) -> None:
+        self.app, self.server, self.port = app, server, port
+        self.clients: list[asyncio.StreamWriter] = []
+
+    async def connect(self) -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.clients.append(writer)
+        return reader, writer
+
+    async def leave(self) -> None:
+        for writer in self.clients:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in self.clients), return_exceptions=True)
+
+    async def say(self, data: bytes) -> bytes:
+        """Everything that comes back until the server closes."""
+        reader, writer = await self.connect()
+        writer.write(data)
+        return await asyncio.wait_for(reader.read(), 5)
+
+
+async def answered(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    """The next answer on a connection: status, headers, body."""
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode().lower().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in head[1:] if line)
+    body = await asyncio.wait_for(reader.readexactly(int(headers["content-length"])), 5)
+    return int(head[0].split()[1]), headers, body
+
+
+@contextlib.asynccontextmanager
+async def place(quiet: float = 0.05, **settings: Any) -> AsyncIterator[Place]:
+    """A server that waits less than others before it ends, but for `quiet` where that is told."""
+    listener = listen("127.0.0.1", 0)
+    app = Echo()
+    given = {"drain_wait": 0, "drain_seconds": 0.2, **settings}
+    server = Server(Settings(**given), listener, Shares(1), 1, app)
+    app.connections = server._connections.connections
+    where = Place(app, server, listener.getsockname()[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers, "HANDSHAKE_SECONDS", 0.02)
+        patch.setattr(servers, "QUIET_SECONDS", quiet)
+        patch.setattr(servers, "STEP_SECONDS", 0.005)
+        try:
+            yield where
+        finally:
+            app.go.set()
+            await where.leave()
+            if listener.fileno() != -1:
+                last = asyncio.Event()
+                last.set()
+                await server.drain(last)
+
+
+def run(test: Callable[[Place], Awaitable[None]], **given: Any) -> None:
+    """A test in such a place."""
+
+    async def scene() -> None:
+        async with place(**given) as where:
+            await test(where)
+
+    uvloop.run(scene())
+
+
+def refusal(raw: bytes) -> tuple[int, str]:
+    """The status and the sentence of an answer that ends a connection."""
+    head, body = raw.split(b"\r\n\r\n")
+    assert b"content-type: application/json" in head
+    assert b"connection: close" in head
+    assert b"date: " in head
+    return int(head.split()[1]), json.loads(body)["error"]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
