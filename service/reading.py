@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import chain
 from math import ceil
 from typing import Any
@@ -87,9 +86,11 @@ class GateReader:
             return self._read(some, rows, stop - start)
 
         if self._threads > 1:
-            # no thread is to be had for a RuntimeError, and late is better than never
-            with suppress(RuntimeError):
+            try:
                 return list(chain.from_iterable(self._pool.map(part, range(parts))))
+            except RuntimeError:
+                # no thread is to be had, and late is better than never; a new pool: this one kept the parts
+                self._pool = ThreadPoolExecutor(self._threads, "gates")
         return list(chain.from_iterable(map(part, range(parts))))
 
     def _read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[Reading]:

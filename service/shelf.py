@@ -99,7 +99,9 @@ class Shelf:
         async with self._lock:
             failed = await self._bring(plan.files, (self._plan or Plan()).files)
             # known from now on: the plan that tells everyone comes when the last worker has answered
-            self._failed |= failed
+            tried = {(found.name, found.version) for found in plan.files}
+            others = {one: why for one, why in self._failed.items() if (one.name, one.version) not in tried}
+            self._failed = others | failed
         return {"failed": [one.to_json() for one in _unserved(failed)]}
 
     async def commit(self, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from service.cpus import cpus
+
 # the fixtures of tests in a browser
 pytest_plugins = ["tests.browser"]
 
@@ -19,7 +21,7 @@ pytest_plugins = ["tests.browser"]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are CPUs: a good part of the tests waits for servers."""
-    return len(os.sched_getaffinity(0)) + 1
+    return int(cpus()) + 1
 
 
 @pytest.fixture(autouse=True)

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 from typer import Exit
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import turnpike
 from export.display import Display
 from export.export_command import stoppable
 from models.checkpoint import load
-from tests.test_turnpike import command, environment, run
-from tests.trained import trained
+from tests.commanded import called, command, environment, run, trained
 
 FACTORY = """
 import torch
@@ -58,7 +57,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     monkeypatch.delenv("TURNPIKE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
     (tmp_path / "net.py").write_text(FACTORY)
-    return lambda *words: CliRunner().invoke(turnpike.app, words, prog_name="turnpike")
+    return called
 
 
 def left(folder: Path) -> list[str]:

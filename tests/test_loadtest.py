@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests import peers, serving
+from tests.certified import certificate
 from tests.peers import Asked, Given
 
 
@@ -223,11 +223,7 @@ def test_other_peoples_servers(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_keys_and_certificates(tmp_path: Path) -> None:
     """A server that wants a key, over a certificate of its own making, is loaded with both options only."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not installed")
-    cert, key, keys = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "keys"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test"
-    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    (cert, key), keys = certificate(tmp_path), tmp_path / "keys"
     keys.write_text("secret-of-ours\n")
     options = ("--tls-cert", cert, "--tls-key", key, "--api-keys-file", keys)
     with serving.serving(*options) as server:

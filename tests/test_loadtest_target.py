@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from loadtest.plan import Plan
 from loadtest.target import Target, find
 from loadtest.tensors import Tensor
 from tests import peers
+from tests.certified import certificate
 from tests.peers import Given
 
 
@@ -230,11 +229,7 @@ def test_http_and_https_mistaken() -> None:
 
 def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
     """It is refused, unless it was said to be good enough."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not installed")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test"
-    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    cert, key = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     with peers.serving(peers.triton(), context) as peer:

@@ -15,8 +15,8 @@ from models.checkpoint import load
 from models.gate import watched
 from service.manifest import Manifest
 from service.runtime import open_model
+from tests.commanded import trained
 from tests.serving import Server, serving
-from tests.trained import trained
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

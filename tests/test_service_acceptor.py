@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from service.listener import listen
 from service.server import Server
 from service.settings import Settings
 from service.shares import AWAY, Shares
+from tests.certified import certificate
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 
@@ -146,16 +145,7 @@ def test_accepting_goes_on_after_a_failure(
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate of this machine's loopback, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not installed")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test"
-    subprocess.run(
-        [*command.split(), "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
-        check=True,
-        capture_output=True,
-    )
-    return cert, key
+    return certificate(tmp_path)
 
 
 def test_https_is_spoken_with_a_certificate(pair: tuple[Path, Path]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from service import connection as connections
+from tests.certified import certificate
 from tests.placed import GET, Place, answered, run
 
 
@@ -32,20 +31,9 @@ def test_an_early_answer_is_not_destroyed_by_the_rest_of_the_body() -> None:
     run(test)
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not installed")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test"
-    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
-
-
-def test_an_early_answer_over_https_is_not_destroyed_either(pair: tuple[Path, Path]) -> None:
+def test_an_early_answer_over_https_is_not_destroyed_either(tmp_path: Path) -> None:
     """Where the end cannot be said without closing, the client is left time to read all the same."""
-    cert, key = pair
+    cert, key = certificate(tmp_path)
     context = ssl.create_default_context(cafile=cert)
     context.check_hostname = False
 

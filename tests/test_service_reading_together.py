@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from gc import collect
 from threading import Thread, current_thread
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -101,15 +103,20 @@ def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: lis
 def test_where_no_thread_is_to_be_had_it_is_late(
     monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
 ) -> None:
-    """And the same."""
+    """And the same, and nothing is kept of it."""
     monkeypatch.setattr(reading, "SHARE", 20)
-    sig, arrays = signature({"a": ("batch", 9)}), {"a": random(8, 9)}
-    expected = GateReader([gate("a", 0)], sig, None).read(arrays, 1, 8)
+    sig, given = signature({"a": ("batch", 9)}), random(8, 9)
+    expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
     laid.clear()
 
     def none(thread: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(Thread, "start", none)
-    assert GateReader([gate("a", 0)], sig, None, 3).read(arrays, 1, 8) == expected
+    reader = GateReader([gate("a", 0)], sig, None, 3)
+    assert reader.read({"a": given}, 1, 8) == expected
     assert [size for _, size in laid] == [18, 27, 27]
+    kept = ref(given)
+    del given
+    collect()
+    assert kept() is None

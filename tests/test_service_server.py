@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,22 +9,15 @@ import pytest
 from service.errors import SettingError
 from service.settings import Settings
 from service.tls import tls
-
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
-
-
-def openssl(*words: object) -> None:
-    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+from tests.certified import certificate, openssl
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two certificates, their keys, and a key with a passphrase."""
     folder = tmp_path_factory.mktemp("tls")
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
     for name in ("mine", "other"):
-        pair = ("-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem")
-        openssl("req", "-x509", *curve, "-nodes", "-days", 2, "-subj", "/CN=test", *pair)
+        certificate(folder, name)
     openssl(
         *("ec", "-in", folder / "mine.key", "-aes128", "-passout", "pass:hush", "-out", folder / "secret.key")
     )
@@ -38,14 +29,12 @@ def given(folder: Path, cert: str, key: str) -> Settings:
     return Settings(tls_cert=folder / cert, tls_key=folder / key)
 
 
-@needs_openssl
 def test_a_pair_that_fits_is_taken(files: Path) -> None:
     """And without one it is plain HTTP."""
     assert tls(given(files, "mine.pem", "mine.key")) is not None
     assert tls(Settings()) is None
 
 
-@needs_openssl
 @pytest.mark.parametrize(
     ("cert", "key", "says"),
     [

@@ -169,6 +169,10 @@ def test_a_bad_file_is_in_the_index_at_once(shelf: Shelf, loader: Loader) -> Non
     loader.bad = {NEW}
     wait(shelf.commit(plan(OLD)), shelf.prepare(plan(OLD, NEW, serial=2)), shelf.prepare(plan(OLD, serial=2)))
     assert [(one["version"], one["state"]) for one in shelf.index()] == [("1", "READY"), ("2", "UNAVAILABLE")]
+    again = file("net", 2, stamp=7)
+    loader.bad = {again}
+    wait(shelf.prepare(plan(OLD, again, serial=2)))
+    assert list(shelf._failed) == [again]
     wait(shelf.commit(plan(OLD, serial=2)))
     assert [one["version"] for one in shelf.index()] == ["1"]
 

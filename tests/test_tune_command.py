@@ -9,16 +9,17 @@ import signal
 import subprocess
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-import turnpike
 from service.repository import FILE
 from service.settings import Settings
 from service.sources import resolve
+from tests.commanded import called
 from tests.serving import module, serving
 from tests.tuning import trial
 from tune import bench, run, search
@@ -39,7 +40,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     for name in list(os.environ):
         if name.startswith("TURNPIKE_"):
             monkeypatch.delenv(name)
-    return lambda *words: CliRunner().invoke(turnpike.app, ["tune", *map(str, words)], prog_name="turnpike")
+    return partial(called, "tune")
 
 
 class Made:

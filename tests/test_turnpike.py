@@ -5,41 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import turnpike
 from models.checkpoint import read
-
-ROOT = Path(__file__).parent.parent
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "turnpike", *words]
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
-    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
-
-
-def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own."""
-    return subprocess.run(
-        command(*words),
-        cwd=folder,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+from tests.commanded import ROOT, called, command, environment, run
 
 
 @pytest.fixture
@@ -48,7 +24,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TURNPIKE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
-    return lambda *words: CliRunner().invoke(turnpike.app, words, prog_name="turnpike")
+    return called
 
 
 def test_help_reads_like_a_table_of_contents(tmp_path: Path) -> None:
