@@ -144,14 +144,3 @@ def test_the_front_door_imports_nothing_heavy() -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "train" in ran.stdout
-
-
-def test_files_stay_one_noun_long() -> None:
-    """A module over 300 lines has become two."""
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*.py")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
-    }
-    assert long == {}

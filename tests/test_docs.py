@@ -79,16 +79,6 @@ def test_every_preset_is_documented() -> None:
     assert documented == {name: preset.config.family for name, preset in PRESETS.items()}
 
 
-@pytest.mark.parametrize("package", ["service", "loadtest"])
-def test_every_module_has_its_place(package: str) -> None:
-    """CONTRIBUTING.md names each of them once in its table, and none that is no more."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = text.split(f"## Inside `{package}`")[1].split("\n## ")[0]
-    firsts = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    named = sorted(name for first in firsts for name in re.findall(r"`(\w+)`", first))
-    assert named == sorted(path.stem for path in (ROOT / package).glob("[a-z]*.py"))
-
-
 def shell_lines() -> list[tuple[str, str]]:
     """Each line of the documents that calls turnpike, with the document's name."""
     return [
