@@ -14,9 +14,9 @@ from tune import server
 from tune.child import KEPT, Child, turnpike
 from tune.errors import ExportError, ServeError, StoppedError
 from tune.interrupt import interruptible
+from tune.model_under_test import Subject
 from tune.precision import lowered
 from tune.server import served
-from tune.subject import Subject
 
 
 def nobody() -> None:

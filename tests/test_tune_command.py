@@ -24,10 +24,10 @@ from tests.serving import module, serving
 from tests.tuning import trial
 from tune import bench, run, search
 from tune.bench import Bench, seconds
-from tune.candidate import Candidate
+from tune.candidates import Candidate
 from tune.errors import ExportError, StoppedError, UsageError
-from tune.figures import Trial
-from tune.subject import BUNDLED, subject
+from tune.measurements import Trial
+from tune.model_under_test import BUNDLED, subject
 
 MODEL = BUNDLED / "digits-10" / "1" / FILE
 

@@ -14,13 +14,13 @@ from service.settings import Settings
 from service.sources import resolve
 from service.tuned import NAMES, read
 from tests.tuning import BASE, found, trial
-from tune.candidate import Candidate
+from tune.candidates import Candidate
 from tune.errors import TuneError, UsageError
-from tune.found import Lower
 from tune.page import page
 from tune.place import prepare, write
+from tune.result import Lower
 from tune.sentences import sentences
-from tune.settings_file import settings_file
+from tune.tuned_file import settings_file
 
 INT8 = Lower("int8", 2.61, 0.03, trial(3000, 9000, 15000))
 

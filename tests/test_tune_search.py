@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.tuning import BASE, Machine, trial
-from tune.candidate import Candidate, around, shapes
+from tune.candidates import Candidate, around, shapes
 from tune.decision import LEAST_NOISE, Round, decide
 from tune.errors import ServeError
-from tune.figures import Figures, gain, kept, middle
+from tune.measurements import Figures, gain, kept, middle
 from tune.search import Search, planned
 
 

@@ -15,9 +15,9 @@ from loadtest.plan import Plan
 from loadtest.slo import Slo
 from tests.peers import Answerer, Asked, Given, scaled, serving, triton
 from tune.errors import ServeError, StoppedError
-from tune.figures import Figures
 from tune.load import REPORT, loaded
-from tune.sending import UNSENT, report
+from tune.load_process import UNSENT, report
+from tune.measurements import Figures
 
 
 @pytest.fixture(autouse=True)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tune.candidate import Candidate
+from tune.candidates import Candidate
 from tune.decision import Decision
 from tune.errors import ServeError
-from tune.figures import Figures, Trial, middle
-from tune.found import Found, Line, Lower
+from tune.measurements import Figures, Trial, middle
+from tune.model_under_test import Subject
 from tune.plan import Plan
+from tune.result import Found, Line, Lower
 from tune.search import Search
-from tune.subject import Subject
 
 BASE = Candidate(1, 2, 128, 0.0)
 

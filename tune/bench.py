@@ -8,13 +8,13 @@ from pathlib import Path
 
 from service.cpus import cpus
 from service.settings import Settings
-from tune.candidate import Candidate
-from tune.figures import Figures, Trial
+from tune.candidates import Candidate
 from tune.interrupt import Check
 from tune.load import loaded
+from tune.measurements import Figures, Trial
+from tune.model_under_test import Subject
 from tune.plan import Plan
 from tune.server import served
-from tune.subject import Subject
 
 # seconds at the start of a load that the figures leave out: the server finds its pace
 WARMUP = 1

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from loadtest.charts import Chart
 from loadtest.drawing import MS, Drawn, text, upright
 from loadtest.slo import Slo
-from tune.figures import Figures
-from tune.found import Found
+from tune.measurements import Figures
+from tune.result import Found
 from tune.sentences import crowd
 
 # told apart by shape as well as by colour

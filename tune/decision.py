@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tune.candidate import Candidate
-from tune.figures import Trial, gain, kept, mean
+from tune.candidates import Candidate
+from tune.measurements import Trial, gain, kept, mean
 
 # gains below this share are nothing, however alike two measurements of the same came out
 LEAST_NOISE = 0.02

@@ -11,7 +11,7 @@ from loadtest import wording
 from loadtest.page import TEMPLATE as DRESS
 from tune import sentences
 from tune.charts import charts
-from tune.found import Found
+from tune.result import Found
 
 TEMPLATE = Path(__file__).parent / "template"
 

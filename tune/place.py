@@ -7,9 +7,9 @@ from pathlib import Path
 from loadtest.place import put, try_out
 from service.tuned import FILE
 from tune.errors import TuneError, UsageError
-from tune.found import Found
 from tune.page import page
-from tune.settings_file import settings_file
+from tune.result import Found
+from tune.tuned_file import settings_file
 
 PAGE = "tuned.html"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tune.child import Child, turnpike
 from tune.errors import ExportError
 from tune.interrupt import Check
-from tune.subject import Subject
+from tune.model_under_test import Subject
 
 
 def lowered(subject: Subject, source: str | None, precision: str, scratch: Path, check: Check) -> Path:

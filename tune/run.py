@@ -15,16 +15,16 @@ from service.sources import resolve
 from service.tuned import machine
 from service.version import VERSION
 from tune.bench import Bench, expected, seconds
-from tune.candidate import Candidate
+from tune.candidates import Candidate
 from tune.decision import LOUD, Decision, Round
 from tune.errors import ExportError
-from tune.figures import Trial, middle
-from tune.found import Found, Line, Lower
 from tune.interrupt import Check
+from tune.measurements import Trial, middle
+from tune.model_under_test import Subject, subject
 from tune.plan import Plan
 from tune.precision import lowered
+from tune.result import Found, Line, Lower
 from tune.search import Search, planned
-from tune.subject import Subject, subject
 
 # trials of a lower precision: it, and before and after it the file that is served
 COMPARED = 3

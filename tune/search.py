@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tune.candidate import Candidate, around, shapes
+from tune.candidates import Candidate, around, shapes
 from tune.decision import Decision, Round, decide
 from tune.errors import ServeError
-from tune.figures import Trial, gain, kept, middle
+from tune.measurements import Trial, gain, kept, middle
 
 # of the best, how many are measured once more beside the base, and how often
 FINALISTS, ROUNDS = 2, 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from tune.candidate import Candidate
-from tune.found import Found, Lower
+from tune.candidates import Candidate
+from tune.result import Found, Lower
 
 
 def sentences(found: Found) -> list[str]:

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from loadtest import wording
-from tune.candidate import Candidate
-from tune.figures import Figures, Trial
-from tune.found import Found
+from tune.candidates import Candidate
+from tune.measurements import Figures, Trial
+from tune.result import Found
 from tune.sentences import crowd, sentences
 
 

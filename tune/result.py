@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tune.candidate import Candidate
+from tune.candidates import Candidate
 from tune.decision import Decision
-from tune.figures import Trial
+from tune.measurements import Trial
+from tune.model_under_test import Subject
 from tune.plan import Plan
-from tune.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)

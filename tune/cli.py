@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from service.tuned import NAMES
-from tune.display import Display
 from tune.errors import StoppedError, UsageError
-from tune.found import Found
 from tune.interrupt import interruptible
 from tune.place import prepare, write
 from tune.plan import Plan
+from tune.progress import Display
+from tune.result import Found
 from tune.run import run
 
 app = typer.Typer(add_completion=False)

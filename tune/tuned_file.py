@@ -9,8 +9,8 @@ from typing import Any
 
 from loadtest import wording
 from service.tuned import MEASURED, NAMES
-from tune.figures import Figures
-from tune.found import Found
+from tune.measurements import Figures
+from tune.result import Found
 from tune.sentences import crowd, sentences
 
 

@@ -25,7 +25,7 @@ from loadtest.options import plan as read
 from loadtest.plan import Plan
 from loadtest.sender import order, shots
 from loadtest.slo import ERRORS, Slo
-from tune.user import LOST, User
+from tune.load_client import LOST, User
 
 # of a processor; a process that takes more of it can hardly send more
 BUSY = 0.85
