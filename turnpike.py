@@ -22,7 +22,7 @@ COMMANDS = {
     "verify": ("export.verify_command", "export", "Prove an exported file once more, on any device."),
     "inspect": ("service.inspect_command", "serve", "What a model file says of itself."),
     "serve": ("service.serve_command", "serve", "Models and their gates over HTTP."),
-    "loadtest": ("loadtest.loadtest_command", "loadtest", "Load a server, and know its latency."),
+    "loadtest": ("loadtest.cli.command", "loadtest", "Load a server, and know its latency."),
     "tune": ("tune.cli", "serve,loadtest", "The settings that serve a model best on this machine."),
     "demo": ("export.demo_command", "export", "The main job in a minute: train, export, prove."),
 }

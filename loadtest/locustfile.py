@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from locust import events
 
-from loadtest.hooks import Hooks
-from loadtest.users import Gates, Lesion, Mixed, PredictBinary, PredictJson, PredictV1
+from loadtest.generate.users import Gates, Lesion, Mixed, PredictBinary, PredictJson, PredictV1
+from loadtest.locust_hooks import Hooks
 
 __all__ = ["Gates", "Lesion", "Mixed", "PredictBinary", "PredictJson", "PredictV1"]
 

@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 from gevent.event import Event
 
-from loadtest.capacity import Search
-from loadtest.crew import Crew, hired
-from loadtest.forms import level
+from loadtest.generate.coordinator import Crew, hired
+from loadtest.generate.forms import level
+from loadtest.generate.sender import now
+from loadtest.generate.shapes import Course, FormShape
 from loadtest.interrupt import interruptible
-from loadtest.load import Load
-from loadtest.observer import Observer
+from loadtest.measure.capacity import Search
+from loadtest.measure.observer import Observer
+from loadtest.measure.record import Capacity, Record, Step
+from loadtest.measure.result import result
+from loadtest.measure.state import State
 from loadtest.plan import Plan
-from loadtest.record import Capacity, Record, Step
-from loadtest.result import result
-from loadtest.sender import now
-from loadtest.shapes import Course, FormShape
 from loadtest.slo import Slo
-from loadtest.state import State
+from loadtest.workload.workload import Load
 
 TICK = 0.25
 # of a rate's time that figures leave out, since what came before is still felt

@@ -6,14 +6,14 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.buckets import Buckets
 from loadtest.ledger import Ledger, Outcome
+from loadtest.measure.buckets import Buckets
+from loadtest.measure.record import Capacity, Machine, Record, Step
+from loadtest.measure.scrape import Scrape
 from loadtest.plan import Plan
-from loadtest.record import Capacity, Machine, Record, Step
-from loadtest.scrape import Scrape
 from loadtest.slo import Slo
-from loadtest.target import Target
-from loadtest.tensors import Tensor
+from loadtest.workload.target import Target
+from loadtest.workload.tensors import Tensor
 
 BEGUN = 1_800_000_000
 URL = "http://127.0.0.1:8000"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.answers import Judge
 from loadtest.errors import TargetError
-from loadtest.fetch import Reply
-from loadtest.payloads import Body
 from loadtest.plan import Plan, Wire
-from loadtest.target import Target
-from loadtest.tensors import Tensor
+from loadtest.workload.answer_check import Judge
+from loadtest.workload.http_client import Reply
+from loadtest.workload.payloads import Body
+from loadtest.workload.target import Target
+from loadtest.workload.tensors import Tensor
 
 URL = "http://127.0.0.1:8000"
 LENGTH = "inference-header-content-length"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtest.capacity import CONFIRMATIONS, LOWER, Search, Tried
 from loadtest.ledger import Cell, Summary
+from loadtest.measure.capacity import CONFIRMATIONS, LOWER, Search, Tried
 from loadtest.slo import Slo
 
 SECONDS = 10

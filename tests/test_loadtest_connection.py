@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from loadtest.connection import Connections, NoAnswerError, composed
+from loadtest.generate.connection import Connections, NoAnswerError, composed
 from tests import peers
 from tests.peers import Given
 

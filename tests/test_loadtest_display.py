@@ -13,12 +13,12 @@ import pytest
 from recording import BEGUN, URL, load, record, scrape, search, target
 from rich.console import Console
 
-from loadtest.display import Display, final, line, sparkline
-from loadtest.display import Now as Figures
+from loadtest.cli.progress import Display, final, line, sparkline
+from loadtest.cli.progress import Now as Figures
 from loadtest.ledger import Ledger, Outcome
+from loadtest.measure.record import Capacity
+from loadtest.measure.state import State
 from loadtest.plan import Plan
-from loadtest.record import Capacity
-from loadtest.state import State
 
 
 def shown(*, terminal: bool = False, width: int = 80) -> Console:

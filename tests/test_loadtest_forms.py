@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.forms import level
+from loadtest.generate.forms import level
 from loadtest.plan import FORMS, Form
 
 

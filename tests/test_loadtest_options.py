@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from loadtest.cli.options import OPTIONS, Option, default, plan, seconds
 from loadtest.errors import UsageError
-from loadtest.options import OPTIONS, Option, default, plan, seconds
 from loadtest.plan import Plan
 from loadtest.slo import Slo
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from loadtest.errors import TargetError, UsageError
-from loadtest.payloads import Body, bodies
 from loadtest.plan import Plan, Wire
-from loadtest.target import Target
-from loadtest.tensors import DTYPES, Tensor, numbers
+from loadtest.workload.payloads import Body, bodies
+from loadtest.workload.target import Target
+from loadtest.workload.tensors import DTYPES, Tensor, numbers
 
 URL = "http://127.0.0.1:8000"
 PLAIN = Target(
@@ -185,7 +185,7 @@ def test_the_same_plan_makes_the_same_requests() -> None:
 
 def test_large_requests_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     """All requests of a kind together fit into memory, and there is one however large it is."""
-    monkeypatch.setattr("loadtest.payloads.MOST_BYTES", 800)
+    monkeypatch.setattr("loadtest.workload.payloads.MOST_BYTES", 800)
     assert [len(made(taking(Tensor("x", "FP32", (-1, width))))) for width in (60, 100, 300)] == [3, 2, 1]
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtest.answers import Judge
 from loadtest.errors import TargetError, UsageError
-from loadtest.fetch import Fetch
-from loadtest.payloads import Body, bodies
 from loadtest.plan import Plan, Wire
-from loadtest.target import find
+from loadtest.workload.answer_check import Judge
+from loadtest.workload.http_client import Fetch
+from loadtest.workload.payloads import Body, bodies
+from loadtest.workload.target import find
 from tests import peers, serving
 from tests.peers import LENGTH, Asked, Given
 

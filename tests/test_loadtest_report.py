@@ -17,16 +17,17 @@ import plotly.graph_objects
 import pytest
 from recording import BEGUN, URL, load, record, scrape, search, target
 
-from loadtest import place, sentences, wording
-from loadtest import report as module
-from loadtest.charts import charts
 from loadtest.errors import LoadTestError, UsageError
-from loadtest.figures import document
 from loadtest.ledger import Ledger, Outcome
-from loadtest.page import page
+from loadtest.measure.record import Capacity, Record
 from loadtest.plan import Plan
-from loadtest.record import Capacity, Record
-from loadtest.report import prepare, write
+from loadtest.report import number_format as wording
+from loadtest.report import place, sentences
+from loadtest.report import report as module
+from loadtest.report.charts import charts
+from loadtest.report.document import document
+from loadtest.report.page import page
+from loadtest.report.report import prepare, write
 from loadtest.slo import Slo
 
 VOID = {"meta", "br"}

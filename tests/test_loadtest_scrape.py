@@ -7,10 +7,10 @@ import math
 import pytest
 from serving import serving
 
-from loadtest.buckets import Buckets
 from loadtest.errors import TargetError
-from loadtest.fetch import Fetch, Reply
-from loadtest.scrape import Scraper
+from loadtest.measure.buckets import Buckets
+from loadtest.measure.scrape import Scraper
+from loadtest.workload.http_client import Fetch, Reply
 
 INF = math.inf
 

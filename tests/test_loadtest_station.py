@@ -13,13 +13,13 @@ from itertools import pairwise
 import gevent
 import pytest
 
-from loadtest import schedule as scheduling
-from loadtest.alarm import Alarm
+from loadtest.generate import schedule as scheduling
+from loadtest.generate.alarm import Alarm
+from loadtest.generate.process_load import Station
+from loadtest.generate.sender import now
 from loadtest.ledger import Outcome, Summary
-from loadtest.load import Load
 from loadtest.plan import Plan
-from loadtest.sender import now
-from loadtest.station import Station
+from loadtest.workload.workload import Load
 from tests import peers
 from tests.peers import Answerer, Asked, Given
 

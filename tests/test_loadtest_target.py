@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from loadtest.errors import TargetError, UsageError
-from loadtest.fetch import Fetch
 from loadtest.plan import Plan
-from loadtest.target import Target, find
-from loadtest.tensors import Tensor
+from loadtest.workload.http_client import Fetch
+from loadtest.workload.target import Target, find
+from loadtest.workload.tensors import Tensor
 from tests import peers
 from tests.certified import certificate
 from tests.peers import Given

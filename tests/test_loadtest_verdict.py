@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from loadtest.ledger import Cell, Ledger, Summary
-from loadtest.notes import notes
+from loadtest.measure.notes import notes
+from loadtest.measure.record import Capacity
+from loadtest.measure.verdict import failures
 from loadtest.plan import Plan
-from loadtest.record import Capacity
 from loadtest.slo import Slo
-from loadtest.verdict import failures
 from tests import recording
 
 SLO = Slo.parse("p99<50ms, errors<90%")

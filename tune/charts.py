@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from loadtest.charts import Chart
-from loadtest.drawing import MS, Drawn, text, upright
+from loadtest.report.chart_parts import MS, Drawn, text, upright
+from loadtest.report.charts import Chart
 from loadtest.slo import Slo
 from tune.measurements import Figures
 from tune.result import Found

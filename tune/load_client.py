@@ -13,9 +13,9 @@ from collections.abc import Iterator, MutableMapping
 from time import perf_counter
 from urllib.parse import urlsplit
 
-from loadtest.answers import Judge
-from loadtest.payloads import Body
-from loadtest.sender import Shot
+from loadtest.generate.sender import Shot
+from loadtest.workload.answer_check import Judge
+from loadtest.workload.payloads import Body
 
 BLOCK = 1 << 18
 OK = b"200"

@@ -18,13 +18,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NoReturn
 
+from loadtest.cli.options import plan as read
 from loadtest.errors import LoadTestError
+from loadtest.generate.sender import order, shots
 from loadtest.ledger import Cell, Summary
-from loadtest.load import Load
-from loadtest.options import plan as read
 from loadtest.plan import Plan
-from loadtest.sender import order, shots
 from loadtest.slo import ERRORS, Slo
+from loadtest.workload.workload import Load
 from tune.load_client import LOST, User
 
 # of a processor; a process that takes more of it can hardly send more

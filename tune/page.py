@@ -7,8 +7,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from loadtest import wording
-from loadtest.page import TEMPLATE as DRESS
+from loadtest.report import number_format as wording
+from loadtest.report.page import TEMPLATE as DRESS
 from tune import sentences
 from tune.charts import charts
 from tune.result import Found

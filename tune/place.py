@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loadtest.place import put, try_out
+from loadtest.report.place import put, try_out
 from service.tuned import FILE
 from tune.errors import TuneError, UsageError
 from tune.page import page

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from loadtest import wording
+from loadtest.report import number_format as wording
 from tune.candidates import Candidate
 from tune.measurements import Figures, Trial
 from tune.result import Found

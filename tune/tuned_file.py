@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from loadtest import wording
+from loadtest.report import number_format as wording
 from service.tuned import MEASURED, NAMES
 from tune.measurements import Figures
 from tune.result import Found
