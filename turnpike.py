@@ -16,8 +16,8 @@ VERSION = "0.1.0"
 
 # command: (module with a typer application, the extra that installs what it needs, one line of help)
 COMMANDS = {
-    "train": ("models.train_command", "train", "Train a preset and keep the best network, with pictures."),
-    "compare": ("models.compare_command", "train", "Plain, residual and highway nets against depth."),
+    "train": ("models.cli.train", "train", "Train a preset and keep the best network, with pictures."),
+    "compare": ("models.cli.compare", "train", "Plain, residual and highway nets against depth."),
     "export": ("export.export_command", "export", "A network to a verified ONNX file, its gates open."),
     "verify": ("export.verify_command", "export", "Prove an exported file once more, on any device."),
     "inspect": ("service.inspect_command", "serve", "What a model file says of itself."),

@@ -40,8 +40,8 @@ import torch
 torch.set_num_threads(1)
 torch.manual_seed(0)
 from export.trained import own_input
-from models.families import build
-from models.presets import find
+from models.networks.families import build
+from models.training.presets import find
 net = build(find(sys.argv[1]).config).eval()
 one = own_input(net)
 folder = tempfile.mkdtemp()

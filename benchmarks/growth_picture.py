@@ -10,8 +10,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.growth_tables import points
 from benchmarks.lines import Line
-from models import canvas
 from models.atomic import replacing
+from models.plots import style as canvas
 
 WIDTH, HEIGHT = 5.2, 3.6
 SPENT = "turnpike, CPU"

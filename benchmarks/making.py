@@ -15,10 +15,11 @@ from torch.export import Dim
 
 from benchmarks.nets import CLASSES, OUTPUT, ROWS, Net
 from export.pipeline import export_model
-from models import checkpoint, net
-from models.checkpoint import Record
-from models.families import build
-from models.networks import MlpConfig
+from models.networks import base as net
+from models.networks.families import build
+from models.networks.feedforward import MlpConfig
+from models.training import checkpoint
+from models.training.checkpoint import Record
 
 # rows that the profile of the gates is taken on
 PROFILED = 512

@@ -12,12 +12,12 @@ from export.display import Display
 from export.export_command import show, stoppable
 from export.pipeline import export_model
 from export.place import newest, path_of
-from models.checkpoint import read
-from models.display import console
+from models.cli.progress import console
+from models.cli.train import PICTURES, fitted, read_data, run, show_result
 from models.errors import ConfigError
-from models.plan import BEST, LAST, Plan
-from models.presets import DEFAULT, find
-from models.train_command import PICTURES, fitted, read_data, run, show_result
+from models.training.checkpoint import read
+from models.training.plan import BEST, LAST, Plan
+from models.training.presets import DEFAULT, find
 
 app = typer.Typer(add_completion=False)
 

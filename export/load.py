@@ -23,10 +23,10 @@ from export.signature import Input
 from export.source import Rows, Source
 from export.trained import read_checkpoint
 from export.weights import PICKLED
-from models.checkpoint import Record
-from models.data import load
-from models.download import cache_folder
+from models.data.download import cache_folder
+from models.data.load import load
 from models.errors import ModelsError
+from models.training.checkpoint import Record
 
 __all__ = ["SourceWarning", "load_source"]
 

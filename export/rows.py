@@ -11,10 +11,10 @@ import numpy as np
 from export.errors import SourceError
 from export.signature import Input
 from export.source import Array, Rows
-from models.data import known_names, load
-from models.dataset import Dataset
+from models.data.dataset import Dataset
+from models.data.load import known_names, load
+from models.data.parity_bits import bits_of
 from models.errors import ModelsError
-from models.parity import bits_of
 
 # enough for quantiles of gates; more would only cost time
 MOST_ROWS = 2_000

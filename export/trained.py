@@ -9,10 +9,10 @@ from typing import Any
 from export.errors import RequestError, SourceError
 from export.signature import Input
 from export.source import Source
-from models import checkpoint
-from models.checkpoint import Record
 from models.errors import ModelsError
-from models.net import Net
+from models.networks.base import Net
+from models.training import checkpoint
+from models.training.checkpoint import Record
 
 IN_FOLDER = "model.safetensors"
 

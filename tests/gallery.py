@@ -16,10 +16,10 @@ from torch import nn
 import service
 from export.pipeline import export_model
 from export.seal import with_manifest
-from models.characters import CharactersConfig
-from models.families import build
-from models.networks import ConvConfig
-from models.recurrent import RhnConfig
+from models.networks.character_cnn import CharactersConfig
+from models.networks.families import build
+from models.networks.feedforward import ConvConfig
+from models.networks.recurrent import RhnConfig
 from service.runtime import open_model
 from tests.gated import highway
 from tests.shelved import put, sealed

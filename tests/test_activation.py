@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.activation import Maxout, initialise, make_activation, pieces_of
-from models.convolutional import convolution
 from models.errors import ConfigError
-from models.transform import PlainLayer
+from models.layers.activation import Maxout, initialise, make_activation, pieces_of
+from models.layers.convolutional import convolution
+from models.layers.transform import PlainLayer
 
 Same = Callable[[Tensor, Tensor], None]
 

@@ -9,7 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.attention import (
+from models.errors import ConfigError, ShapeError
+from models.layers.gate import watched
+from models.networks.base import parameter_count
+from models.networks.transformer import (
     EncoderLayer,
     HighwayJoin,
     MultiHeadAttention,
@@ -18,9 +21,6 @@ from models.attention import (
     Transformer,
     TransformerConfig,
 )
-from models.errors import ConfigError, ShapeError
-from models.gate import watched
-from models.net import parameter_count
 
 Same = Callable[[Tensor, Tensor], None]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.augment import shifted
+from models.training.augment import shifted
 
 
 def moved(image: Tensor, down: int, right: int) -> Tensor:

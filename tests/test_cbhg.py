@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
 from models.errors import ConfigError, ShapeError
-from models.gate import watched
+from models.layers.gate import watched
+from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
 
 Same = Callable[[Tensor, Tensor], None]
 

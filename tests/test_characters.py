@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.characters import CharacterEncoder, Characters, CharactersConfig
 from models.errors import ConfigError, ShapeError
-from models.gate import watched
+from models.layers.gate import watched
+from models.networks.character_cnn import CharacterEncoder, Characters, CharactersConfig
 
 Same = Callable[[Tensor, Tensor], None]
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from models import checkpoint
-from models.checkpoint import KEY, Record, load, read, save
 from models.errors import CheckpointError
-from models.families import build
-from models.net import Net
-from models.networks import MlpConfig
+from models.networks.base import Net
+from models.networks.families import build
+from models.networks.feedforward import MlpConfig
+from models.training import checkpoint
+from models.training.checkpoint import KEY, Record, load, read, save
 
 CONFIG = MlpConfig(inputs=(4,), classes=2, width=5, layers=1)
 

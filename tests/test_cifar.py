@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models import cifar
-from models.cifar import ARCHIVE, FOLDER, RECORD, TEST, TRAIN, read_cifar
+from models.data import cifar
+from models.data.cifar import ARCHIVE, FOLDER, RECORD, TEST, TRAIN, read_cifar
 from models.errors import DataError
 
 

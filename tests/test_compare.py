@@ -12,15 +12,18 @@ import pytest
 import torch
 from PIL import Image
 
-from models import checkpoint, compare, compare_picture, compare_table
-from models.chance import Chance, chance_of
-from models.compare import Cell, Progress, Result, Study
-from models.dataset import Dataset, Split
+from models.data.dataset import Dataset, Split
 from models.errors import ConfigError, TrainingError
-from models.ledger import State
-from models.plan import BEST, LAST, Plan
-from models.recipe import Recipe
-from models.train import train
+from models.study import figure as compare_picture
+from models.study import run as compare
+from models.study import table as compare_table
+from models.study.baseline import Chance, chance_of
+from models.study.results import State
+from models.study.run import Cell, Progress, Result, Study
+from models.training import checkpoint
+from models.training.plan import BEST, LAST, Plan
+from models.training.recipe import Recipe
+from models.training.train import train
 
 STUDY = Study(
     families=("highway", "plain"),

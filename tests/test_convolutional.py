@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.convolutional import ConvHighwayLayer, convolution
 from models.errors import ConfigError, ShapeError
-from models.gate import Carry
-from models.transform import PlainLayer, ResidualLayer
+from models.layers.convolutional import ConvHighwayLayer, convolution
+from models.layers.gate import Carry
+from models.layers.transform import PlainLayer, ResidualLayer
 
 Same = Callable[[Tensor, Tensor], None]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]

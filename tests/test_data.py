@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from models.data import Dataset, Split, known_names, load
+from models.data.load import Dataset, Split, known_names, load
+from models.data.mnist import TEST, TRAIN
 from models.errors import ConfigError, DataError
-from models.mnist import TEST, TRAIN
 
 
 def same_rows(one: Split, other: Split) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.dataset import Source, Split, divide, generator_for
+from models.data.dataset import Source, Split, divide, generator_for
 from models.errors import DataError
 
 

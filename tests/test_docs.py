@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import turnpike
-from models.presets import PRESETS
+from models.training.presets import PRESETS
 from service.settings import Settings
 
 ROOT = Path(__file__).parent.parent

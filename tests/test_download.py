@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from models.download import RemoteFile, cache_folder, fetch
+from models.data.download import RemoteFile, cache_folder, fetch
 from models.errors import DataError
 
 BODY = bytes(range(256)) * 20

@@ -20,7 +20,7 @@ from typer.testing import Result
 import turnpike
 from export.display import Display
 from export.export_command import stoppable
-from models.checkpoint import load
+from models.training.checkpoint import load
 from tests.commanded import called, command, environment, run, trained
 
 FACTORY = """

@@ -14,7 +14,7 @@ from torch import nn
 
 import export
 import models
-import models.gate
+import models.layers.gate
 import service.manifest
 from export.errors import RequestError, SourceError
 from export.factory import read_factory
@@ -207,7 +207,9 @@ THEIRS = {
 def test_modules_called_as_ours_are_theirs_for_them_and_ours_for_us(tmp_path: Path) -> None:
     """Also those that forward imports later, also in a copy, also under torch.export; ours are as before."""
     path = written(tmp_path, THEIRS) / "net.py"
-    ours = {name: sys.modules[name] for name in ("models", "models.gate", "export", "service.manifest")}
+    ours = {
+        name: sys.modules[name] for name in ("models", "models.layers.gate", "export", "service.manifest")
+    }
     before = sys.path[:], sys.meta_path[:]
     module = read_factory(f"{path}:make", INPUTS).module
     assert module is not None

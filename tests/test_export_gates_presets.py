@@ -12,9 +12,9 @@ from export.gates import offer
 from export.signature import Input
 from export.source import Source
 from export.trace import trace
-from models.families import build
-from models.gate import watched
-from models.presets import PRESETS
+from models.layers.gate import watched
+from models.networks.families import build
+from models.training.presets import PRESETS
 from service.runtime import open_model
 
 # memory cells, which the networks do not list: gates by layer and depth, and how often each repeats

@@ -20,12 +20,12 @@ from export.errors import ExportError, RefusedError, RequestError, SourceError
 from export.load import SourceWarning, load_source
 from export.rows import MOST_ROWS
 from export.signature import parse_all
-from models import checkpoint, presets
-from models.checkpoint import Record
-from models.data import load
-from models.families import build
-from models.net import Net, NetConfig
-from models.networks import MlpConfig
+from models.data.load import load
+from models.networks.base import Net, NetConfig
+from models.networks.families import build
+from models.networks.feedforward import MlpConfig
+from models.training import checkpoint, presets
+from models.training.checkpoint import Record
 
 INPUTS = parse_all(["x:float32[batch,4]"])
 DIGITS = MlpConfig(inputs=(1, 8, 8), classes=10, width=5, layers=1)

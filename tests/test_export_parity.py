@@ -18,8 +18,8 @@ from export.parity import Proof, prove
 from export.signature import parse_all
 from export.source import Rows, Source
 from export.trace import Traced, trace
-from models.families import build
-from models.presets import PRESETS
+from models.networks.families import build
+from models.training.presets import PRESETS
 from service.manifest import Parity
 from service.runtime import Runtime, open_model
 

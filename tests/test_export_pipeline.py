@@ -20,7 +20,7 @@ from export.pipeline import export_model
 from export.seal import with_manifest
 from export.steps import Watcher
 from export.verify import verify_model
-from models.highway import HighwayLayer
+from models.layers.highway import HighwayLayer
 from service.errors import RunError
 from service.runtime import open_model
 

@@ -20,8 +20,8 @@ from export.parity import Proof, prove
 from export.signature import parse_all
 from export.source import Source
 from export.trace import Traced, trace
-from models.families import build
-from models.networks import MlpConfig
+from models.networks.families import build
+from models.networks.feedforward import MlpConfig
 from service.runtime import open_model
 
 CONFIG = MlpConfig(inputs=(6,), classes=3, width=12, layers=3)

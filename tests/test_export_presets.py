@@ -13,9 +13,9 @@ from export.pipeline import export_model
 from export.source import Source
 from export.trace import trace
 from export.trained import own_input
-from models.families import build
-from models.gate import watched
-from models.presets import PRESETS, find
+from models.layers.gate import watched
+from models.networks.families import build
+from models.training.presets import PRESETS, find
 from service.runtime import open_model
 
 QUICK = (

@@ -16,8 +16,8 @@ from export.recurrence import KEPT
 from export.signature import parse_all
 from export.source import Source
 from export.trace import OPSETS, Traced, trace
-from models.families import build
-from models.presets import find
+from models.networks.families import build
+from models.training.presets import find
 from service.runtime import Runtime, open_model
 
 

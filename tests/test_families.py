@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from models.attention import TransformerConfig
-from models.cbhg import CbhgConfig
-from models.characters import CharactersConfig
 from models.errors import ConfigError
-from models.families import FAMILIES, build, config_from_dict
-from models.grid_lstm import GridLstmConfig
-from models.net import NetConfig
-from models.networks import ConvConfig, MlpConfig
-from models.presets import PRESETS
-from models.recurrent import HighwayLstmConfig, RhnConfig
+from models.networks.base import NetConfig
+from models.networks.cbhg import CbhgConfig
+from models.networks.character_cnn import CharactersConfig
+from models.networks.families import FAMILIES, build, config_from_dict
+from models.networks.feedforward import ConvConfig, MlpConfig
+from models.networks.grid_lstm import GridLstmConfig
+from models.networks.recurrent import HighwayLstmConfig, RhnConfig
+from models.networks.transformer import TransformerConfig
+from models.training.presets import PRESETS
 
 CONFIGS: list[NetConfig] = [
     MlpConfig(inputs=(6,), classes=3, width=5, layers=2, kind="plain", gate_bias=None, scaling="unit"),

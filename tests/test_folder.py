@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
+from models.data.image_folder import read_folder
 from models.errors import DataError
-from models.folder import read_folder
 
 
 def image(

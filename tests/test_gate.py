@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.convolutional import ConvHighwayLayer
 from models.errors import ConfigError, ShapeError
-from models.gate import Carry, ConvGate1d, ConvGate2d, DenseGate, GatedJoin, set_bias, watched
-from models.highway import HighwayLayer
-from models.recurrent import Rhn, RhnConfig
+from models.layers.convolutional import ConvHighwayLayer
+from models.layers.gate import Carry, ConvGate1d, ConvGate2d, DenseGate, GatedJoin, set_bias, watched
+from models.layers.highway import HighwayLayer
+from models.networks.recurrent import Rhn, RhnConfig
 
 Same = Callable[[Tensor, Tensor], None]
 

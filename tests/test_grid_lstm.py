@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
-from models.grid_lstm import Grid, GridLstm, GridLstmBlock, GridLstmConfig
-from models.net import parameter_count
+from models.networks.base import parameter_count
+from models.networks.grid_lstm import Grid, GridLstm, GridLstmBlock, GridLstmConfig
 
 Same = Callable[[Tensor, Tensor], None]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]

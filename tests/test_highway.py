@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
-from models.gate import Carry
-from models.highway import HighwayLayer
+from models.layers.gate import Carry
+from models.layers.highway import HighwayLayer
 
 Same = Callable[[Tensor, Tensor], None]
 

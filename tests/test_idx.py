@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from models.data.idx import read_idx
 from models.errors import DataError
-from models.idx import read_idx
 
 
 def idx(*sizes: int, payload: bytes, magic: bytes | None = None) -> bytes:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from models import mnist
-from models.download import RemoteFile
+from models.data import mnist
+from models.data.download import RemoteFile
+from models.data.mnist import FAMILIES, TEST, TRAIN, read_mnist
 from models.errors import DataError
-from models.mnist import FAMILIES, TEST, TRAIN, read_mnist
 
 REAL = os.environ.get("TURNPIKE_DATA")
 
@@ -121,7 +121,7 @@ def test_without_a_folder_the_four_files_are_fetched(tmp_path: Path, monkeypatch
 def test_the_real_files_have_the_checksums_we_ask_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The canonical files pass as a cache: nothing is downloaded, and 70,000 images come out."""
     monkeypatch.setenv("TURNPIKE_CACHE", str(REAL))
-    monkeypatch.setattr("models.download._download", lambda *args: pytest.fail("asked the network"))
+    monkeypatch.setattr("models.data.download._download", lambda *args: pytest.fail("asked the network"))
     source = read_mnist(name)
     assert source.test is not None
     assert (source.rows.x.shape, source.test.x.shape) == ((60000, 1, 28, 28), (10000, 1, 28, 28))

@@ -8,8 +8,8 @@ import unicodedata
 import pytest
 import torch
 
-from models.dataset import Source
-from models.names import encode, read_names
+from models.data.dataset import Source
+from models.data.unicode_names import encode, read_names
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ConfigError, ShapeError
-from models.net import Net, NetConfig, expect_choice, expect_last, parameter_count
+from models.networks.base import Net, NetConfig, expect_choice, expect_last, parameter_count
 
 Same = Callable[[Tensor, Tensor], None]
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.errors import ConfigError
-from models.highway import HighwayLayer
-from models.net import Net, parameter_count
-from models.networks import ConvConfig, ConvNet, Entry, Kind, Mlp, MlpConfig, matched_width
-from models.transform import Init, PlainLayer, ResidualLayer
+from models.layers.highway import HighwayLayer
+from models.layers.transform import Init, PlainLayer, ResidualLayer
+from models.networks.base import Net, parameter_count
+from models.networks.feedforward import ConvConfig, ConvNet, Entry, Kind, Mlp, MlpConfig, matched_width
 
 Same = Callable[[Tensor, Tensor], None]
 LAYERS: dict[str, type[nn.Module]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from models.data.parity_bits import bits_of, draw, read_parity
 from models.errors import DataError
-from models.parity import bits_of, draw, read_parity
 
 
 def test_the_class_is_the_sum_modulo_2() -> None:

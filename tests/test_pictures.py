@@ -13,14 +13,15 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor, nn
 
-from models import gate_picture, pictures
-from models.characters import CharactersConfig
-from models.checkpoint import Record
-from models.data import Dataset, Kind, Split
-from models.families import build
-from models.net import Net, NetConfig
-from models.networks import ConvConfig, MlpConfig
-from models.recurrent import RhnConfig
+from models.data.load import Dataset, Kind, Split
+from models.networks.base import Net, NetConfig
+from models.networks.character_cnn import CharactersConfig
+from models.networks.families import build
+from models.networks.feedforward import ConvConfig, MlpConfig
+from models.networks.recurrent import RhnConfig
+from models.plots import gates as gate_picture
+from models.plots import run as pictures
+from models.training.checkpoint import Record
 
 IMAGE = (1, 8, 8)
 MLP = MlpConfig(inputs=IMAGE, classes=3, width=6, layers=4)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.characters import CharactersConfig
 from models.errors import ConfigError
-from models.families import build
-from models.net import NetConfig, parameter_count
-from models.networks import Kind, Mlp, MlpConfig, StackConfig
-from models.presets import DEFAULT, PRESETS, figure_1, find
+from models.networks.base import NetConfig, parameter_count
+from models.networks.character_cnn import CharactersConfig
+from models.networks.families import build
+from models.networks.feedforward import Kind, Mlp, MlpConfig, StackConfig
+from models.training.presets import DEFAULT, PRESETS, figure_1, find
 
 every_preset = pytest.mark.parametrize("name", PRESETS)
 

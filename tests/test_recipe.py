@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from models.errors import ConfigError
-from models.recipe import Recipe
+from models.training.recipe import Recipe
 
 
 def rates(steps: int, **settings: Any) -> list[float]:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
-from models.gate import Carry, watched
-from models.net import Net
-from models.recurrent import (
+from models.layers.gate import Carry, watched
+from models.networks.base import Net
+from models.networks.recurrent import (
     HighwayLstm,
     HighwayLstmConfig,
     HighwayLstmLayer,

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from models.errors import ConfigError, ShapeError
-from models.resize import SubSample, ZeroPad
-from models.transform import PlainLayer
+from models.layers.resize import SubSample, ZeroPad
+from models.layers.transform import PlainLayer
 
 
 def test_zeros_are_appended() -> None:

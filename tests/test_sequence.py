@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from models.errors import ConfigError, ShapeError
-from models.sequence import as_sequence, expect_sequence, sequence_shape
+from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from export import export_model
-from models.checkpoint import load
-from models.gate import watched
+from models.layers.gate import watched
+from models.training.checkpoint import load
 from service.manifest import Manifest
 from service.runtime import open_model
 from tests.commanded import trained

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from export.pipeline import export_model
-from models.families import build
-from models.gate import GatedJoin, watched
-from models.net import NetConfig
-from models.networks import ConvConfig, MlpConfig
-from models.recurrent import RhnConfig
+from models.layers.gate import GatedJoin, watched
+from models.networks.base import NetConfig
+from models.networks.families import build
+from models.networks.feedforward import ConvConfig, MlpConfig
+from models.networks.recurrent import RhnConfig
 from tests.inquiring import Asker
 
 Array = np.ndarray[Any, np.dtype[Any]]

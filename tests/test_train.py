@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from models import checkpoint
-from models.checkpoint import load, read
-from models.data import Dataset, Split
+from models.data.load import Dataset, Split
 from models.errors import CheckpointError, ConfigError, TrainingError
-from models.evaluation import evaluate
-from models.net import NetConfig
-from models.networks import MlpConfig
-from models.plan import BEST, LAST, Plan
-from models.recipe import Recipe
-from models.train import Tick, train
+from models.networks.base import NetConfig
+from models.networks.feedforward import MlpConfig
+from models.training import checkpoint
+from models.training.checkpoint import load, read
+from models.training.evaluate import evaluate
+from models.training.plan import BEST, LAST, Plan
+from models.training.recipe import Recipe
+from models.training.train import Tick, train
 
 TINY = MlpConfig(inputs=(6,), classes=3, width=8, layers=2, dropout=0.3, batch_norm=True)
 RECIPE = Recipe(epochs=3, batch=16, lr=0.01, schedule="onecycle", weight_decay=0.01, clip=1.0)
@@ -199,11 +199,11 @@ def test_evaluation_leaves_the_mode_alone_and_weighs_rows(
     data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of unequal size count by their rows, and training mode is put back."""
-    from models.families import build
+    from models.networks.families import build
 
     net = build(replace(TINY, dropout=0.0)).train()
     whole = evaluate(net, data.test)
-    monkeypatch.setattr("models.evaluation.EVALUATION_ROWS", 7)
+    monkeypatch.setattr("models.training.evaluate.EVALUATION_ROWS", 7)
     parts = evaluate(net, data.test)
     assert net.training
     assert parts == pytest.approx(whole)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
-from models.transform import PlainLayer, ResidualLayer, RowNorm
+from models.layers.transform import PlainLayer, ResidualLayer, RowNorm
 
 Same = Callable[[Tensor, Tensor], None]
 

@@ -14,7 +14,7 @@ import torch
 from typer.testing import Result
 
 import turnpike
-from models.checkpoint import read
+from models.training.checkpoint import read
 from tests.commanded import ROOT, called, command, environment, run
 
 

@@ -1,0 +1,107 @@
+"""MNIST, and Fashion-MNIST, which took over its form: four IDX files of 28x28 greyscale images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.data.dataset import Source, Split
+from models.data.download import Progress, RemoteFile, cache_folder, fetch
+from models.data.idx import read_idx
+from models.errors import DataError
+
+TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
+TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A data set in the form of MNIST: its classes, and where its files come from."""
+
+    labels: tuple[str, ...]
+    mirrors: tuple[str, ...]
+    files: tuple[tuple[str, int, str], ...]  # name without .gz, bytes, sha256
+
+    def remotes(self) -> list[RemoteFile]:
+        return [
+            RemoteFile(name=f"{name}.gz", sha256=sha256, most_bytes=size, mirrors=self.mirrors)
+            for name, size, sha256 in self.files
+        ]
+
+
+FAMILIES = {
+    # Y. LeCun, C. Cortes and C. J. C. Burges, CC BY-SA 3.0
+    "mnist": Family(
+        labels=tuple("0123456789"),
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        files=(
+            (TRAIN[0], 9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+            (TRAIN[1], 28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+            (TEST[0], 1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+            (TEST[1], 4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+        ),
+    ),
+    # H. Xiao, K. Rasul and R. Vollgraf, MIT
+    "fashion-mnist": Family(
+        labels=(
+            "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+            "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+        ),
+        mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        files=(
+            (TRAIN[0], 26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+            (TRAIN[1], 29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+            (TEST[0], 4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+            (TEST[1], 5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+        ),
+    ),
+}  # fmt: skip
+
+
+def read_mnist(name: str, data_dir: Path | None = None, progress: Progress | None = None) -> Source:
+    """A family's rows, from the user's folder or else from the cache, which is filled at need.
+
+    Files in `data_dir` are the user's own: their format is checked, their checksum is not.
+    """
+    family = FAMILIES[name]
+    if data_dir is None:
+        folder = cache_folder(name)
+        paths = {
+            remote.name.removesuffix(".gz"): fetch(remote, folder, progress=progress)
+            for remote in family.remotes()
+        }
+    else:
+        paths = find_idx(data_dir, name)
+    rows = _read_split(paths[TRAIN[0]], paths[TRAIN[1]], len(family.labels))
+    test = _read_split(paths[TEST[0]], paths[TEST[1]], len(family.labels))
+    if rows.x.shape[1:] != test.x.shape[1:]:
+        sizes = ["x".join(map(str, split.x.shape[2:])) for split in (rows, test)]
+        raise DataError(f"{paths[TEST[0]]}: expected images of {sizes[0]} as in training, got {sizes[1]}")
+    return Source(name, rows, test, family.labels, "image")
+
+
+def find_idx(data_dir: Path, name: str) -> dict[str, Path]:
+    """The four files, gzipped or not, all in data_dir/<name> or all in data_dir."""
+    wanted = (*TRAIN, *TEST)
+    for folder in (data_dir / name, data_dir):
+        found = {
+            file: path for file in wanted for path in (folder / file, folder / f"{file}.gz") if path.is_file()
+        }
+        missing = [file for file in wanted if file not in found]
+        if found and missing:
+            raise DataError(f"{folder}: expected the four files of {name}, missing {', '.join(missing)}")
+        if found:
+            return found
+    raise DataError(f"{data_dir}: expected {TRAIN[0]}.gz and its kin, here or in {name}/, found none")
+
+
+def _read_split(images: Path, classes: Path, count: int) -> Split:
+    x, y = read_idx(images, 3), read_idx(classes, 1)
+    if len(x) != len(y):
+        raise DataError(f"{classes}: expected {len(x)} labels, one per image of {images.name}, got {len(y)}")
+    if int(y.max()) >= count:
+        raise DataError(f"{classes}: expected labels from 0 to {count - 1}, got {int(y.max())}")
+    return Split(x.unsqueeze(1), y.long())

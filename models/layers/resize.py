@@ -1,0 +1,52 @@
+"""Ways to change the size where a highway needs input and output alike: pad with zeros, or sub-sample.
+
+The third way the paper names, a plain layer without a gate, is `transform.PlainLayer`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.networks.base import expect, expect_last
+
+
+class ZeroPad(nn.Module):
+    """Append zeros to the last axis. Shapes: (..., inputs) -> (..., units), units >= inputs."""
+
+    def __init__(self, inputs: int, units: int) -> None:
+        super().__init__()
+        expect(units >= inputs > 0, f"zero padding: expected {inputs} or more units, got {units}")
+        self.inputs = inputs
+        self.units = units
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect_last(self, x, self.inputs)
+        return F.pad(x, (0, self.units - self.inputs))
+
+    def extra_repr(self) -> str:
+        return f"{self.inputs}, {self.units}"
+
+
+class SubSample(nn.Module):
+    """Keep evenly spaced values of the last axis. Shapes: (..., inputs) -> (..., units), units <= inputs.
+
+    Unit i is input floor(i * inputs / units): the first is always kept, none twice.
+    """
+
+    kept: Tensor
+
+    def __init__(self, inputs: int, units: int) -> None:
+        super().__init__()
+        expect(0 < units <= inputs, f"sub-sampling: expected 1 to {inputs} units, got {units}")
+        self.inputs = inputs
+        self.units = units
+        self.register_buffer("kept", torch.arange(units) * inputs // units, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect_last(self, x, self.inputs)
+        return x.index_select(-1, self.kept)
+
+    def extra_repr(self) -> str:
+        return f"{self.inputs}, {self.units}"

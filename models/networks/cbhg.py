@@ -1,0 +1,172 @@
+"""Tacotron's CBHG: a bank of convolutions, highway layers and a gated recurrent unit that reads both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.layers.activation import initialise
+from models.layers.highway import HighwayLayer
+from models.networks.base import Net, NetConfig, expect
+from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
+
+
+class NormedConv(nn.Module):
+    """y = norm(W * x), as long as x: W looks (width - 1) // 2 steps back and width // 2 ahead.
+
+    No bias, for the norm takes the mean away and has a bias of its own. He et al.'s weights.
+    Shapes: (batch, inputs, time) -> (batch, units, time).
+    """
+
+    def __init__(self, inputs: int, units: int, width: int) -> None:
+        super().__init__()
+        self.around = ((width - 1) // 2, width // 2)
+        self.convolve = nn.Conv1d(inputs, units, width, bias=False)
+        self.norm = nn.BatchNorm1d(units)
+        initialise(self.convolve, "relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.convolve(F.pad(x, self.around)))
+
+
+class ConvBank(nn.Module):
+    """y = [relu(norm(W_1 * x)), ..., relu(norm(W_K * x))], W_k being k wide: a model of 1-grams to K-grams.
+
+    Shapes: (batch, inputs, time) -> (batch, widths * channels, time).
+    """
+
+    def __init__(self, inputs: int, widths: int, channels: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(NormedConv(inputs, channels, width) for width in range(1, widths + 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(torch.cat([conv(x) for conv in self.convs], dim=1))
+
+
+class PairMax(nn.Module):
+    """y_t = max(x_t, x_(t+1)), the last step with none after it: a max pool that keeps the length.
+
+    Shapes: (..., time) -> the same.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.maximum(x, torch.cat((x[..., 1:], x[..., -1:]), dim=-1))
+
+
+class Cbhg(nn.Module):
+    """A sequence's features from its convolution bank, highway layers and bidirectional GRU.
+
+        p = norm(W_2 * relu(norm(W_1 * pairmax(bank(x)))))        two convolutions, 3 wide
+        y = gru both ways(highway(... highway(W (x + p) + b)))    no W where the sizes agree
+
+    Wang et al. 2017, "Tacotron: Towards End-to-End Speech Synthesis". The convolutions start after He,
+    the map to the highway layers after Glorot, those scaled and carrying, the GRU as PyTorch draws it.
+    Shapes: (batch, time, inputs) -> (batch, time, 2 * width).
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        *,
+        bank: int = 16,
+        channels: int = 128,
+        projection: int = 128,
+        width: int = 128,
+        highways: int = 4,
+        gate_bias: float | None = -2.0,
+    ) -> None:
+        super().__init__()
+        sizes = {
+            "inputs": inputs,
+            "bank": bank,
+            "channels": channels,
+            "projection": projection,
+            "width": width,
+        }
+        for name, size in sizes.items():
+            expect(size > 0, f"{name}: expected 1 or more, got {size}")
+        expect(highways >= 0, f"highways: expected 0 or more, got {highways}")
+        self.inputs = inputs
+        self.bank = ConvBank(inputs, bank, channels)
+        self.pool = PairMax()
+        self.projections = nn.Sequential(
+            NormedConv(bank * channels, projection, 3), nn.ReLU(), NormedConv(projection, inputs, 3)
+        )
+        self.resize: nn.Linear | None = None
+        if inputs != width:
+            self.resize = nn.Linear(inputs, width)
+            initialise(self.resize, "tanh")
+        self.highways = nn.ModuleList(
+            HighwayLayer(width, gate_bias=gate_bias, init="scaled") for _ in range(highways)
+        )
+        self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect_sequence(self, x, self.inputs)
+        around = self.projections(self.pool(self.bank(x.transpose(1, 2))))
+        h = x + around.transpose(1, 2)
+        if self.resize is not None:
+            h = self.resize(h)
+        for highway in self.highways:
+            h = highway(h)
+        y, _ = self.gru(h)
+        return y
+
+
+@dataclass(frozen=True, kw_only=True)
+class CbhgConfig(NetConfig):
+    """A CBHG over a sequence, or over the lines of an image.
+
+    The bank has convolutions 1 to `bank` wide, `channels` of each. `dropout` is before the output.
+    """
+
+    family: ClassVar[str] = "cbhg"
+
+    bank: int = 8
+    channels: int = 32
+    projection: int = 64
+    width: int = 64
+    highways: int = 4
+    dropout: float = 0.0
+    gate_bias: float | None = -2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sequence_shape(self.inputs)
+        for name in ("bank", "channels", "projection", "width"):
+            size = getattr(self, name)
+            expect(size > 0, f"{name}: expected 1 or more, got {size}")
+        expect(self.highways >= 0, f"highways: expected 0 or more, got {self.highways}")
+        expect(0 <= self.dropout < 1, f"dropout: expected 0 or more and below 1, got {self.dropout}")
+
+
+class CbhgNet(Net):
+    """CBHG -> mean over time -> Linear.
+
+    The time of a sequence is free, the lines of an image are not.
+    Shapes: (batch, time, features) or (batch, channels, height, width) -> (batch, classes).
+    """
+
+    def __init__(self, config: CbhgConfig) -> None:
+        super().__init__(config)
+        self.free_axes = (0,) if len(config.inputs) == 2 else ()
+        _, features = sequence_shape(config.inputs)
+        self.cbhg = Cbhg(
+            features,
+            bank=config.bank,
+            channels=config.channels,
+            projection=config.projection,
+            width=config.width,
+            highways=config.highways,
+            gate_bias=config.gate_bias,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(2 * config.width, config.classes)
+        initialise(self.output, "tanh")
+
+    def logits(self, x: Tensor) -> Tensor:
+        return self.output(self.dropout(self.cbhg(as_sequence(x)).mean(dim=1)))

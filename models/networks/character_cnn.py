@@ -1,0 +1,188 @@
+"""Words read by their characters: filters over the letters, then highway layers, then a vector a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.errors import ShapeError
+from models.layers.activation import initialise, make_activation, pieces_of
+from models.layers.highway import HighwayLayer
+from models.networks.base import Net, NetConfig, expect
+
+PADDING = 0
+
+
+class CharacterEncoder(nn.Module):
+    """A word's vector from the ids of its characters.
+
+        e = the characters' embeddings, e_0 = 0
+        f_k = act(max over places p of (W_k * e)_p + b_k), for every filter k of every width
+        y = W highway(... highway(f)) + b
+
+    Kim et al. 2016, "Character-Aware Neural Language Models" (tanh); Peters et al. 2018, "Deep
+    Contextualized Word Representations" (relu, and the projection).
+    `filters` are pairs (width, count). A word shorter than the widest filter is padded to its width.
+    Glorot's weights for the filters and the projection; the highway layers start scaled and carrying.
+    Dropout falls on what the highway layers are given.
+    Shapes: integer ids (..., characters), each 0 (padding) to alphabet - 1 -> (..., projection).
+    """
+
+    def __init__(
+        self,
+        alphabet: int,
+        embedding: int,
+        filters: Sequence[tuple[int, int]],
+        projection: int,
+        *,
+        highways: int = 2,
+        activation: str = "tanh",
+        dropout: float = 0.0,
+        gate_bias: float | None = -2.0,
+    ) -> None:
+        super().__init__()
+        expect(alphabet > 1, f"alphabet: expected 2 ids or more, the first of them padding, got {alphabet}")
+        expect(embedding > 0, f"embedding: expected 1 or more, got {embedding}")
+        expect(
+            len(filters) > 0 and all(width > 0 and count > 0 for width, count in filters),
+            f"filters: expected one or more (width, count), each 1 or more, got {filters}",
+        )
+        expect(projection > 0, f"projection: expected 1 or more, got {projection}")
+        expect(highways >= 0, f"highways: expected 0 or more, got {highways}")
+        expect(
+            pieces_of(activation) == 1,
+            f"activation: expected relu or tanh after the filters, got {activation!r}",
+        )
+        expect(0 <= dropout < 1, f"dropout: expected 0 or more and below 1, got {dropout}")
+        self.alphabet = alphabet
+        self.projection = projection
+        self.widest = max(width for width, _ in filters)
+        self.embed = nn.Embedding(alphabet, embedding, padding_idx=PADDING)
+        self.filters = nn.ModuleList(nn.Conv1d(embedding, count, width) for width, count in filters)
+        self.activation = make_activation(activation)
+        self.dropout = nn.Dropout(dropout)
+        found = sum(count for _, count in filters)
+        self.highways = nn.ModuleList(
+            HighwayLayer(found, gate_bias=gate_bias, init="scaled") for _ in range(highways)
+        )
+        self.project = nn.Linear(found, projection)
+        for linear in (*self.filters, self.project):
+            initialise(linear, "tanh")
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if ids.dim() < 1 or ids.shape[-1] < 1 or ids.is_floating_point():
+            dtype = str(ids.dtype).removeprefix("torch.")
+            raise ShapeError(
+                f"CharacterEncoder: expected integer ids of shape [..., characters], "
+                f"got {dtype} of shape {list(ids.shape)}"
+            )
+        *leading, characters = ids.shape
+        words = ids.long().reshape(-1, characters)
+        if characters < self.widest:
+            words = F.pad(words, (0, self.widest - characters), value=PADDING)
+        letters = self._embedded(words).transpose(1, 2)  # (all words, embedding, characters)
+        # the activation rises everywhere, so it may wait until one place a filter is left
+        found = torch.cat([convolve(letters).amax(2) for convolve in self.filters], dim=1)
+        x = self.dropout(self.activation(found))
+        for highway in self.highways:
+            x = highway(x)
+        return self.project(x).reshape(*leading, self.projection)
+
+    def _embedded(self, words: Tensor) -> Tensor:
+        # looking first would make the graph depend on the data, so the embedding is left to find out
+        try:
+            return self.embed(words)
+        except IndexError as exc:
+            raise ShapeError(
+                f"CharacterEncoder: expected ids 0 to {self.alphabet - 1}, "
+                f"got {int(words.min())} to {int(words.max())}"
+            ) from exc
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharactersConfig(NetConfig):
+    """A classifier of texts; `inputs` are (words, characters), of which the words may vary.
+
+    The filters have the widths `filter_widths` and, in the same order, the numbers `filter_counts`.
+    The alphabet is every byte, and 0 for padding, unless it is set. Ids are never scaled.
+    """
+
+    family: ClassVar[str] = "charcnn"
+
+    alphabet: int = 257
+    embedding: int = 16
+    filter_widths: tuple[int, ...] = (1, 2, 3, 4)
+    filter_counts: tuple[int, ...] = (16, 32, 48, 64)
+    activation: str = "tanh"
+    highways: int = 2
+    projection: int = 64
+    dropout: float = 0.1
+    gate_bias: float | None = -2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect(len(self.inputs) == 2, f"inputs: expected (words, characters), got {self.inputs}")
+        expect(self.alphabet > 1, f"alphabet: expected 2 ids or more, got {self.alphabet}")
+        for name in ("embedding", "projection"):
+            size = getattr(self, name)
+            expect(size > 0, f"{name}: expected 1 or more, got {size}")
+        for name in ("filter_widths", "filter_counts"):
+            sizes = getattr(self, name)
+            expect(
+                len(sizes) > 0 and all(size > 0 for size in sizes),
+                f"{name}: expected one or more sizes of 1 or more, got {sizes}",
+            )
+        expect(
+            len(self.filter_widths) == len(self.filter_counts),
+            f"filter_counts: expected one for each of {len(self.filter_widths)} widths, "
+            f"got {self.filter_counts}",
+        )
+        expect(
+            pieces_of(self.activation) == 1,
+            f"activation: expected relu or tanh after the filters, got {self.activation!r}",
+        )
+        expect(self.highways >= 0, f"highways: expected 0 or more, got {self.highways}")
+        expect(0 <= self.dropout < 1, f"dropout: expected 0 or more and below 1, got {self.dropout}")
+
+    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0, **settings: Any) -> Self:
+        """The same network for other texts, and for their alphabet where one is given."""
+        ids = {"alphabet": alphabet} if alphabet else {}
+        return replace(self, inputs=inputs, classes=classes, **{**ids, **settings})
+
+
+class Characters(Net):
+    """characters -> words' vectors -> their mean -> Linear.
+
+    A word that is all padding does not count in the mean, so a text may be filled up with such words;
+    a text of nothing else has a mean of zero.
+    Shapes: integer ids (batch, words, characters) -> (batch, classes).
+    """
+
+    free_axes = (0,)
+    reads_ids = True
+
+    def __init__(self, config: CharactersConfig) -> None:
+        super().__init__(config)
+        self.words = CharacterEncoder(
+            config.alphabet,
+            config.embedding,
+            tuple(zip(config.filter_widths, config.filter_counts, strict=True)),
+            config.projection,
+            highways=config.highways,
+            activation=config.activation,
+            dropout=config.dropout,
+            gate_bias=config.gate_bias,
+        )
+        self.output = nn.Linear(config.projection, config.classes)
+        initialise(self.output, "tanh")
+
+    def logits(self, x: Tensor) -> Tensor:
+        vectors = self.words(x)  # (batch, words, projection)
+        real = (x != PADDING).any(dim=2, keepdim=True).to(vectors.dtype)
+        mean = (vectors * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+        return self.output(mean)

@@ -1,0 +1,196 @@
+"""Pictures of a finished run: how it learned, what it still gets wrong, and what its gates do."""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from torch import Tensor
+
+from models.data.load import Dataset
+from models.networks.base import Net
+from models.plots import gates as gate_picture
+from models.plots import style as canvas
+from models.plots.style import BLUE, FAINT, GREY, INK, ORANGE, RED
+from models.training.checkpoint import Record
+from models.training.evaluate import logits_of
+
+SHOWN = 10  # wrong rows
+ACROSS = 5
+MOST_BARS = 64
+
+
+def draw(folder: Path, net: Net, record: Record, data: Dataset) -> list[Path]:
+    """Write `history.png`, `misclassified.png` and, of a net with gates, `gates.png`; say which there are."""
+    drawn = {
+        "history.png": history(record),
+        "misclassified.png": misclassified(net, record, data),
+        "gates.png": gate_picture.gates(net, record, data),
+    }
+    return [canvas.write(figure, folder / name) for name, figure in drawn.items() if figure is not None]
+
+
+def history(record: Record) -> Figure:
+    """Loss and accuracy by epoch, in training and validation."""
+    figure = canvas.blank(10, 4.2)
+    loss, accuracy = figure.subplots(1, 2)
+    canvas.title(figure, f"{record.preset} on {record.data['name']}: {_result(record.metrics)}")
+    epochs = len(record.history)
+    marker = "o" if epochs <= 30 else ""
+    best = record.metrics.get("epoch")
+    for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
+        canvas.tidy(axes)
+        canvas.count_epochs(axes, epochs)
+        axes.set_title(name.capitalize(), fontsize=11, loc="left", color=INK)
+        for key, label, color in ((name, "training", BLUE), (f"valid_{name}", "validation", ORANGE)):
+            axes.plot(
+                *canvas.series(record.history, key),
+                color=color,
+                label=label,
+                linewidth=1.8,
+                marker=marker,
+                markersize=3.5,
+            )
+        if best is not None:
+            axes.axvline(best, color=GREY, linewidth=1, linestyle=":")
+            axes.plot(
+                [best],
+                [record.metrics[f"valid_{name}"]],
+                "o",
+                markersize=9,
+                markerfacecolor="none",
+                markeredgecolor=INK,
+                markeredgewidth=1.4,
+                label=f"best, epoch {best:.0f}",
+            )
+        if epochs:
+            axes.legend(frameon=False, fontsize=9)
+    losses = [value for entry in record.history for value in (entry["loss"], entry["valid_loss"])]
+    if losses and 0 < 30 * min(losses) < max(losses):
+        loss.set_yscale("log")
+    accuracy.yaxis.set_major_formatter(PercentFormatter(1.0))
+    return figure
+
+
+def _result(metrics: dict[str, float]) -> str:
+    if "test_accuracy" not in metrics:
+        return "not finished, so not tested"
+    return f"test accuracy {metrics['test_accuracy']:.2%}, test loss {metrics['test_loss']:.3g}"
+
+
+def misclassified(net: Net, record: Record, data: Dataset) -> Figure:
+    """Ten test rows that the network gets wrong, those it is surest of first."""
+    probabilities = predict(net, data.test.x)
+    sure, said = probabilities.max(1)
+    wrong = (said != data.test.y).nonzero().flatten()
+    shown = wrong[sure[wrong].argsort(descending=True, stable=True)[:SHOWN]]
+    heading = f"{record.preset}: {_how_many(len(wrong), len(data.test))}"
+    if len(shown) == 0:
+        figure = canvas.blank(6, 2.4)
+        canvas.title(figure, heading)
+        canvas.note(figure.subplots(), "nothing to show: every test row is classified rightly")
+        return figure
+    rows = [
+        (
+            data.test.x[row],
+            data.labels[int(data.test.y[row])],
+            data.labels[int(said[row])],
+            f"{float(sure[row]):.1%}",
+        )
+        for row in shown.tolist()
+    ]
+    return _table(heading, rows, data) if data.kind == "text" else _grid(heading, rows, data)
+
+
+def predict(net: Net, rows: Tensor) -> Tensor:
+    """The probability of each class for each row."""
+    return logits_of(net, rows).softmax(1)
+
+
+def _how_many(wrong: int, rows: int) -> str:
+    if wrong == 0:
+        return f"all {rows:,} test rows are right"
+    if wrong == 1:
+        return f"the only mistake in {rows:,} test rows"
+    if wrong <= SHOWN:
+        return f"all {wrong} mistakes in {rows:,} test rows"
+    return f"the {SHOWN} surest mistakes of {wrong:,} in {rows:,} test rows"
+
+
+Shown = tuple[Tensor, str, str, str]  # a row, its true label, the predicted one, how sure
+
+
+def _grid(heading: str, rows: list[Shown], data: Dataset) -> Figure:
+    """Images, or rows of numbers, side by side."""
+    across = min(ACROSS, len(rows))
+    down = ceil(len(rows) / across)
+    figure = canvas.blank(max(6.4, 2.2 * across), 0.6 + 2.6 * down)
+    canvas.title(figure, heading)
+    places = list(figure.subplots(down, across, squeeze=False).flat)
+    low, high = float(data.train.x.min()), float(data.train.x.max())
+    for axes, (row, true, said, sure) in zip(places, rows, strict=False):
+        if data.kind == "image":
+            _image(axes, row, low, high)
+        else:
+            _numbers(axes, row, low, high)
+        words = {"fontsize": 9, "parse_math": False, "ha": "left", "transform": axes.transAxes}
+        axes.text(0, 1.13, f"true: {canvas.short(true, 22)}", va="bottom", color=INK, **words)
+        axes.text(0, 1.03, f"predicted: {canvas.short(said, 12)}, {sure}", va="bottom", color=RED, **words)
+    for axes in places[len(rows) :]:
+        axes.axis("off")
+    return figure
+
+
+def _image(axes: Axes, row: Tensor, low: float, high: float) -> None:
+    """Shapes: row (channels, height, width); other than three channels are shown as their mean."""
+    pixels = (row.double() - low) / ((high - low) or 1.0)
+    picture = pixels.permute(1, 2, 0) if len(row) == 3 else pixels.mean(0)
+    axes.imshow(picture.clamp(0, 1).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_color(FAINT)
+
+
+def _numbers(axes: Axes, row: Tensor, low: float, high: float) -> None:
+    """A few numbers as bars, many as a curve, a sequence (time, features) as a strip with time along x."""
+    values = row.double().squeeze()
+    if values.dim() > 1:
+        strip = values.flatten(1).T.numpy()
+        axes.imshow(strip, aspect="auto", cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
+    else:
+        values = values.reshape(-1)
+        canvas.tidy(axes)
+        axes.set_ylim(min(low, 0.0), max(high, 0.0) or 1.0)
+        if len(values) <= MOST_BARS:
+            axes.bar(range(len(values)), values.numpy(), color=BLUE, width=0.8)
+        else:
+            axes.plot(values.numpy(), color=BLUE, linewidth=1)
+    axes.tick_params(labelsize=7)
+
+
+def _table(heading: str, rows: list[Shown], data: Dataset) -> Figure:
+    """Texts, one a line."""
+    figure = canvas.blank(10, 1.1 + 0.32 * (len(rows) + 1))
+    canvas.title(figure, heading)
+    axes = figure.subplots()
+    axes.axis("off")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(len(rows) + 0.5, -0.5)
+    columns = (0.0, 0.66, 0.78, 0.9)
+    for x, head in zip(columns, ("text", "true", "predicted", "probability"), strict=True):
+        axes.text(x, 0, head, fontsize=9, color=GREY, va="center")
+    for line, (row, true, said, sure) in enumerate(rows, start=1):
+        axes.axhline(line - 0.5, color=FAINT, linewidth=0.6)
+        cells = (canvas.short(spell(row, data.alphabet), 62), canvas.short(true, 11), canvas.short(said, 11))
+        for x, cell, color in zip(columns, (*cells, sure), (INK, INK, RED, RED), strict=True):
+            axes.text(x, line, cell, fontsize=9.5, color=color, va="center", parse_math=False)
+    return figure
+
+
+def spell(row: Tensor, alphabet: str) -> str:
+    """The text of a row of ids, (words, characters) or (characters,)."""
+    words = row.reshape(-1, row.shape[-1]).tolist()
+    return " ".join("".join(alphabet[i] for i in word if i) for word in words if any(word))

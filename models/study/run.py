@@ -1,0 +1,109 @@
+"""Figure 1 of "Training Very Deep Networks": what depth does to plain, residual and highway nets.
+
+A study is a folder: one of its own for each run, and beside them `compare.json` with all the figures,
+`compare.md` with a table and `compare.png`. Run again, it goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from models.atomic import replacing
+from models.data.download import Progress as DownloadProgress
+from models.networks.base import expect
+from models.plots import style as canvas
+from models.study import figure as compare_picture
+from models.study.baseline import Chance, chance_of
+from models.study.results import STUDY, Result, State, expect_same_study, recall, shared, write_json
+from models.study.study import Cell, Study
+from models.study.table import best_runs, table
+from models.study.worker_processes import Ended, Step, train_all
+
+__all__ = ["Cell", "Progress", "Result", "Study", "run"]
+
+TABLE = "compare.md"
+PICTURE = "compare.png"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a display is told of one run, whenever there is something new."""
+
+    name: str
+    state: State
+    step: int
+    steps: int
+    loss: float | None
+
+
+def run(
+    study: Study,
+    folder: Path,
+    *,
+    jobs: int = 1,
+    tell: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+    download: DownloadProgress | None = None,
+) -> list[Result]:
+    """Train what is not trained yet, `jobs` runs at a time, and write the table and the picture.
+
+    Asked to stop, or interrupted, it saves what it is at; runs that are not done are "unfinished" then,
+    and go on when the study is run again. A run whose loss is no number any more has "diverged", which
+    is a result. A folder that holds a study with other settings is left as it is, with a ConfigError.
+    """
+    expect(jobs > 0, f"jobs: expected 1 or more, got {jobs}")
+    data = study.read(download)
+    rows = data.digest
+    expect_same_study(study, rows, folder)
+    plans = {cell: study.plan(cell, data, folder) for cell in study.cells}
+    results = {cell: recall(plan, cell, rows) for cell, plan in plans.items()}
+    chance = chance_of(data)
+
+    def hear(word: Step | Ended) -> None:
+        if isinstance(word, Step):
+            tell(Progress(word.cell.name, "unfinished", word.step, word.steps, word.loss))
+        else:
+            result = results[word.cell] = recall(plans[word.cell], word.cell, rows)
+            tell(_progress(result))
+
+    for result in results.values():
+        tell(_progress(result))
+    _write_study(study, rows, chance, list(results.values()), folder)
+    waiting = [cell for cell, result in results.items() if result.state == "unfinished"]
+    try:
+        if waiting:
+            train_all(study, folder, waiting, jobs=jobs, hear=hear, stop=stop)
+    finally:
+        found = [recall(plan, cell, rows) for cell, plan in plans.items()]
+        _write_study(study, rows, chance, found, folder)
+        with replacing(folder / TABLE) as draft:
+            draft.write_text(table(study, found, chance), encoding="utf-8")
+        picture = compare_picture.depths(study, best_runs(found), chance)
+        canvas.write(picture, folder / PICTURE)
+    return found
+
+
+def _progress(result: Result) -> Progress:
+    return Progress(result.cell.name, result.state, result.step, result.steps, result.loss)
+
+
+def _write_study(study: Study, rows: str, chance: Chance, results: Sequence[Result], folder: Path) -> None:
+    shown = {result.cell for result in best_runs(results)}
+    values = {
+        "shared": shared(study, rows),
+        "families": study.families,
+        "depths": study.depths,
+        "lrs": study.lrs,
+        "chance": asdict(chance),
+        "runs": [
+            {
+                **result.to_dict(),
+                "shown": result.cell in shown,
+                "at_chance": chance.explains(result.test_accuracy),
+            }
+            for result in results
+        ],
+    }
+    write_json(folder / STUDY, values)
