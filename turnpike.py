@@ -18,13 +18,13 @@ VERSION = "0.1.0"
 COMMANDS = {
     "train": ("models.cli.train", "train", "Train a preset and keep the best network, with pictures."),
     "compare": ("models.cli.compare", "train", "Plain, residual and highway nets against depth."),
-    "export": ("export.export_command", "export", "A network to a verified ONNX file, its gates open."),
-    "verify": ("export.verify_command", "export", "Prove an exported file once more, on any device."),
+    "export": ("export.cli.export", "export", "A network to a verified ONNX file, its gates open."),
+    "verify": ("export.cli.verify", "export", "Prove an exported file once more, on any device."),
     "inspect": ("service.inspect_command", "serve", "What a model file says of itself."),
     "serve": ("service.serve_command", "serve", "Models and their gates over HTTP."),
     "loadtest": ("loadtest.cli.command", "loadtest", "Load a server, and know its latency."),
     "tune": ("tune.cli", "serve,loadtest", "The settings that serve a model best on this machine."),
-    "demo": ("export.demo_command", "export", "The main job in a minute: train, export, prove."),
+    "demo": ("export.cli.demo", "export", "The main job in a minute: train, export, prove."),
 }
 
 

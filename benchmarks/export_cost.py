@@ -39,7 +39,7 @@ warnings.simplefilter("ignore")
 import torch
 torch.set_num_threads(1)
 torch.manual_seed(0)
-from export.trained import own_input
+from export.sources.checkpoint import own_input
 from models.networks.families import build
 from models.training.presets import find
 net = build(find(sys.argv[1]).config).eval()

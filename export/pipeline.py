@@ -11,23 +11,23 @@ from typing import get_args
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.comparison import MIN_AGREEMENT, Comparison, compare, demand
 from export.errors import RequestError, SourceError
-from export.graph import Graph, graph_of, open_everywhere
-from export.labels import expect_labels
-from export.lesion import lesion_curve
-from export.load import load_source
+from export.measure.gate_profile import profile
+from export.measure.lesion_curve import lesion_curve
+from export.measure.sample_rows import expect_count, ranges, samples_of
 from export.note import SourceWarning
-from export.panel import panel
-from export.parity import Proof, prove
-from export.place import deposit, expect_repository, expect_version, newest
-from export.precision import Lower, lower
-from export.profile import profile
-from export.report import Report, write_report
-from export.samples import expect_count, ranges, samples_of
-from export.seal import tools, weights_digest
+from export.output.model_bytes import tools, weights_digest
+from export.output.place import deposit, expect_repository, expect_version, newest
+from export.parity.parity import Proof, prove
+from export.precision.compare import MIN_AGREEMENT, Comparison, compare, demand
+from export.precision.precision import Lower, lower
+from export.prepared_graph import Graph, graph_of, open_everywhere
+from export.report.panel import panel
+from export.report.write import Report, write_report
 from export.signature import Input, parse_all
 from export.source import Rows, Source
+from export.sources.labels import expect_labels
+from export.sources.load import load_source
 from export.steps import Steps, Watcher
 from service.manifest import LesionCurve, Manifest, Precision, Profile
 from service.runtime import Runtime, Tensor, open_model

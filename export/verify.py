@@ -11,12 +11,12 @@ import onnx_ir as ir
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.comparison import MIN_AGREEMENT, Comparison, compare, demand
 from export.errors import ParityError, RequestError, SourceError
-from export.graph import Graph, graph_of
-from export.parity import Proof, prove
+from export.output.model_bytes import weights_digest
+from export.parity.parity import Proof, prove
 from export.pipeline import load
-from export.seal import weights_digest
+from export.precision.compare import MIN_AGREEMENT, Comparison, compare, demand
+from export.prepared_graph import Graph, graph_of
 from export.signature import Input
 from export.source import Source
 from export.steps import Steps, Watcher

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 import service
+from export.output.model_bytes import with_manifest
 from export.pipeline import export_model
-from export.seal import with_manifest
 from models.networks.character_cnn import CharactersConfig
 from models.networks.families import build
 from models.networks.feedforward import ConvConfig

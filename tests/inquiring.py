@@ -14,7 +14,7 @@ import numpy as np
 from starlette.routing import Router
 from starlette.types import Message, Receive
 
-from export.seal import with_manifest
+from export.output.model_bytes import with_manifest
 from service.access import Access
 from service.body import Held
 from service.introspection import routes

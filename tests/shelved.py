@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from export.seal import with_manifest
+from export.output.model_bytes import with_manifest
 from service.loader import load
 from service.meter import Meter
 from service.model import Model

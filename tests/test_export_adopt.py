@@ -14,12 +14,13 @@ import pytest
 import torch
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from export import onnx_file, opset
-from export.adopt import read_onnx
 from export.errors import ExportError, RefusedError, RequestError, SourceError, UntraceableError
 from export.note import SourceWarning
 from export.signature import parse_all
 from export.source import Source
+from export.sources import onnx_checks as onnx_file
+from export.sources import onnx_opset as opset
+from export.sources.onnx_graph import read_onnx
 from service.manifest import KEY
 from service.runtime import open_model
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from export.batches import FACTOR, LARGE, NAN, Batch, Maker
-from export.domains import Domain
-from export.layout import lay_out
+from export.parity.batches import FACTOR, LARGE, NAN, Batch, Maker
+from export.parity.input_domains import Domain
+from export.parity.layout import lay_out
 from export.signature import parse_all
 from export.source import Rows, Source
 

@@ -18,8 +18,8 @@ from typer import Exit
 from typer.testing import Result
 
 import turnpike
-from export.display import Display
-from export.export_command import stoppable
+from export.cli.export import stoppable
+from export.cli.progress import Display
 from models.training.checkpoint import load
 from tests.commanded import called, command, environment, run, trained
 
@@ -244,7 +244,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from export.write import write
+from export.output.write import write
 write(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), signal.SIGKILL))
 """
 

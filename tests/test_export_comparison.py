@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from gated import Gated, highway
 
-from export import comparison as module
-from export.comparison import Comparison, Speed, agreement, compare, demand
 from export.errors import PrecisionError
-from export.precision import Lower, lower
+from export.precision import compare as module
+from export.precision.compare import Comparison, Speed, agreement, compare, demand
+from export.precision.precision import Lower, lower
 from export.source import Rows
 from service.runtime import open_model
 

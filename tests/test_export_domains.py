@@ -9,7 +9,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
-from export.domains import Domain, domains, table_size
+from export.parity.input_domains import Domain, domains, table_size
 from export.signature import parse, parse_all
 from export.source import Rows, Source
 

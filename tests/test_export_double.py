@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import weight_norm
 
-from export.double import copy_of, double, widened
+from export.parity.float64 import copy_of, double, widened
 
 X = torch.tensor([0.1, 0.2, 0.7])
 

@@ -8,13 +8,13 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.batches import Batch
-from export.evaluator import Evaluator, cut
-from export.gates import Origin
-from export.graph_truth import NOISE, GraphTruth
+from export.gates.gates import Origin
+from export.parity.batches import Batch
+from export.parity.evaluator import Evaluator, cut
+from export.parity.graph_truth import NOISE, GraphTruth
+from export.parity.reference import RejectedError
 from export.signature import parse_all
 from export.source import Source
-from export.truth import RejectedError
 
 THIRD = np.float32(1 / 3)
 

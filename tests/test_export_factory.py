@@ -17,8 +17,8 @@ import models
 import models.layers.gate
 import service.manifest
 from export.errors import RequestError, SourceError
-from export.factory import read_factory
 from export.signature import Input, parse_all
+from export.sources.factory import read_factory
 
 INPUTS = parse_all(["x:float32[batch,4]"])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from export.figures import BINS, EPS, Figures, Histogram, measured, moved, rms
+from export.parity.error_stats import BINS, EPS, Figures, Histogram, measured, moved, rms
 
 BLANK = Figures("y", "output", "7 rows", ordinary=True)
 TRUTH = np.array([[3.0, -4.0]])

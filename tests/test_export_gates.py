@@ -13,10 +13,10 @@ from highways import carries, convolution, dense, fused, impostors, recurrent
 from highways.example import Chain
 from torch import nn
 
-from export.gates import Gates, offer
+from export.gates.gates import Gates, offer
 from export.signature import Input
 from export.source import Source
-from export.trace import trace
+from export.trace.trace import trace
 from service.manifest import Gate
 from service.runtime import Runtime, open_model
 

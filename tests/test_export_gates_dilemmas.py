@@ -10,10 +10,10 @@ import torch
 from highways import convolution, dense, dilemmas, recurrent
 from torch import nn
 
-from export.gates import Gates, offer
+from export.gates.gates import Gates, offer
 from export.signature import Input
 from export.source import Source
-from export.trace import trace
+from export.trace.trace import trace
 from service.lever import overrides
 from service.runtime import Runtime, open_model
 

@@ -8,10 +8,10 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from export.gates import offer
+from export.gates.gates import offer
 from export.signature import Input
 from export.source import Source
-from export.trace import trace
+from export.trace.trace import trace
 from models.layers.gate import watched
 from models.networks.families import build
 from models.training.presets import PRESETS

@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from export.errors import ParityError
-from export.initializers import FEW, Weights, check_weights
+from export.parity.weight_origins import FEW, Weights, check_weights
 from export.signature import parse_all
 from export.source import Source
-from export.trace import Traced, trace
+from export.trace.trace import Traced, trace
 
 W = np.arange(1, 13, dtype=np.float32).reshape(3, 4) / 7
 V = -np.arange(1, 9, dtype=np.float32).reshape(2, 4) / 3

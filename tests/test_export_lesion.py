@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gated import Gated, highway
 
-from export.lesion import lesion_curve
-from export.score import are_probabilities, score
+from export.measure.accuracy import are_probabilities, score
+from export.measure.lesion_curve import lesion_curve
 from export.source import Rows
 
 

@@ -17,9 +17,9 @@ from torch import nn
 from torch.export import Dim
 
 from export.errors import ExportError, RefusedError, RequestError, SourceError
-from export.load import SourceWarning, load_source
-from export.rows import MOST_ROWS
 from export.signature import parse_all
+from export.sources.load import SourceWarning, load_source
+from export.sources.rows import MOST_ROWS
 from models.data.load import load
 from models.networks.base import Net, NetConfig
 from models.networks.families import build

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from export.movement import moved
-from export.shapes import infer
+from export.gates.element_moves import moved
+from export.gates.shapes import infer
 
 SHAPE = (2, 6, 4)
 CASES: list[tuple[str, dict[str, Any], list[list[int]]]] = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from gated import highway
 
-from export.panel import panel
-from export.profile import profile
+from export.measure.gate_profile import profile
+from export.report.panel import panel
 from export.source import Rows
 from service.manifest import Gate, Lever
 

@@ -12,12 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from export.errors import ParityError, UntraceableError
-from export.figures import BINS
-from export.gates import Origin, offer
-from export.parity import Proof, prove
+from export.gates.gates import Origin, offer
+from export.parity.error_stats import BINS
+from export.parity.parity import Proof, prove
 from export.signature import parse_all
 from export.source import Rows, Source
-from export.trace import Traced, trace
+from export.trace.trace import Traced, trace
 from models.networks.families import build
 from models.training.presets import PRESETS
 from service.manifest import Parity

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import export
 from export.errors import ParityError, PrecisionError, RequestError, SourceError
+from export.output.model_bytes import with_manifest
 from export.pipeline import export_model
-from export.seal import with_manifest
 from export.steps import Watcher
 from export.verify import verify_model
 from models.layers.highway import HighwayLayer

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from export.errors import ExportError, RequestError
-from export.place import deposit, expect_repository, expect_version, newest
-from export.write import write
+from export.output.place import deposit, expect_repository, expect_version, newest
+from export.output.write import write
 from service.manifest import Sample
 from tests.gated import highway
 from tests.test_manifest import MANIFEST

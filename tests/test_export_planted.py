@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export import parity
 from export.errors import ExportError, ParityError, UntraceableError
-from export.gates import Origin, offer
-from export.initializers import Weights
-from export.parity import Proof, prove
+from export.gates.gates import Origin, offer
+from export.parity import parity
+from export.parity.parity import Proof, prove
+from export.parity.weight_origins import Weights
 from export.signature import parse_all
 from export.source import Source
-from export.trace import Traced, trace
+from export.trace.trace import Traced, trace
 from models.networks.families import build
 from models.networks.feedforward import MlpConfig
 from service.runtime import open_model

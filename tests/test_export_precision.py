@@ -9,7 +9,7 @@ from gated import Gated, highway
 from onnx import TensorProto, helper, numpy_helper
 
 from export.errors import PrecisionError
-from export.precision import Lower, lower
+from export.precision.precision import Lower, lower
 from export.source import Rows
 from service.lever import overrides
 from service.runtime import open_model

@@ -11,8 +11,8 @@ import torch
 
 from export.pipeline import export_model
 from export.source import Source
-from export.trace import trace
-from export.trained import own_input
+from export.sources.checkpoint import own_input
+from export.trace.trace import trace
 from models.layers.gate import watched
 from models.networks.families import build
 from models.training.presets import PRESETS, find

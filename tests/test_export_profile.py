@@ -8,9 +8,9 @@ import pytest
 from gated import highway
 from onnx import TensorProto, helper
 
-from export import profile as module
 from export.errors import SourceError
-from export.profile import EPSILON, FINE, LEVELS, profile
+from export.measure import gate_profile as module
+from export.measure.gate_profile import EPSILON, FINE, LEVELS, profile
 from export.source import Rows
 from service.limits import MAX_ROWS
 from service.manifest import Gate

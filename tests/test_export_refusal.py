@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from export.errors import RequestError, UntraceableError
-from export.refusal import expect_opset
 from export.signature import parse_all
 from export.source import Source
-from export.trace import trace
+from export.trace.trace import trace
+from export.trace.untraceable import expect_opset
 
 
 class BranchOnData(nn.Module):

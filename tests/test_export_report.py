@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from gated import Gated, highway
 
-from export import report as module
-from export.comparison import Comparison, Distance, Speed
-from export.figures import BINS
-from export.lesion import lesion_curve
-from export.panel import panel
-from export.profile import profile
-from export.report import Report, figures, write_report
-from export.report_page import page
-from export.report_parity import parity_rows
-from export.report_parts import size_of
+from export.measure.gate_profile import profile
+from export.measure.lesion_curve import lesion_curve
+from export.parity.error_stats import BINS
+from export.precision.compare import Comparison, Distance, Speed
+from export.report import write as module
+from export.report.panel import panel
+from export.report.parity_section import parity_rows
+from export.report.report_page import page
+from export.report.report_parts import size_of
+from export.report.write import Report, figures, write_report
 from export.source import Rows
 from service.manifest import Batch, Gate, Manifest, Parity, TensorParity
 

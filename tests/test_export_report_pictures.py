@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from export.markup import Markup
-from export.report_charts import Series, chart
-from export.report_grids import share_map, signed_map
+from export.report.markup import Markup
+from export.report.report_charts import Series, chart
+from export.report.report_grids import share_map, signed_map
 
 
 def pixels(markup: Markup) -> np.ndarray:

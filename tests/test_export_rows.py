@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export import rows as module
 from export.errors import SourceError
-from export.rows import MOST_ROWS, is_embedded, is_known, numbered, read_rows
 from export.signature import parse_all
+from export.sources import rows as module
+from export.sources.rows import MOST_ROWS, is_embedded, is_known, numbered, read_rows
 
 ONE = parse_all(["x:float32[batch,4]"])
 TWO = parse_all(["ids:int64[batch,time]", "mask:bool[batch,time]"])

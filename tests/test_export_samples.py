@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from export.errors import RequestError
-from export.samples import FEW, expect_count, ranges, samples_of, stored
+from export.measure.sample_rows import FEW, expect_count, ranges, samples_of, stored
 from export.signature import parse_all
 from export.source import Rows, Source
 from service.manifest import MOST_SAMPLES, Range

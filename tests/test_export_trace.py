@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from export.errors import RequestError
-from export.recurrence import KEPT
 from export.signature import parse_all
 from export.source import Source
-from export.trace import OPSETS, Traced, trace
+from export.trace.recurrence import KEPT
+from export.trace.trace import OPSETS, Traced, trace
 from models.networks.families import build
 from models.training.presets import find
 from service.runtime import Runtime, open_model

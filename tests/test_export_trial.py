@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from export.batches import LARGE, Batch
 from export.errors import ParityError, UntraceableError
-from export.figures import EPS
+from export.parity.batches import LARGE, Batch
+from export.parity.compare import PART, SHAKE, Trial
+from export.parity.error_stats import EPS
+from export.parity.reference import Answers, RejectedError
+from export.parity.tally import Tally
 from export.source import Array
-from export.tally import Tally
-from export.trial import PART, SHAKE, Trial
-from export.truth import Answers, RejectedError
 from service.runtime import Tensor
 
 GATE, OUTPUT = "layer00.transform_gate", "y"

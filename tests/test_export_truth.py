@@ -13,16 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from export.batches import Batch
 from export.errors import ParityError, UntraceableError
-from export.gates import Origin
-from export.inner import constant
-from export.network import Network
-from export.network_truth import NetworkTruth
+from export.gates.gates import Origin
+from export.parity.batches import Batch
+from export.parity.inner import constant
+from export.parity.network import Network
+from export.parity.network_truth import NetworkTruth
+from export.parity.reference import RejectedError, alike
 from export.signature import parse_all
 from export.source import Source
-from export.trace import Traced, trace
-from export.truth import RejectedError, alike
+from export.trace.trace import Traced, trace
 
 INPUT = "x:float32[batch,3]"
 BATCH = Batch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x": 0})

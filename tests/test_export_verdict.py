@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from export.figures import EPS, Figures
-from export.verdict import Yardstick, haze, judge, yardstick
+from export.parity.error_stats import EPS, Figures
+from export.parity.verdict import Yardstick, haze, judge, yardstick
 
 # an output of size 1 in which PyTorch errs by 1e-7, 3e-7 at worst, and onnxruntime by as much
 GOOD = Figures(

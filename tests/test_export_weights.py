@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from export.errors import ExportError, RefusedError, SourceError
-from export.weights import fit_weights, read_weights
+from export.sources.state_dict import fit_weights, read_weights
 
 
 class Trap:

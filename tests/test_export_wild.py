@@ -19,10 +19,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.gates import Gates, offer
+from export.gates.gates import Gates, offer
 from export.signature import Input
 from export.source import Source
-from export.trace import trace
+from export.trace.trace import trace
 from service.runtime import open_model
 
 Load = Callable[[str, str], ModuleType]

@@ -1,0 +1,137 @@
+"""The order in which data flows through a graph, what is computed alike, and what is made of what."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+import onnx_ir as ir
+
+from export.gates.constants import array, attribute, first_input
+
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+# literals up to this size are compared by what they hold, weights by who they are
+LITERAL_SIZE = 16
+
+
+class Flow:
+    """A graph in its order. `twin` leads from a value to the first that is computed in just the same way."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self.graph = graph
+        self.nodes = list(graph)
+        self.place: dict[ir.Node, int] = {node: number for number, node in enumerate(self.nodes)}
+        self.twin: dict[ir.Value, ir.Value] = {}
+        self._made: dict[Any, ir.Value] = {}
+        for value in (*graph.inputs, *graph.initializers.values()):
+            self.twin[value] = self._literal(value)
+        for node in self.nodes:
+            self._number(node)
+
+    def first(self, value: ir.Value) -> ir.Value:
+        """The first value that is computed just as this one is."""
+        return self.twin.get(value, value)
+
+    def alike(self, node: ir.Node, value: ir.Value) -> ir.Value | None:
+        """What this node would have made of another first input, where the graph makes it."""
+        return self._made.get(self._key(node, 0, [self.first(value), *node.inputs[1:]]))
+
+    def order(self, value: ir.Value) -> int:
+        """Where in the order a value is made; -1 for inputs and initializers."""
+        node = value.producer()
+        return -1 if node is None else self.place.get(node, -1)
+
+    def apart(
+        self, left: Iterable[ir.Value], right: Iterable[ir.Value]
+    ) -> tuple[list[ir.Node] | None, list[ir.Node] | None]:
+        """The nodes that only the left values come from, and those that only the right ones do.
+
+        Where one of the two is empty the other is not searched to its end, and is None.
+        """
+        sides: dict[int, int] = {}
+        lone = {1: 0, 2: 0}
+        queue: list[int] = []
+        found: dict[int, list[ir.Node]] = {1: [], 2: []}
+
+        def meet(value: ir.Value | None, side: int) -> None:
+            place = -1 if value is None else self.order(value)
+            if place < 0:
+                return
+            before = sides.get(place, 0)
+            if before == 0:
+                heapq.heappush(queue, -place)
+            after = sides[place] = before | side
+            for one in lone:
+                lone[one] += (after == one) - (before == one)
+
+        for side, values in ((1, left), (2, right)):
+            for value in values:
+                meet(value, side)
+        while queue and any(lone.values()):
+            for one, other in ((1, 2), (2, 1)):
+                if not lone[one] and not found[one]:
+                    return ([], None) if one < other else (None, [])
+            place = -heapq.heappop(queue)
+            side = sides[place]
+            node = self.nodes[place]
+            if side in lone:
+                lone[side] -= 1
+                found[side].append(node)
+            for made_of in node.inputs:
+                meet(made_of, side)
+        return found[1], found[2]
+
+    def _literal(self, value: ir.Value) -> ir.Value:
+        data = array(value)
+        if data is None or data.size > (LITERAL_SIZE if data.dtype.kind in "iub" else 1):
+            return value
+        key = ("literal", str(value.dtype), data.shape, data.tobytes())
+        return self._made.setdefault(key, value)
+
+    def _number(self, node: ir.Node) -> None:
+        if transparent(node):
+            self.twin[node.outputs[0]] = self.first(first_input(node))
+            return
+        if node.op_type == "Constant":
+            self.twin[node.outputs[0]] = self._literal(node.outputs[0])
+            return
+        for number, value in enumerate(node.outputs):
+            key = self._key(node, number, node.inputs)
+            self.twin[value] = value if key is None else self._made.setdefault(key, value)
+
+    def _key(self, node: ir.Node, number: int, inputs: Iterable[ir.Value | None]) -> Any:
+        attributes = []
+        for name, one in sorted(node.attributes.items()):
+            if one.type in {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS, ir.AttributeType.TENSORS}:
+                return None
+            content = one.value
+            if one.type == ir.AttributeType.TENSOR:
+                content = one.as_tensor().tobytes()
+            attributes.append((name, tuple(content) if isinstance(content, list) else content))
+        if node.op_type in RANDOM:
+            return None
+        made_of = tuple(None if value is None else self.first(value) for value in inputs)
+        return node.domain, node.op_type, number, tuple(attributes), made_of
+
+
+def transparent(node: ir.Node) -> bool:
+    """Whether a node hands on its first input as it is: the same numbers, perhaps in another float type."""
+    if node.op_type == "Identity":
+        return True
+    if node.op_type == "Dropout":
+        training = array(node.inputs[2]) if len(node.inputs) > 2 else None
+        return training is None or not training.any()
+    if node.op_type in {"Cast", "CastLike"}:
+        return floating(first_input(node)) and floating(node.outputs[0])
+    return False
+
+
+def floating(value: ir.Value) -> bool:
+    """Whether a value is of real numbers; so it is where the graph does not say."""
+    node = value.producer()
+    if value.dtype is None and node is not None and node.op_type == "Cast":
+        return ir.DataType(attribute(node, "to")).is_floating_point()
+    return value.dtype is None or value.dtype.is_floating_point()

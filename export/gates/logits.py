@@ -1,0 +1,178 @@
+"""What a gate is the sigmoid of: its biases, its weights, and the axis of its units."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from export.gates.constants import Array, array, first_input, given
+from export.gates.element_moves import MOVES, Indices, sizes
+from export.gates.flow import Flow
+from export.gates.offsets import CHANNELS, DEEPEST, MAPS, NOWHERE, Offset, offsets, own, rearranged
+from export.gates.sigmoids import inside, squash
+from export.gates.value_ranges import Ranges
+
+# operators each of whose inputs has a part in a logit
+MIXES = frozenset({"Add", "Sum", "Sub", "Neg", "Mul", "Div", "Concat"})
+
+
+@dataclass(frozen=True)
+class Logit:
+    """What a gate squashes. `squashed` is the value itself, None where it is not known.
+
+    `inside` are the values that come after it and before the gate. `added` is how a bias of the shape
+    `room`, added to what is squashed, would offset the gate; None where no such shape can be told.
+    """
+
+    squashed: ir.Value | None = None
+    inside: frozenset[ir.Value] = frozenset()
+    offsets: tuple[Offset, ...] = ()
+    added: Offset | None = None
+    room: tuple[int, ...] = ()
+    weights: frozenset[ir.Value] = frozenset()
+
+    @property
+    def biases(self) -> list[Offset]:
+        """The offsets that there are, not those that there could be."""
+        return [offset for offset in self.offsets if offset.tensor is not None]
+
+    @property
+    def bias(self) -> Array | None:
+        """The sum of the biases, in the gate's rank; None where there is none."""
+        parts = []
+        for offset in self.biases:
+            data = array(offset.tensor)
+            if data is not None:
+                numbers = data.astype(np.float64).reshape(-1)[offset.index]
+                parts.append(np.where(offset.index == NOWHERE, 0.0, offset.scale * numbers))
+        return sum(parts[1:], parts[0]) if parts else None
+
+    @property
+    def unit_axis(self) -> int:
+        """The axis of the gate along which its units lie, from the end."""
+        return _unit_axis(self.offsets)
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal for gates of the same weights, one gate at several times; None for no weights."""
+        names = frozenset(str(weight.name) for weight in self.weights)
+        runs = frozenset(run for offset in self.offsets for run in offset.runs)
+        return (tuple(sorted(names)), tuple(sorted(runs))) if names else None
+
+
+class Logits:
+    """Traces the gates of a graph back to their weights and biases."""
+
+    def __init__(self, flow: Flow, ranges: Ranges) -> None:
+        self._flow = flow
+        self._ranges = ranges
+        self._known: dict[ir.Value, Logit] = {}
+
+    def of(self, gate: ir.Value) -> Logit:
+        """What a gate is the sigmoid of, as far as it can be told."""
+        gate = self._flow.first(gate)
+        if gate not in self._known:
+            found = squash(_unmoved(gate))
+            self._known[gate] = Logit() if found is None else self._traced(gate, found[0])
+        return self._known[gate]
+
+    def softmax(self, gate: ir.Value) -> ir.Node | None:
+        """The softmax that a gate is a part of."""
+        node = _unmoved(gate).producer()
+        return node if node is not None and node.op_type == "Softmax" else None
+
+    def _traced(self, gate: ir.Value, squashed: ir.Value) -> Logit:
+        before = list(offsets(squashed))
+        room = _room(squashed, before)
+        added = None if room is None else Offset(None, _spread(room, squashed), path=(squashed,))
+        return Logit(
+            squashed=squashed,
+            inside=frozenset(inside(gate, squashed)),
+            offsets=tuple(_in_gate(gate, before)),
+            added=None if added is None else next(iter(_in_gate(gate, [added])), None),
+            room=room or (),
+            weights=frozenset(self._weights(squashed)),
+        )
+
+    def _weights(self, value: ir.Value, depth: int = 0) -> Iterator[ir.Value]:
+        """The weights on the way from a logit back to the data."""
+        node = value.producer()
+        if node is None or node.op_type == "Constant":
+            yield from _initializers(value)
+        elif depth > DEEPEST or (depth and not own(value, node)):
+            return
+        elif node.op_type in MOVES:
+            yield from self._weights(first_input(node), depth + 1)
+        elif node.op_type in MAPS:
+            for number, source in enumerate(given(node)):
+                # what stands where data does is a state that does not depend on any yet
+                if not self._ranges.data(source) and (number or self._ranges.data(given(node)[1])):
+                    yield from _initializers(source)
+        elif node.op_type in MIXES:
+            for source in given(node):
+                yield from self._weights(source, depth + 1)
+
+
+def _in_gate(gate: ir.Value, before: Iterable[Offset]) -> list[Offset]:
+    """The offsets of what is squashed as those of the gate: squashing moves no element."""
+    moves: list[tuple[ir.Node, ir.Value]] = []
+    value = gate
+    while (found := squash(value)) is None and (node := value.producer()) is not None:
+        moves.append((node, value))
+        value = first_input(node)
+    made = [] if found is None else [offset.on(value, factor=found[1]) for offset in before]
+    for node, moved in reversed(moves):
+        made = list(rearranged(node, moved, made))
+    return made
+
+
+def _room(value: ir.Value, before: list[Offset]) -> tuple[int, ...] | None:
+    """The shape of a bias for the units of a value, which lie where those of another offset do."""
+    shape = sizes(value)
+    if shape is None or not before:
+        return None
+    axis = _unit_axis(before)
+    units = shape[axis]
+    return None if units is None else (units,) + (1,) * (-1 - axis)
+
+
+def _spread(room: tuple[int, ...], value: ir.Value) -> Indices:
+    """The elements of a bias in the rank of a value."""
+    rank = len(sizes(value) or room)
+    return np.arange(room[0]).reshape((1,) * (rank - len(room)) + room)
+
+
+def _unit_axis(found: Iterable[Offset]) -> int:
+    """The axis of a value along which its biases change, from the end: that of its units."""
+    axis = -1
+    for offset in found:
+        if long := [at for at, size in enumerate(offset.index.shape) if size > 1]:
+            return long[-1] - offset.index.ndim
+        if offset.maker is not None and offset.maker.op_type in CHANNELS:
+            # of one unit, which no bias shows
+            axis = 1 - offset.index.ndim
+    return axis
+
+
+def _initializers(value: ir.Value) -> Iterator[ir.Value]:
+    """The weights that a value is made of; a literal number is none, as many gates share it."""
+    waiting = [value]
+    seen: set[ir.Value] = set()
+    while waiting:
+        one = waiting.pop()
+        node = one.producer()
+        data = array(one)
+        if data is not None and data.size > 1 and data.dtype.kind not in "iub":
+            yield one
+        elif node is not None and one not in seen:
+            seen.add(one)
+            waiting.extend(given(node))
+
+
+def _unmoved(value: ir.Value) -> ir.Value:
+    while (node := value.producer()) is not None and node.op_type in MOVES:
+        value = first_input(node)
+    return value

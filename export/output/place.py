@@ -1,0 +1,90 @@
+"""Where a file goes: `<repository>/<name>/<version>/model.onnx`, the layout that Triton reads too."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from export.errors import ExportError, RequestError
+from export.output.model_bytes import with_manifest
+from export.output.write import write
+from service.digest import content_digest
+from service.manifest import Manifest
+from service.row import expect_rows
+from service.runtime import open_model
+
+FILE = "model.onnx"
+
+
+def expect_version(version: int) -> int:
+    """The version, or a RequestError unless it counts from 1."""
+    if not 1 <= version < 2**31:
+        raise RequestError(f"--version: expected a whole number from 1, got {version}")
+    return version
+
+
+def expect_repository(repository: Path) -> Path:
+    """The repository, or a RequestError where a file stands in its place."""
+    for folder in (repository, *repository.parents):
+        if folder.exists():
+            if not folder.is_dir():
+                raise RequestError(f"--to: expected a folder, and {folder} is a file")
+            break
+    return repository
+
+
+def path_of(repository: Path, name: str, version: int) -> Path:
+    return repository / name / str(version) / FILE
+
+
+def newest(repository: Path, name: str) -> int:
+    """The highest version that is there, 0 where there is none."""
+    folder = repository / name
+    if not folder.is_dir():
+        return 0
+    found = [int(entry.name) for entry in folder.iterdir() if re.fullmatch(r"[1-9][0-9]{0,9}", entry.name)]
+    return max(found, default=0)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a file came to stand; `written` is False where the very same file stood there already."""
+
+    path: Path
+    manifest: Manifest
+    written: bool
+
+
+def deposit(repository: Path, manifest: Manifest, data: bytes, *, next_free: bool) -> Placed:
+    """Write a proved graph with its manifest.
+
+    With `next_free`, a newest version that is another file stays, and this one takes the version after it.
+    """
+    path = path_of(repository, manifest.name, manifest.version)
+    manifest = manifest.model_copy(update={"content": content_digest(data)})
+    sealed = with_manifest(data, manifest)
+    if path.is_file() and path.read_bytes() == sealed:
+        return Placed(path, manifest, written=False)
+    if next_free and path.exists():
+        return deposit(
+            repository,
+            manifest.model_copy(update={"version": manifest.version + 1}),
+            data,
+            next_free=False,
+        )
+    write(path, sealed, lambda draft: expect_served(draft, manifest))
+    return Placed(path, manifest, written=True)
+
+
+def expect_served(draft: Path, manifest: Manifest) -> None:
+    """Stop with an ExportError unless the service reads from the written file what was put into it."""
+    runtime = open_model(draft)
+    if runtime.manifest != manifest:
+        raise ExportError(f"{draft}: the manifest read back is not the one that was written")
+    try:
+        expect_rows(manifest, {tensor.name: tensor for tensor in runtime.inputs})
+    except ValueError as error:
+        raise ExportError(f"{draft}: {error}") from error
+    if content_digest(draft.read_bytes()) != manifest.content:
+        raise ExportError(f"{draft}: the graph read back is not the one that was proved")

@@ -1,0 +1,104 @@
+"""The truth of a graph that came as it is: onnx's reference evaluator, or where that cannot, onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import onnx
+import onnx_ir as ir
+
+from export.errors import SourceError
+from export.gates.gates import Origin
+from export.parity.batches import Batch
+from export.parity.evaluator import Evaluator, cut
+from export.parity.reference import Answers, RejectedError, complemented, public, reason
+from export.source import Array, Source
+from service.runtime import open_model
+
+# onnxruntime's own rounding, generously, where it stands for the truth
+NOISE = 4e-6
+
+
+class Run(Protocol):
+    """Values of a graph by name, in its own precision or in float64."""
+
+    def __call__(self, feeds: Mapping[str, Array], *, wide: bool) -> Answers: ...
+
+
+class GraphTruth:
+    """The outputs and inner values of the graph before anything was done to it.
+
+    Not every operator is known to the reference evaluator. Where it fails at the first batch and onnxruntime
+    does not, the latter stands for the truth: what was done to the graph is then proved, and no more.
+    """
+
+    def __init__(self, source: Source, model: ir.Model, origins: Mapping[str, Origin]) -> None:
+        if source.graph is None:
+            raise SourceError("expected the program that the graph was traced from, got none")
+        self.reference = "the graph as it came, by onnx's reference evaluator in float64"
+        self.warnings: tuple[str, ...] = ()
+        self.noise = 0.0
+        self.forgets = True
+        self._graph = source.graph
+        self._origins = origins
+        own = (value.name for value in source.graph.graph.output)
+        self._public = dict(zip(public(model, origins), own, strict=True))
+        wanted = [*self._public.values(), *(origin.value for origin in origins.values())]
+        self._wanted = list(dict.fromkeys(wanted))
+        self._run: Run | None = None
+
+    def own(self, batch: Batch) -> Answers:
+        """The graph as it is."""
+        try:
+            if self._run is None:
+                self._run = self._chosen(batch)
+            return self._named(self._run(batch.arrays, wide=False))
+        except Exception as exc:  # the evaluator's operators raise almost anything, and so does onnxruntime
+            raise RejectedError(reason(exc)) from exc
+
+    def wide(self, batch: Batch) -> Answers:
+        """The graph with float64 in place of every narrower type."""
+        if self._run is None:
+            self._run = self._chosen(batch)
+        return self._named(self._run(batch.arrays, wide=True))
+
+    def expect_stateless(self, batch: Batch) -> None:
+        """A graph keeps nothing."""
+
+    def _chosen(self, batch: Batch) -> Run:
+        """Who answers for the graph: the first that can."""
+        try:
+            evaluator = Evaluator(self._graph, self._wanted)
+            evaluator.run(batch.arrays, wide=True)
+        except Exception as exc:  # the evaluator's operators raise almost anything
+            stand_in = runner(self._graph, self._wanted)
+            stand_in(batch.arrays, wide=False)
+            self.noise = NOISE
+            self.reference = "the graph as it came, by onnxruntime alone"
+            self.warnings = (
+                f"onnx's reference evaluator cannot run the graph ({reason(exc)}): onnxruntime itself stood "
+                "for the truth, so that only what was done to the graph is proved",
+            )
+            return stand_in
+        return evaluator.run
+
+    def _named(self, values: Answers) -> Answers:
+        found = {name: values[own] for name, own in self._public.items()}
+        for name, origin in self._origins.items():
+            found[name] = complemented(values[origin.value], origin)
+        return found
+
+
+def runner(graph: onnx.ModelProto, wanted: Sequence[str]) -> Run:
+    """The same graph, asked for the same values, by onnxruntime."""
+    model = ir.from_proto(graph)
+    cut(model, wanted)
+    runtime = open_model(ir.to_proto(model).SerializeToString())
+
+    def run(feeds: Mapping[str, Array], *, wide: bool) -> Answers:
+        del wide  # it knows its own precision only
+        given = {one.name: feeds[one.name].astype(one.dtype) for one in runtime.inputs}
+        return dict(zip(wanted, runtime.run(given, wanted), strict=True))
+
+    return run

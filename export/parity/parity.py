@@ -1,0 +1,143 @@
+"""The proof that a graph computes what its network does: as close to the truth as PyTorch itself is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from export.errors import ParityError, UntraceableError
+from export.gates.gates import Origin
+from export.parity.batches import Maker
+from export.parity.compare import Trial
+from export.parity.error_stats import Figures, Kind
+from export.parity.graph_truth import GraphTruth
+from export.parity.input_domains import domains
+from export.parity.layout import lay_out
+from export.parity.lossy import lossy_values
+from export.parity.network_truth import NetworkTruth
+from export.parity.reference import RejectedError, Truth, own_inputs, public
+from export.parity.tally import Tally, table
+from export.parity.weight_origins import check_weights
+from export.source import Rows, Source
+from export.trace.trace import Traced
+from service import manifest
+from service.limits import MAX_ROWS
+from service.runtime import Runtime
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was compared and what came of it: the manifest's record, and what a report shows beside it.
+
+    `histograms` count the errors of each tensor, onnxruntime's and PyTorch's, as `export.figures.Histogram`
+    does. `figures` are those of every tensor and batch, of the first provider and then of the others.
+    `drawn` are rows such as the network takes, for whoever has none of their own.
+    """
+
+    parity: manifest.Parity
+    batch_coupled: bool
+    warnings: tuple[str, ...]
+    histograms: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    figures: tuple[Figures, ...]
+    drawn: Rows
+
+    def table(self) -> str:
+        """The errors of each tensor beside PyTorch's own, as lines of text."""
+        return table(self.parity.tensors)
+
+
+def prove(
+    source: Source,
+    traced: Traced | None,
+    model: ir.Model,
+    origins: Mapping[str, Origin],
+    *,
+    runtimes: Sequence[Runtime],
+    seed: int = 0,
+    max_rows: int = MAX_ROWS,
+    progress: Progress | None = None,
+) -> Proof:
+    """Show that the open model computes what the source does, in every output and in every hidden one.
+
+    A ParityError names the first tensor, in the order data flow, that does not; an UntraceableError a
+    network that gives two answers to one question, or keeps something from one call to the next.
+    """
+    expect_inputs(source, model, runtimes)
+    weights = check_weights(source, traced, model)
+    truth: Truth = (
+        GraphTruth(source, model, origins) if traced is None else NetworkTruth(source, traced, model, origins)
+    )
+    maker = fit(source, truth, model, seed, max_rows)
+    tally = Tally(kinds(model, origins), len(runtimes))
+    trial = Trial(truth, runtimes, [one.name for one in source.inputs], tally, lossy_values(model))
+    batches = maker.all(source.rows)
+    for done, batch in enumerate(batches):
+        if progress is not None:
+            progress(done, len(batches))
+        trial.run(batch)
+    if progress is not None:
+        progress(len(batches), len(batches))
+    if (broken := tally.broken(truth.noise)) is not None:
+        raise ParityError(broken.says, table(tally.tensors(), broken.tensor))
+    parity = manifest.Parity(
+        reference=truth.reference,
+        providers=tuple(runtime.provider for runtime in runtimes),
+        seed=seed,
+        batches=tuple(trial.records),
+        tensors=tally.tensors(),
+        identical=weights.identical,
+        derived=weights.derived,
+        ulp=weights.ulp,
+    )
+    return Proof(
+        parity,
+        trial.coupled,
+        (*truth.warnings, *trial.warnings),
+        tally.histograms(),
+        tuple(figure for of_provider in tally.figures for figure in of_provider),
+        maker.drawn(),
+    )
+
+
+def kinds(model: ir.Model, origins: Mapping[str, Origin]) -> dict[str, Kind]:
+    """What each output of a graph is, by its name, in the order data flow."""
+    order = {value.name: place for place, node in enumerate(model.graph) for value in node.outputs}
+    found: dict[str, Kind] = dict.fromkeys(public(model, origins), "output")
+    for name in origins:
+        found[name] = "gate" if name.endswith("_gate") else "layer"
+    return {name: found[name] for name in sorted(found, key=lambda name: order.get(name, -1))}
+
+
+def expect_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runtime]) -> None:
+    """Stop with a ParityError unless the graph takes as many inputs as the network."""
+    expected = [one.name for one in source.inputs]
+    for names in (own_inputs(model), *([one.name for one in runtime.inputs] for runtime in runtimes)):
+        if len(names) != len(expected):
+            raise ParityError(
+                f"inputs: expected the network's {len(expected)} ({', '.join(expected)}), the graph has "
+                f"{len(names)} ({', '.join(names)})"
+            )
+
+
+def fit(source: Source, truth: Truth, model: ir.Model, seed: int, max_rows: int) -> Maker:
+    """A maker of batches that the network takes: other lengths and fewer ids are tried where it does not."""
+    layout = lay_out(source)
+    known = domains(source, model, own_inputs(model))
+    choices = {name: [domain, *domain.smaller()] for name, domain in known.items()}
+    refused = ""
+    for tried in range(max(map(len, choices.values()))):
+        of = {name: some[min(tried, len(some) - 1)] for name, some in choices.items()}
+        for sizes in (layout, *layout.others()):
+            maker = Maker(sizes, of, seed, max_rows)
+            try:
+                truth.own(maker.probe())
+            except RejectedError as error:
+                refused = refused or str(error)
+            else:
+                return maker
+    inputs = ", ".join(map(str, source.inputs))
+    raise UntraceableError(f"the network takes no batch of {inputs} that was tried: {refused}")

@@ -1,0 +1,129 @@
+"""What follows from the figures: whether a tensor is as close to the truth as PyTorch is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from export.parity.error_stats import EPS, Figures
+
+# how much further from the truth than PyTorch onnxruntime may be, by root mean square and at worst
+RMS, WORST = 4.0, 8.0
+# how many deviations the error of a batch may lie above what it usually is: one in a thousand does
+CHANCE = 3.0
+# above this share of a tensor's own size PyTorch's rounding errors are no longer small, in fp32
+ILL = 1e-4
+# the smallest normal number of fp32: below it some devices know only zero
+TINY = 2.0**-126
+
+# tensors and batches of which nothing can be told
+Haze = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """PyTorch's own error in one tensor over all ordinary batches, for each unit of the tensor's size there.
+
+    In a batch of few rows PyTorch's error may happen to be next to nothing: what it usually is counts too,
+    and the fewer the rows the more is left to chance.
+    """
+
+    rms: float
+    max: float
+    scale: float
+
+    def bounds(self, of: Figures) -> tuple[float, float]:
+        """How large onnxruntime's error may be: by root mean square, and at worst."""
+        # rows of data that come out small are made of numbers as large as any
+        scale = max(of.scale, self.scale) if of.ordinary else of.scale
+        chance = 1 + CHANCE / of.rows**0.5
+        usual = max(of.rms_torch, self.rms * scale * chance)
+        worst = max(of.max_torch, self.max * scale * chance)
+        least = of.eps * scale
+        if of.sway is not None:
+            # a few cells next to where a gate switches make up the whole of it, others on either side
+            usual, least = max(usual, of.sway), _ill(of) * scale
+            worst = max(worst, usual * of.cells**0.5)
+        return RMS * usual + least + TINY, WORST * (worst + least) + TINY
+
+
+def yardstick(figures: Sequence[Figures], noise: float = 0.0) -> Yardstick:
+    """PyTorch's own error in one tensor; at least the noise of the truth itself."""
+    fit = _ordinary(figures)
+    scale = pooled([(one.cells, one.scale) for one in fit])
+    if not scale:
+        return Yardstick(noise, noise, scale)
+    rms = pooled([(one.cells, one.rms_torch) for one in fit])
+    return Yardstick(max(noise, rms / scale), max(noise, *(one.max_torch / scale for one in fit)), scale)
+
+
+def haze(figures: Sequence[Figures]) -> Haze:
+    """Where rounding decides, or has decided before: the figures are in the order data flow.
+
+    Numbers far from data bring gates next to where they switch, and what follows takes one way or another.
+    """
+    lost: set[str] = set()
+    found = set()
+    for one in figures:
+        if not one.ordinary and max(one.rms_torch, one.sway or 0.0) > _ill(one) * one.scale:
+            lost.add(one.batch)
+        if one.batch in lost:
+            found.add((one.tensor, one.batch))
+    return frozenset(found)
+
+
+def judge(figures: Sequence[Figures], *, over: Haze = frozenset(), noise: float = 0.0) -> str | None:
+    """What does not hold of one tensor, in a sentence, by all of its figures; None where all is well."""
+    by, tensor = yardstick(figures, noise), figures[0].tensor
+    if by.rms > _ill(figures[0]):
+        return (
+            f"{tensor} is ill-conditioned: parity means nothing here, since PyTorch's own rounding errors "
+            f"are {by.rms:.1e} of its size, and at most {_ill(figures[0]):.0e} was expected"
+        )
+    for one in figures:
+        where = f"{tensor} with the batch {one.batch!r}"
+        if one.fault:
+            return f"{where}: {one.fault}"
+        if (one.tensor, one.batch) in over:
+            continue
+        usual, worst = by.bounds(one)
+        if not one.rms <= usual:
+            return (
+                f"{where}: expected a root mean square error of at most {usual:.2e}, PyTorch's own being "
+                f"{one.rms_torch:.2e}, got {one.rms:.2e}"
+            )
+        if not one.max <= worst:
+            return (
+                f"{where}: expected errors of at most {worst:.2e}, PyTorch's own being at most "
+                f"{one.max_torch:.2e}, got {one.max:.2e}"
+            )
+    return _over_all(tensor, _ordinary(figures), by)
+
+
+def pooled(parts: Sequence[tuple[int, float]]) -> float:
+    """The root mean square over several batches, each with its cells."""
+    cells = sum(count for count, _ in parts)
+    return float(sum(count * rms**2 for count, rms in parts) / cells) ** 0.5 if cells else 0.0
+
+
+def _over_all(tensor: str, ordinary: Sequence[Figures], by: Yardstick) -> str | None:
+    """Over many rows nothing is left to chance."""
+    if not any(one.cells for one in ordinary):
+        return f"{tensor} has no finite number in any batch: parity means nothing here"
+    usual = RMS * by.rms * by.scale + ordinary[0].eps * by.scale + TINY
+    rms = pooled([(one.cells, one.rms) for one in ordinary])
+    if rms <= usual:
+        return None
+    return (
+        f"{tensor} over all ordinary batches: expected a root mean square error of at most {usual:.2e}, "
+        f"PyTorch's own being {by.rms * by.scale:.2e}, got {rms:.2e}"
+    )
+
+
+def _ordinary(figures: Sequence[Figures]) -> list[Figures]:
+    return [one for one in figures if one.ordinary and not one.fault]
+
+
+def _ill(of: Figures) -> float:
+    """The share of its size that PyTorch's error may be, in the precision of the tensor."""
+    return ILL * of.eps / EPS

@@ -1,0 +1,177 @@
+"""Line pictures of a report, as SVG that takes its colours from the page's style, light or dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from export.report.markup import Markup, tag
+
+WIDTH, HEIGHT = 440.0, 250.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 10.0, 40.0
+MOST_DOTS = 60
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers by place; `colour` is a class of the style. Points that are None are left out."""
+
+    name: str
+    values: Sequence[float | None]
+    colour: str
+
+
+def chart(
+    title: str,
+    series: Sequence[Series],
+    *,
+    below: str,
+    places: Sequence[str] = (),
+    log: bool = False,
+    bounds: tuple[float | None, float | None] | None = None,
+    level: tuple[str, float] | None = None,
+    band: tuple[Sequence[float], Sequence[float], str] | None = None,
+    joined: bool = True,
+) -> Markup:
+    """Curves over places (layers, say), with a `level` to compare with and a `band` behind them."""
+    known = [value for one in series for value in one.values if value is not None]
+    known += [level[1]] if level else []
+    known += [*band[0], *band[1]] if band else []
+    scale = _Log(known) if log else _Linear(known, bounds)
+    count = max(len(one.values) for one in series)
+    step = (WIDTH - LEFT - RIGHT) / max(1, count)
+
+    def x(place: float) -> float:
+        return LEFT + (place + 0.5) * step
+
+    def y(value: float) -> float:
+        return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
+
+    drawn = _frame(scale, y)
+    if band:
+        edge = [(x(n), y(v)) for n, v in enumerate(band[1])]
+        edge += [(x(n), y(v)) for n, v in reversed(list(enumerate(band[0])))]
+        drawn.append(tag("polygon", points=_points(edge), class_="band"))
+    if level:
+        drawn.append(_line(LEFT, y(level[1]), WIDTH - RIGHT, y(level[1]), "level"))
+    for one in series:
+        dots = [(x(n), y(v)) for n, v in enumerate(one.values) if v is not None]
+        if joined and len(dots) > 1:
+            drawn.append(tag("polyline", points=_points(dots), class_=f"curve {one.colour}"))
+        if not joined or count <= MOST_DOTS:
+            size = 3.2 if count <= MOST_DOTS else 1.8
+            drawn += [tag("circle", cx=_n(a), cy=_n(b), r=size, class_=f"dot {one.colour}") for a, b in dots]
+    drawn += _below(below, places or [str(n) for n in range(count)], x)
+    keys = [(one.name, one.colour) for one in series]
+    keys += [(band[2], "band")] if band else []
+    keys += [(level[0], "level")] if level else []
+    return _figure(title, drawn, keys)
+
+
+def histogram(
+    title: str,
+    counts: Sequence[tuple[str, Sequence[int], str]],
+    *,
+    below: str,
+    ends: tuple[float, float],
+) -> Markup:
+    """Shares in equal bins between powers of ten, one outline over the other."""
+    shares = [(name, [n / max(1, sum(row)) for n in row], colour) for name, row, colour in counts]
+    scale = _Linear([share for _, row, _ in shares for share in row], (0.0, None))
+    wide = WIDTH - LEFT - RIGHT
+
+    def y(value: float) -> float:
+        return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
+
+    drawn = _frame(scale, y)
+    for _, row, colour in shares:
+        step = wide / len(row)
+        edge = [(LEFT, y(0))]
+        for place, share in enumerate(row):
+            edge += [(LEFT + place * step, y(share)), (LEFT + (place + 1) * step, y(share))]
+        edge.append((WIDTH - RIGHT, y(0)))
+        drawn.append(tag("polygon", points=_points(edge), class_=f"area {colour}"))
+    low, high = (round(end) for end in ends)
+    for power in range(low, high + 1, 2):
+        at = LEFT + wide * (power - low) / (high - low)
+        drawn.append(_text(at, HEIGHT - BOTTOM + 16, _power(power), "middle"))
+    drawn.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle"))
+    return _figure(title, drawn, [(name, colour) for name, _, colour in counts])
+
+
+class _Linear:
+    """A scale whose ends are round numbers around what is shown."""
+
+    def __init__(self, values: Sequence[float], bounds: tuple[float | None, float | None] | None) -> None:
+        low, high = (min(values, default=0.0), max(values, default=1.0))
+        if bounds is not None:
+            low = low if bounds[0] is None else bounds[0]
+            high = high if bounds[1] is None else bounds[1]
+        if high - low <= 1e-9 * max(1.0, abs(high)):
+            low, high = low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1)
+        size = 10 ** math.floor(math.log10((high - low) / 4))
+        step = next(size * by for by in (1, 2, 5, 10) if size * by * 5 >= high - low)
+        self.low, self.high = step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9)
+        count = round((self.high - self.low) / step)
+        self.ticks = [(self.low + n * step, f"{self.low + n * step:.6g}") for n in range(count + 1)]
+
+    def share(self, value: float) -> float:
+        return (value - self.low) / (self.high - self.low)
+
+
+class _Log:
+    """A scale of powers of ten; zero stands at its foot."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        logs = [math.log10(value) for value in values if value > 0] or [0.0]
+        self.low, self.high = math.floor(min(logs)), math.ceil(max(logs))
+        self.high += self.high == self.low
+        step = max(1, math.ceil((self.high - self.low) / 5))
+        self.ticks = [(10.0**power, _power(power)) for power in range(self.low, self.high + 1, step)]
+
+    def share(self, value: float) -> float:
+        return (math.log10(value) - self.low) / (self.high - self.low) if value > 0 else 0.0
+
+
+def _frame(scale: _Linear | _Log, y: Callable[[float], float]) -> list[Markup]:
+    drawn = []
+    for value, name in scale.ticks:
+        drawn.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "rule"))
+        drawn.append(_text(LEFT - 6, y(value) + 4, name, "end"))
+    return drawn
+
+
+def _below(below: str, places: Sequence[str], x: Callable[[float], float]) -> list[Markup]:
+    shown = math.ceil(len(places) / 8) if max(map(len, places)) <= 4 else max(1, len(places) - 1)
+    drawn = [
+        _text(x(n), HEIGHT - BOTTOM + 16, name, "middle") for n, name in enumerate(places) if n % shown == 0
+    ]
+    return [*drawn, _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle")]
+
+
+def _figure(title: str, drawn: Sequence[Markup], keys: Sequence[tuple[str, str]]) -> Markup:
+    svg = tag("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", aria_label=title)
+    key = [tag("span", tag("i", class_=colour), name) for name, colour in keys]
+    return tag("figure", tag("figcaption", title), svg, tag("div", *key, class_="legend"))
+
+
+def _power(power: int) -> str:
+    digits = str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{digits}"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return tag("line", x1=_n(x1), y1=_n(y1), x2=_n(x2), y2=_n(y2), class_=kind)
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> Markup:
+    return tag("text", text, x=_n(x), y=_n(y), text_anchor=anchor)
+
+
+def _points(dots: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{_n(a)},{_n(b)}" for a, b in dots)
+
+
+def _n(number: float) -> str:
+    return f"{number:.1f}"

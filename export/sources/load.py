@@ -1,0 +1,131 @@
+"""Whatever a user has, read safely: a checkpoint, a file of theirs, a .pt2, an .onnx, an object in hand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+from torch.export import ExportedProgram
+
+from export.errors import RefusedError, RequestError, SourceError
+from export.names import model_name
+from export.note import SourceWarning, note
+from export.signature import Input
+from export.source import Rows, Source
+from export.sources.checkpoint import read_checkpoint
+from export.sources.factory import WRITTEN, read_factory
+from export.sources.forward import expect_arguments, expect_ready
+from export.sources.labels import read_labels
+from export.sources.onnx_graph import read_onnx
+from export.sources.rows import is_embedded, is_known, read_rows, rows_of
+from export.sources.state_dict import PICKLED
+from export.sources.torch_program import from_program, read_program
+from models.data.download import cache_folder
+from models.data.load import load
+from models.errors import ModelsError
+from models.training.checkpoint import Record
+
+__all__ = ["SourceWarning", "load_source"]
+
+
+def load_source(
+    source: str | Path | nn.Module | ExportedProgram,
+    *,
+    inputs: tuple[Input, ...] = (),
+    weights: str | Path | None = None,
+    data: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    labels: Path | Sequence[str] | None = None,
+    name: str | None = None,
+) -> Source:
+    """What is to be exported, its inputs, labels and rows; notes for the user come as SourceWarnings.
+
+    A checkpoint of ours brings inputs and labels of its own, and the test rows of its data where these
+    are at hand. A module that is given as an object is not changed.
+    """
+    found, record = _found(source, inputs, weights)
+    if labels is not None:
+        found = replace(found, labels=read_labels(labels))
+    folder = None if data_dir is None else Path(data_dir)
+    rows: Rows | None = None
+    called = found.labels
+    if data is not None:
+        rows, called = read_rows(data, found.inputs, found.labels, folder)
+    elif record is not None:
+        rows = _own_rows(record, found, folder)
+    return replace(
+        found,
+        name=model_name(name, found.name),
+        rows=rows,
+        public=rows is not None and (data is None or not Path(data).exists()),
+        labels=found.labels or called,
+    )
+
+
+def _found(
+    source: str | Path | nn.Module | ExportedProgram, inputs: tuple[Input, ...], weights: str | Path | None
+) -> tuple[Source, Record | None]:
+    """The source without rows; a checkpoint of ours with its record."""
+    text = str(source) if isinstance(source, str | Path) else ""
+    if weights is not None and not WRITTEN.match(text):
+        raise RequestError("--weights: goes with path/to/file.py:factory alone, other sources hold their own")
+    if isinstance(source, nn.Module):
+        expect_ready(source, type(source).__name__)
+        expect_arguments(source, inputs, type(source).__name__)
+        return Source(type(source).__name__, "module", inputs, module=_copied(source)), None
+    if isinstance(source, ExportedProgram):
+        return from_program(source, inputs, "program"), None
+    if not text:
+        said = repr(source) if isinstance(source, str) else type(source).__name__
+        raise RequestError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {said}")
+    path = Path(text)
+    if WRITTEN.match(text):
+        return read_factory(text, inputs, weights), None
+    if not path.exists():
+        raise SourceError(f"{text}: no such file")
+    if path.is_dir() or path.suffix == ".safetensors":
+        return read_checkpoint(path, inputs)
+    if path.suffix == ".pt2":
+        return read_program(path, inputs), None
+    if path.suffix == ".onnx":
+        return read_onnx(path, inputs), None
+    if path.suffix in PICKLED:
+        raise RefusedError(
+            f"{text}: a pickle runs code as it is opened, and says nothing of the network: give the code as "
+            f"file.py:factory, with --weights {path.name} where that holds a state_dict"
+        )
+    factory = f": name the factory too, as in {path.name}:make" if path.suffix == ".py" else ""
+    raise SourceError(
+        f"{text}: expected a checkpoint (.safetensors), a run's folder, file.py:factory, .pt2 or "
+        f".onnx{factory}"
+    )
+
+
+def _own_rows(record: Record, source: Source, data_dir: Path | None) -> Rows | None:
+    """The test rows a checkpoint was tested on, where nothing needs to be fetched."""
+    name, digest = record.data.get("name"), record.data.get("digest")
+    if not isinstance(name, str) or not is_known(name):
+        return None
+    try:
+        folder = None if is_embedded(name) else data_dir or cache_folder(name)
+        fraction = record.recipe.get("test_fraction")
+        data = load(name, data_dir=folder, test_fraction=fraction, seed=record.seed)
+        rows, _ = rows_of(data, source.inputs, source.labels)
+    except (ModelsError, SourceError) as error:
+        if is_embedded(name) or data_dir is not None:
+            note(f"no rows: {error}")
+        return None
+    if digest != data.digest:
+        note(f"data: {name} has other rows here than those it was trained on")
+    return rows
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """A copy in eval mode, so that the user's own module stays as it is."""
+    try:
+        return copy.deepcopy(module).eval().cpu()
+    except Exception as error:  # a module may hold what cannot be copied, such as a lock or an open file
+        raise SourceError(f"{type(module).__name__}: cannot be copied ({error})") from error

@@ -1,0 +1,121 @@
+"""The .pt2 files of torch.export.save, opened without a pickle: checked, and written anew as far as harmless.
+
+PyTorch's own reader unpickles what a file says is pickled, and loads compiled code that lies beside it. It
+is therefore given an archive made here: the program's JSON and the raw bytes of tensors, nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from torch.export.pt2_archive._package import PT2ArchiveWriter
+
+from export.errors import RefusedError, SourceError
+from export.sources.pt2_sanitizer import harmless
+
+MOST_BYTES = 2 << 30
+# numbers that tensors may have beyond the bytes in the file, by repeating them
+MOST_REPEATED = 1 << 24
+
+PROGRAM = "models/model.json"
+WEIGHTS = "data/weights/model_weights_config.json"
+CONSTANTS = "data/constants/model_constants_config.json"
+TENSOR = re.compile(r"(weight|tensor)_\d+\Z")
+OLD = "serialized_exported_program.json"
+AGAIN = "load it where it was made and save it again with torch.export.save of PyTorch 2.9 or later"
+
+
+def cleaned(path: Path) -> io.BytesIO:
+    """The archive again, without anything that could run; a RefusedError names what wanted to."""
+    members = _members(path)
+    for name in members:
+        if name.startswith("data/aotinductor/"):
+            raise RefusedError(
+                f"{path}: {name}: compiled code is never loaded: save the program with torch.export.save"
+            )
+    if PROGRAM not in members:
+        raise SourceError(f"{path}: expected the program of one torch.export.save, and it has no {PROGRAM}")
+    try:
+        program = harmless(_json(members, PROGRAM, path))
+    except (RefusedError, RecursionError) as error:
+        raise RefusedError(f"{path}: {PROGRAM}: {error}") from error
+    made = {PROGRAM: json.dumps(program).encode(), "data/sample_inputs/model.pt": b""}
+    for config in (WEIGHTS, CONSTANTS):
+        made |= _tensors(members, config, path)
+    out = io.BytesIO()
+    with PT2ArchiveWriter(out) as writer:
+        for name, content in made.items():
+            writer.write_bytes(name, content)
+    out.seek(0)
+    return out
+
+
+def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, bytes]:
+    """A list of tensors, and their bytes."""
+    where = f"{path}: {config}"
+    if (
+        legacy := config.replace("_weights_config.json", ".pt").replace("_constants_config.json", ".pt")
+    ) in members:
+        raise RefusedError(
+            f"{path}: {legacy}: the tensors are pickled, and pickles are never opened: {AGAIN}"
+        )
+    listed = _json(members, config, path)
+    made = {}
+    repeated = 0
+    try:
+        for name, entry in listed["config"].items():
+            file = entry["path_name"]
+            if entry["use_pickle"] is not False or not TENSOR.match(file):
+                raise RefusedError(
+                    f"{where}: {name!r} is pickled, and pickles are never opened: keep to plain tensors, "
+                    "contiguous and on the CPU"
+                )
+            meta = entry["tensor_meta"] = harmless(entry["tensor_meta"])
+            member = config.rpartition("/")[0] + "/" + file
+            made[member] = members[member]
+            numbers = math.prod(size["as_int"] for size in meta["sizes"])
+            repeated += max(0, numbers - len(members[member]))
+            if numbers and not members[member]:  # which PyTorch would take for zeros
+                raise SourceError(f"{where}: {name!r} has no bytes")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"{where}: cannot be understood ({type(error).__name__}: {error})") from error
+    if repeated > MOST_REPEATED:
+        raise RefusedError(f"{where}: its tensors claim {repeated} numbers more than the file has bytes for")
+    return {config: json.dumps(listed).encode(), **made}
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    """The archive's members by name, without the folder that they all lie in."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+            names = [info.filename for info in infos]
+            if OLD in names:
+                raise RefusedError(
+                    f"{path}: a .pt2 of before PyTorch 2.8 keeps its tensors in pickles: {AGAIN}"
+                )
+            # nothing in such an archive is compressed, and no two members share their bytes
+            if sum(info.file_size for info in infos) > min(MOST_BYTES, path.stat().st_size):
+                raise RefusedError(f"{path}: expected an archive that is not compressed, of at most 2 GiB")
+            if len(set(names)) < len(names):
+                raise RefusedError(f"{path}: expected members of distinct names")
+            return {name.partition("/")[2]: archive.read(name) for name in names}
+    except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError, EOFError, ValueError) as error:
+        raise SourceError(
+            f"{path}: expected a file of torch.export.save, cannot read it ({error})"
+        ) from error
+
+
+def _json(members: dict[str, bytes], name: str, path: Path) -> Any:
+    if name not in members:
+        raise SourceError(f"{path}: expected a member {name}, which is missing")
+    try:
+        return json.loads(members[name])
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{path}: {name}: expected JSON, cannot read it ({error})") from error

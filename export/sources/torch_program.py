@@ -1,0 +1,85 @@
+"""A program of torch.export as a source: in hand, or in a .pt2 file, read without its author's code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+from torch.export import ExportedProgram
+
+from export.errors import SourceError
+from export.names import expect_rows, renamed
+from export.signature import DTYPES, Input
+from export.source import Source
+from export.sources.pt2_archive import cleaned
+from export.trace.trace import quiet
+from service.limits import MAX_ROWS
+
+SYMBOL = re.compile(r"[a-z]+\d+\Z")
+
+
+def read_program(path: Path, inputs: tuple[Input, ...] = ()) -> Source:
+    """The program of a file, which runs nothing as it is opened."""
+    archive = cleaned(path)
+    try:
+        with quiet():
+            program = torch.export.load(archive)
+    except Exception as error:  # what the file lists may fit together in no way that PyTorch foresaw
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise SourceError(f"{path}: PyTorch {torch.__version__} cannot read this program ({said})") from error
+    return from_program(program, inputs, path.stem)
+
+
+def from_program(program: ExportedProgram, inputs: tuple[Input, ...], name: str) -> Source:
+    """A program whose inputs are tensors; `inputs` may call them and their dimensions otherwise."""
+    own = own_inputs(program)
+    expect_batch(program, own)
+    return Source(name, "program", renamed(own, inputs), program=program)
+
+
+def own_inputs(program: ExportedProgram) -> tuple[Input, ...]:
+    """The program's inputs: the first dynamic dimension is called batch, the others dim1, dim2, ..."""
+    spec = program.call_spec.in_spec
+    positional, keywords = spec.children() if spec is not None else (None, None)
+    if keywords is None or positional is None or keywords.num_leaves:
+        raise SourceError("the program takes keyword arguments: export it with all arguments by position")
+    if any(not child.is_leaf() for child in positional.children()):
+        raise SourceError("the program takes tensors inside of lists or dictionaries: give each an argument")
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    symbols: dict[str, str] = {}
+    return tuple(_input(name, values.get(str(name)), symbols) for name in program.graph_signature.user_inputs)
+
+
+def _input(name: object, value: object, symbols: dict[str, str]) -> Input:
+    if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+        raise SourceError(f"the program takes {name!r}, which is no tensor: export it without this argument")
+    dtype = str(value.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise SourceError(f"{name}: expected a dtype of {', '.join(DTYPES)}, got {dtype}")
+    dims: list[int | str] = []
+    for at, size in enumerate(value.shape):
+        if isinstance(size, int):
+            dims.append(size)
+        elif SYMBOL.match(str(size)):
+            dims.append(symbols.setdefault(str(size), f"dim{len(symbols)}" if symbols else "batch"))
+        else:
+            raise SourceError(
+                f"{name}: dimension {at} is {size}: expected a number, or a dimension that varies by itself"
+            )
+    return Input(name, dtype, tuple(dims))
+
+
+def expect_batch(program: ExportedProgram, own: tuple[Input, ...]) -> None:
+    """Stop with a SourceError where the program does not take as many rows as the service may run."""
+    expect_rows(own, "the program")
+    first = own[0]
+    if isinstance(first.dims[0], int):
+        return
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    limits = program.range_constraints.get(values[first.name].shape[0].node.expr)
+    if limits is not None and not (limits.lower <= 2 and limits.upper >= MAX_ROWS):
+        raise SourceError(
+            f"{first.name}: the program takes {limits.lower} to {limits.upper} rows at a time, and the "
+            f"service runs 1 to {MAX_ROWS}: export it with Dim('batch') alone"
+        )
