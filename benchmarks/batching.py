@@ -18,9 +18,9 @@ from collections.abc import Mapping
 import numpy as np
 import uvloop
 
-from service.batcher import Batch, Batcher
-from service.request import Array
-from service.stack import Stack
+from service.batching.batch_run import Stack
+from service.batching.batcher import Batch, Batcher
+from service.inference_types import Array
 
 ROW = np.zeros((1, 64), np.float32)
 NAMES = ("logits",)

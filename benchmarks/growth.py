@@ -16,7 +16,7 @@ from benchmarks.folder import folder_of
 from benchmarks.lines import Writer
 from benchmarks.nets import Net, S
 from benchmarks.server import serving
-from service.limits import MAX_ROWS
+from service.artifact.limits import MAX_ROWS
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONNECTIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -29,8 +29,8 @@ from export.source import Rows, Source
 from export.sources.labels import expect_labels
 from export.sources.load import load_source
 from export.steps import Steps, Watcher
-from service.manifest import LesionCurve, Manifest, Precision, Profile
-from service.runtime import Runtime, Tensor, open_model
+from service.artifact.manifest import LesionCurve, Manifest, Precision, Profile
+from service.artifact.runtime import Runtime, Tensor, open_model
 
 
 @dataclass(frozen=True)

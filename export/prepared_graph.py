@@ -11,7 +11,7 @@ from export.gates.gates import Gates, offer
 from export.output.model_bytes import to_bytes
 from export.source import Array, Source
 from export.trace.trace import DEFAULT_OPSET, OPSETS, Traced, strip, trace
-from service.runtime import Device, Runtime, available, open_model
+from service.artifact.runtime import Device, Runtime, available, open_model
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from export.prepared_graph import Graph, graph_of
 from export.signature import Input
 from export.source import Source
 from export.steps import Steps, Watcher
-from service.manifest import Manifest
-from service.runtime import Device, Runtime, open_model
+from service.artifact.manifest import Manifest
+from service.artifact.runtime import Device, Runtime, open_model
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from service.batcher import Batch, Batcher
-from service.request import Array
-from service.stack import Stack
+from service.batching.batch_run import Stack
+from service.batching.batcher import Batch, Batcher
+from service.inference_types import Array
 
 Rule = Callable[[Mapping[str, Array]], None]
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.cpus import cpus
+from service.config.cpus import cpus
 
 # the fixtures of tests in a browser
 pytest_plugins = ["tests.browser"]

@@ -20,7 +20,7 @@ from models.networks.character_cnn import CharactersConfig
 from models.networks.families import build
 from models.networks.feedforward import ConvConfig
 from models.networks.recurrent import RhnConfig
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 from tests.gated import highway
 from tests.shelved import put, sealed
 

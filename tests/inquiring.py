@@ -15,20 +15,20 @@ from starlette.routing import Router
 from starlette.types import Message, Receive
 
 from export.output.model_bytes import with_manifest
-from service.access import Access
-from service.body import Held
-from service.introspection import routes
-from service.job import Pending
-from service.limits import Limits
-from service.loader import load
-from service.manifest import Gate, LayerProfile, Manifest, Parity, Profile
-from service.meter import Meter
-from service.model import Model
-from service.parts import Parts
-from service.repository import Found, stamp_of
-from service.request import Answer
-from service.settings import Settings
-from service.shelf import Shelf
+from service.api.context import Parts
+from service.api.introspection import routes
+from service.artifact.limits import Limits
+from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
+from service.batching.job import Pending
+from service.config.settings import Settings
+from service.http.auth import Access
+from service.http.body import Held
+from service.inference_types import Answer
+from service.registry.loader import load
+from service.registry.model import Model
+from service.registry.registry import Shelf
+from service.repository.scan import Found, stamp_of
+from service.telemetry.counters import Meter
 from tests.gated import Gated
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from service import server as servers
-from service.acceptor import Shares
-from service.listener import listen
-from service.server import Server
-from service.settings import Settings
+from service.config.settings import Settings
+from service.http import server as servers
+from service.http.acceptor import Shares
+from service.http.listener import listen
+from service.http.server import Server
 
 GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import exposition, gathered
+from service.api.metrics import exposition, gathered
 from tests.test_service_metrics import Drift, Shelf, worker
 
 # what Prometheus itself adds to every series of a target

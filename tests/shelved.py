@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from export.output.model_bytes import with_manifest
-from service.loader import load
-from service.meter import Meter
-from service.model import Model
-from service.repository import FILE, Found, stamp_of
-from service.settings import Settings
+from service.config.settings import Settings
+from service.registry.loader import load
+from service.registry.model import Model
+from service.repository.scan import FILE, Found, stamp_of
+from service.telemetry.counters import Meter
 from tests.gated import Gated, highway
 from tests.test_manifest import MANIFEST
 

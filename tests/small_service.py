@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from service.channel import Channel, Handler
+from service.config.settings import Settings
 from service.errors import DeviceError, NotReady, ServiceError
-from service.meter import Meter
-from service.settings import Settings
-from service.supervisor import supervise
+from service.process.ipc import Channel, Handler
+from service.process.supervisor import supervise
+from service.telemetry.counters import Meter
 
 ROOT = Path(__file__).parent.parent
 

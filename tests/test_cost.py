@@ -26,15 +26,16 @@ import orjson
 import pytest
 import uvloop
 
-from service import log, pace
-from service import server as servers
-from service.acceptor import Shares
-from service.app import create_app
-from service.listener import listen
-from service.meter import Meter
-from service.plan import Plan
-from service.server import Server
-from service.settings import Settings
+from service.api.app import create_app
+from service.batching import pace
+from service.config.settings import Settings
+from service.http import server as servers
+from service.http.acceptor import Shares
+from service.http.listener import listen
+from service.http.server import Server
+from service.repository.deployment import Plan
+from service.telemetry import log
+from service.telemetry.counters import Meter
 from tests.gated import highway
 from tests.inquiring import profile_of
 from tests.shelved import put, sealed

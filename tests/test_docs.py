@@ -12,7 +12,7 @@ import pytest
 
 import turnpike
 from models.training.presets import PRESETS
-from service.settings import Settings
+from service.config.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")

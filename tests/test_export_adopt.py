@@ -21,8 +21,8 @@ from export.source import Source
 from export.sources import onnx_checks as onnx_file
 from export.sources import onnx_opset as opset
 from export.sources.onnx_graph import read_onnx
-from service.manifest import KEY
-from service.runtime import open_model
+from service.artifact.manifest import KEY
+from service.artifact.runtime import open_model
 
 WEIGHT = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3) / 10, "w")
 

@@ -13,7 +13,7 @@ from export.precision import compare as module
 from export.precision.compare import Comparison, Speed, agreement, compare, demand
 from export.precision.precision import Lower, lower
 from export.source import Rows
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 
 
 @pytest.fixture(autouse=True)

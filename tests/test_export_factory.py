@@ -15,7 +15,7 @@ from torch import nn
 import export
 import models
 import models.layers.gate
-import service.manifest
+import service.artifact.manifest
 from export.errors import RequestError, SourceError
 from export.signature import Input, parse_all
 from export.sources.factory import read_factory
@@ -208,7 +208,8 @@ def test_modules_called_as_ours_are_theirs_for_them_and_ours_for_us(tmp_path: Pa
     """Also those that forward imports later, also in a copy, also under torch.export; ours are as before."""
     path = written(tmp_path, THEIRS) / "net.py"
     ours = {
-        name: sys.modules[name] for name in ("models", "models.layers.gate", "export", "service.manifest")
+        name: sys.modules[name]
+        for name in ("models", "models.layers.gate", "export", "service.artifact.manifest")
     }
     before = sys.path[:], sys.meta_path[:]
     module = read_factory(f"{path}:make", INPUTS).module

@@ -17,8 +17,8 @@ from export.gates.gates import Gates, offer
 from export.signature import Input
 from export.source import Source
 from export.trace.trace import trace
-from service.manifest import Gate
-from service.runtime import Runtime, open_model
+from service.artifact.manifest import Gate
+from service.artifact.runtime import Runtime, open_model
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

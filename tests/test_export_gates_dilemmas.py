@@ -14,8 +14,8 @@ from export.gates.gates import Gates, offer
 from export.signature import Input
 from export.source import Source
 from export.trace.trace import trace
-from service.lever import overrides
-from service.runtime import Runtime, open_model
+from service.artifact.levers import overrides
+from service.artifact.runtime import Runtime, open_model
 
 
 def offered(net: nn.Module, *inputs: str) -> tuple[ir.Model, Gates, Runtime]:

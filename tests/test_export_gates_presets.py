@@ -15,7 +15,7 @@ from export.trace.trace import trace
 from models.layers.gate import watched
 from models.networks.families import build
 from models.training.presets import PRESETS
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 
 # memory cells, which the networks do not list: gates by layer and depth, and how often each repeats
 CELLS = {

@@ -9,7 +9,7 @@ import pytest
 from highways.written import BY_HAND, FUSED, OLD, RANKLESS, weights, written
 
 from export.gates.gates import Gates, offer
-from service.runtime import Runtime, open_model
+from service.artifact.runtime import Runtime, open_model
 
 ROWS = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
 

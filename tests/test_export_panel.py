@@ -8,7 +8,7 @@ from gated import highway
 from export.measure.gate_profile import profile
 from export.report.panel import panel
 from export.source import Rows
-from service.manifest import Gate, Lever
+from service.artifact.manifest import Gate, Lever
 
 LABELS = ("cat", "dog", "cow")
 

@@ -20,8 +20,8 @@ from export.source import Rows, Source
 from export.trace.trace import Traced, trace
 from models.networks.families import build
 from models.training.presets import PRESETS
-from service.manifest import Parity
-from service.runtime import Runtime, open_model
+from service.artifact.manifest import Parity
+from service.artifact.runtime import Runtime, open_model
 
 SMALL = ("digits-10", "charcnn")
 

@@ -21,8 +21,8 @@ from export.pipeline import export_model
 from export.steps import Watcher
 from export.verify import verify_model
 from models.layers.highway import HighwayLayer
+from service.artifact.runtime import open_model
 from service.errors import RunError
-from service.runtime import open_model
 
 
 def network() -> nn.Module:

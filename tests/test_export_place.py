@@ -10,7 +10,7 @@ import pytest
 from export.errors import ExportError, RequestError
 from export.output.place import deposit, expect_repository, expect_version, newest
 from export.output.write import write
-from service.manifest import Sample
+from service.artifact.manifest import Sample
 from tests.gated import highway
 from tests.test_manifest import MANIFEST
 from tests.test_service_row import kept

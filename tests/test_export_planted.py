@@ -22,7 +22,7 @@ from export.source import Source
 from export.trace.trace import Traced, trace
 from models.networks.families import build
 from models.networks.feedforward import MlpConfig
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 
 CONFIG = MlpConfig(inputs=(6,), classes=3, width=12, layers=3)
 

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 from export.errors import PrecisionError
 from export.precision.precision import Lower, lower
 from export.source import Rows
-from service.lever import overrides
-from service.runtime import open_model
+from service.artifact.levers import overrides
+from service.artifact.runtime import open_model
 
 BOTH = pytest.mark.parametrize("precision", ["fp16", "int8"])
 

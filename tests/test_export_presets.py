@@ -16,7 +16,7 @@ from export.trace.trace import trace
 from models.layers.gate import watched
 from models.networks.families import build
 from models.training.presets import PRESETS, find
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 
 QUICK = (
     "digits-10",

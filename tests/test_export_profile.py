@@ -12,9 +12,9 @@ from export.errors import SourceError
 from export.measure import gate_profile as module
 from export.measure.gate_profile import EPSILON, FINE, LEVELS, profile
 from export.source import Rows
-from service.limits import MAX_ROWS
-from service.manifest import Gate
-from service.runtime import Runtime, open_model
+from service.artifact.limits import MAX_ROWS
+from service.artifact.manifest import Gate
+from service.artifact.runtime import Runtime, open_model
 
 
 def rows_of(count: int, inputs: int = 4, seed: int = 1) -> Rows:

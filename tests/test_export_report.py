@@ -22,7 +22,7 @@ from export.report.report_page import page
 from export.report.report_parts import size_of
 from export.report.write import Report, figures, write_report
 from export.source import Rows
-from service.manifest import Batch, Gate, Manifest, Parity, TensorParity
+from service.artifact.manifest import Batch, Gate, Manifest, Parity, TensorParity
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
 VOID = {"meta", "img", "br"}

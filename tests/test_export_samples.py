@@ -11,9 +11,9 @@ from export.errors import RequestError
 from export.measure.sample_rows import FEW, expect_count, ranges, samples_of, stored
 from export.signature import parse_all
 from export.source import Rows, Source
-from service.manifest import MOST_SAMPLES, Range
-from service.row import row_of
-from service.runtime import Tensor
+from service.artifact.manifest import MOST_SAMPLES, Range
+from service.artifact.runtime import Tensor
+from service.artifact.sample_rows import row_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -18,7 +18,7 @@ from export.trace.recurrence import KEPT
 from export.trace.trace import OPSETS, Traced, trace
 from models.networks.families import build
 from models.training.presets import find
-from service.runtime import Runtime, open_model
+from service.artifact.runtime import Runtime, open_model
 
 
 def traced(module: nn.Module, *inputs: str, opset: int = 20) -> Traced:

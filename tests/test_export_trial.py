@@ -15,7 +15,7 @@ from export.parity.error_stats import EPS
 from export.parity.reference import Answers, RejectedError
 from export.parity.tally import Tally
 from export.source import Array
-from service.runtime import Tensor
+from service.artifact.runtime import Tensor
 
 GATE, OUTPUT = "layer00.transform_gate", "y"
 

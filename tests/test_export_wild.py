@@ -23,7 +23,7 @@ from export.gates.gates import Gates, offer
 from export.signature import Input
 from export.source import Source
 from export.trace.trace import trace
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 
 Load = Callable[[str, str], ModuleType]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.settings import Settings
+from service.config.settings import Settings
 from tests.environments import ROOT, asked, programs
 from tests.promql import unanswerable
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.lever import FAR, overrides
-from service.manifest import Gate, Lever
+from service.artifact.levers import FAR, overrides
+from service.artifact.manifest import Gate, Lever
 
 
 def gate(name: str, *levers: Lever) -> Gate:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from service.artifact.manifest import MOST_SAMPLES, Gate, Manifest, Parity, TensorParity
 from service.errors import ModelFileError
-from service.manifest import MOST_SAMPLES, Gate, Manifest, Parity, TensorParity
 
 PARITY = Parity(
     reference="by hand",

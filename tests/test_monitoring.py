@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from service.drift import ALARM, WATCH
+from service.api.metrics import STATES
+from service.config.settings import Settings
 from service.errors import RequestError
-from service.metrics import STATES
-from service.settings import Settings
+from service.gates.drift import ALARM, WATCH
 from tests.environments import ROOT, asked, programs
 from tests.load import Load, Shot
 from tests.prometheus import FOLDER, Prometheus, collecting

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from service import runtime as runtime_module
+from service.artifact import runtime as runtime_module
+from service.artifact.manifest import KEY
+from service.artifact.runtime import available, expect_device, open_model
 from service.errors import DeviceError, ModelFileError, RunError
-from service.manifest import KEY
-from service.runtime import available, expect_device, open_model
 from tests.test_manifest import MANIFEST
 
 

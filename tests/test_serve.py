@@ -13,8 +13,8 @@ import torch
 from export import export_model
 from models.layers.gate import watched
 from models.training.checkpoint import load
-from service.manifest import Manifest
-from service.runtime import open_model
+from service.artifact.manifest import Manifest
+from service.artifact.runtime import open_model
 from tests.commanded import trained
 from tests.serving import Server, serving
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 from tests.environments import ROOT, asked, programs
 from tests.serving import Server, serving
 from tests.test_serve_faults import DEFAULT

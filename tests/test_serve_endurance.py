@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 from tests.load import Load, Shot
 from tests.serving import serving
 from tests.test_serve_faults import DEFAULT, shots, until, workers

@@ -22,7 +22,7 @@ import orjson
 import psutil
 import pytest
 
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 from tests.load import Load, Shot
 from tests.serving import ROOT, Server, serving
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from service import acceptor as acceptors
-from service.listener import listen
-from service.server import Server
-from service.settings import Settings
-from service.shares import AWAY, Shares
+from service.config.settings import Settings
+from service.http import acceptor as acceptors
+from service.http.listener import listen
+from service.http.server import Server
+from service.http.shares import AWAY, Shares
 from tests.certified import certificate
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
-from service import access as module
-from service.access import Access, Level, level_of
+from service.config.settings import Settings
 from service.errors import Forbidden, SettingError, Unauthorized
-from service.settings import Settings
+from service.http import auth as module
+from service.http.auth import Access, Level, level_of
 
 BOTH = Access(["one", "two"], "root")
 

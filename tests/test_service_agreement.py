@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.agreement import expect_agreement
+from service.artifact.runtime import Runtime, open_model
 from service.errors import ModelFileError, RunError
-from service.runtime import Runtime, open_model
+from service.registry.agreement import expect_agreement
 from tests.gated import highway
 from tests.shelved import sealed
 

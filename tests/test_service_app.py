@@ -13,12 +13,12 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
-from service.access import level_of
-from service.app import create_app, routed
-from service.aside import LEAST, Call, directly
-from service.repository import Found
-from service.settings import Settings
-from service.shelf import Shelf
+from service.api.app import create_app, routed
+from service.artifact.low_priority import LEAST, Call, directly
+from service.config.settings import Settings
+from service.http.auth import level_of
+from service.registry.registry import Shelf
+from service.repository.scan import Found
 from service.version import VERSION
 
 ROOT = Path(__file__).parent.parent

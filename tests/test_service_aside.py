@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.aside import LEAST, aside, directly
+from service.artifact.low_priority import LEAST, aside, directly
+from service.artifact.runtime import open_model
+from service.config.settings import Settings
 from service.errors import ModelFileError
-from service.loader import load
-from service.meter import Meter
-from service.runtime import open_model
-from service.settings import Settings
+from service.registry.loader import load
+from service.telemetry.counters import Meter
 from tests.gated import highway
 from tests.shelved import put
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import uvloop
 
-from service.batcher import TURNS, Batch, Batcher
+from service.batching.batcher import TURNS, Batch, Batcher
 from service.errors import Expired
-from service.request import Answer
+from service.inference_types import Answer
 from tests.batching import Doubler, Gate, batcher_of, rows, short, sleeps
 
 Go = Callable[[Coroutine[Any, Any, None]], None]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import uvloop
 
-from service.batcher import Batcher
+from service.batching.batcher import Batcher
 from service.errors import Expired
-from service.express import Signal
+from service.http.express import Signal
 from tests.batching import Doubler, Gate, batcher_of, rows, short
 
 SMALL, LARGE = 2, 64

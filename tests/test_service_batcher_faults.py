@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from service.errors import Broken, Expired, Overloaded
-from service.request import Answer, Array
+from service.inference_types import Answer, Array
 from tests.batching import Doubler, Gate, batcher_of, rows, short, sleeps
 
 Go = Callable[[Coroutine[Any, Any, None]], None]

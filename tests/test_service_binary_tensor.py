@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.binary_tensor import read_binary
-from service.datatypes import DTYPES
+from service.artifact.datatypes import DTYPES
 from service.errors import RequestError
+from service.protocol.binary_tensor import read_binary
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from service.body import ClientGone, Held
 from service.errors import Overloaded, RequestError, TooLarge, TooSlow, UnknownEncoding
+from service.http.body import ClientGone, Held
 
 GONE: Message = {"type": "http.disconnect"}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from service.certificate import certificate
-from service.manifest import Batch, Range, Sample, TensorParity, Variant
-from service.model import Model
+from service.api.certificate import certificate
+from service.artifact.manifest import Batch, Range, Sample, TensorParity, Variant
+from service.registry.model import Model
 from tests.gated import Ending, highway
 from tests.shelved import opened, put, sealed
 from tests.test_manifest import PARITY

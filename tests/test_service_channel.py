@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.channel import Channel, Gone
 from service.errors import Broken, Forbidden, NotReady, Overloaded, Unknown
+from service.process.ipc import Channel, Gone
 
 Ends = tuple[Channel, Channel]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.classes import best, classification, probabilities
+from service.protocol.classification import best, classification, probabilities
 
 
 def test_logits_become_probabilities() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service import connection as connections
+from service.http import connection as connections
 from tests.certified import certificate
 from tests.placed import GET, Place, answered, run
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from service import connection as connections
+from service.http import connection as connections
 from tests.placed import GET, Place, answered, refusal, run, until
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service import cpus as module
-from service.cpus import cpus, threads
-from service.settings import Settings
+from service.config import cpus as module
+from service.config.cpus import cpus, threads
+from service.config.settings import Settings
 
 
 @pytest.fixture

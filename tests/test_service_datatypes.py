@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.datatypes import DATATYPES, DTYPES
-from service.runtime import DTYPES as OPENED
+from service.artifact.datatypes import DATATYPES, DTYPES
+from service.artifact.runtime import DTYPES as OPENED
 
 
 def test_whatever_a_model_may_have_has_a_name() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.decode import decode
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
 from service.errors import RequestError, TooLarge
-from service.limits import Limits
-from service.model import Signature
-from service.request import Wanted
-from service.runtime import Tensor
+from service.inference_types import Wanted
+from service.protocol.decode import decode
+from service.registry.model import Signature
 from tests.wire import IDS, ROWS, binary, body, entry, signature
 
 LIMITS = Limits(rows=100, depth=8)

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import decoder as module
-from service.decode import decode
-from service.decoder import Decoder
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
 from service.errors import RequestError
-from service.limits import Limits
-from service.model import Signature
-from service.request import Inference
-from service.runtime import Tensor
+from service.inference_types import Inference
+from service.protocol import infer_request_cache as module
+from service.protocol.decode import decode
+from service.protocol.infer_request_cache import Decoder
+from service.registry.model import Signature
 from tests.wire import IDS, ROWS, binary, signature
 
 LIMITS = Limits(rows=50, depth=8, json=1500)

@@ -10,10 +10,10 @@ import pytest
 from sklearn.datasets import load_digits
 
 import service
-from service.digest import content_digest
-from service.manifest import Range
-from service.model import Model
-from service.repository import scan
+from service.artifact.digest import content_digest
+from service.artifact.manifest import Range
+from service.registry.model import Model
+from service.repository.scan import scan
 from tests.shelved import opened
 
 DEFAULT = Path(service.__file__).parent / "default"

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.detail import Detail, Sizes, block_names, detail, expect_size, tensors
+from service.artifact.manifest import Gate
+from service.artifact.runtime import Tensor
 from service.errors import RequestError, TooLarge
-from service.manifest import Gate
-from service.model import Signature
-from service.request import Inference
-from service.runtime import Tensor
+from service.gates.query import Detail, Sizes, block_names, detail, expect_size, tensors
+from service.inference_types import Inference
+from service.registry.model import Signature
 
 GATES = tuple(
     Gate(name=name, layer=n, kind="coupled", carry="identity", unit_axis=-1, units=3, output=output)

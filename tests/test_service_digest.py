@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from service.digest import content_digest
-from service.protobuf import MalformedError
+from service.artifact.digest import content_digest
+from service.artifact.protobuf import MalformedError
 from tests.gated import highway
 from tests.shelved import sealed
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from service.director import Director
 from service.errors import ModelFileError, SettingError
-from service.model import Model
-from service.plan import Plan, Unserved
-from service.repository import FILE, Found, read, scan
-from service.shelf import Shelf
+from service.registry.model import Model
+from service.registry.registry import Shelf
+from service.repository.deployment import Plan, Unserved
+from service.repository.rollout import Director
+from service.repository.scan import FILE, Found, read, scan
 from tests.gated import highway
 from tests.shelved import opened, put, sealed
 

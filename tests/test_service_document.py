@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.document import (
+from service.errors import RequestError, TooLarge
+from service.protocol.json_document import (
     expect_flag,
     expect_short,
     expect_whole,
@@ -15,7 +16,6 @@ from service.document import (
     plain,
     scalars,
 )
-from service.errors import RequestError, TooLarge
 
 NAN = b'{"a": NaN}'
 

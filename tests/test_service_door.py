@@ -13,12 +13,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service import door as module
-from service.body import ClientGone
-from service.door import Door
 from service.errors import Overloaded
-from service.meter import Meter
-from service.request import Answer
+from service.http import door as module
+from service.http.body import ClientGone
+from service.http.door import Door
+from service.inference_types import Answer
+from service.telemetry.counters import Meter
 from tests.asgi import ask
 
 MODEL = SimpleNamespace(name="digits", version=3)

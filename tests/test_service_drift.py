@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import drift as module
-from service.drift import FEWEST_ROWS, MOST_VALUES, Drift, DriftReport
+from service.artifact.manifest import Gate, LayerProfile, Profile
 from service.errors import ModelFileError
-from service.manifest import Gate, LayerProfile, Profile
+from service.gates import drift as module
+from service.gates.drift import FEWEST_ROWS, MOST_VALUES, Drift, DriftReport
 
 Array = np.ndarray[Any, np.dtype[Any]]
 UNITS = 16

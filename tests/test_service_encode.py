@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.datatypes import DATATYPES, DTYPES
-from service.encode import assemble, encode, encode_tensors
+from service.artifact.datatypes import DATATYPES, DTYPES
 from service.errors import NotFinite, RequestError
-from service.request import Answer, Array, Inference, Wanted
+from service.inference_types import Answer, Array, Inference, Wanted
+from service.protocol.infer_response import assemble, encode, encode_tensors
 
 
 def encoded(

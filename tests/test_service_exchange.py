@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.exchange import Exchange, new_ids, read_trace
+from service.http.request_context import Exchange, new_ids, read_trace
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

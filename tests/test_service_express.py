@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import connection, gates_endpoint
-from service.exchange import Course, Trace
+from service.api import gates_endpoint
+from service.http import connection
+from service.http.request_context import Course, Trace
 from tests.asgi import Reply
 from tests.wired import (
     GATES,

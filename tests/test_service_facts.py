@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 from starlette.types import Message, Scope
 
-from service.body import Held
-from service.endpoint import MUCH
+from service.api.context import Parts
+from service.api.endpoint import MUCH
+from service.api.facts import FactsEndpoint
 from service.errors import Overloaded
-from service.facts import FactsEndpoint
-from service.model import Model
-from service.parts import Parts
+from service.http.body import Held
+from service.registry.model import Model
 from tests.gated import highway
 from tests.inquiring import OneModel
 from tests.shelved import opened, put, sealed

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.figures import FEW, figures, lay_out, lay_out_carry, longest, mean_of_last, product
+from service.gates.statistics import FEW, figures, lay_out, lay_out_carry, longest, mean_of_last, product
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

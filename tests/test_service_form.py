@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.form import Form
+from service.gates.json_template import Form
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

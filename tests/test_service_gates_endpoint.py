@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import gates_endpoint
+from service.api import gates_endpoint
 from service.errors import NotFinite, RequestError, TooLarge, Unknown
 from tests.gated import Gated, highway
 from tests.inquiring import Asker, infer, manifest_of, profile_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service import heads as rooms
-from service.heads import Heads
+from service.http import head_cache as rooms
+from service.http.head_cache import Heads
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from service.api.inference import answer, deadline, expect_room
+from service.artifact.runtime import Tensor
 from service.errors import Broken, Overloaded, RequestError, RunError
-from service.inference import answer, deadline, expect_room
-from service.model import Model
-from service.request import Answer, Inference, Wanted
-from service.runtime import Tensor
+from service.inference_types import Answer, Inference, Wanted
+from service.registry.model import Model
 from tests.wire import signature
 
 WORDS = signature(Tensor("ids", "int64", ("batch", "words")))

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
 from service.errors import NotFinite, RequestError, TooLarge
-from service.instances import decode_instances, encode_predictions
-from service.limits import Limits
-from service.model import Signature
-from service.request import Answer, Array, Inference, Wanted
-from service.runtime import Tensor
+from service.inference_types import Answer, Array, Inference, Wanted
+from service.protocol.predict_json import decode_instances, encode_predictions
+from service.registry.model import Signature
 from tests.wire import IDS, ROWS, signature
 
 LIMITS = Limits(rows=100, depth=8)

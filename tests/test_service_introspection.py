@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.access import level_of
 from service.errors import Unknown
+from service.http.auth import level_of
 from tests.gated import highway
 from tests.inquiring import Asker, manifest_of, profile_of
 

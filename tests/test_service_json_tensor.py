@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.datatypes import DTYPES
-from service.document import parse
+from service.artifact.datatypes import DTYPES
 from service.errors import RequestError
-from service.json_tensor import expect_even, read_json
-from service.request import Array
+from service.inference_types import Array
+from service.protocol.json_document import parse
+from service.protocol.json_tensor import expect_even, read_json
 
 
 def read(data: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from starlette.routing import Match, Route
 
-from service import lane as module
-from service.app import routed
-from service.body import Whole
-from service.endpoint import Endpoint
-from service.gates_endpoint import GatesEndpoint
-from service.lane import Lanes
-from service.lesion_endpoint import LesionEndpoint
-from service.oip import Infer
-from service.predict import Predict
+from service.api.app import routed
+from service.api.endpoint import Endpoint
+from service.api.gates_endpoint import GatesEndpoint
+from service.api.lesion_endpoint import LesionEndpoint
+from service.api.oip import Infer
+from service.api.predict import Predict
+from service.http import lane as module
+from service.http.body import Whole
+from service.http.lane import Lanes
 from tests.wired import loaded
 
 

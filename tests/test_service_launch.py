@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from service import launch
-from service.settings import Settings
+from service.config.settings import Settings
+from service.process import launch
 from tests.serving import ROOT, environment, module, serving
 
 # what only reads settings, and what only workers need
@@ -61,14 +61,20 @@ def imported(*modules: str) -> list[str]:
 
 def test_the_supervisor_holds_little() -> None:
     """What it has imported is what it needs: each worker has as much again."""
-    there = imported("service.launch", "service.supervisor")
+    there = imported("service.process.launch", "service.process.supervisor")
     assert [name for name in ELSEWHERE if name in there] == []
 
 
 def test_a_worker_holds_what_answers_requests() -> None:
     """What reads settings is not among that, nor what few ever ask for, nor generators of random numbers."""
-    there = imported("service.worker", "service.app")
-    rare = ("typer", "service.settings", "service.metrics", "service.openapi", "numpy.random")
+    there = imported("service.process.worker", "service.api.app")
+    rare = (
+        "typer",
+        "service.config.settings",
+        "service.api.metrics",
+        "service.api.openapi.document",
+        "numpy.random",
+    )
     assert [name for name in rare if name in there] == []
 
 
@@ -158,7 +164,7 @@ def test_what_goes_wrong_is_said_in_a_line(tmp_path: Path) -> None:
 
 def test_it_can_be_interrupted_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the supervisor hears signals, too: without a traceback."""
-    from service import supervisor
+    from service.process import supervisor
 
     def interrupted(settings: Settings, make_app: object) -> int:
         raise KeyboardInterrupt

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import lesions
 from service.errors import NotFinite, RequestError
+from service.gates import lesions
 from tests.gated import Gated, highway
 from tests.inquiring import LABELS, Asker, infer, manifest_of
 

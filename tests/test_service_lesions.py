@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.artifact.levers import FAR
+from service.artifact.manifest import Gate, Lever
 from service.errors import RequestError
-from service.lesions import MOST_RUN_ROWS, effect, layers, lesion
-from service.lever import FAR
-from service.manifest import Gate, Lever
+from service.gates.lesions import MOST_RUN_ROWS, effect, layers, lesion
 
 
 def gate(name: str, layer: int, tensor: str | None = None, **more: Any) -> Gate:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import line as line_module
+from service.batching import line as line_module
+from service.batching.job import Job
+from service.batching.line import Line
 from service.errors import Expired
-from service.job import Job
-from service.line import Line
 
 MakeJob = Callable[..., Job]
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from service import listener as listeners
 from service.errors import SettingError
-from service.listener import address_of, listen, refusal, stop_new
+from service.http import listener as listeners
+from service.http.listener import address_of, listen, refusal, stop_new
 
 
 def connected(listener: socket.socket, seconds: float = 5) -> socket.socket:

@@ -17,14 +17,14 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from service import loader
+from service.artifact.manifest import LayerProfile, Lever, Profile, Sample
+from service.artifact.runtime import Tensor, open_model
 from service.errors import ModelFileError
-from service.loader import batch_of, may_batch, runner
-from service.manifest import LayerProfile, Lever, Profile, Sample
-from service.model import Model
-from service.probe import Findings
-from service.repository import Found
-from service.runtime import Tensor, open_model
+from service.registry import loader
+from service.registry.loader import batch_of, may_batch, runner
+from service.registry.model import Model
+from service.registry.probe import Findings
+from service.repository.scan import Found
 from tests.gated import Gated, highway
 from tests.shelved import opened, put, sealed
 from tests.test_manifest import MANIFEST
@@ -344,7 +344,7 @@ def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
 MEASURED = """
 import os, sys
 from pathlib import Path
-from service.repository import Found, stamp_of
+from service.repository.scan import Found, stamp_of
 from tests.shelved import opened
 
 def taken():

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from service import log as logs
-from service.log import Lines, pieces
+from service.telemetry import log as logs
+from service.telemetry.log import Lines, pieces
 
 
 @pytest.fixture

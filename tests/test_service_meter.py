@@ -6,8 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from service.meter import MS, ROWS, TIMES, Histogram, Meter, ended, merge
-from service.request import Answer
+from service.inference_types import Answer
+from service.telemetry.counters import MS, ROWS, TIMES, Histogram, Meter, ended, merge
 
 
 def batch(rows: int, run_ns: int) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.meter import MS, Meter, ended
-from service.metrics import exposition, gathered
-from service.request import Answer
+from service.api.metrics import exposition, gathered
+from service.inference_types import Answer
+from service.telemetry.counters import MS, Meter, ended
 
 
 class Shelf:

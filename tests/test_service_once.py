@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from service.access import Access
-from service.once import kept
-from service.settings import Settings
+from service.config.settings import Settings
+from service.http.auth import Access
+from service.process.once import kept
 
 
 def piped(content: bytes) -> Path:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from service.artifact.onnx_constants import expect_whole, initializers
 from service.errors import ModelFileError
-from service.onnx_file import expect_whole, initializers
 from tests.gated import highway
 
 

@@ -13,16 +13,16 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
-import service.app
-from service.access import level_of
-from service.app import Application, create_app
-from service.openapi import openapi
-from service.operations import OPERATIONS
-from service.plan import Plan
-from service.repository import scan
-from service.schemas import SCHEMAS
-from service.settings import Settings
-from service.supervisor import DEFAULT
+import service.api.app
+from service.api.app import Application, create_app
+from service.api.openapi.document import openapi
+from service.api.openapi.operations import OPERATIONS
+from service.api.openapi.schemas import SCHEMAS
+from service.config.settings import Settings
+from service.http.auth import level_of
+from service.process.supervisor import DEFAULT
+from service.repository.deployment import Plan
+from service.repository.scan import scan
 from tests.asgi import ask
 
 # pages for people, and what they are made of

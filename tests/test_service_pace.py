@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.pace import SHORT_NS, Pace
+from service.batching.pace import SHORT_NS, Pace
 
 
 def test_what_was_never_measured_is_not_short() -> None:

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import plotly
 import pytest
 
-from service import page
-from service.app import create_app
-from service.page import FOLDER
-from service.settings import Settings
+from service.api import dashboard as page
+from service.api.app import create_app
+from service.api.dashboard import FOLDER
+from service.config.settings import Settings
 from tests.asgi import Reply, ask
 from tests.test_service_app import Nobody
 

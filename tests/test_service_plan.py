@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from service.plan import Plan, Unserved
-from service.repository import Found
+from service.repository.deployment import Plan, Unserved
+from service.repository.scan import Found
 
 
 def test_it_comes_back_as_it_went() -> None:

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from service.artifact.runtime import Runtime, Tensor
 from service.errors import RunError
-from service.probe import Findings, probe
-from service.runtime import Runtime, Tensor
+from service.registry.probe import Findings, probe
 from tests.gated import highway
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.lever import overrides
-from service.manifest import Gate, Lever
-from service.profile import bias_of, profile
-from service.runtime import open_model
+from service.api.profile import bias_of, profile
+from service.artifact.levers import overrides
+from service.artifact.manifest import Gate, Lever
+from service.artifact.runtime import open_model
 from tests.gated import highway
 from tests.inquiring import manifest_of, profile_of
 from tests.shelved import opened, put, sealed

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.protobuf import Field, MalformedError, fields, varints
+from service.artifact.protobuf import Field, MalformedError, fields, varints
 
 
 def test_every_kind_of_field_is_read() -> None:

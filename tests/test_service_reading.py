@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.artifact.manifest import Gate
+from service.artifact.runtime import Tensor
 from service.errors import NotFinite
-from service.figures import FEW
-from service.manifest import Gate
-from service.model import Signature
-from service.reading import LEVELS, GateReader, unit_figures
-from service.runtime import Tensor
+from service.gates.reader import LEVELS, GateReader, unit_figures
+from service.gates.statistics import FEW
+from service.registry.model import Signature
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | str, ...]

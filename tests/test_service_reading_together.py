@@ -11,10 +11,10 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from service import reading
 from service.errors import NotFinite
-from service.figures import lay_out
-from service.reading import GateReader
+from service.gates import reader as reading
+from service.gates.reader import GateReader
+from service.gates.statistics import lay_out
 from tests.test_service_reading import f32, gate, random, signature
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from service import server as servers
-from service.acceptor import Shares
-from service.express import Express
-from service.listener import listen
-from service.server import Server
-from service.settings import Settings
+from service.config.settings import Settings
+from service.http import server as servers
+from service.http.acceptor import Shares
+from service.http.express import Express
+from service.http.listener import listen
+from service.http.server import Server
 from tests.wired import (
     GATES,
     INFER,

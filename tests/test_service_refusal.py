@@ -19,7 +19,7 @@ from service.errors import (
     TooSlow,
     Unauthorized,
 )
-from service.refusal import Refusal, refusal
+from service.http.refusal import Refusal, refusal
 
 SCOPE = {"method": "POST", "path": "/v2/models", "raw_path": b"/v2/models"}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from service import repository
 from service.errors import ModelFileError, SettingError
-from service.repository import FILE, MOST_NAME, Contents, Found, Policy, read, scan, stamp_of
+from service.repository import scan as repository
+from service.repository.scan import FILE, MOST_NAME, Contents, Found, Policy, read, scan, stamp_of
 
 
 def touch(root: Path, name: str, version: str = "1", content: bytes = b"model") -> Path:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.manifest import Range, Sample, SampleInput
-from service.row import expect_rows, row_of
-from service.runtime import Tensor
+from service.artifact.manifest import Range, Sample, SampleInput
+from service.artifact.runtime import Tensor
+from service.artifact.sample_rows import expect_rows, row_of
 from tests.test_manifest import MANIFEST
 
 X = Tensor("x", "float32", ("batch", 2, 2))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from service.manifest import Sample
-from service.samples import samples
+from service.api.samples import samples
+from service.artifact.manifest import Sample
 from tests.gated import highway
 from tests.inquiring import Asker, manifest_of
 from tests.shelved import opened, put, sealed

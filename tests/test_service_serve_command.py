@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from service import launch
-from service.serve_command import app
-from service.settings import SECRETS, Settings
+from service.cli.serve import app
+from service.config.settings import SECRETS, Settings
+from service.process import launch
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from service.config.settings import Settings
 from service.errors import SettingError
-from service.settings import Settings
-from service.tls import tls
+from service.http.tls import tls
 from tests.certified import certificate, openssl
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from service.config.settings import SECRETS, Settings
+from service.config.sources import Resolved, resolve, written_out
 from service.errors import SettingError
-from service.settings import SECRETS, Settings
-from service.sources import Resolved, resolve, written_out
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from service.document import parse
+from service.artifact.runtime import Tensor
 from service.errors import RequestError
-from service.runtime import Tensor
-from service.shape import read_shape, solved
+from service.protocol.json_document import parse
+from service.protocol.shape import read_shape, solved
 
 IMAGE = Tensor("x", "float32", ("batch", 1, 8, "width"))
 

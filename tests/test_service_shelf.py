@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from service.errors import ModelFileError, NotReady, Unknown
-from service.model import Model
-from service.plan import Plan, Unserved
-from service.repository import Found
-from service.shelf import Shelf
+from service.registry.model import Model
+from service.registry.registry import Shelf
+from service.repository.deployment import Plan, Unserved
+from service.repository.scan import Found
 from tests.gated import highway
 from tests.shelved import opened, put, sealed
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.batching.job import Job
 from service.errors import Broken
-from service.job import Job
-from service.request import Answer, Array
+from service.inference_types import Answer, Array
 from tests.batching import Doubler, rows, stack_of
 
 MakeJob = Callable[..., Job]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.job import Job
-from service.request import Array
+from service.batching.job import Job
+from service.inference_types import Array
 from tests.batching import Doubler, batcher_of, rows, stack_of
 
 

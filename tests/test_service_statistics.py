@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from service.meter import Meter
-from service.request import Answer
-from service.statistics import model_stats
+from service.api.statistics import model_stats
+from service.inference_types import Answer
+from service.telemetry.counters import Meter
 
 
 def worker() -> dict[str, Any]:

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service.listener import listen
-from service.settings import Settings
-from service.supervisor import Supervisor, allow_connections
-from service.worker import SWITCH_SECONDS
+from service.config.settings import Settings
+from service.http.listener import listen
+from service.process.supervisor import Supervisor, allow_connections
+from service.process.worker import SWITCH_SECONDS
 from tests.load import Load, Shot, Tally
 from tests.small_service import Running, SmallApp, running, until
 
@@ -382,7 +382,7 @@ def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recovery is tried once for each plan, then the worker alone tries again."""
-    monkeypatch.setattr("service.supervisor.FIRST_PAUSE", 0)
+    monkeypatch.setattr("service.process.supervisor.FIRST_PAUSE", 0)
     lacks = [{"name": "m", "version": 1, "reason": "its file changed while it was loaded"}]
     answers = [lacks, lacks, lacks, lacks, []]
     asked: list[int] = []

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from service import tracing as module
+from service.config.settings import Settings
 from service.errors import SettingError
-from service.exchange import Exchange
-from service.request import Answer
-from service.settings import Settings
-from service.tracing import Tracing, _endpoint
+from service.http import tracing as module
+from service.http.request_context import Exchange
+from service.http.tracing import Tracing, _endpoint
+from service.inference_types import Answer
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 ROUTE = "/v2/models/{model}/infer"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.weights import LEAST, typical
+from service.config.weights import LEAST, typical
 from tests.weighing import graph
 
 FEW = LEAST // 4

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.decode import decode
-from service.encode import encode
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
 from service.errors import RequestError
-from service.instances import decode_instances
-from service.limits import Limits
-from service.model import Signature
-from service.request import Answer, Inference, Wanted
-from service.runtime import Tensor
+from service.inference_types import Answer, Inference, Wanted
+from service.protocol.decode import decode
+from service.protocol.infer_response import encode
+from service.protocol.predict_json import decode_instances
+from service.registry.model import Signature
 from tests.wire import IDS, ROWS, binary, body, entry, signature
 
 LIMITS = Limits(rows=50, depth=8)

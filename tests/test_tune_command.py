@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from service.repository import FILE
-from service.settings import Settings
-from service.sources import resolve
+from service.config.settings import Settings
+from service.config.sources import resolve
+from service.repository.scan import FILE
 from tests.commanded import called
 from tests.serving import module, serving
 from tests.tuning import trial

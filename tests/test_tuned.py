@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from service import cpus as cpus_module
-from service import launch, tuned
-from service.cpus import LARGE, usual
-from service.repository import FILE as MODEL
-from service.serve_command import app
-from service.settings import Settings
-from service.sources import Resolved, resolve, written_out
+from service.cli.serve import app
+from service.config import cpus as cpus_module
+from service.config import tuned
+from service.config.cpus import LARGE, usual
+from service.config.settings import Settings
+from service.config.sources import Resolved, resolve, written_out
+from service.process import launch
+from service.repository.scan import FILE as MODEL
 from tests.weighing import graph
 
 HERE = {"cpus": 4.0, "cpu": "Some CPU", "device": "cpu"}
@@ -174,7 +175,7 @@ def test_what_was_left_is_logged_before_it_serves(
     served: list[Settings] = []
 
     monkeypatch.setattr(launch, "launch", served.append)
-    monkeypatch.setattr("service.log.start", lambda level: None)
+    monkeypatch.setattr("service.telemetry.log.start", lambda level: None)
     (tmp_path / tuned.FILE).write_text("nothing")
     assert CliRunner().invoke(app, ["--models", str(tmp_path), "--workers", "auto"]).exit_code == 0
     assert [settings.workers for settings in served] == [4]

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from service.model import Signature
-from service.runtime import Tensor
+from service.artifact.runtime import Tensor
+from service.registry.model import Signature
 
 
 def signature(

@@ -16,17 +16,17 @@ import pytest
 import uvloop
 from uvicorn.config import Config
 
-from service import door
-from service.app import Application
-from service.connection import Connection
-from service.connections import Connections, Rules
-from service.express import Express
-from service.model import Model
-from service.pace import Pace
-from service.plan import Plan
-from service.repository import Found, stamp_of
-from service.request import Array
-from service.settings import Settings
+from service.api.app import Application
+from service.batching.pace import Pace
+from service.config.settings import Settings
+from service.http import door
+from service.http.connection import Connection
+from service.http.connection_state import Connections, Rules
+from service.http.express import Express
+from service.inference_types import Array
+from service.registry.model import Model
+from service.repository.deployment import Plan
+from service.repository.scan import Found, stamp_of
 from tests.asgi import Reply
 from tests.serving import ROOT
 

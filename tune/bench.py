@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.cpus import cpus
-from service.settings import Settings
+from service.config.cpus import cpus
+from service.config.settings import Settings
 from tune.candidates import Candidate
 from tune.interrupt import Check
 from tune.load import loaded

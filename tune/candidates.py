@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from service.settings import MOST_WORKERS, Settings
+from service.config.settings import MOST_WORKERS, Settings
 
 # of rows in a run, beside those that serve has
 BATCHES = (16, 32, 64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import service
-from service.repository import FILE, VERSION, Policy, scan
+from service.repository.scan import FILE, VERSION, Policy, scan
 from tune.errors import UsageError
 
 BUNDLED = Path(service.__file__).parent / "default"

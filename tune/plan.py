@@ -9,7 +9,7 @@ from typing import get_args
 from loadtest.errors import UsageError as LoadUsageError
 from loadtest.plan import WIRES
 from loadtest.slo import Slo
-from service.manifest import Precision
+from service.artifact.manifest import Precision
 from tune.errors import UsageError
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)

@@ -19,7 +19,7 @@ from export.pipeline import Exported, export_model
 from export.precision.compare import MIN_AGREEMENT
 from export.trace.trace import DEFAULT_OPSET, OPSETS
 from models.interrupt import INTERRUPTED
-from service.manifest import Manifest, Precision
+from service.artifact.manifest import Manifest, Precision
 
 app = typer.Typer(add_completion=False)
 

@@ -14,7 +14,7 @@ from export.cli.progress import Display, console, warn
 from export.errors import RequestError
 from export.precision.compare import MIN_AGREEMENT
 from export.verify import verify_model
-from service.runtime import Device
+from service.artifact.runtime import Device
 
 app = typer.Typer(add_completion=False)
 

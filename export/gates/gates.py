@@ -15,7 +15,7 @@ from export.gates.levers import Levers
 from export.gates.naming import Names, call
 from export.gates.repeats import Place, places
 from export.gates.shapes import infer
-from service.manifest import Bias, Gate, Lever
+from service.artifact.manifest import Bias, Gate, Lever
 
 
 @dataclass(frozen=True)

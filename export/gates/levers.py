@@ -13,7 +13,7 @@ from export.gates.flow import Flow
 from export.gates.logits import Logit, Logits
 from export.gates.naming import call
 from export.gates.offsets import CHANNELS, Offset
-from service.manifest import Lever
+from service.artifact.manifest import Lever
 
 # what takes a part of a value, for gates and other things that are computed as one
 PARTS = frozenset({"Slice", "Split", "Gather", "Shape"})

@@ -10,8 +10,8 @@ import numpy as np
 from export.errors import SourceError
 from export.measure.run_rows import digest, first, row_axes, run_rows, short
 from export.source import Rows
-from service.manifest import Gate, LayerProfile, Profile
-from service.runtime import Runtime
+from service.artifact.manifest import Gate, LayerProfile, Profile
+from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,9 +10,9 @@ import numpy as np
 from export.measure.accuracy import answers_classes, are_probabilities, changed, score
 from export.measure.run_rows import answers, first, short
 from export.source import Rows
-from service.lever import overrides
-from service.manifest import Gate, Lesion, LesionCurve
-from service.runtime import Runtime
+from service.artifact.levers import overrides
+from service.artifact.manifest import Gate, Lesion, LesionCurve
+from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from export.source import Rows
-from service.limits import MAX_ROWS
-from service.manifest import Gate
-from service.runtime import Runtime
+from service.artifact.limits import MAX_ROWS
+from service.artifact.manifest import Gate
+from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

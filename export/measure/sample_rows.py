@@ -10,7 +10,7 @@ import numpy as np
 
 from export.errors import RequestError
 from export.source import Array, Rows, Source
-from service.manifest import MOST_SAMPLES, SIZES, Range, Sample, SampleInput, Stored
+from service.artifact.manifest import MOST_SAMPLES, SIZES, Range, Sample, SampleInput, Stored
 
 # of public data, unless told otherwise
 FEW = 10

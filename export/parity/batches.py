@@ -12,7 +12,7 @@ from export.parity.input_domains import Domain
 from export.parity.layout import Layout
 from export.signature import Input
 from export.source import Array, Rows
-from service import manifest
+from service.artifact import manifest
 
 ROWS = (1, 2, 7, 64)
 # rows of the batches whose size is not what they are about, and the most in which layers are looked at

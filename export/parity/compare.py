@@ -13,8 +13,8 @@ from export.parity.error_stats import EPS, Figures, measured, moved, rms
 from export.parity.reference import Answers, RejectedError, Truth, alike, reason
 from export.parity.tally import Tally
 from export.source import Array
-from service import manifest
-from service.runtime import Runtime
+from service.artifact import manifest
+from service.artifact.runtime import Runtime
 
 # rows of a large batch of which the truth is asked
 PART = 8

@@ -14,7 +14,7 @@ from export.parity.batches import Batch
 from export.parity.evaluator import Evaluator, cut
 from export.parity.reference import Answers, RejectedError, complemented, public, reason
 from export.source import Array, Source
-from service.runtime import open_model
+from service.artifact.runtime import open_model
 
 # onnxruntime's own rounding, generously, where it stands for the truth
 NOISE = 4e-6

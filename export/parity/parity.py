@@ -22,9 +22,9 @@ from export.parity.tally import Tally, table
 from export.parity.weight_origins import check_weights
 from export.source import Rows, Source
 from export.trace.trace import Traced
-from service import manifest
-from service.limits import MAX_ROWS
-from service.runtime import Runtime
+from service.artifact import manifest
+from service.artifact.limits import MAX_ROWS
+from service.artifact.runtime import Runtime
 
 Progress = Callable[[int, int], None]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from export.parity.error_stats import Figures, Histogram, Kind, errors
 from export.parity.verdict import haze, judge, pooled
 from export.source import Array
-from service.manifest import TensorParity
+from service.artifact.manifest import TensorParity
 
 
 @dataclass(frozen=True)

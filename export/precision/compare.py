@@ -13,8 +13,8 @@ from export.errors import PrecisionError
 from export.measure.accuracy import answers_classes, are_probabilities, score
 from export.measure.run_rows import first, run_rows, short
 from export.source import Rows
-from service.manifest import Gate, Precision, Variant
-from service.runtime import Runtime
+from service.artifact.manifest import Gate, Precision, Variant
+from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from export.parity.error_stats import DECADES
 from export.precision.compare import Comparison
 from export.report.panel import Panel
-from service.manifest import Manifest
+from service.artifact.manifest import Manifest
 
 # errors counted by magnitude: onnxruntime's and PyTorch's
 Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]

@@ -12,7 +12,7 @@ from export.report.panel import by_depth
 from export.report.report_charts import Series, chart
 from export.report.report_grids import share_map, signed_map
 from export.report.report_parts import figures_row, section, table
-from service.manifest import Gate, LayerProfile, LesionCurve, Profile
+from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
 NO_ROWS = "No rows of data were given: there is no profile, and drift cannot be told. Give some with --data."
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from export.measure.run_rows import first, row_axes, run_rows
 from export.source import Rows
-from service.manifest import Gate, Profile
-from service.runtime import Runtime
+from service.artifact.manifest import Gate, Profile
+from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

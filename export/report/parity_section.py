@@ -9,7 +9,7 @@ from export.report.markup import Markup, Part, tag
 from export.report.panel import by_depth
 from export.report.report_charts import Series, chart, histogram
 from export.report.report_parts import figures_row, section, table
-from service.manifest import Manifest, TensorParity
+from service.artifact.manifest import Manifest, TensorParity
 
 # more tensors than this are taken together by layer, the worst standing for all
 MOST_ROWS = 80

@@ -13,7 +13,7 @@ from onnx.inliner import inline_local_functions
 
 from export.errors import RefusedError, SourceError, UntraceableError
 from export.note import note
-from service.manifest import KEY
+from service.artifact.manifest import KEY
 
 MOST_BYTES = 2 << 30
 MOST_NUMBERS = 1 << 31

@@ -12,7 +12,7 @@ from export.signature import Input
 from export.source import Array
 from export.sources.onnx_checks import STANDARD
 from export.trace.trace import DEFAULT_OPSET
-from service.runtime import Runtime, open_model
+from service.artifact.runtime import Runtime, open_model
 
 OLDEST = 17
 # sizes to try for dimensions other than the batch: some graphs need a picture of some size

@@ -14,7 +14,7 @@ from export.signature import DTYPES, Input
 from export.source import Source
 from export.sources.pt2_archive import cleaned
 from export.trace.trace import quiet
-from service.limits import MAX_ROWS
+from service.artifact.limits import MAX_ROWS
 
 SYMBOL = re.compile(r"[a-z]+\d+\Z")
 

@@ -1,0 +1,180 @@
+"""The Open Inference Protocol: what there is, in what state, and inference itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Path, Response
+from starlette.routing import Route
+
+from service.api.context import Parts
+from service.api.endpoint import Endpoint
+from service.api.inquiry import Content, Inquiry
+from service.api.statistics import model_stats
+from service.artifact.datatypes import DATATYPES
+from service.artifact.runtime import Tensor
+from service.protocol.infer_response import encode
+from service.registry.model import Model
+from service.version import VERSION
+
+EXTENSIONS = (
+    "binary_tensor_data",
+    "classification",
+    "model_repository",
+    "model_configuration",
+    "parameters",
+    "statistics",
+)
+
+ModelName = Annotated[
+    str, Path(description="A model's name, as /v2/models lists it.", examples=["digits-10"])
+]
+ModelVersion = Annotated[str, Path(description="One of the model's versions.", examples=["1"])]
+
+
+class Infer(Endpoint):
+    """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
+
+    async def content(self, inquiry: Inquiry) -> Content:
+        model, inference = inquiry.model, inquiry.inference
+        given = await inquiry.run(inference.names)
+        return encode(model.name, model.version, inference, given, model.labels)
+
+
+def infer_routes(parts: Parts) -> list[Route]:
+    """The hot routes; they stand before all others, since routes are tried in turn."""
+    infer = parts.access.guard("api", Infer(parts))
+    return [
+        Route("/v2/models/{model}/infer", infer, methods=["POST"], name="infer"),
+        Route("/v2/models/{model}/versions/{version}/infer", infer, methods=["POST"], name="infer_version"),
+    ]
+
+
+def router(parts: Parts) -> APIRouter:
+    """Everything of the protocol that only tells."""
+    routes = APIRouter(
+        prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(parts.access.needs("api"))]
+    )
+    shelf = parts.shelf
+
+    @routes.get("", summary="The server and what it can do")
+    @routes.get("/", include_in_schema=False)
+    async def server() -> Any:
+        return {"name": "turnpike", "version": VERSION, "extensions": EXTENSIONS}
+
+    @routes.get("/models", summary="The names of all models")
+    async def models() -> Any:
+        return {"models": shelf.names()}
+
+    @routes.get("/models/stats", summary="Statistics of all models")
+    async def all_stats() -> Any:
+        return {"model_stats": model_stats(await parts.control.ask("snapshots"))}
+
+    def about(model: Model) -> Any:
+        return {
+            "name": model.name,
+            "versions": [str(version) for version in shelf.versions(model.name)],
+            "platform": "onnx_onnxv1",
+            "inputs": [_metadata(tensor) for tensor in model.signature.inputs.values()],
+            "outputs": [_metadata(tensor) for tensor in model.signature.outputs.values()],
+        }
+
+    @routes.get("/models/{model}", summary="A model's inputs and outputs")
+    async def metadata(model: ModelName) -> Any:
+        return about(shelf.find(model))
+
+    @routes.get("/models/{model}/versions/{version}", summary="The same, of one version")
+    async def version_metadata(model: ModelName, version: ModelVersion) -> Any:
+        return about(shelf.find(model, version))
+
+    def state_of(model: str, version: str | None) -> Response:
+        # 404 where there is no such model at all
+        state = shelf.is_ready(model, version)
+        return Response(
+            orjson.dumps({"name": model, "ready": state}),
+            status_code=200 if state else 503,
+            media_type="application/json",
+        )
+
+    @routes.get("/models/{model}/ready", summary="Whether a model is served now")
+    async def model_ready(model: ModelName) -> Response:
+        return state_of(model, None)
+
+    @routes.get("/models/{model}/versions/{version}/ready", summary="The same, of one version")
+    async def version_ready(model: ModelName, version: ModelVersion) -> Response:
+        return state_of(model, version)
+
+    @routes.get("/models/{model}/config", summary="A model's configuration, as Triton tells it")
+    async def config(model: ModelName) -> Any:
+        return configuration(shelf.find(model), parts)
+
+    @routes.get("/models/{model}/versions/{version}/config", summary="The same, of one version")
+    async def version_config(model: ModelName, version: ModelVersion) -> Any:
+        return configuration(shelf.find(model, version), parts)
+
+    @routes.get("/models/{model}/stats", summary="A model's statistics, over all workers")
+    async def stats(model: ModelName) -> Any:
+        shelf.find(model)
+        return {"model_stats": model_stats(await parts.control.ask("snapshots"), model)}
+
+    @routes.get("/models/{model}/versions/{version}/stats", summary="The same, of one version")
+    async def version_stats(model: ModelName, version: ModelVersion) -> Any:
+        found = shelf.find(model, version)
+        return {"model_stats": model_stats(await parts.control.ask("snapshots"), model, found.version)}
+
+    return routes
+
+
+def configuration(model: Model, parts: Parts) -> dict[str, Any]:
+    """What load tools read: names, types, batching and where the model runs."""
+    settings, signature = parts.settings, model.signature
+    batched = model.batcher.batched
+    return {
+        "name": model.name,
+        "platform": "onnxruntime_onnx",
+        "backend": "onnxruntime",
+        "version_policy": {"specific": {"versions": parts.shelf.versions(model.name)}},
+        "max_batch_size": settings.max_batch if batched else 0,
+        "input": [_config(tensor, batched) for tensor in signature.inputs.values()],
+        "output": [
+            _config(tensor, batched) | {"label_filename": ""} for tensor in signature.outputs.values()
+        ],
+        "dynamic_batching": {
+            "preferred_batch_size": [settings.max_batch],
+            "max_queue_delay_microseconds": round(settings.max_delay_ms * 1000),
+            "preserve_ordering": True,
+        }
+        if batched
+        else None,
+        "instance_group": [
+            {
+                "name": model.name,
+                "kind": "KIND_GPU" if settings.device == "cuda" else "KIND_CPU",
+                "count": settings.workers,
+                "gpus": [0] if settings.device == "cuda" else [],
+            }
+        ],
+        "default_model_filename": "model.onnx",
+        "model_transaction_policy": {"decoupled": False},
+        "response_cache": {"enable": False},
+        "parameters": {},
+    }
+
+
+def _metadata(tensor: Tensor) -> dict[str, Any]:
+    return {"name": tensor.name, "datatype": DATATYPES[tensor.dtype], "shape": _shape(tensor)}
+
+
+def _config(tensor: Tensor, batched: bool) -> dict[str, Any]:
+    """Triton's spelling, in which the batch is left out of the dimensions of a batched model."""
+    shape = _shape(tensor)
+    return {
+        "name": tensor.name,
+        "data_type": f"TYPE_{DATATYPES[tensor.dtype]}",
+        "dims": shape[1:] if batched else shape,
+    }
+
+
+def _shape(tensor: Tensor) -> list[int]:
+    return [dim if isinstance(dim, int) else -1 for dim in tensor.dims]

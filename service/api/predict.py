@@ -1,0 +1,58 @@
+"""`POST /v1/models/{model}:predict`: rows in, labels and probabilities out, for a person with curl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from starlette.routing import Route
+
+from service.api.context import Parts
+from service.api.endpoint import Endpoint
+from service.api.inquiry import Content, Inquiry
+from service.api.oip import ModelName
+from service.inference_types import Inference
+from service.protocol.predict_json import decode_instances, encode_predictions
+from service.registry.model import Model
+
+
+class Predict(Endpoint):
+    """`{"instances": […]}` to `{"predictions": […]}`."""
+
+    def decode(self, body: bytes, header: int | None, model: Model) -> Inference:
+        return decode_instances(body, model.signature, self.parts.limits)
+
+    async def content(self, inquiry: Inquiry) -> Content:
+        model, inference = inquiry.model, inquiry.inference
+        given = await inquiry.run(inference.names)
+        content = encode_predictions(
+            model.name, model.version, inference, given, model.labels, model.distribution
+        )
+        return content, None
+
+
+def predict_routes(parts: Parts) -> list[Route]:
+    """By the newest version, or by one that is named."""
+    predict = parts.access.guard("api", Predict(parts))
+    return [
+        Route("/v1/models/{model}:predict", predict, methods=["POST"], name="predict"),
+        Route(
+            "/v1/models/{model}/versions/{version}:predict", predict, methods=["POST"], name="predict_version"
+        ),
+    ]
+
+
+def router(parts: Parts) -> APIRouter:
+    """What clients of the first protocol ask before they predict."""
+    routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(parts.access.needs("api"))])
+
+    @routes.get("/models", summary="The names of all models")
+    async def models() -> Any:
+        return {"models": parts.shelf.names()}
+
+    @routes.get("/models/{model}", summary="Whether a model is served now")
+    async def model(model: ModelName) -> Any:
+        parts.shelf.find(model)
+        return {"name": model, "ready": True}
+
+    return routes

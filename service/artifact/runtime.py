@@ -1,0 +1,190 @@
+"""A model file opened and run: the one place that knows onnxruntime."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
+
+from service.artifact.low_priority import Call, directly
+from service.artifact.manifest import KEY, Manifest
+from service.errors import DeviceError, ModelFileError, RunError
+from service.inference_types import Array
+
+Device = Literal["cpu", "cuda"]
+
+PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+# products of 10 bits, which CUDA takes for float32 unless told otherwise, would be no parity
+OPTIONS: dict[Device, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
+
+# what onnxruntime calls its types, and what NumPy does
+DTYPES = {
+    "tensor(bool)": "bool",
+    "tensor(uint8)": "uint8",
+    "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32",
+    "tensor(uint64)": "uint64",
+    "tensor(int8)": "int8",
+    "tensor(int16)": "int16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+    "tensor(float16)": "float16",
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+}
+
+
+# a graph that hands on its one number
+SMALLEST = bytes.fromhex(
+    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a02080162"
+    "0f0a0179120a0a08080112040a02080142040a001011"
+)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of the graph. A dimension is a number, or a name where it may vary."""
+
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.dtype}[{','.join(map(str, self.dims))}]"
+
+
+def available(device: Device) -> bool:
+    """Whether this machine's onnxruntime has the provider of a device."""
+    return PROVIDERS[device] in onnxruntime.get_available_providers()
+
+
+def expect_device(device: Device) -> None:
+    """Stop with a DeviceError unless models can be run on a device of this machine."""
+    open_model(SMALLEST, device=device)
+
+
+class Runtime:
+    """An open model. `inputs` must be given, `outputs` are public, `hidden` are answered when asked for,
+    `levers` may be given in place of the initializers of the same name."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, where: str) -> None:
+        self._session = session
+        text = session.get_modelmeta().custom_metadata_map.get(KEY)
+        self.manifest = None if text is None else Manifest.from_json(text, where)
+        self.inputs = tuple(_tensor(arg, where) for arg in session.get_inputs())
+        found = {arg.name: _tensor(arg, where) for arg in session.get_outputs()}
+        public = tuple(found) if self.manifest is None else self.manifest.outputs
+        if absent := [name for name in public if name not in found]:
+            raise ModelFileError(f"{where}: manifest: outputs: the graph has no output {absent[0]!r}")
+        self.outputs = tuple(found[name] for name in public)
+        self.hidden = tuple(tensor for name, tensor in found.items() if name not in public)
+        self.levers = tuple(_tensor(arg, where) for arg in session.get_overridable_initializers())
+        self.provider: str = session.get_providers()[0]
+        self._public = [tensor.name for tensor in self.outputs]
+        self._call = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
+        # beyond the number of rows, whose shapes a caller may choose
+        self._shaped = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+        """The outputs asked for, in that order; the public ones unless told otherwise."""
+        names = self._public if outputs is None else outputs
+        # of no names onnxruntime makes all of them
+        try:
+            return self._call(names, feeds if isinstance(feeds, dict) else dict(feeds)) if names else []
+        except Exception as error:  # onnxruntime's own exceptions share no base
+            raise RunError(
+                f"onnxruntime cannot run the model on these rows ({_said(error)})",
+                callers=isinstance(error, InvalidArgument) or (self._shaped and isinstance(error, Fail)),
+            ) from error
+
+    def run_by(self, call: Call) -> Runtime:
+        """The same model, its runs left to `call`."""
+        other = copy.copy(self)
+        other._call = partial(call, self._call)
+        return other
+
+    def _run_bound(self, names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
+        """On a device: inputs go there and outputs come back in one copy each, and nothing in between."""
+        binding = self._session.io_binding()
+        for name, array in feeds.items():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
+        once = list(dict.fromkeys(names))
+        for name in once:
+            binding.bind_output(name, "cpu")
+        self._session.run_with_iobinding(binding)
+        made = dict(zip(once, binding.copy_outputs_to_cpu(), strict=True))
+        return [made[name] for name in names]
+
+
+def open_model(
+    model: Path | bytes,
+    *,
+    threads: int = 1,
+    device: Device = "cpu",
+    where: str = "model.onnx",
+    call: Call = directly,
+) -> Runtime:
+    """Open a file, or its bytes, just as it will be served; `where` names bytes in messages.
+
+    The opening itself is left to `call`, unless that starts threads: they would be as that one is, for good.
+    """
+    if isinstance(model, Path):
+        where = str(model)
+        if not model.is_file():
+            raise ModelFileError(
+                f"{where}: {'expected a file, and it is a folder' if model.is_dir() else 'no such file'}"
+            )
+    if not available(device):
+        raise DeviceError(
+            f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, and this one has "
+            f"{', '.join(onnxruntime.get_available_providers())}"
+        )
+    opened = partial(
+        onnxruntime.InferenceSession,
+        str(model) if isinstance(model, Path) else model,
+        session_options(threads),
+        providers=[(PROVIDERS[device], OPTIONS[device])],
+        # where a provider fails it would print so, and go on with another one
+        enable_fallback=0,
+    )
+    try:
+        session = call(opened) if threads == 1 and device == "cpu" else opened()
+    except Exception as error:  # onnxruntime's own exceptions share no base
+        raise ModelFileError(
+            f"{where}: onnxruntime cannot open it ({_said(error)})", "its file is damaged or no model"
+        ) from error
+    if session.get_providers()[0] != PROVIDERS[device]:
+        raise DeviceError(
+            f"device: {device} was asked for, and onnxruntime could not start {PROVIDERS[device]}: "
+            "are its driver and libraries there, in the versions that this onnxruntime needs?"
+        )
+    return Runtime(session, where)
+
+
+def session_options(threads: int) -> onnxruntime.SessionOptions:
+    """The options of every session of ours."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # errors are raised and said once; of gates' biases, inputs with a default on purpose, it would warn
+    options.log_severity_level = 4
+    # threads that spin while they wait take the cores from their neighbours
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _said(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _tensor(arg: onnxruntime.NodeArg, where: str) -> Tensor:
+    if arg.type not in DTYPES:
+        raise ModelFileError(f"{where}: {arg.name}: expected a tensor of numbers, got {arg.type}")
+    dims = tuple(dim if isinstance(dim, int | str) else "?" for dim in arg.shape)
+    return Tensor(arg.name, DTYPES[arg.type], dims)

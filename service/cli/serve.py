@@ -1,0 +1,88 @@
+"""`turnpike serve`: models and their gates over HTTP."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from service.config.settings import SECRETS, WORDS, Settings
+from service.config.sources import flag, resolve, written_out
+
+app = typer.Typer(add_completion=False)
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="A TOML file of settings, named as the options are, with _."
+    ),
+]
+PrintConfig = Annotated[
+    bool, typer.Option("--print-config", help="Show every setting and where it came from, and exit.")
+]
+
+
+def command(config: Path | None, print_config: bool, **flags: Any) -> None:
+    """Serve the models of a repository; left out, a small one that reads digits.
+
+    Every option is also a variable TURNPIKE_ and its name, and a line of --config's file; a flag goes first,
+    then the variable, then the file.
+    """
+    resolved = resolve({name: value for name, value in flags.items() if value not in (None, [])}, config)
+    if print_config:
+        sys.stdout.write(written_out(resolved))
+        return
+    from service.process.launch import launch
+
+    if resolved.warning:
+        from service.telemetry import log as logs
+
+        logs.start(resolved.settings.log_level)
+        logging.getLogger("turnpike").warning(resolved.warning)
+    launch(resolved.settings)
+
+
+def metavar(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
+    named: dict[Any, str] = {int: "N", float: "NUMBER", Path | None: "PATH"}
+    return named.get(kind, "TEXT")
+
+
+def options() -> list[inspect.Parameter]:
+    """A parameter for each setting, which says nothing of what is valid: that stands in Settings alone."""
+    parameters = [
+        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Config),
+        inspect.Parameter(
+            "print_config", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=PrintConfig
+        ),
+    ]
+    for name, field in Settings.model_fields.items():
+        if name in SECRETS:
+            continue
+        default = field.default
+        shown = "" if default in (None, ()) or isinstance(default, bool) else f" [default: {default}]"
+        words = (field.description or "") + shown
+        if field.annotation is bool:
+            kind: Any = bool | None
+            option = typer.Option(f"{flag(name)}/{flag('no_' + name)}", help=words, show_default=False)
+        else:
+            several = get_origin(field.annotation) is tuple
+            kind = list[str] | None if several else str | None
+            shape = "|".join(filter(None, (metavar(field.annotation), WORDS.get(name))))
+            option = typer.Option(flag(name), help=words, metavar=shape, show_default=False)
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+            )
+        )
+    return parameters
+
+
+# typer reads the options from the signature
+command.__signature__ = inspect.Signature(options())  # type: ignore[attr-defined]
+app.command()(command)

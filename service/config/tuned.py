@@ -1,0 +1,110 @@
+"""What `--workers auto` comes to: what `turnpike tune` found on a machine like this one, or what is usual."""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from service.config.cpus import cpus, model, usual
+from service.config.settings import MOST_WORKERS, Settings
+from service.config.weights import typical
+from service.errors import SettingError
+from service.repository.scan import Policy, scan
+
+FILE = "tuned.toml"
+# the table of that file that says on which machine its settings were measured, and when
+MEASURED = "measured"
+# the settings that it may hold
+NAMES = ("workers", "threads", "max_batch", "max_delay_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Settings by name, and where they are from; `warning` says why those of a file were not taken."""
+
+    settings: Mapping[str, int | float]
+    origin: str
+    warning: str = ""
+
+
+def tuned(settings: Settings) -> Tuned:
+    """What suits the models of these settings on this machine."""
+    file = None if settings.models is None else settings.models / FILE
+    if file is None or not file.exists():
+        return guessed(settings)
+    try:
+        return Tuned(read(file, machine(settings.device)), str(file))
+    except SettingError as error:
+        return guessed(settings, f"--workers auto goes without {error}")
+
+
+def read(file: Path, here: Mapping[str, Any]) -> dict[str, int | float]:
+    """The settings of a file; a SettingError where it is damaged, or was measured on another machine."""
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise SettingError(f"{file}: expected a file, got something else")
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(f"{file}: expected a file that can be read ({error.strerror})") from error
+    except ValueError as error:
+        raise SettingError(f"{file}: expected TOML, got something else: {error}") from error
+    measured = found.pop(MEASURED, None)
+    if not isinstance(measured, dict):
+        raise SettingError(f"{file}: expected a table [{MEASURED}] that says on what machine, got none")
+    for name, value in here.items():
+        if measured.get(name) != value:
+            raise SettingError(
+                f"{file}: expected it to be measured on a machine like this one, with {name} = {value!r}, "
+                f"got {measured.get(name)!r}"
+            )
+    if found.keys() != set(NAMES):
+        raise SettingError(f"{file}: expected {', '.join(NAMES)}, got {', '.join(found) or 'nothing'}")
+    if any(type(value) not in (int, float) for value in found.values()):
+        raise SettingError(f"{file}: expected numbers, got {found}")
+    try:
+        Settings(**found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SettingError(
+            f"{file}: {first['loc'][0]}: expected a number that serve takes, got {first['input']!r}"
+        ) from error
+    return found
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What decides how fast a model is here: settings that were measured elsewhere may be poor ones."""
+    return {"cpus": cpus(), "cpu": model(), "device": device}
+
+
+def guessed(settings: Settings, warning: str = "") -> Tuned:
+    """What is usual for the largest model that will be served, on so many CPUs."""
+    allowed = cpus()
+    if settings.threads:
+        workers, why = max(1, int(allowed) // settings.threads), f"{settings.threads} threads each"
+    elif settings.device == "cuda":
+        # which holds every model once for each worker
+        workers, why = 1, "one GPU"
+    else:
+        weight = typical_weight(settings)
+        workers, why = (
+            usual(allowed, weight),
+            f"weights of {weight / 1e6:.1f} MB" if weight else "small weights",
+        )
+    return Tuned({"workers": min(workers, MOST_WORKERS)}, f"usual for {allowed:g} CPUs and {why}", warning)
+
+
+def typical_weight(settings: Settings) -> int:
+    """Bytes of a usual weight in the largest file that will be served; the bundled model's are small."""
+    if settings.models is None:
+        return 0
+    policy = Policy.parse(settings.versions)
+    found = scan(settings.models).models.values()
+    served = [one for versions in found for one in policy.choose(versions)]
+    return typical(max(served, key=attrgetter("size")).path) if served else 0

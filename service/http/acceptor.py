@@ -1,0 +1,125 @@
+"""Takes connections off the shared port: one a turn, and after a moment where another worker has fewer."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+from service.http.connection import Connection
+from service.http.connection_state import Connections
+from service.http.shares import Shares
+
+log = logging.getLogger(__name__)
+
+# how long a connection is left to a worker that has fewer
+YIELD_SECONDS = 0.001
+# until descriptors may be free again
+SHORTAGE_SECONDS = 0.2
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    """Left alone, whichever worker wakes first would take all that wait, and the others would lie idle."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        connections: Connections,
+        make: Callable[[], Connection],
+        *,
+        context: ssl.SSLContext | None,
+        handshake_seconds: float,
+        shares: Shares,
+        number: int,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._connections = connections
+        self._make = make
+        self._context = context
+        self._handshake_seconds = handshake_seconds if context else None
+        self._shares = shares
+        self._number = number
+        # connections that are being made; with TLS, they shake hands
+        self._greeted: set[asyncio.Task[None]] = set()
+        self._yielded = False
+        self._timer: asyncio.TimerHandle | None = None
+        connections.when_lost = self._note
+        self._note()
+        self._resume()
+
+    @property
+    def greeting(self) -> bool:
+        """Whether a connection is accepted and not yet known as one."""
+        return bool(self._greeted)
+
+    def take_all(self) -> None:
+        """Accept all that wait."""
+        while self._take():
+            pass
+
+    def close(self) -> None:
+        """Accept no more; the port closes when nobody holds it any more."""
+        self._pause()
+        self._connections.when_lost = None
+        self._shares.leave(self._number)
+        self._listener.close()
+
+    def _note(self) -> int:
+        """Let the others know how many connections there are."""
+        count = len(self._connections.connections) + len(self._greeted)
+        self._shares.note(self._number, count)
+        return count
+
+    def _readable(self) -> None:
+        if self._note() > self._shares.least() and not self._yielded:
+            self._yielded = True
+            self._pause(YIELD_SECONDS)
+            return
+        self._yielded = False
+        if self._take():
+            self._note()
+
+    def _take(self) -> bool:
+        """Accept a connection, if one waits."""
+        try:
+            taken, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except ConnectionAbortedError:
+            return True
+        except OSError as error:
+            if error.errno not in SHORTAGES:
+                raise
+            log.warning("no connection can be accepted now: %s", error.strerror)
+            self._pause(SHORTAGE_SECONDS)
+            return False
+        taken.setblocking(False)
+        task = self._loop.create_task(self._greet(taken))
+        self._greeted.add(task)
+        task.add_done_callback(self._greeted.discard)
+        return True
+
+    async def _greet(self, taken: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._make, taken, ssl=self._context, ssl_handshake_timeout=self._handshake_seconds
+            )
+        except (OSError, TimeoutError) as error:
+            # who does not shake hands is gone, or was never a client of ours
+            log.debug("a connection was not made: %s", error)
+            taken.close()
+
+    def _resume(self) -> None:
+        self._timer = None
+        self._loop.add_reader(self._listener, self._readable)
+
+    def _pause(self, seconds: float | None = None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop.remove_reader(self._listener)
+        self._timer = None if seconds is None else self._loop.call_later(seconds, self._resume)

@@ -1,0 +1,163 @@
+"""Who may ask: each route declares a level, and a level above `open` wants a key.
+
+A key comes as `Authorization: Bearer KEY` or as `X-Api-Key: KEY`. With no API keys set, the api level is
+open; with no admin key set, the admin level is shut. The admin key opens the api level, too.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.errors import Forbidden, SettingError, Unauthorized
+
+if TYPE_CHECKING:
+    from service.config.settings import Settings
+
+Level = Literal["open", "api", "admin"]
+Headers = Iterable[tuple[bytes, bytes]]
+
+NO_KEY = "expected a key in the header Authorization (Bearer …) or X-Api-Key, got none"
+UNKNOWN_KEY = "expected a key that is known here, got another"
+ADMIN_OFF = "admin routes are off here: they are on where an admin key is set"
+NOT_ADMIN = "expected the admin key, got an API key"
+
+
+class Access:
+    """The keys of this service, kept as digests so that no comparison tells how much of a key was right."""
+
+    def __init__(self, api_keys: Iterable[str] = (), admin_key: str | None = None) -> None:
+        self._api = [_digest(key.encode()) for key in api_keys]
+        self._admin = [] if admin_key is None else [_digest(admin_key.encode())]
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Access:
+        """The keys of the settings and of the files they name; a SettingError says what makes no sense."""
+        api_keys = [_expect_key("api_keys", key) for key in settings.api_keys]
+        if settings.api_keys_file is not None:
+            api_keys += _read_keys("api_keys_file", settings.api_keys_file)
+        admin_key = settings.admin_key
+        if admin_key is not None:
+            _expect_key("admin_key", admin_key)
+        if settings.admin_key_file is not None:
+            found = _read_keys("admin_key_file", settings.admin_key_file)
+            if admin_key is not None or len(found) > 1:
+                raise SettingError("admin_key_file: expected one admin key in all, got more")
+            admin_key = found[0]
+        if admin_key is not None and admin_key in api_keys:
+            raise SettingError("admin_key: expected a key of its own, got one of the API keys")
+        return cls(api_keys, admin_key)
+
+    def check(self, level: Level, headers: Headers) -> None:
+        """Do nothing where the headers open the level; raise Unauthorized or Forbidden where they do not."""
+        if level == "open" or (level == "api" and not self._api):
+            return
+        if level == "admin" and not self._admin:
+            raise Forbidden(ADMIN_OFF)
+        key = _key(headers)
+        if key is None:
+            raise Unauthorized(NO_KEY)
+        digest = _digest(key)
+        admin = _among(digest, self._admin)
+        api = _among(digest, self._api)
+        if not (admin or api):
+            raise Unauthorized(UNKNOWN_KEY)
+        if level == "admin" and not admin:
+            raise Forbidden(NOT_ADMIN)
+
+    def guard(self, level: Level, endpoint: ASGIApp) -> Guarded:
+        """An ASGI endpoint that is reached only with what opens its level."""
+        return Guarded(self, level, endpoint)
+
+    def needs(self, level: Level) -> Needs:
+        """The same as a dependency of a FastAPI route: `dependencies=[Depends(access.needs("admin"))]`."""
+        return Needs(self, level)
+
+
+class Guarded:
+    """An endpoint behind its level."""
+
+    def __init__(self, access: Access, level: Level, endpoint: ASGIApp) -> None:
+        self.level = level
+        self.endpoint = endpoint
+        self._check = access.check
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        self._check(self.level, scope["headers"])
+        return self.endpoint(scope, receive, send)
+
+    def check(self, headers: Headers) -> None:
+        """Stop with what is wrong unless the headers open its level."""
+        self._check(self.level, headers)
+
+
+class Needs:
+    """A dependency that lets through what opens its level."""
+
+    def __init__(self, access: Access, level: Level) -> None:
+        self.level = level
+        self._check = access.check
+
+    async def __call__(self, connection: HTTPConnection) -> None:
+        self._check(self.level, connection.scope["headers"])
+
+
+def level_of(route: BaseRoute) -> Level | None:
+    """The level that a route declares, None where it forgot to."""
+    endpoint: Any = getattr(route, "endpoint", None)
+    if isinstance(endpoint, Guarded):
+        return endpoint.level
+    for dependency in getattr(route, "dependencies", ()):
+        if isinstance(dependency.dependency, Needs):
+            return dependency.dependency.level
+    return None
+
+
+def _key(headers: Headers) -> bytes | None:
+    found = None
+    for name, value in headers:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return value[7:].strip()
+        if name == b"x-api-key":
+            found = value.strip()
+    return found
+
+
+def _digest(key: bytes) -> bytes:
+    return sha256(key).digest()
+
+
+def _among(digest: bytes, known: list[bytes]) -> bool:
+    found = False
+    for one in known:
+        # no early end: how long it takes must not tell which key it was
+        found |= hmac.compare_digest(digest, one)
+    return found
+
+
+def _read_keys(setting: str, path: Path) -> list[str]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise SettingError(f"{setting}: cannot read {path} ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise SettingError(f"{setting}: expected a text file in UTF-8, and {path} is not") from error
+    keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not keys:
+        # an empty file would leave open what it was to close
+        raise SettingError(f"{setting}: expected at least one key in {path}, got none")
+    return [_expect_key(setting, key) for key in keys]
+
+
+def _expect_key(setting: str, key: str) -> str:
+    # what a header can carry; the key itself is never shown
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise SettingError(f"{setting}: expected keys of printable ASCII characters without spaces")
+    return key

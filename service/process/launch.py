@@ -1,0 +1,103 @@
+"""A new start of the interpreter, between reading the settings and serving by them.
+
+What reads a command line and checks settings takes more memory than the supervisor, and every worker would
+inherit it. So this process becomes one that never had it; the settings reach it in a file in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import orjson
+
+if TYPE_CHECKING:
+    from service.config.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+# the exit status of a command that its user has interrupted
+INTERRUPTED = 130
+
+
+class Kept:
+    """The settings by name, without what has checked them; they are not shown, as secrets are among them."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.__dict__.update(values)
+
+
+def launch(settings: Settings) -> NoReturn:
+    """Become the supervisor of these settings."""
+    from service.process.once import kept
+
+    descriptor = nameless()
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(packed(kept(settings)))
+    # nothing is to be found beside the script, or in the folder where the command was given
+    os.execv(sys.executable, [sys.executable, "-P", __file__, str(descriptor), *sys.argv])  # noqa: S606
+
+
+def nameless() -> int:
+    """A file that no folder has, and that outlives this program; in memory where that can be."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("settings", 0)
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        descriptor = os.dup(file.fileno())
+    os.set_inheritable(descriptor, True)
+    return descriptor
+
+
+def packed(settings: Settings) -> bytes:
+    """The settings as JSON, which has no paths and no tuples."""
+    values = {name: getattr(settings, name) for name in type(settings).model_fields}
+    paths = [name for name, value in values.items() if isinstance(value, Path)]
+    return orjson.dumps({"values": values, "paths": paths}, default=str)
+
+
+def unpacked(content: bytes) -> Settings:
+    """The settings as they were."""
+    record = orjson.loads(content)
+    values = record["values"]
+    for name, value in values.items():
+        if name in record["paths"]:
+            values[name] = Path(value)
+        elif isinstance(value, list):
+            values[name] = tuple(value)
+    return cast("Settings", Kept(values))
+
+
+def make_app(settings: Settings, control: Any) -> Any:
+    """The application, imported in a worker: the supervisor stays small."""
+    from service.api.app import create_app
+
+    return create_app(settings, control)
+
+
+def main(descriptor: int, words: list[str]) -> int:
+    """Serve; what goes wrong is said in a line, as the command says it, and the exit status returned."""
+    from service.errors import ServiceError
+    from service.process.supervisor import supervise
+
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        settings = unpacked(file.read())
+    try:
+        return supervise(settings, make_app)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except ServiceError as error:
+        if "--verbose" in words:
+            traceback.print_exc()
+        label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
+        sys.stderr.write(f"{label} {' '.join(str(error).split())}\n")
+        return error.exit_status
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
