@@ -13,9 +13,9 @@ import argparse
 import asyncio
 from collections import Counter
 
-from tests.load import Load
-from tests.serving import serving
-from tests.test_serve_faults import shots
+from tests.support.live_server import serving
+from tests.support.load_clients import Load
+from tests.system.test_serve_faults import shots
 
 ROUNDS = 3
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from service.config.cpus import cpus
 
 # the fixtures of tests in a browser
-pytest_plugins = ["tests.browser"]
+pytest_plugins = ["tests.support.browser"]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,7 +15,7 @@ from typer.testing import Result
 
 import turnpike
 from models.training.checkpoint import read
-from tests.commanded import ROOT, called, command, environment, run
+from tests.support.run_cli import ROOT, called, command, environment, run
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from highways.example import Example, called, kept, opened
+from tests.highways.example import Example, called, kept, opened
 
 
 class Conv2dHighway(nn.Module):

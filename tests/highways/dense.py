@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from highways.example import Example, called, kept, opened
+from tests.highways.example import Example, called, kept, opened
 
 Join = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from highways.example import Example, called
+from tests.highways.example import Example, called
 
 
 class CarryLast(nn.Module):

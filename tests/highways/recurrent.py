@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from highways.example import Example, called, opened
+from tests.highways.example import Example, called, opened
 
 
 class Gru(nn.Module):

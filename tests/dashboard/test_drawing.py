@@ -1,0 +1,211 @@
+"""The drawing board: what is drawn by mouse, finger or keys is laid as the network knows pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.support.browser import Opener
+from tests.support.digit_strokes import Drawing, drawings
+from tests.support.live_server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+FIT = """async ([drawings, height, width, samples]) => {
+  const { fitted } = await import("/dashboard/fit.js");
+  const { frameOf } = await import("/dashboard/frame.js");
+  const frame = frameOf(height, width, samples.map((data) => ({ height, width, channels: 1, data })));
+  return drawings.map((strokes) =>
+    Array.from(fitted(strokes.map((points) => ({ points, width: 0.1 })), frame, 0.1).data));
+}"""
+ROW = """async () => {
+  const { current } = await import("/dashboard/store.js");
+  const row = current("row");
+  return row && { title: row.title, data: Array.from(row.inputs[0].data) };
+}"""
+
+
+def draw(page: Page, drawing: Drawing) -> None:
+    """By mouse, on the board as it lies in the window."""
+    board = page.get_by_role("application", name="Drawing board")
+    board.scroll_into_view_if_needed()
+    box = board.bounding_box()
+    assert box is not None
+    for stroke in drawing.strokes:
+        places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
+        page.mouse.move(*places[0])
+        page.mouse.down()
+        for place in places[1:]:
+            page.mouse.move(*place)
+        page.mouse.up()
+
+
+def ready(page: Page) -> None:
+    """The first of the samples has been asked about by itself."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("#try .took")).to_contain_text("sample: 0")
+
+
+def test_digits_drawn_in_many_ways_are_read(dashboard: Opener, served: Server) -> None:
+    """All sevens are sevens, and of all digits nine in ten are read as what they are."""
+    drawn = drawings(10)
+    with dashboard(served.url) as page:
+        pixels = page.evaluate(FIT, [[one.strokes for one in drawn], 8, 8, []])
+    row = {
+        "name": "x",
+        "datatype": "FP32",
+        "shape": [len(drawn), 1, 8, 8],
+        "data": [16 * value for picture in pixels for value in picture],
+    }
+    logits = served.post("/v2/models/digits-10/infer", {"inputs": [row]}).json()["outputs"][0]["data"]
+    read = np.reshape(logits, (-1, 10)).argmax(1)
+    right = Counter(one.label for one, digit in zip(drawn, read, strict=True) if one.label == str(digit))
+    assert right["7"] == sum(one.label == "7" for one in drawn)
+    assert right.total() > 0.88 * len(drawn)
+
+
+def test_the_frame_is_learned_from_samples(dashboard: Opener, served: Server) -> None:
+    """A drawing becomes as high and as thick as pictures that are known: here low broad bars."""
+    height, width = 20, 30
+    samples = []
+    for wide in (3, 4, 5, 6, 7):
+        picture = np.zeros((height, width))
+        picture[6:14, 13 : 13 + wide] = 1
+        samples.append(picture.ravel().tolist())
+    hook = [[[0.1, 0.1], [0.5, 0.1], [0.3, 0.9]]]
+    with dashboard(served.url) as page:
+        found = [page.evaluate(FIT, [[hook], height, width, known]) for known in (samples, [])]
+    learned, usual = [np.reshape(pixels, (height, width)) > 0.3 for (pixels,) in found]
+    assert learned.any(1).sum() in (7, 8)
+    assert usual.any(1).sum() in (14, 15)
+    # nearly all of the box is under so broad a pen
+    assert learned.sum() > 0.6 * learned.any(1).sum() * learned.any(0).sum()
+    assert usual.sum() < 0.5 * usual.any(1).sum() * usual.any(0).sum()
+
+
+@pytest.mark.thorough
+def test_a_seven_drawn_by_mouse_is_a_seven(dashboard: Opener, served: Server) -> None:
+    """From the board to the label, in each of the ways in which people write it."""
+    from playwright.sync_api import expect
+
+    sevens = [one for one in drawings(1) if one.label == "7"]
+    with dashboard(served.url) as page:
+        ready(page)
+        for seven in sevens:
+            draw(page, seven)
+            expect(page.locator("#try .took")).to_contain_text("drawn")
+            expect(page.locator("#try .headline .label")).to_have_text("7")
+            page.get_by_role("button", name="Clear").click()
+            expect(page.locator("#try .prediction")).to_contain_text("No row yet")
+
+
+def test_a_finger_draws_and_does_not_scroll(dashboard: Opener, served: Server) -> None:
+    """The board takes touches for itself."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url, width=390, height=844, has_touch=True, is_mobile=True) as page:
+        ready(page)
+        board = page.get_by_role("application", name="Drawing board")
+        board.scroll_into_view_if_needed()
+        box = board.bounding_box()
+        assert box is not None
+        before = page.evaluate("scrollY")
+        touch = page.context.new_cdp_session(page)
+        corners = [(0.25, 0.1), (0.8, 0.1), (0.45, 0.9)]
+        places = [
+            {"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]}
+            for (x0, y0), (x1, y1) in pairwise(corners)
+            for x, y in [(x0 + (x1 - x0) * i / 10, y0 + (y1 - y0) * i / 10) for i in range(11)]
+        ]
+        touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": places[:1]})
+        for place in places[1:]:
+            touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [place]})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        expect(page.locator("#try .headline .label")).to_have_text("7")
+        assert page.evaluate("scrollY") == before
+
+
+@pytest.mark.thorough
+def test_one_can_draw_by_keys(dashboard: Opener, served: Server) -> None:
+    """The space bar puts the pen down and lifts it, arrows move it, and it is told; undo takes it back."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url) as page:
+        ready(page)
+        board = page.get_by_role("application", name="Drawing board")
+        said = page.locator("#try .board-place [role=status]")
+        board.focus()
+        for _ in range(10):
+            board.press("ArrowUp")
+        assert page.evaluate(ROW)["title"] == "sample: 0"
+        board.press(" ")
+        expect(said).to_have_text("pen down")
+        for _ in range(20):
+            board.press("ArrowDown")
+        board.press(" ")
+        expect(said).to_have_text("pen lifted")
+        for _ in range(5):
+            board.press("ArrowLeft")
+        expect(page.locator("#try .took")).to_contain_text("drawn")
+        picture = np.reshape(page.evaluate(ROW)["data"], (8, 8))
+        # a bar from the top to the bottom, in the middle
+        assert (picture.max(1) > 8).all()
+        assert set(picture.argmax(1)) <= {3, 4}
+        page.get_by_role("button", name="Undo").click()
+        expect(page.locator("#try .prediction")).to_contain_text("No row yet")
+        assert page.evaluate(ROW) is None
+
+
+def test_a_drawing_may_be_left_as_it_is(dashboard: Opener, served: Server) -> None:
+    """Without the fit a small drawing in a corner stays small and there; a broad brush draws broader."""
+    from playwright.sync_api import expect
+
+    small = Drawing("", 0, [[(0.1, 0.1), (0.1, 0.3)]])
+    with dashboard(served.url) as page:
+        ready(page)
+        page.get_by_label("Fit to the frame").uncheck()
+        draw(page, small)
+        expect(page.locator("#try .took")).to_contain_text("drawn")
+        page.wait_for_timeout(200)
+        corner = np.reshape(page.evaluate(ROW)["data"], (8, 8))
+        assert corner[:4, :3].sum() > 0
+        assert corner[4:].sum() == corner[:, 3:].sum() == 0
+        page.get_by_role("button", name="Clear").click()
+        page.get_by_label("Brush").select_option("broad")
+        draw(page, small)
+        page.wait_for_timeout(200)
+        assert sum(page.evaluate(ROW)["data"]) > 1.3 * corner.sum()
+        # the fit comes back to what is drawn already
+        page.get_by_label("Fit to the frame").check()
+        assert np.reshape(page.evaluate(ROW)["data"], (8, 8))[7].max() > 8
+
+
+def test_a_stroke_begins_anew_or_is_drawn_over(dashboard: Opener, served: Server) -> None:
+    """A sample gives way to a drawing, unless it is to be drawn over: then all else of it stays."""
+    from playwright.sync_api import expect
+
+    stroke = Drawing("", 0, [[(0.05, 0.95), (0.2, 0.95)]])
+    with dashboard(served.url) as page:
+        ready(page)
+        page.get_by_role("button", name="sample: 7").click()
+        expect(page.locator("#try .took")).to_contain_text("sample: 7")
+        sample: Any = np.reshape(page.evaluate(ROW)["data"], (8, 8))
+        page.get_by_label("Draw over it").check()
+        draw(page, stroke)
+        expect(page.locator("#try .took")).to_contain_text("sample: 7, drawn over")
+        page.wait_for_timeout(200)
+        over = np.reshape(page.evaluate(ROW)["data"], (8, 8))
+        assert over[7, 0] > 8 > sample[7, 0]
+        np.testing.assert_array_equal(over[:6], sample[:6])
+        page.get_by_role("button", name="sample: 7").click()
+        page.get_by_label("Draw over it").uncheck()
+        draw(page, stroke)
+        expect(page.locator("#try .took")).to_contain_text("drawn ·")

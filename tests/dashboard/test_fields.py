@@ -1,0 +1,296 @@
+"""Rows out of files and out of what people write: read as they are meant, or refused in a sentence."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.support.browser import Opener
+from tests.support.live_server import Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+NUMBERS = [
+    f"{order}{kind}" for order in "<>" for kind in ("f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8")
+]
+X = {"name": "x", "datatype": "FP32", "shape": [-1, 1, 2, 3]}
+IDS = {"name": "ids", "datatype": "INT8", "shape": [-1, -1, 2]}
+FLAGS = {"name": "flags", "datatype": "BOOL", "shape": [-1, 3]}
+WHOLE = {"name": "whole", "datatype": "FP64", "shape": [2, 2]}
+
+PARSE = """async (file) => {
+  const { parse } = await import("/dashboard/npy.js");
+  const bytes = Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0));
+  try {
+    const { shape, kind, values } = parse(bytes.buffer);
+    return { shape, kind, values: values(0, shape.reduce((product, dim) => product * dim, 1)) };
+  } catch (error) { return error.message; }
+}"""
+ROWS = """async ([file, input]) => {
+  const { rowsOf } = await import("/dashboard/npy_rows.js");
+  const bytes = Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0));
+  try {
+    const { count, row } = rowsOf(bytes.buffer, input);
+    return { count, last: row(count - 1) };
+  } catch (error) { return error.message; }
+}"""
+READ = """async ([input, text]) => {
+  const { readTensor } = await import("/dashboard/field.js");
+  try { return readTensor(input, text); } catch (error) { return error.message; }
+}"""
+READER = """const reader = readerOf({ inputs: [input], certificate: { alphabet } });"""
+SPELL = f"""async ([input, alphabet, text]) => {{
+  const {{ readerOf, tensorOfText, textOf }} = await import("/dashboard/text.js");
+  {READER}
+  try {{
+    const tensor = tensorOfText(reader, text);
+    return [tensor, textOf(reader, tensor)];
+  }} catch (error) {{ return error.message; }}
+}}"""
+
+
+@pytest.fixture(scope="module")
+def page(dashboard: Opener, served: Server) -> Iterator[Page]:
+    with dashboard(served.url) as page:
+        yield page
+
+
+def saved(array: np.ndarray[Any, Any], version: tuple[int, int] | None = None) -> str:
+    """A .npy file as text that can be handed to the page."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, version)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numbers_of_every_width_and_byte_order_are_read(page: Page, order: Any) -> None:
+    """What numpy wrote comes back in C order, value for value."""
+    values = np.random.default_rng(0).integers(0, 100, size=(2, 3, 4))
+    for dtype in (*NUMBERS, "i1", "u1", "?"):
+        array = np.asarray(values > 50 if dtype == "?" else values, dtype, order=order)
+        read = page.evaluate(PARSE, saved(array))
+        assert read["shape"] == [2, 3, 4], dtype
+        assert read["values"] == array.ravel().tolist(), dtype
+        assert read["kind"] == np.dtype(dtype).kind, dtype
+
+
+def test_all_versions_of_the_header_are_read(page: Page) -> None:
+    """Versions 2 and 3 have a longer field for the header's length."""
+    for version in ((1, 0), (2, 0), (3, 0)):
+        assert page.evaluate(PARSE, saved(np.array([1.5, -2.0]), version))["values"] == [1.5, -2.0]
+
+
+def test_a_single_number_and_odd_halves_are_read(page: Page) -> None:
+    """An array without axes has one value; halves may be tiny, and negative."""
+    assert page.evaluate(PARSE, saved(np.array(7)))["values"] == [7]
+    halves = np.array([6e-8, -1.5, 65504, 0], np.float16)
+    assert page.evaluate(PARSE, saved(halves))["values"] == halves.astype(float).tolist()
+
+
+def test_files_that_are_no_arrays_of_numbers_are_refused(page: Page) -> None:
+    """Each with what was expected and what came."""
+    text = base64.b64encode(b"a text of some length").decode()
+    assert page.evaluate(PARSE, text) == "expected the header of a .npy file, got other bytes"
+    lying = b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 300_000
+    assert (
+        page.evaluate(PARSE, base64.b64encode(lying).decode())
+        == "expected a header of at most 10000 bytes, got one of 2147483648"
+    )
+    short = base64.b64encode(base64.b64decode(saved(np.zeros(4)))[:-3]).decode()
+    assert page.evaluate(PARSE, short) == "expected 32 bytes for shape [4], got 29"
+    assert "u1 to u8 or b1, got '<U3'" in page.evaluate(PARSE, saved(np.array(["abc"])))
+    assert "got [('a'" in page.evaluate(PARSE, saved(np.zeros(2, [("a", "<f4")])))
+    assert "got '|O'" in page.evaluate(PARSE, saved(np.array([{}], object)))
+    assert (
+        page.evaluate(PARSE, saved(np.array([2**60]))) == f"expected whole numbers within 2^53, got {2**60}"
+    )
+
+
+def test_a_file_is_a_row_or_many_of_them(page: Page) -> None:
+    """Axes of one place may be there or not, and a row may be flat; anything else is refused."""
+    rows = np.arange(24, dtype=np.float32)
+    for shape in ((4, 1, 2, 3), (4, 2, 3), (4, 6)):
+        read = page.evaluate(ROWS, [saved(rows.reshape(shape)), X])
+        assert read == {"count": 4, "last": {"values": rows[18:].tolist(), "shape": [1, 2, 3]}}, shape
+    for shape in ((1, 2, 3), (2, 3), (1, 1, 2, 3), (6,)):
+        read = page.evaluate(ROWS, [saved(rows[:6].reshape(shape)), X])
+        assert read == {"count": 1, "last": {"values": rows[:6].tolist(), "shape": [1, 2, 3]}}, shape
+    free = page.evaluate(ROWS, [saved(np.zeros((2, 5, 2), np.int8)), IDS])
+    assert free["count"] == 2
+    assert free["last"]["shape"] == [5, 2]
+    assert page.evaluate(ROWS, [saved(rows.reshape(3, 8)), X]) == (
+        "expected a row of shape [1, 2, 3] or many along a first axis, got shape [3, 8]"
+    )
+    assert (
+        page.evaluate(ROWS, [saved(np.ones((2, 3))), FLAGS])
+        == "expected BOOL, got values of another kind (f)"
+    )
+
+
+def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
+    """Nested, as a batch of one, flat, or as plain numbers: the tensor is the same."""
+    data = [1, 2, 3, 4.5, 5, 6]
+    for text in (
+        "[[[1, 2, 3], [4.5, 5, 6]]]",
+        "[[[[1, 2, 3], [4.5, 5, 6]]]]",
+        "[1, 2, 3, 4.5, 5, 6]",
+        "1, 2, 3, 4.5, 5, 6",
+        " 1 2 3\n4.5;5\t6 ",
+    ):
+        read = page.evaluate(READ, [X, text])
+        assert read == {"name": "x", "datatype": "FP32", "shape": [1, 1, 2, 3], "data": data}, text
+    assert page.evaluate(READ, [IDS, "1 2 3 4 5 6"])["shape"] == [1, 3, 2]
+    assert page.evaluate(READ, [FLAGS, "true, 0, 1"])["data"] == [True, False, True]
+    assert page.evaluate(READ, [FLAGS, "[true, false, true]"])["data"] == [True, False, True]
+    assert page.evaluate(READ, [WHOLE, "1 2 3 4"])["shape"] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        (X, "", "x: expected values, got none"),
+        (X, "1 2 3", "x: expected 6 values for shape [1, 2, 3], got 3"),
+        (
+            X,
+            "[[1, 2], [3, 4], [5, 6]]",
+            "x: expected values of shape [1, 2, 3], flat or nested, got shape [3, 2]",
+        ),
+        (
+            X,
+            "[[1, 2], [3]]",
+            "x: expected lists that are evenly nested, got some longer or deeper than others",
+        ),
+        (X, "1 2 three", 'x: expected numbers, got "three"'),
+        (X, "[1, 2", "x: expected JSON such as [1, 2] or numbers between commas, got a text that is neither"),
+        (X, '[1, 2, 3, 4, 5, "6"]', 'x: value 6: expected a number, got "6"'),
+        (X, "[1, 2, 3, 4, 5, [6]]", "x: value 6: expected a number, got [6]"),
+        (X, "1 2 3 4 5 1e39", "x: value 6: expected a number of at most"),
+        (X, "1 2 3 4 5 Infinity", "x: value 6: expected a number, got Infinity"),
+        (IDS, "1 2 3", "ids: expected a multiple of 2 values for shape [any, 2], got 3"),
+        (IDS, "1 1.5", "ids: value 2: expected a whole number from -128 to 127 (INT8), got 1.5"),
+        (IDS, "1 128", "ids: value 2: expected a whole number from -128 to 127 (INT8), got 128"),
+        (FLAGS, "[1, 0, 1]", "flags: value 1: expected true or false, got 1"),
+        (
+            {"name": "free", "datatype": "FP32", "shape": [-1, -1, -1]},
+            "1 2",
+            "free: expected nested JSON, since more than one axis of [any, any] varies",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(page: Page, field: Any, text: str, said: str) -> None:
+    """The sentence names the field, what was expected and what came."""
+    read = page.evaluate(READ, [field, text])
+    assert isinstance(read, str), read
+    assert read.startswith(said)
+
+
+def test_texts_are_spelt_by_the_alphabet(page: Page) -> None:
+    """Letter i of the alphabet is i, words are filled up with 0, and what comes back is the text."""
+    words = {"name": "ids", "datatype": "INT64", "shape": [-1, -1, 4]}
+    tensor, text = page.evaluate(SPELL, [words, " ABC", "ab  Caba"])
+    assert tensor["shape"] == [1, 2, 4]
+    assert tensor["data"] == [1, 2, 0, 0, 3, 1, 2, 1]
+    assert text == "AB CABA"
+    line = {"name": "ids", "datatype": "INT32", "shape": [-1, 6]}
+    tensor, text = page.evaluate(SPELL, [line, " abc", "a cb"])
+    assert tensor["data"] == [1, 0, 3, 2, 0, 0]
+    assert text == "a cb"
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "said"),
+    [
+        ([-1, -1, 4], "ab é", 'text: expected letters of the network\'s alphabet, got "é" at place 4'),
+        ([-1, -1, 4], "abcab", "text: expected at most 4 letters in a word, got 5"),
+        ([-1, 2, 4], "a b c", "text: expected at most 2 words, got 3"),
+        ([-1, 2, 4], "  ", "text: expected some letters, got none"),
+        ([-1, 4], "aaaaa", "text: expected at most 4 letters, got 5"),
+    ],
+)
+def test_texts_that_cannot_be_read_are_refused(page: Page, shape: list[int], text: str, said: str) -> None:
+    """Nothing is cut off or left out unsaid."""
+    field = {"name": "ids", "datatype": "INT64", "shape": shape}
+    assert page.evaluate(SPELL, [field, " abc", text]) == said
+
+
+def test_random_rows_are_within_their_range(page: Page) -> None:
+    """Whole numbers reach both ends, others stay between them; free axes are as long as is asked for."""
+    made = page.evaluate(
+        """async (inputs) => {
+          const { randomRow } = await import("/dashboard/random_row.js");
+          return inputs.map((input) => randomRow(input, { low: -1, high: 2, lengths: [50] }));
+        }""",
+        [IDS, {**X, "shape": [-1, -1, 2]}, {**FLAGS, "shape": [-1, -1, 2]}],
+    )
+    assert [one["dims"] for one in made] == [[50, 2]] * 3
+    whole, numbers, flags = [one["values"] for one in made]
+    assert set(whole) == {-1, 0, 1, 2}
+    assert all(-1 <= value <= 2 for value in numbers)
+    assert len(set(numbers)) > 90
+    assert set(flags) == {True, False}
+
+
+def test_pictures_become_smaller_by_their_areas(page: Page) -> None:
+    """Each new pixel is the mean of what it covers, also where that is a part of old ones."""
+    picture = np.random.default_rng(0).uniform(size=(7, 5)).astype(np.float32)
+    small = page.evaluate(
+        """async ([data, height, width]) => {
+          const { resized } = await import("/dashboard/pixels.js");
+          return Array.from(resized({ height: 7, width: 5, channels: 1, data }, height, width).data);
+        }""",
+        [picture.ravel().tolist(), 3, 2],
+    )
+    # as many places as both sizes divide
+    fine = np.kron(picture, np.ones((3, 2)))
+    expected = fine.reshape(3, 7, 2, 5).mean((1, 3))
+    np.testing.assert_allclose(np.reshape(small, (3, 2)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "form", "likely"),
+    [
+        ([-1, 3, 4, 5], [4, 5, 3], True),
+        ([-1, 1, 4, 5], [4, 5, 1], True),
+        ([-1, 4, 5, 3], [4, 5, 3], True),
+        ([-1, 6, 6], [6, 6, 1], True),
+        ([-1, 4, 5], [4, 5, 1], False),
+        ([-1, 64], [8, 8, 1], True),
+        ([-1, 49], None, None),
+        ([-1, 65], None, None),
+        ([-1, -1, 5], None, None),
+        ([2, 4, 5], None, None),
+    ],
+)
+def test_pictures_are_known_by_their_shape(page: Page, shape: list[int], form: Any, likely: Any) -> None:
+    """A picture becomes the row with its channels where the model has them, and that row the picture."""
+    found = page.evaluate(
+        """async (shape) => {
+          const { pictureOf, pixelsOf, tensorOf } = await import("/dashboard/picture_input.js");
+          const certificate = { alphabet: "", ranges: { x: { low: -1, high: 1 } } };
+          const picture = pictureOf({ inputs: [{ name: "x", datatype: "FP32", shape }], certificate });
+          if (picture === null) return null;
+          const { height, width, channels, likely } = picture;
+          const data = Array.from({ length: height * width * channels }, (_, i) => i / 100);
+          const tensor = tensorOf(picture, { height, width, channels, data });
+          const back = Array.from(pixelsOf(picture, tensor).data);
+          return { form: [height, width, channels], likely, tensor, data, back };
+        }""",
+        shape,
+    )
+    if form is None:
+        assert found is None
+        return
+    assert (found["form"], found["likely"]) == (form, likely)
+    assert found["back"] == pytest.approx(found["data"], abs=1e-6)
+    assert found["tensor"]["shape"] == [1, *shape[1:]]
+    pixels = np.reshape(found["data"], form) * 2 - 1
+    expected = pixels.transpose(2, 0, 1) if shape[1] in (1, 3) else pixels
+    np.testing.assert_allclose(found["tensor"]["data"], expected.ravel(), atol=1e-3)

@@ -1,0 +1,282 @@
+"""What concerns the whole page, in a real browser: its key, its theme, its server, its numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.browser import Opener, serious, settled
+from tests.support.live_server import Server, serving
+from tests.support.tiny_repository import put
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+NOBODY = "ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_SOCKET_NOT_CONNECTED"
+KEY = "open-sesame"
+TIMES = "\N{MULTIPLICATION SIGN}"
+MINUS = "\N{MINUS SIGN}"
+DASH = "\N{EN DASH}"
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that wants a key."""
+    keys: Path = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text(f"{KEY}\n")
+    with serving("--no-access-log", "--api-keys-file", keys) as server:
+        yield server
+
+
+def theme(page: Page) -> str:
+    return str(page.evaluate("() => document.documentElement.dataset.theme"))
+
+
+def enter(page: Page, key: str) -> None:
+    page.get_by_label("Key", exact=True).fill(key)
+    page.keyboard.press("Enter")
+
+
+def test_without_a_key_the_page_says_what_is_missing(dashboard: Opener, locked: Server) -> None:
+    """Who closes the dialog is not pressed, and finds a button for it, and nothing more is asked."""
+    from playwright.sync_api import expect
+
+    with dashboard(locked.url, wanted="401") as page:
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).not_to_be_visible()
+        expect(page.get_by_role("banner")).to_contain_text("key wanted")
+        expect(page.locator("#models")).to_contain_text("wants a key before it tells which models it has")
+        asked = len(page.record.requests)
+        page.wait_for_timeout(12_000)
+        assert len(page.record.requests) == asked
+        expect(page.get_by_role("dialog")).not_to_be_visible()
+        page.get_by_role("button", name="Enter a key").click()
+        enter(page, KEY)
+        expect(page.locator("#models")).to_contain_text("digits-10")
+
+
+def test_axe_finds_nothing_serious_where_a_key_is_wanted(dashboard: Opener, locked: Server) -> None:
+    """Neither in the dialog nor in what is behind it."""
+    with dashboard(locked.url, wanted="401") as page:
+        page.get_by_role("dialog").wait_for()
+        assert serious(page) == []
+        page.keyboard.press("Escape")
+        assert serious(page) == []
+
+
+def test_a_key_that_cannot_be_sent_is_refused(dashboard: Opener, locked: Server) -> None:
+    """It says which signs a key may have, and the page goes on."""
+    from playwright.sync_api import expect
+
+    with dashboard(locked.url, wanted="401") as page:
+        enter(page, "cl\u00e9 \u2192")
+        expect(page.get_by_role("dialog")).to_contain_text("ASCII characters without spaces")
+        enter(page, KEY)
+        expect(page.locator("#models")).to_contain_text("digits-10")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_key_is_kept_where_it_is_wished(dashboard: Opener, locked: Server, kept: bool) -> None:
+    """Over a reload of the tab, or for as long as the page is open."""
+    from playwright.sync_api import expect
+
+    with dashboard(locked.url, wanted="401") as page:
+        page.get_by_label("Keep it for this tab").set_checked(kept)
+        enter(page, KEY)
+        expect(page.locator("#models")).to_contain_text("digits-10")
+        page.reload()
+        expect(page.get_by_role("dialog")).to_be_visible(visible=not kept)
+        if kept:
+            expect(page.locator("#models")).to_contain_text("digits-10")
+
+
+def test_a_key_can_be_forgotten(dashboard: Opener, locked: Server) -> None:
+    """From then on no request carries it."""
+    from playwright.sync_api import expect
+
+    with dashboard(locked.url, key="unused", wanted="401") as page:
+        enter(page, KEY)
+        expect(page.locator("#models")).to_contain_text("digits-10")
+        page.get_by_role("button", name="Key", exact=True).click()
+        with page.expect_request("**/v2/models") as asked:
+            page.get_by_role("button", name="Forget the key").click()
+        assert "x-api-key" not in asked.value.headers
+        expect(page.get_by_role("dialog")).to_contain_text("answers only those who have a key")
+        assert page.evaluate("() => sessionStorage.getItem('turnpike-key')") is None
+
+
+def test_a_server_without_keys_shows_no_button_for_one(dashboard: Opener, served: Server) -> None:
+    """There is nothing to be entered."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url) as page:
+        expect(page.get_by_role("banner")).to_contain_text("up")
+        expect(page.get_by_role("button", name="Key", exact=True)).not_to_be_visible()
+
+
+def test_a_page_that_may_keep_nothing_works(dashboard: Opener, served: Server) -> None:
+    """Where a person has forbidden the browser to store anything, no choice lasts, and all else goes on."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url) as page:
+        page.add_init_script("""
+          for (const name of ["localStorage", "sessionStorage"]) {
+            Object.defineProperty(window, name, { get() { throw new DOMException("no", "SecurityError"); } });
+          }
+        """)
+        page.reload()
+        expect(page.locator("#models")).to_contain_text("Parity proved")
+        page.get_by_role("button", name="Dark colours").click()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_theme_is_the_systems_until_one_is_chosen(dashboard: Opener, served: Server, dark: bool) -> None:
+    """A choice lasts over a reload, and turning back follows the system again."""
+    system, other = ("dark", "light") if dark else ("light", "dark")
+    with dashboard(served.url, dark=dark) as page:
+        assert theme(page) == system
+        page.get_by_role("button", name=f"{other.title()} colours").click()
+        assert theme(page) == other
+        page.reload()
+        assert theme(page) == other
+        page.get_by_role("button", name=f"{system.title()} colours").click()
+        page.emulate_media(color_scheme=other)  # type: ignore[arg-type]
+        page.wait_for_function("(wanted) => document.documentElement.dataset.theme === wanted", arg=other)
+
+
+def test_the_dark_is_not_lit_before_the_page_is_there(dashboard: Opener, served: Server) -> None:
+    """The first paint has the right colours, before any module has run."""
+    with dashboard(served.url, dark=True, wanted="main.js") as page:
+        page.route("**/main.js", lambda route: route.abort())
+        page.reload()
+        assert theme(page) == "dark"
+        ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        assert max(int(part) for part in ground.removeprefix("rgb(").removesuffix(")").split(",")) < 40
+
+
+def test_paper_is_light(dashboard: Opener, served: Server) -> None:
+    """A dark page is printed in light colours, and is dark again afterwards."""
+    with dashboard(served.url, dark=True) as page:
+        page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+        assert theme(page) == "light"
+        page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+        assert theme(page) == "dark"
+
+
+def test_states_are_seen_in_the_systems_own_colours(dashboard: Opener, served: Server) -> None:
+    """Where few colours are forced on the page, what is pressed, checked or likely still stands out."""
+    ground = "node => getComputedStyle(node).backgroundColor"
+    with dashboard(served.url, forced_colors="active") as page:
+        settled(page)
+        pressed, other = page.locator("#try .segmented button").all()
+        assert pressed.evaluate(ground) != other.evaluate(ground)
+        checked, closed = page.locator("#row .three").first.locator("input + span").all()[:2]
+        assert checked.evaluate(ground) != closed.evaluate(ground)
+        bar = page.locator("#try .share-bar").first
+        assert bar.evaluate(ground) != page.locator("#try").evaluate(ground)
+
+
+@pytest.mark.thorough
+def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_path: Path) -> None:
+    """While its server is gone it keeps what it shows, and says so; then it reads all anew."""
+    from playwright.sync_api import expect
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    put(tmp_path, "net", 1)
+    options = ("--models", tmp_path, "--port", port, "--no-access-log")
+    with ExitStack() as opened:
+        with serving(*options) as server:
+            page = opened.enter_context(dashboard(server.url, wanted=f"{NOBODY}|503"))
+            expect(page.locator("#models .about")).to_contain_text("Parity proved")
+            before = server.get("/v2/models/net/certificate").json()["digest"]
+        expect(page.locator("#notice")).to_contain_text("The server does not answer", timeout=30_000)
+        expect(page.locator("#notice")).to_contain_text("Gone for")
+        expect(page.locator("#models .about")).to_contain_text("Parity proved")
+        page.get_by_role("button", name="Try now").click()
+        expect(page.locator("#notice")).to_contain_text("next try in")
+        troubles = serious(page)
+        other = put(tmp_path, "other", 7)
+        other.path.replace(tmp_path / "net" / "1" / "model.onnx")
+        with serving(*options) as server:
+            after = server.get("/v2/models/net/certificate").json()["digest"]
+            assert after != before
+            expect(page.locator("#notice")).to_be_empty(timeout=30_000)
+            page.get_by_text("The whole certificate").click()
+            expect(page.locator("#models").get_by_text(after)).to_be_visible()
+        assert troubles == []
+
+
+def test_a_proxy_that_answers_for_nobody_is_a_server_gone(dashboard: Opener, served: Server) -> None:
+    """Its 503 means that no server is behind it, as nothing else makes the index one."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url, wanted="503") as page:
+        expect(page.get_by_role("banner")).to_contain_text("up")
+        body = json.dumps({"error": "no replica is ready"})
+        page.route(re.compile("/v2/|/metrics"), lambda route: route.fulfill(status=503, body=body))
+        page.evaluate("async () => (await import('/dashboard/store.js')).publish('look', true)")
+        expect(page.locator("#notice")).to_contain_text("The server does not answer")
+
+
+@pytest.mark.thorough
+def test_a_server_that_hangs_is_gone(dashboard: Opener, served: Server) -> None:
+    """One that takes a request and never answers is not waited for."""
+    from playwright.sync_api import expect
+
+    with dashboard(served.url, wanted="503") as page:
+        expect(page.get_by_role("banner")).to_contain_text("up")
+        page.route("**/metrics", lambda route: route.fulfill(status=503))
+        page.route("**/v2/**", lambda route: None)
+        page.evaluate("async () => (await import('/dashboard/store.js')).publish('look', true)")
+        expect(page.locator("#notice")).to_contain_text("The server does not answer")
+
+
+def test_numbers_are_written_for_people(dashboard: Opener, served: Server) -> None:
+    """Few figures, a real minus sign, a dash for what is not known."""
+    expected = {
+        "number(0)": "0",
+        "number(0.012345)": "0.0123",
+        "number(-12.345)": f"{MINUS}12.3",
+        "number(1234.5)": "1,235",
+        "number(1234567)": "1.2M",
+        "number(0.00000123)": f"1.2e{MINUS}6",
+        "number(-0.00000123)": f"{MINUS}1.2e{MINUS}6",
+        "number(null)": DASH,
+        "number(NaN)": DASH,
+        "number(-Infinity)": f"{MINUS}∞",
+        "percent(0.12345)": "12.3 %",
+        "percent(-0.5)": f"{MINUS}50 %",
+        "percent(undefined)": DASH,
+        "duration(0.0000123)": "12.3 µs",
+        "duration(0.0123)": "12.3 ms",
+        "duration(1.23)": "1.23 s",
+        "elapsed(99)": "99 s",
+        "elapsed(120)": "2 min",
+        "elapsed(7200)": "2 h",
+        "bytes(1000)": "1000 bytes",
+        "bytes(395176)": "386 KiB",
+        "bytes(98881024)": "94.3 MiB",
+        "bytes(3221225472)": "3 GiB",
+        "shapeOf([-1, 1, 8, 8])": f"n {TIMES} 1 {TIMES} 8 {TIMES} 8",
+        "shapeOf([-1, -1, 12])": f"n {TIMES} ? {TIMES} 12",
+        "shapeOf([])": "a single value",
+    }
+    with dashboard(served.url) as page:
+        call = """async ([name, values]) => (await import("/dashboard/figures.js"))[name](...values)"""
+        special = {"NaN": float("nan"), "-Infinity": float("-inf"), "null": None, "undefined": None}
+        for written, wanted in expected.items():
+            name, _, value = written.removesuffix(")").partition("(")
+            argument = special[value] if value in special else json.loads(value)
+            assert page.evaluate(call, [name, [argument]]) == wanted, written

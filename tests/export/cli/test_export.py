@@ -1,0 +1,258 @@
+"""`turnpike export`, `verify` and `inspect` from outside: real processes, stopped and starved."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer import Exit
+from typer.testing import Result
+
+import turnpike
+from export.cli.export import stoppable
+from export.cli.progress import Display
+from models.training.checkpoint import load
+from tests.support.run_cli import called, command, environment, run, trained
+
+FACTORY = """
+import torch
+from torch import nn
+
+class Highway(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.h = nn.Linear(6, 6)
+        self.t = nn.Linear(6, 6)
+    def forward(self, x):
+        t = torch.sigmoid(self.t(x))
+        return t * torch.relu(self.h(x)) + (1 - t) * x
+
+def make():
+    torch.manual_seed(0)
+    return nn.Sequential(Highway(), Highway(), nn.Linear(6, 3))
+"""
+
+EXPORT = ["export", "net.py:make", "--input", "x:float32[batch,6]", "--to", "repo"]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a short run of the default network."""
+    return trained(tmp_path_factory.mktemp("runs") / "digits")
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The commands within this process, in a folder with a factory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TURNPIKE_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    (tmp_path / "net.py").write_text(FACTORY)
+    return called
+
+
+def left(folder: Path) -> list[str]:
+    """Every file and folder that the command made."""
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in str(path)
+    )
+
+
+def test_a_checkpoint_end_to_end(checkpoint: Path, tmp_path: Path) -> None:
+    """Exported, looked into and verified, each by a process of its own, with the data it was tested on."""
+    ran = run(tmp_path, "export", str(checkpoint), "--to", "repo", "--report", "report")
+    assert ran.returncode == 0, ran.stderr
+    assert "gates: 10 in 10 layers (coupled, identity carry)" in ran.stdout
+    assert "samples: 10 rows" in ran.stdout
+    assert "wrote repo/digits-10/1/model.onnx" in ran.stdout
+    assert left(tmp_path / "repo") == ["digits-10", "digits-10/1", "digits-10/1/model.onnx"]
+    assert left(tmp_path / "report") == ["index.html", "report.json"]
+    model = "repo/digits-10/1/model.onnx"
+    shown = json.loads(run(tmp_path, "inspect", model, "--json").stdout)
+    assert shown["name"] == "digits-10"
+    assert shown["version"] == 1
+    assert shown["labels"] == list("0123456789")
+    assert shown["inputs"] == [{"name": "x", "dtype": "float32", "shape": ["batch", 1, 8, 8]}]
+    assert shown["outputs"] == [{"name": "output", "dtype": "float32", "shape": ["batch", 10]}]
+    assert [gate["layer"] for gate in shown["gates"]] == list(range(10))
+    assert shown["parity"]["verdict"] == "pass"
+    assert shown["batch_coupled"] is False
+    assert shown["lesion"]["rows"] == shown["profile"]["rows"] > 300
+    assert [sample["label"] for sample in shown["samples"]] == list("0123456789")
+    assert shown["ranges"] == [{"input": "x", "low": 0, "high": 16}]
+    page = (tmp_path / "report/index.html").read_text()
+    assert shown["weights"] in page
+    assert ">10 rows<" in page
+    assert load(checkpoint / "model.safetensors")[1].metrics["test_accuracy"] == pytest.approx(
+        shown["lesion"]["accuracy"], abs=1e-4
+    )
+    ran = run(tmp_path, "verify", model, "--against", str(checkpoint), "--seed", "3")
+    assert ran.returncode == 0, ran.stderr
+    assert "verified digits-10 version 1 on CPUExecutionProvider" in ran.stdout
+    assert "layer09.transform_gate" in ran.stdout
+
+
+def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Ends, gates and parity for a person; a file from elsewhere by what its graph says."""
+    assert call(*EXPORT, "--name", "net").exit_code == 0
+    shown = call("inspect", "repo/net/1/model.onnx")
+    for text in ("net, version 1", "x:float32[batch,6]", "layer01.transform_gate", "parity: pass against"):
+        assert text in shown.stdout
+    assert re.search(r"samples +none", shown.stdout)
+    import onnx
+
+    model = onnx.load(tmp_path / "repo/net/1/model.onnx")
+    del model.metadata_props[:]
+    onnx.save(model, tmp_path / "other.onnx")
+    assert "no manifest" in call("inspect", "other.onnx").stdout
+    empty = json.loads(call("inspect", "other.onnx", "--json").stdout)
+    assert empty["name"] is None
+    assert empty["gates"] == []
+    assert empty["inputs"][0]["name"] == "x"
+
+
+def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_path: Path) -> None:
+    """It runs where models are served."""
+    assert call(*EXPORT, "--name", "net").exit_code == 0
+    for name in ("torch", "onnx"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')")
+    path = f"{tmp_path}{os.pathsep}{Path(turnpike.__file__).parent}"
+    ran = run(tmp_path, "inspect", "repo/net/1/model.onnx", PYTHONPATH=path)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["export", "gone.safetensors", "--to", "repo"], 1, "gone.safetensors: no such file"),
+        (["export", "net.py", "--to", "repo"], 1, "name the factory too, as in net.py:make"),
+        (["export", "net.py:make", "--to", "repo"], 2, "--input"),
+        ([*EXPORT, "--precision", "fp8"], 2, "--precision: expected fp32, fp16, int8, got 'fp8'"),
+        ([*EXPORT, "--opset", "9"], 2, "--opset: expected 18 to 23, got 9"),
+        ([*EXPORT, "--name", "a/b"], 2, "--name: expected"),
+        ([*EXPORT[:-1], "net.py"], 2, "--to: expected a folder, and net.py is a file"),
+        (["export", "net.py:make", "--input", "x:float32[batch,7]", "--to", "repo"], 1, "net.py:"),
+        (["verify", "gone.onnx", "--against", "net.py:make"], 1, "gone.onnx: no such file"),
+        (["verify", "gone.onnx", "--against", "x", "--device", "tpu"], 2, "--device: expected cpu or cuda"),
+        (["inspect", "net.py"], 1, "net.py: onnxruntime cannot open it"),
+    ],
+)
+def test_errors_are_one_line(
+    call: Callable[..., Result], tmp_path: Path, words: list[str], status: int, says: str
+) -> None:
+    """What was expected and what came; nothing is written."""
+    ran = call(*words)
+    assert ran.exit_code == status, ran.stderr
+    assert says in " ".join(ran.stderr.split())
+    assert "Traceback" not in ran.stderr
+    assert left(tmp_path) == ["net.py"]
+
+
+def test_a_broken_file_is_shown_where_it_broke(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Verify of a file whose weights were changed names the weight."""
+    assert call(*EXPORT, "--name", "net").exit_code == 0
+    import onnx
+
+    path = tmp_path / "repo/net/1/model.onnx"
+    model = onnx.load(path)
+    bias = next(one for one in model.graph.initializer if one.name == "1.t.bias")
+    data = bytearray(bias.raw_data)
+    data[0] ^= 1
+    bias.raw_data = bytes(data)
+    onnx.save(model, path)
+    ran = call("verify", "repo/net/1/model.onnx", "--against", "net.py:make")
+    assert ran.exit_code == 1
+    assert "1.t.bias" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
+    ],
+)
+def test_stopped_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Neither a file nor a folder, whenever it is stopped before the end."""
+    (tmp_path / "net.py").write_text(FACTORY)
+    with subprocess.Popen(
+        command(*EXPORT), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("load:"):
+                break
+        process.send_signal(number)
+        rest = process.stdout.read()
+    assert process.returncode == (130 if number != signal.SIGKILL else -number)
+    assert ("interrupted: nothing was written" in rest) == (number != signal.SIGKILL)
+    assert left(tmp_path) == ["net.py"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_library_that_swallows_the_signal_only_puts_the_end_off(number: signal.Signals) -> None:
+    """The next step does not begin, and nothing is heard of signals after that."""
+    before = signal.getsignal(number)
+
+    def work() -> None:
+        with stoppable() as check, Display(check) as display:
+            display.began("trace")
+            with contextlib.suppress(BaseException):
+                signal.raise_signal(number)
+            display.began("write")
+
+    with pytest.raises(Exit) as raised:
+        work()
+    assert raised.value.exit_code == 130
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    """A file that does not fit is not begun to be seen, and the one before stays whole."""
+    (tmp_path / "net.py").write_text(FACTORY)
+    assert run(tmp_path, *EXPORT, "--name", "net").returncode == 0
+    path = tmp_path / "repo/net/1/model.onnx"
+    before = path.read_bytes()
+    room = len(before) // 2
+    ran = subprocess.run(
+        command(*EXPORT, "--name", "net", "--version", "1", "--seed", "1"),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    assert ran.returncode == 1
+    assert "File too large" in ran.stderr
+    assert path.read_bytes() == before
+    assert left(tmp_path / "repo") == ["net", "net/1", "net/1/model.onnx"]
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from export.output.write import write
+write(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+def test_killed_while_writing_the_old_file_stays(tmp_path: Path) -> None:
+    """Between the draft and its place there is no half file."""
+    (tmp_path / "model.onnx").write_bytes(b"old")
+    words = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "model.onnx")]
+    ran = subprocess.run(words, env=environment(), timeout=60, check=False)
+    assert ran.returncode == -signal.SIGKILL
+    assert (tmp_path / "model.onnx").read_bytes() == b"old"

@@ -1,0 +1,84 @@
+"""Where files go, and that they go there whole."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from export.errors import ExportError, RequestError
+from export.output.place import deposit, expect_repository, expect_version, newest
+from export.output.write import write
+from service.artifact.manifest import Sample
+from tests.service.artifact.test_manifest import MANIFEST
+from tests.service.artifact.test_sample_rows import kept
+from tests.support.tiny_highway import highway
+
+
+def test_versions_count_from_one(tmp_path: Path) -> None:
+    """Only folders named by a whole number are versions."""
+    assert newest(tmp_path, "net") == 0
+    for name in ("2", "10", "03", "0", "x", ".3"):
+        (tmp_path / "net" / name).mkdir(parents=True)
+    assert newest(tmp_path, "net") == 10
+
+
+@pytest.mark.parametrize("version", [0, -1, 2**31])
+def test_strange_versions_are_refused(version: int) -> None:
+    """The message shows what came."""
+    with pytest.raises(RequestError, match=f"expected a whole number from 1, got {version}"):
+        expect_version(version)
+
+
+def test_a_file_is_no_repository(tmp_path: Path) -> None:
+    """Nor is anything below a file."""
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "file", tmp_path / "file" / "models"):
+        with pytest.raises(RequestError, match="expected a folder, and .*file is a file"):
+            expect_repository(path)
+    assert expect_repository(tmp_path / "new" / "models") == tmp_path / "new" / "models"
+
+
+def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
+    """The check sees the whole draft, and the file is not there yet."""
+    path = tmp_path / "a" / "1" / "model.onnx"
+
+    def check(draft: Path) -> None:
+        assert draft.read_bytes() == b"whole"
+        assert not path.exists()
+
+    write(path, b"whole", check)
+    assert path.read_bytes() == b"whole"
+    assert [entry.name for entry in path.parent.iterdir()] == ["model.onnx"]
+
+
+def test_a_file_that_would_not_be_served_does_not_appear(tmp_path: Path) -> None:
+    """A sample that the graph does not take is found before the file is in place."""
+    gated = highway(layers=1)
+    update = {"outputs": ("logits",), "gates": gated.gates}
+    fitting = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3, 4]),)),)})
+    assert deposit(tmp_path / "repo", fitting, gated.model, next_free=False).written
+    other = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3]),)),)})
+    with pytest.raises(ExportError, match="expected a row of x:.*, got one of shape .3."):
+        deposit(tmp_path / "other", other, gated.model, next_free=False)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_what_stops_it_leaves_nothing_behind(tmp_path: Path, error: BaseException) -> None:
+    """Neither a draft nor a folder that was not there; an old file stays as it was."""
+
+    def check(draft: Path) -> None:
+        raise error
+
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(type(error)):
+        write(tmp_path / "kept" / "net" / "1" / "model.onnx", b"new", check)
+    assert list((tmp_path / "kept").iterdir()) == []
+    old = tmp_path / "net" / "1" / "model.onnx"
+    write(old, b"old", lambda draft: None)
+    with pytest.raises(type(error)):
+        write(old, b"new", check)
+    assert old.read_bytes() == b"old"
+    assert list(old.parent.iterdir()) == [old]

@@ -1,0 +1,339 @@
+"""Reports: that the page says what was measured, is whole by itself, and never takes a name for markup."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from export.measure.gate_profile import profile
+from export.measure.lesion_curve import lesion_curve
+from export.parity.error_stats import BINS
+from export.precision.compare import Comparison, Distance, Speed
+from export.report import write as module
+from export.report.panel import panel
+from export.report.parity_section import parity_rows
+from export.report.report_page import page
+from export.report.report_parts import size_of
+from export.report.write import Report, figures, write_report
+from export.source import Rows
+from service.artifact.manifest import Batch, Gate, Manifest, Parity, TensorParity
+from tests.support.tiny_highway import Gated, highway
+
+LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
+VOID = {"meta", "img", "br"}
+
+
+def rows_of(net: Gated) -> Rows:
+    x = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
+    return Rows({"x": x}, net.logits(x).argmax(1))
+
+
+def parity(names: tuple[str, ...]) -> Parity:
+    tensors = tuple(
+        TensorParity(name=name, rms=(n + 1) * 1e-8, rms_torch=2e-8, max=(n + 1) * 1e-7, max_torch=3e-7)
+        for n, name in enumerate(names)
+    )
+    batches = (
+        Batch(name="one row", rows=1, digest="ab" * 32),
+        Batch(name="real rows", rows=60, digest="cd" * 32),
+    )
+    return Parity(
+        reference="the network in float64",
+        providers=("CPUExecutionProvider",),
+        seed=5,
+        batches=batches,
+        tensors=tensors,
+        identical=17,
+        derived=0,
+        ulp=0.0,
+    )
+
+
+@pytest.fixture(scope="module")
+def full() -> Report:
+    """A report of a network with rows and classes, in which everything is there."""
+    net = highway(layers=3, units=6)
+    runtime, rows = net.open(), rows_of(net)
+    hidden = [name for gate in net.gates for name in (gate.name, gate.output) if name is not None]
+    baseline = profile(runtime, net.gates, rows, LABELS)
+    manifest = Manifest(
+        name="tiny",
+        version=3,
+        source="checkpoint",
+        precision="int8",
+        outputs=("logits",),
+        labels=LABELS,
+        gates=net.gates,
+        parity=parity(("logits", *hidden)),
+        profile=baseline,
+        lesion=lesion_curve(runtime, net.gates, rows, "logits", net.biases),
+        weights="ef" * 32,
+        tools={"torch": "2.13.0"},
+    )
+    comparison = Comparison(
+        precision="int8",
+        provider="CPUExecutionProvider",
+        rows=60,
+        drawn=False,
+        kind="highest",
+        agreement=0.9917,
+        metric=0.9333,
+        metric_fp32=0.95,
+        outputs=(Distance("logits", 0.0123, 0.0456),),
+        gates=tuple(Distance(gate.name, 0.001, 0.01) for gate in net.gates),
+        speed=(Speed(1, 0.5, 0.25, 2.0),),
+        size=5000,
+        size_fp32=20000,
+    )
+    counts = tuple([0] * 10 + [5] * (BINS - 10))
+    return Report(
+        manifest,
+        inputs=("x:float32[batch,4]",),
+        outputs=("logits:float32[batch,3]",),
+        size=5000,
+        warnings=("rows are few",),
+        seconds={"trace": 1.25},
+        histograms=dict.fromkeys(("logits", *hidden), (counts, counts)),
+        panel=panel(runtime, net.gates, net.biases, baseline, rows, LABELS),
+        comparison=comparison,
+    )
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser would: its text, its elements, and whether all are closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def test_the_page_says_what_was_measured(full: Report) -> None:
+    """Verdict, every tensor's errors, gates, lesions, precision, batches, tools and warnings are on it."""
+    read = Reader(page(full))
+    assert read.open == []
+    manifest = full.manifest
+    assert manifest.lesion is not None
+    assert manifest.profile is not None
+    for said in (
+        "tiny · version 3",
+        "parity proved in fp32",
+        "of the graph in single precision",
+        "rows are few",
+        "x:float32[batch,4]",
+        "17 weights are bit for bit",
+        "the network in float64",
+        f"accuracy {manifest.lesion.accuracy:.4f}, loss {manifest.lesion.loss:.4f}",
+        "0.9917",
+        "0.9333",
+        "-0.0167",
+        "2.00x as fast",
+        "5 kB",
+        "one row",
+        "abababab",
+        "2.13.0",
+        "1.25",
+        "ef" * 32,
+        manifest.profile.digest,
+    ):
+        assert said in read.text
+    for tensor in manifest.parity.tensors:
+        assert f"{tensor.name} {tensor.rms:.2e} {tensor.rms_torch:.2e}" in read.text
+    for layer in manifest.profile.layers:
+        assert f"{layer.mean:.3f} {layer.closed:.1%} {layer.open:.1%}" in read.text
+    titles = " ".join(text for text in read.words)
+    for figure in (
+        "Error by tensor",
+        "Errors of the outputs",
+        "Errors of the gates",
+        "Biases",
+        "T for one row",
+    ):
+        assert figure in titles
+    for figure in ("How open", "T given the class", "Accuracy, and answers", "How far the gates moved"):
+        assert figure in titles
+
+
+def test_the_page_needs_nothing_else(full: Report) -> None:
+    """No script, nothing from the network or another file, and both colour schemes."""
+    html = page(full)
+    read = Reader(html)
+    assert not [name for name, _ in read.elements if name in ("script", "link", "iframe", "object")]
+    for _, attributes in read.elements:
+        assert not any(name.startswith("on") for name in attributes)
+        assert (attributes.get("src") or "data:").startswith("data:")
+        assert "href" not in attributes
+    assert "url(" not in html
+    assert "http" not in html
+    assert "prefers-color-scheme: dark" in html
+    assert "width=device-width" in html
+
+
+def test_names_are_never_markup(full: Report) -> None:
+    """A label, name, tensor or warning that looks like HTML is shown as it is written."""
+    evil = "</td><script>alert(2)</script>\"'&amp;"
+    manifest = full.manifest.model_copy(
+        update={
+            "name": evil,
+            "source": evil,
+            "parity": parity((evil, *[t.name for t in full.manifest.parity.tensors])),
+            "gates": tuple(gate.model_copy(update={"name": gate.name}) for gate in full.manifest.gates),
+            "tools": {evil: evil},
+        }
+    )
+    assert full.panel is not None
+    html = page(
+        replace(
+            full,
+            manifest=manifest,
+            warnings=(evil,),
+            inputs=(evil,),
+            outputs=(evil,),
+            seconds={evil: 1.0},
+            panel=replace(full.panel, label=evil, layers=(evil,) * 3),
+        )
+    )
+    assert "<script" not in html
+    read = Reader(html)
+    assert read.open == []
+    assert read.text.count("alert(2)") >= 8
+    assert LABELS[1] in read.text
+
+
+def test_the_json_holds_the_figures_of_the_page(full: Report, tmp_path: Path) -> None:
+    """Manifest, comparison, panel and seconds come back from the file; what is no number is null."""
+    assert full.panel is not None
+    assert full.panel.means is not None
+    means = full.panel.means.copy()
+    means[0, 0] = np.nan
+    full = replace(full, panel=replace(full.panel, means=means))
+    written = write_report(tmp_path / "new" / "folder", full)
+    assert written == tmp_path / "new" / "folder" / "index.html"
+    read = json.loads((tmp_path / "new" / "folder" / "report.json").read_text())
+    assert Manifest.model_validate(read["manifest"]) == full.manifest
+    assert read["comparison"]["agreement"] == 0.9917
+    assert read["seconds"] == {"trace": 1.25}
+    assert read["panel"]["means"][0][0] is None
+    assert read["panel"]["means"][1] == pytest.approx(means[1].tolist(), rel=1e-5)
+    assert read == json.loads(json.dumps(figures(full)))
+
+
+def test_json_is_json(full: Report, tmp_path: Path) -> None:
+    """A figure that JSON has no word for is not written as one that other readers choke on."""
+    with pytest.raises(ValueError, match="JSON"):
+        write_report(tmp_path, replace(full, seconds={"trace": float("nan")}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_report_gives_the_same_bytes(full: Report, tmp_path: Path) -> None:
+    """Two writings differ in nothing, and leave nothing beside the two files."""
+    for folder in ("a", "b"):
+        write_report(tmp_path / folder, full)
+        assert sorted(entry.name for entry in (tmp_path / folder).iterdir()) == ["index.html", "report.json"]
+    for name in ("index.html", "report.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_failed_write_leaves_the_old_page(
+    full: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is replaced whole or not at all."""
+    write_report(tmp_path, full)
+    before = (tmp_path / "report.json").read_bytes()
+
+    def stop(values: object, **options: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.json, "dumps", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_report(tmp_path, full)
+    assert (tmp_path / "report.json").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_network_without_gates_says_so(full: Report) -> None:
+    """No empty tables or pictures in the place of gates."""
+    manifest = full.manifest.model_copy(
+        update={"gates": (), "profile": None, "lesion": None, "precision": "fp32"}
+    )
+    read = Reader(page(replace(full, manifest=manifest, panel=None, comparison=None)))
+    assert "This network has no transform gates" in read.text
+    for absent in ("Layers by units", "Lesions", "Precision", "single precision, from which"):
+        assert absent not in read.text
+    assert "✓ parity proved" in read.text
+
+
+def test_without_rows_the_page_tells_how_to_give_some(full: Report) -> None:
+    """Gates are listed and their biases drawn, and the remedy for the rest is named."""
+    net = highway(layers=3, units=6)
+    manifest = full.manifest.model_copy(update={"profile": None, "lesion": None})
+    shown = panel(net.open(), net.gates, net.biases)
+    read = Reader(page(replace(full, manifest=manifest, panel=shown, comparison=None)))
+    assert "Give some with --data" in read.text
+    assert "layer02.transform_gate" in read.text
+    assert "Biases of the gates" in read.text
+    assert "Mean T" not in read.text
+
+
+def test_hundreds_of_steps_are_taken_together(full: Report) -> None:
+    """Steps of a recurrent layer become one row, with the worst of their errors."""
+    gates = tuple(
+        Gate(
+            name=f"g{depth}.{time}",
+            layer=0,
+            depth=depth,
+            time=time,
+            kind="coupled",
+            carry="identity",
+            unit_axis=-1,
+            units=4,
+        )
+        for time in range(150)
+        for depth in range(2)
+    )
+    names = ("logits", *(gate.name for gate in gates))
+    manifest = full.manifest.model_copy(
+        update={"gates": gates, "profile": None, "lesion": None, "parity": parity(names)}
+    )
+    rows = parity_rows(manifest)
+    assert [row.name for row in rows] == [
+        "logits",
+        "layer 0.0: transform gate",
+        "layer 0.1: transform gate",
+    ]
+    assert rows[1].rms == pytest.approx(300e-8)
+    assert rows[2].max == pytest.approx(301e-7)
+    html = page(replace(full, manifest=manifest, panel=None, histograms={}))
+    assert len(html) < 60_000
+    assert "g0.0 and 149 more steps" in Reader(html).text
+
+
+@pytest.mark.parametrize(
+    ("count", "says"), [(12, "12 B"), (5000, "5 kB"), (98_528_272, "98.5 MB"), (2_500_000_000, "2.5 GB")]
+)
+def test_sizes_are_said_as_people_say_them(count: int, says: str) -> None:
+    """Three digits and a unit."""
+    assert size_of(count) == says

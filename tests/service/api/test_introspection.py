@@ -1,0 +1,112 @@
+"""The routes to gates: where they are, who may call them, and what the manifest and live traffic say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.errors import Unknown
+from service.http.auth import level_of
+from tests.support.gates_app import Asker, manifest_of, profile_of
+from tests.support.tiny_highway import highway
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def rows(count: int, scale: float = 1.0) -> Array:
+    return (scale * np.random.default_rng(0).normal(size=(count, 4))).astype(np.float32)
+
+
+@pytest.fixture
+def asker(tmp_path: Path) -> Asker:
+    gated = highway()
+    return Asker.of(
+        tmp_path, gated, manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows(2000))))
+    )
+
+
+def test_every_route_is_there_with_and_without_a_version(asker: Asker) -> None:
+    """Reading and moving is asked with a body, what is known without; each at the level of inference."""
+    paths = {route.path: route.methods for route in asker.routes}
+    for version in ("", "/versions/{version}"):
+        base = f"/v2/models/{{model}}{version}"
+        assert paths[f"{base}/gates"] == paths[f"{base}/lesion"] == {"POST"}
+        for path in ("gates/profile", "gates/drift", "certificate", "samples"):
+            assert paths[f"{base}/{path}"] == {"GET", "HEAD"}
+    assert len(paths) == 12
+    assert {level_of(route) for route in asker.routes} == {"api"}
+    assert len({route.name for route in asker.routes}) == 12
+
+
+def test_the_profile_is_the_manifests(asker: Asker, tmp_path: Path) -> None:
+    """As it was written at export; null where it was not."""
+    answer = json.loads(asker.ask("gates/profile")[1])
+    manifest = asker.model.manifest
+    assert manifest is not None
+    assert manifest.profile is not None
+    assert answer["profile"] == json.loads(manifest.profile.model_dump_json())
+    assert [gate["name"] for gate in answer["gates"]] == [gate.name for gate in manifest.gates]
+    assert (answer["model_name"], answer["model_version"], answer["lesion"]) == ("net", "3", None)
+    plain = highway(layers=1)
+    bare = json.loads(Asker.of(tmp_path, plain, manifest_of(plain)).ask("gates/profile")[1])
+    assert bare["profile"] is bare["lesion"] is None
+
+
+def test_a_version_may_be_named(asker: Asker) -> None:
+    """In the address, as everywhere."""
+    assert asker.ask("versions/3/gates/profile") == asker.ask("gates/profile")
+
+
+def test_drift_is_that_of_all_workers(asker: Asker) -> None:
+    """Rows like the profile's are no drift; rows ten times as large are, and the worst gate is named."""
+    drift = asker.model.drift
+    assert drift is not None
+    runtime = asker.model.runtime
+
+    def worker(x: Array) -> dict[str, Any]:
+        drift.see(runtime.run({"x": x}, drift.names), len(x))
+        return {"drift": {"net": {"3": drift.snapshot(), "2": {"profile": "other"}}, "else": {}}}
+
+    asker.workers.snapshots = [worker(rows(600)), {"drift": {}}]
+    answer = json.loads(asker.ask("gates/drift")[1])
+    assert (answer["model_name"], answer["model_version"], answer["level"]) == ("net", "3", "ok")
+    assert answer["rows"] == 600
+    assert [layer["gate"] for layer in answer["layers"]] == list(drift.names)
+    asker.workers.snapshots = [worker(rows(600)), worker(rows(5000, 10.0))]
+    answer = json.loads(asker.ask("gates/drift")[1])
+    assert answer["level"] == "alarm"
+    assert answer["worst"] in drift.names
+
+
+def test_live_traffic_is_seen(asker: Asker) -> None:
+    """A plain request's own run is the sample; gates moved by a caller are none of the traffic's."""
+    drift = asker.model.drift
+    assert drift is not None
+    asker.lesion(rows(8), close=[0])
+    seen = np.array(drift.snapshot()["seen"])
+    # the run without the lesion was seen, the one with it was not
+    assert seen[0, 1:].sum() == pytest.approx(8, abs=0.01)
+    assert seen[0, 0] / 8 > 0.1
+
+
+def test_no_profile_no_drift(tmp_path: Path) -> None:
+    """What the model lacks is said."""
+    gated = highway(layers=1)
+    asker = Asker.of(tmp_path, gated, manifest_of(gated))
+    with pytest.raises(Unknown, match="model 'net' has no profile to tell drift from"):
+        asker.ask("gates/drift")
+
+
+def test_no_gates_nothing_to_tell(tmp_path: Path) -> None:
+    """Of a plain network."""
+    gated = highway(layers=1)
+    asker = Asker.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": ()}))
+    for path in ("gates/profile", "gates/drift"):
+        with pytest.raises(Unknown, match="model 'net' has no gates that are known of"):
+            asker.ask(path)
+    assert json.loads(asker.ask("certificate")[1])["gates"] == 0
+    assert json.loads(asker.ask("versions/3/samples")[1])["samples"] == []

@@ -1,0 +1,197 @@
+"""The lesions' route: the same rows with gates moved, against the network with those layers left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.errors import NotFinite, RequestError
+from service.gates import lesions
+from tests.support.gates_app import LABELS, Asker, infer, manifest_of
+from tests.support.tiny_highway import Gated, highway
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def rows(count: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=(count, 4)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def gated() -> Gated:
+    return highway()
+
+
+@pytest.fixture(scope="module")
+def asker(tmp_path_factory: pytest.TempPathFactory, gated: Gated) -> Asker:
+    return Asker.of(tmp_path_factory.mktemp("model"), gated, manifest_of(gated))
+
+
+def logits_of(answer: dict[str, Any]) -> Array:
+    (output,) = answer["outputs"]
+    return np.array(output["data"], np.float32).reshape(output["shape"])
+
+
+def softmax(logits: Array) -> Array:
+    powers = np.exp(logits)
+    return powers / powers.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("count", [1, 6, 150])
+def test_closed_layers_are_left_out(asker: Asker, gated: Gated, count: int) -> None:
+    """Outputs, flips and changes against the formula in double precision, in one or several runs."""
+    x = rows(count)
+    answer = asker.lesion(x, close=[0, "layer02.transform_gate"], id="a")
+    before, after = gated.logits(x), gated.logits(x, frozenset({0, 2}))
+    np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
+    np.testing.assert_allclose(logits_of(answer["lesioned"]), after, atol=1e-5)
+    told = answer["lesion"]
+    assert told["closed"] == ["layer00.transform_gate", "layer02.transform_gate"]
+    assert told["rows"] == count
+    flipped = before.argmax(1) != after.argmax(1)
+    assert told["by_row"]["flipped"] == flipped.tolist()
+    assert (told["flipped"], told["share_flipped"]) == (flipped.sum(), pytest.approx(flipped.mean()))
+    at = np.arange(count), before.argmax(1)
+    change = softmax(after)[at] - softmax(before)[at]
+    assert told["by_row"]["change"] == pytest.approx(change.tolist(), abs=1e-5)
+    assert told["change"] == pytest.approx(change.mean(), abs=1e-5)
+    assert told["by_row"]["label"]["before"] == [LABELS[n] for n in before.argmax(1)]
+
+
+def test_the_answers_without_a_lesion_are_infers_to_the_bit(asker: Asker) -> None:
+    """The gates' route answers what infer does, and so does this one."""
+    x = rows(5)
+    assert asker.lesion(x, close=[1])["outputs"] == asker.gates(x)["outputs"]
+
+
+def test_opened_and_shifted_gates(asker: Asker, gated: Gated) -> None:
+    """T is 1 in an opened layer, and the sigmoid of more in a shifted one."""
+    x = rows(4)
+    answer = asker.lesion(x, open=[1], shift={"2": 0.75}, outputs=[{"name": "logits"}, *_gates(gated)])
+    lesioned = {
+        output["name"]: np.array(output["data"]).reshape(output["shape"])
+        for output in answer["lesioned"]["outputs"]
+    }
+    assert (lesioned["layer01.transform_gate"] == 1).all()
+    assert answer["lesion"]["open"] == ["layer01.transform_gate"]
+    assert answer["lesion"]["shifted"] == {"layer02.transform_gate": 0.75}
+    # nothing before the opened layer has moved
+    untouched = {output["name"]: output["data"] for output in answer["outputs"]}
+    assert lesioned["layer00.transform_gate"].ravel().tolist() == untouched["layer00.transform_gate"]
+    y = lesioned["layer01.output"]
+    logit = y @ gated.weights["layers.2.gate.weight"].T + gated.weights["layers.2.gate.bias"] + 0.75
+    np.testing.assert_allclose(lesioned["layer02.transform_gate"], 1 / (1 + np.exp(-logit)), atol=1e-5)
+
+
+def _gates(gated: Gated) -> list[dict[str, str]]:
+    return [*({"name": gate.name} for gate in gated.gates), {"name": "layer01.output"}]
+
+
+def test_a_curve_closes_each_layer_in_its_turn(asker: Asker, gated: Gated) -> None:
+    """And compares each with the network as it is."""
+    x = rows(30)
+    answer = asker.lesion(x, curve=True)
+    before = gated.logits(x)
+    np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
+    assert (answer["curve"]["rows"], answer["curve"]["skipped"]) == (30, [])
+    at = np.arange(30), before.argmax(1)
+    for layer, told in enumerate(answer["curve"]["layers"]):
+        after = gated.logits(x, frozenset({layer}))
+        assert told["layer"] == layer
+        assert told["gates"] == [gated.gates[layer].name]
+        assert told["flipped"] == (before.argmax(1) != after.argmax(1)).sum()
+        assert told["change"] == pytest.approx((softmax(after)[at] - softmax(before)[at]).mean(), abs=1e-5)
+    assert len(answer["curve"]["layers"]) == 3
+
+
+def test_a_request_counts_once(asker: Asker) -> None:
+    """However many runs it takes, the log and the model's counts have one request with its rows."""
+    told, count = len(asker.told.answers), asker.model.meter.snapshot()
+    asker.lesion(rows(30), curve=True)
+    assert len(asker.told.answers) == told + 1
+    after = asker.model.meter.snapshot()
+    assert after["rows"] == count["rows"] + 30
+
+
+def test_a_layer_without_a_lever_is_skipped(tmp_path: Path, gated: Gated) -> None:
+    """And said to be."""
+    fixed = gated.gates[1].model_copy(update={"levers": ()})
+    gates = (gated.gates[0], fixed, gated.gates[2])
+    asker = Asker.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": gates}))
+    curve = asker.lesion(rows(3), curve=True)["curve"]
+    assert [told["layer"] for told in curve["layers"]] == [0, 2]
+    assert curve["skipped"] == [1]
+    with pytest.raises(RequestError, match="expected one that can be moved, a layer \\(0, 2\\)"):
+        asker.lesion(rows(3), close=[1])
+
+
+def test_binary_answers_hold_both(asker: Asker, gated: Gated) -> None:
+    """First the outputs without the lesion, then those with it."""
+    x = rows(2)
+    headers, content = asker.ask("lesion", infer(x, close=[0], parameters={"binary_data_output": True}))
+    length = int(headers[b"inference-header-content-length"])
+    assert json.loads(content[:length])["lesion"]["rows"] == 2
+    both = np.frombuffer(content[length:], "<f4").reshape(2, 2, 3)
+    np.testing.assert_allclose(both[0], gated.logits(x), atol=1e-5)
+    np.testing.assert_allclose(both[1], gated.logits(x, frozenset({0})), atol=1e-5)
+
+
+def test_no_rows_are_an_answer(asker: Asker) -> None:
+    """Nothing is run, and nothing flips."""
+    told = asker.lesion(rows(0), close=[0])["lesion"]
+    assert (told["rows"], told["flipped"], told["share_flipped"]) == (0, 0, None)
+    assert asker.lesion(rows(0), curve=True)["curve"]["layers"][0]["change"] is None
+
+
+def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> None:
+    """With and without are told all the same; a curve of nothing to compare is refused."""
+    gated = highway(classes=1)
+    asker = Asker.of(tmp_path, gated, manifest_of(gated, labels=()))
+    answer = asker.lesion(rows(2), close=[0])
+    assert set(answer["lesion"]) == {"rows", "closed", "open", "shifted"}
+    np.testing.assert_allclose(
+        logits_of(answer["lesioned"]), gated.logits(rows(2), frozenset({0})), atol=1e-5
+    )
+    with pytest.raises(
+        RequestError, match="curve: expected a model whose output tells classes, and 'logits'"
+    ):
+        asker.lesion(rows(2), curve=True)
+
+
+def test_labels_of_something_else_are_left_out(tmp_path: Path, gated: Gated) -> None:
+    """As many labels as classes, or none."""
+    asker = Asker.of(tmp_path, gated, manifest_of(gated, labels=("one", "two")))
+    assert "label" not in asker.lesion(rows(2), close=[0])["lesion"]["by_row"]
+
+
+def test_answers_that_are_no_numbers_are_not_compared(asker: Asker) -> None:
+    """NaN in the rows, which binary may bring."""
+    x = np.full((1, 4), np.nan, np.float32)
+    tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
+    head = json.dumps({"inputs": [tensor], "close": [0], "parameters": {"binary_data_output": True}}).encode()
+    with pytest.raises(NotFinite, match="expected numbers to compare, got NaN or Inf in 'logits'"):
+        asker.ask("lesion", head + x.tobytes(), header=len(head))
+
+
+def test_a_request_for_nothing_is_refused_and_counted(asker: Asker) -> None:
+    """Before anything is run."""
+    before = len(asker.told.answers)
+    with pytest.raises(RequestError, match="expected close, open, shift or curve"):
+        asker.lesion(rows(1))
+    with pytest.raises(RequestError, match="expected a layer \\(0 to 2\\)"):
+        asker.lesion(rows(1), close=[3])
+    assert len(asker.told.answers) == before
+
+
+def test_a_curve_of_too_much_is_refused(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its first run."""
+    monkeypatch.setattr(lesions, "MOST_RUN_ROWS", 30)
+    asker.lesion(rows(10), curve=True)
+    before = len(asker.told.answers)
+    with pytest.raises(RequestError, match="curve: expected at most 30 rows times layers, got 11 times 3"):
+        asker.lesion(rows(11), curve=True)
+    assert len(asker.told.answers) == before

@@ -1,0 +1,177 @@
+"""The one place that opens a model, with files that no exporter made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from service.artifact import runtime as runtime_module
+from service.artifact.manifest import KEY
+from service.artifact.runtime import available, expect_device, open_model
+from service.errors import DeviceError, ModelFileError, RunError
+from tests.service.artifact.test_manifest import MANIFEST
+
+
+def model(*, outputs: tuple[str, ...] = ("output", "half"), metadata: dict[str, str] | None = None) -> bytes:
+    """output = x + bias, half = output / 2, with the bias as a lever."""
+    weights = [
+        helper.make_tensor("bias", TensorProto.FLOAT, [4], [1.0, 2, 3, 4]),
+        helper.make_tensor("two", TensorProto.FLOAT, [], [2.0]),
+    ]
+    graph = helper.make_graph(
+        [
+            helper.make_node("Add", ["x", "bias"], ["output"]),
+            helper.make_node("Div", ["output", "two"], ["half"]),
+        ],
+        "net",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4]),
+            helper.make_tensor_value_info("bias", TensorProto.FLOAT, [4]),
+        ],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in outputs],
+        weights,
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    helper.set_model_props(made, metadata or {})
+    return made.SerializeToString()
+
+
+X = np.zeros((2, 4), np.float32)
+
+
+def test_a_file_without_a_manifest_is_all_public() -> None:
+    """Its inputs, outputs and levers are read from the graph."""
+    runtime = open_model(model())
+    assert runtime.manifest is None
+    assert [str(one) for one in runtime.inputs] == ["x:float32[batch,4]"]
+    assert [one.name for one in runtime.outputs] == ["output", "half"]
+    assert runtime.hidden == ()
+    assert [str(one) for one in runtime.levers] == ["bias:float32[4]"]
+
+
+def test_a_manifest_says_what_is_hidden() -> None:
+    """Hidden outputs are left out unless they are asked for."""
+    runtime = open_model(model(metadata={KEY: MANIFEST.to_json()}))
+    assert runtime.manifest == MANIFEST
+    assert [one.name for one in runtime.hidden] == ["half"]
+    assert len(runtime.run({"x": X})) == 1
+    assert runtime.run({"x": X}, []) == []
+    (half,) = runtime.run({"x": X}, ["half"])
+    assert half[0].tolist() == [0.5, 1, 1.5, 2]
+
+
+def test_a_lever_may_be_given() -> None:
+    """In place of the initializer of its name."""
+    (output,) = open_model(model()).run({"x": X, "bias": np.full(4, 7, np.float32)}, ["output"])
+    assert output[0].tolist() == [7, 7, 7, 7]
+
+
+def test_a_manifest_of_another_graph_is_refused() -> None:
+    """An output it names must be there."""
+    data = model(outputs=("half",), metadata={KEY: MANIFEST.to_json()})
+    with pytest.raises(ModelFileError, match="a.onnx: manifest: outputs: the graph has no output 'output'"):
+        open_model(data, where="a.onnx")
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    """An absent, a damaged and another kind of file, each by its name."""
+    with pytest.raises(ModelFileError, match="gone.onnx: no such file"):
+        open_model(tmp_path / "gone.onnx")
+    for content in (b"", b"not a model", model()[:-20]):
+        (tmp_path / "bad.onnx").write_bytes(content)
+        with pytest.raises(ModelFileError, match="bad.onnx: onnxruntime cannot open it"):
+            open_model(tmp_path / "bad.onnx")
+
+
+def test_inputs_that_are_no_tensors_are_refused() -> None:
+    """Only tensors of numbers go over the wire."""
+    text = helper.make_tensor_value_info("x", TensorProto.STRING, [1])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "g",
+        [text],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, [1])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    with pytest.raises(ModelFileError, match=r"x: expected a tensor of numbers, got tensor\(string\)"):
+        open_model(made.SerializeToString())
+
+
+@pytest.mark.skipif(available("cuda"), reason="this machine has CUDA")
+def test_a_missing_device_is_said() -> None:
+    """Never silently on another one."""
+    with pytest.raises(DeviceError, match="device: cuda needs an onnxruntime with CUDAExecutionProvider"):
+        open_model(model(), device="cuda")
+
+
+def test_a_device_can_be_tried_before_there_is_a_model() -> None:
+    """So that a service without its device does not even start."""
+    expect_device("cpu")
+    if not available("cuda"):
+        with pytest.raises(DeviceError, match="device: cuda needs"):
+            expect_device("cuda")
+
+
+def test_a_device_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime would go on without it, and run on the CPU."""
+    monkeypatch.setitem(runtime_module.PROVIDERS, "cuda", "AzureExecutionProvider")
+    monkeypatch.setitem(runtime_module.OPTIONS, "cuda", {})
+    monkeypatch.setattr(runtime_module, "available", lambda device: True)
+    session = runtime_module.onnxruntime.InferenceSession
+    monkeypatch.setattr(session, "get_providers", lambda self: ["CPUExecutionProvider"])
+    with pytest.raises(DeviceError, match="could not start AzureExecutionProvider"):
+        open_model(model(), device="cuda")
+
+
+def test_a_device_s_way_gives_the_same() -> None:
+    """Bound inputs and outputs: in the order asked for, each as often, of any memory layout, levers too."""
+    opened = open_model(model())
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2][:, :3]
+    feeds = {"x": np.asfortranarray(np.pad(x, ((0, 0), (0, 1)))), "bias": np.ones(4, np.float32)}
+    for names in (["half", "output"], ["output", "half", "output"], ("half",)):
+        bound = opened._run_bound(names, feeds)
+        for one, other in zip(bound, opened.run(feeds, names), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_whose_fault_a_run_is() -> None:
+    """Shapes and ids that the graph does not take are the caller's; what he cannot choose is not."""
+    opened = open_model(model())
+    for feeds in ({"x": X[:, :3]}, {"x": X.astype(np.float64)}, {"x": X, "bias": np.zeros(3, np.float32)}):
+        with pytest.raises(RunError) as error:
+            opened.run(feeds)
+        assert error.value.callers
+    with pytest.raises(RunError) as error:
+        opened.run({})
+    assert not error.value.callers
+
+
+@pytest.mark.parametrize(("dims", "callers"), [(["batch", "words"], True), (["batch", 3], False)])
+def test_a_run_that_fails_on_a_shape(dims: list[str | int], callers: bool) -> None:
+    """It is the caller's fault only where the caller chooses shapes."""
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "to"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor("to", TensorProto.INT64, [2], [-1, 4])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    with pytest.raises(RunError) as error:
+        open_model(made.SerializeToString()).run({"x": np.zeros((2, 3), np.float32)})
+    assert error.value.callers is callers
+
+
+def test_opening_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """onnxruntime would warn of each lever."""
+    open_model(model())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_onnx_agrees_that_it_is_a_model() -> None:
+    """The files above are what they are meant to be."""
+    onnx.checker.check_model(model(), full_check=True)

@@ -1,0 +1,120 @@
+"""Rows that a file brings along, held against the inputs of its graph."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.artifact.manifest import Range, Sample, SampleInput
+from service.artifact.runtime import Tensor
+from service.artifact.sample_rows import expect_rows, row_of
+from tests.service.artifact.test_manifest import MANIFEST
+
+X = Tensor("x", "float32", ("batch", 2, 2))
+IDS = Tensor("ids", "int64", ("batch", "words"))
+MASK = Tensor("mask", "bool", ("batch", "words"))
+
+
+def kept(name: str, values: Any, dtype: Any = "uint8", shape: tuple[int, ...] | None = None) -> SampleInput:
+    """Values as a manifest has them."""
+    array = np.array(values, dtype)
+    data = base64.b64encode(array.tobytes()).decode()
+    return SampleInput(name=name, shape=array.shape if shape is None else shape, dtype=dtype, data=data)
+
+
+def expect(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[Range, ...] = ()) -> None:
+    """Hold one sample of these rows against the inputs."""
+    samples = (Sample(inputs=rows),) if rows else ()
+    manifest = MANIFEST.model_copy(update={"samples": samples, "ranges": ranges})
+    expect_rows(manifest, {tensor.name: tensor for tensor in inputs})
+
+
+@pytest.mark.parametrize(
+    ("tensor", "values", "dtype"),
+    [
+        (X, [[0, 1], [2, 255]], "uint8"),
+        (X, [[0.5, -1], [2, 3]], "float32"),
+        (Tensor("x", "float64", (1, 2)), [1e-300, 1], "float64"),
+        (IDS, [1, 2**40], "int64"),
+        (IDS, [-1, 7], "int32"),
+        (MASK, [0, 1, 1], "uint8"),
+    ],
+)
+def test_a_row_comes_in_the_inputs_own_type(tensor: Tensor, values: Any, dtype: str) -> None:
+    """With the batch axis before it, whatever it is stored as."""
+    one = kept(tensor.name, values, dtype)
+    expect([tensor], one)
+    row = row_of(one, tensor)
+    assert row.dtype == tensor.dtype
+    assert row.shape == (1, *np.shape(values))
+    assert row[0].tolist() == np.array(values, tensor.dtype).tolist()
+
+
+def test_several_inputs_agree_on_what_varies() -> None:
+    """In any order; a dimension of one name has one size."""
+    expect([IDS, MASK], kept("mask", [1, 0, 1]), kept("ids", [4, 5, 6]))
+    with pytest.raises(ValueError, match=r"samples\[0\]: expected a row of mask:bool\[batch,words\]"):
+        expect([IDS, MASK], kept("ids", [4, 5, 6]), kept("mask", [1, 0]))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "one", "says"),
+    [
+        (X, kept("x", [1, 2, 3, 4]), "a row of x:"),
+        (X, kept("x", [[1, 2, 3, 4]]), "a row of x:"),
+        (X, kept("x", [[[1, 2], [3, 4]]]), "a row of x:"),
+        (Tensor("x", "float32", (8, 2)), kept("x", [1, 2]), "a row of x:"),
+        (
+            Tensor("x", "float16", ("batch", 2)),
+            kept("x", [1, 2]),
+            "an input that JSON has a form for, got x:",
+        ),
+        (Tensor("x", "int64", ("batch", 2)), kept("x", [0.5, 1], "float32"), "finite numbers that fit x:"),
+        (Tensor("x", "bool", ("batch", 2)), kept("x", [1, 2]), "finite numbers that fit x:"),
+        (
+            Tensor("x", "float32", ("batch", 2)),
+            kept("x", [1e300, 1], "float64"),
+            "finite numbers that fit x:",
+        ),
+        (Tensor("x", "uint8", ("batch", 2)), kept("x", [-1, 256], "int32"), "finite numbers that fit x:"),
+        (
+            Tensor("x", "float32", ("batch", 2)),
+            kept("x", [np.nan, 1], "float32"),
+            "finite numbers that fit x:",
+        ),
+        (
+            Tensor("x", "float32", ("batch", 2)),
+            kept("x", [np.inf, 1], "float32"),
+            "finite numbers that fit x:",
+        ),
+        (Tensor("x", "int8", ("batch", 2)), kept("x", [251, 0]), "finite numbers that fit x:"),
+    ],
+)
+def test_what_an_input_does_not_take_is_refused(tensor: Tensor, one: SampleInput, says: str) -> None:
+    """Another shape, a batch of another size, FP16, numbers that the type cannot hold or JSON cannot say."""
+    with pytest.raises(ValueError, match=rf"samples\[0\]: expected {says}"):
+        expect([tensor], one)
+
+
+@pytest.mark.parametrize("names", [["y"], ["x", "y"], ["x", "x"]])
+def test_other_inputs_are_refused(names: list[str]) -> None:
+    """One that the graph has not, one too many, one twice."""
+    with pytest.raises(ValueError, match=rf"samples\[0\]: expected inputs x, got {', '.join(names)}"):
+        expect([X], *(kept(name, [[1, 2], [3, 4]]) for name in names))
+
+
+def test_none_at_all_are_refused() -> None:
+    """A sample without inputs is no row."""
+    manifest = MANIFEST.model_copy(update={"samples": (Sample(inputs=()),)})
+    with pytest.raises(ValueError, match="expected inputs x, got none"):
+        expect_rows(manifest, {"x": X})
+
+
+def test_ranges_are_those_of_inputs() -> None:
+    """A range of anything else tells nothing."""
+    expect([X], ranges=(Range(input="x", low=0, high=16),))
+    with pytest.raises(ValueError, match="ranges: expected an input, x, got 'y'"):
+        expect([X], ranges=(Range(input="y", low=0, high=16),))

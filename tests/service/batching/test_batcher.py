@@ -1,0 +1,346 @@
+"""Requests that come together are run together, and each is answered as if it had been alone."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+import uvloop
+
+from service.batching.batcher import TURNS, Batch, Batcher
+from service.errors import Expired
+from service.inference_types import Answer
+from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short, sleeps
+
+Go = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def go(request: pytest.FixtureRequest) -> Go:
+    """The event loops that the batcher lives in: their clocks and the order of their turns differ."""
+    return request.param
+
+
+def first(answer: Answer) -> float:
+    return float(answer.arrays[0].flat[0])
+
+
+def test_requests_of_one_turn_run_together(go: Go) -> None:
+    """One run, in the order they came, and to each its own."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = batcher_of(model.run)
+        answers = await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
+        assert [first(answer) for answer in answers] == [0, 2, 4, 6, 8]
+        assert model.rows == [[0, 1, 2, 3, 4]]
+        assert batcher.waiting == 0
+
+    go(main())
+
+
+def test_a_request_alone_does_not_wait(go: Go) -> None:
+    """Where nobody else comes, the run begins at once, and no turn passes."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+        for n in range(3):
+            steps = batcher.submit(rows(n), 1, ("double",))
+            with pytest.raises(StopIteration) as end:
+                steps.send(None)
+            assert first(end.value.value) == 2 * n
+            await asyncio.sleep(0)
+        assert model.rows == [[0], [1], [2]]
+
+    go(main())
+
+
+def test_who_comes_with_another_is_not_alone(go: Go) -> None:
+    """The first has run when the second comes in the same turn; those that follow run together with it."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+        await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
+        assert model.rows == [[0], [1, 2, 3, 4]]
+        await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
+        assert model.rows[2:] == [[0, 1, 2, 3, 4]]
+
+    go(main())
+
+
+async def crowd(batcher: Batcher, model: Doubler) -> None:
+    """Let it see that requests come together."""
+    await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(4)))
+    model.fed.clear()
+
+
+def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
+    """Those of the next turns are taken along, but no turn is waited for beyond the limit."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run, max_rows=100))
+        await crowd(batcher, model)
+        tasks = []
+        for n in range(2 * TURNS + 4):
+            tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for _ in range(2)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        assert model.rows[0] == [n for n in range(TURNS + 1) for _ in range(2)]
+        assert [n for run in model.rows for n in run] == [n for n in range(2 * TURNS + 4) for _ in range(2)]
+
+    go(main())
+
+
+def test_a_full_run_is_not_put_off(go: Go) -> None:
+    """There is nothing to wait for, however many are still to come."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run, max_rows=2))
+        await crowd(batcher, model)
+        tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(model.fed) == 1
+        await asyncio.gather(*tasks)
+
+    go(main())
+
+
+def test_after_a_crowd_one_alone_waits_a_turn(go: Go) -> None:
+    """It is probably not the only one; after some that were, nobody waits any more."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+
+        async def turns() -> int:
+            task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+            before, taken = len(model.fed), 0
+            while len(model.fed) == before:
+                await asyncio.sleep(0)
+                taken += 1
+            await task
+            return taken
+
+        alone = await turns()
+        await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(8)))
+        assert await turns() > alone
+        for _ in range(30):
+            await turns()
+        assert await turns() == alone
+
+    go(main())
+
+
+def test_short_runs_stay_in_the_loop_and_long_ones_leave_it(go: Go) -> None:
+    """While a long run is under way the loop goes on with other things."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+        await batcher.submit(rows(1), 1, ("double",))
+        assert model.threads == [threading.get_ident()]
+        slow = Doubler(sleeps(0.05))
+        observed: list[Batch] = []
+        batcher = batcher_of(slow.run, observed)
+        task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+        turns = 0
+        while not task.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert turns > 5
+        assert slow.threads != [threading.get_ident()]
+        assert [batch.inline for batch in observed] == [False]
+
+    go(main())
+
+
+def test_one_run_at_a_time(go: Go) -> None:
+    """Those who come during a run make the next one, all together."""
+
+    async def main() -> None:
+        gate = Gate()
+        batcher = batcher_of(gate.model.run)
+        tasks = []
+        for n in range(6):
+            tasks.append(asyncio.create_task(batcher.submit(rows(n), 1, ("double",))))
+            await asyncio.sleep(0.002)
+        gate.open.set()
+        assert [first(await task) for task in tasks] == [0, 2, 4, 6, 8, 10]
+        assert gate.model.rows == [[0], [1, 2, 3, 4, 5]]
+
+    go(main())
+
+
+def test_a_run_waits_for_more_where_told_to(go: Go) -> None:
+    """With a delay, those who come before it is over are taken along."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run, max_delay=0.3))
+        one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+        await asyncio.sleep(0.02)
+        two = asyncio.create_task(batcher.submit(rows(2), 1, ("double",)))
+        await asyncio.sleep(0.02)
+        assert model.rows == []
+        await asyncio.gather(one, two)
+        assert model.rows == [[1, 2]]
+
+    go(main())
+
+
+def test_a_full_run_ends_the_delay(go: Go) -> None:
+    """There is nothing more to wait for."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run, max_delay=60))
+        one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+        await asyncio.sleep(0.01)
+        assert model.rows == []
+        await batcher.submit(rows(*range(2, 9)), 7, ("double",))
+        await one
+        assert model.rows == [[1, 2, 3, 4, 5, 6, 7, 8]]
+
+    go(main())
+
+
+def test_a_deadline_within_the_delay_ends_it(go: Go) -> None:
+    """Nobody expires of waiting for company."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run, max_delay=60))
+        one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+        await asyncio.sleep(0.01)
+        assert model.rows == []
+        await batcher.submit(rows(2), 1, ("double",), deadline=asyncio.get_running_loop().time() + 30)
+        await one
+        assert model.rows == [[1, 2]]
+
+    go(main())
+
+
+@pytest.mark.parametrize(
+    ("names", "extra", "alone", "options"),
+    [
+        (("total",), False, False, {}),
+        (("double",), True, False, {}),
+        (("double",), False, True, {}),
+        (("double",), False, False, {"batched": False}),
+    ],
+)
+def test_requests_that_run_by_themselves(
+    go: Go, names: tuple[str, ...], extra: bool, alone: bool, options: dict[str, Any]
+) -> None:
+    """Those of an output that does not split, of moved levers, that ask for it, and of a coupled model."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = batcher_of(model.run, **options)
+        bias = {"bias": np.ones(3)} if extra else {}
+        await asyncio.gather(
+            *(batcher.submit(rows(n) | bias, 1, names, alone=alone) for n in range(3)),
+            *(batcher.submit(rows(n), 1, ("double",)) for n in range(3, 5)),
+        )
+        together = [[3], [4]] if options else [[3, 4]]
+        assert model.rows == [[0], [1], [2], *together]
+
+    go(main())
+
+
+def test_every_run_is_observed(go: Go) -> None:
+    """With its rows, its requests and how long they had waited; a run that failed is not."""
+
+    async def main() -> None:
+        def rule(feeds: Any) -> None:
+            if (feeds["x"] == 7).any():
+                raise ArithmeticError
+
+        observed: list[Batch] = []
+        model = Doubler(rule)
+        batcher = short(batcher_of(model.run, observed))
+        await crowd(batcher, model)
+        observed.clear()
+        answers = await asyncio.gather(
+            batcher.submit(rows(1, 2), 2, ("double",)), batcher.submit(rows(3), 1, ("double",))
+        )
+        with pytest.raises(ArithmeticError):
+            await batcher.submit(rows(7), 1, ("double",))
+        (batch,) = observed
+        assert (batch.rows, batch.requests, batch.inline) == (3, 2, True)
+        assert batch.queue_ns == sum(answer.queue_ns for answer in answers) > 0
+        assert batch.run_ns == answers[0].run_ns > 0
+
+    go(main())
+
+
+def test_ten_thousand_requests_are_neither_swapped_nor_lost(go: Go) -> None:
+    """Of mixed shapes and sizes, some cancelled, late or bad: each gets its own rows or its own error."""
+
+    async def main() -> None:
+        dice, speed = random.Random(0), random.Random(1)
+
+        def rule(feeds: Any) -> None:
+            if (feeds["x"] < 0).any():
+                raise ArithmeticError
+            if speed.random() < 0.01:
+                sleeps(0.002)(feeds)
+
+        batcher = batcher_of(Doubler(rule).run, max_rows=32, queue=10_000, lone_rows=True)
+        loop = asyncio.get_running_loop()
+        outcomes = dict.fromkeys(("good", "cancelled", "late", "bad"), 0)
+
+        async def call(tag: int) -> None:
+            await asyncio.sleep(dice.random() * 0.3)
+            kind = dice.choices(["good", "cancelled", "late", "bad"], [70, 15, 10, 5])[0]
+            count = dice.choice([1, 1, 1, 2, 5, 40])
+            tags = [-tag - 1.0] * count if kind == "bad" else [tag + n / 64 for n in range(count)]
+            names = dice.choice([("double",), ("negative", "double"), ("double", "total")])
+            feeds = rows(*tags, width=dice.choice([1, 2, 3]))
+            task = asyncio.ensure_future(
+                batcher.submit(
+                    feeds,
+                    count,
+                    names,
+                    deadline=loop.time() + (dice.random() * 0.01 if kind == "late" else math.inf),
+                    alone=dice.random() < 0.02,
+                )
+            )
+            if kind == "cancelled":
+                await asyncio.sleep(dice.choice([0, 0, 0.001, 0.005]))
+                task.cancel()
+            try:
+                answer = await task
+            except asyncio.CancelledError:
+                assert kind == "cancelled"
+            except Expired:
+                assert kind == "late"
+            except ArithmeticError:
+                assert kind == "bad"
+            else:
+                assert kind != "bad"
+                np.testing.assert_array_equal(answer.arrays[names.index("double")], 2 * feeds["x"])
+                if "negative" in names:
+                    np.testing.assert_array_equal(answer.arrays[0], -feeds["x"])
+                if "total" in names:
+                    np.testing.assert_array_equal(answer.arrays[1], [feeds["x"].sum()])
+                kind = "good"
+            outcomes[kind] += 1
+
+        await asyncio.wait_for(asyncio.gather(*(call(tag) for tag in range(10_000))), 60)
+        assert sum(outcomes.values()) == 10_000
+        assert min(outcomes.values()) > 100
+        assert batcher.waiting == 0
+
+    go(main())

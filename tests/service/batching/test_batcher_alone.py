@@ -1,0 +1,248 @@
+"""Runs that begin the moment that they are asked for, and callers who go on the moment that they are over."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+import uvloop
+
+from service.batching.batcher import Batcher
+from service.errors import Expired
+from service.http.express import Signal
+from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short
+
+SMALL, LARGE = 2, 64
+
+
+class Caller:
+    """Goes on as an express request does, in the very call that hands it its outcome."""
+
+    def __init__(self) -> None:
+        self.got: list[float] = []
+        self.error: Exception | None = None
+        self._waits_for: Any = None
+        self._steps: Coroutine[Any, Any, None] | None = None
+
+    def future(self) -> Signal:
+        return Signal(self)  # type: ignore[arg-type]
+
+    def go_on(self, signal: Signal) -> None:
+        if self._waits_for is signal:
+            self._step()
+
+    def ask(self, batcher: Batcher, *tags: float, width: int = SMALL, **more: Any) -> None:
+        """One run after the other."""
+        self._steps = self._asking(batcher, tags, width, more)
+        self._step()
+
+    @property
+    def done(self) -> bool:
+        return self._steps is None
+
+    async def _asking(
+        self, batcher: Batcher, tags: tuple[float, ...], width: int, more: dict[str, Any]
+    ) -> None:
+        for tag in tags:
+            feeds = rows(tag, width=width)
+            answer = await batcher.submit(feeds, 1, ("double",), future=self.future(), **more)
+            self.got.append(float(answer.arrays[0].flat[0]) / 2)
+
+    def _step(self) -> None:
+        assert self._steps is not None
+        try:
+            self._waits_for = self._steps.send(None)
+        except StopIteration:
+            self._steps = None
+        except Exception as error:
+            self.error, self._steps = error, None
+
+
+async def over(*callers: Caller) -> None:
+    async with asyncio.timeout(5):
+        while not all(caller.done for caller in callers):
+            await asyncio.sleep(0)
+
+
+def test_who_asks_again_at_once_starts_no_second_run() -> None:
+    """A run is under way for the next who waits, and those behind it wait for that."""
+    gates = [threading.Event(), threading.Event(), threading.Event()]
+    inside, most = 0, 0
+    begun: list[float] = []
+
+    def wait(feeds: Any) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        begun.append(float(feeds["x"].flat[0]))
+        if feeds["x"].size == LARGE:
+            assert gates[int(feeds["x"].flat[0]) - 1].wait(5)
+        inside -= 1
+
+    async def main() -> None:
+        model = Doubler(wait)
+        batcher = batcher_of(model.run)
+        batcher._pace.saw(SMALL, 1, 1000)
+        batcher._pace.saw(LARGE, 1, 10**8)
+        again, second, third = callers = Caller(), Caller(), Caller()
+        again.ask(batcher, 1, 3, width=LARGE, alone=True)
+        second.ask(batcher, 2, width=LARGE, alone=True)
+        third.ask(batcher, 9)
+        gates[0].set()
+        async with asyncio.timeout(5):
+            while 2 not in begun:
+                await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert begun == [1, 2]
+        assert batcher.waiting == 2
+        gates[1].set()
+        gates[2].set()
+        await over(*callers)
+        assert begun == [1, 2, 9, 3]
+        assert most == 1
+        assert [caller.got for caller in callers] == [[1, 3], [2], [9]]
+
+    uvloop.run(main())
+
+
+def test_who_asks_again_and_again_keeps_nobody_waiting() -> None:
+    """Between two runs of the one, the event loop turns, and others have theirs."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+        greedy, other = Caller(), Caller()
+        asyncio.get_running_loop().call_soon(lambda: other.ask(batcher, -1))
+        greedy.ask(batcher, *range(100))
+        assert len(greedy.got) == 1
+        await over(other)
+        assert len(greedy.got) < 5
+        await over(greedy)
+        assert greedy.got == list(range(100))
+
+    uvloop.run(main())
+
+
+def test_runs_at_once_keep_the_order() -> None:
+    """Those who come in one turn run in the order they came, whatever they ask for."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+        for _ in range(20):
+            model.fed.clear()
+            callers = [Caller() for _ in range(6)]
+            for tag, caller in enumerate(callers):
+                caller.ask(batcher, tag, alone=tag % 3 == 0, width=SMALL + tag // 4)
+            await over(*callers)
+            assert [tag for run in model.rows for tag in run] == [0, 1, 2, 3, 4, 5]
+            assert [caller.got for caller in callers] == [[tag] for tag in range(6)]
+
+    uvloop.run(main())
+
+
+def test_one_who_comes_too_late_is_not_run_at_once() -> None:
+    """A deadline that has passed has passed, for who is alone, too; the next is answered."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+        late, next_ = Caller(), Caller()
+        late.ask(batcher, 1, deadline=monotonic() - 1)
+        assert isinstance(late.error, Expired)
+        assert batcher.waiting == 0
+        next_.ask(batcher, 2, deadline=monotonic() + 5)
+        await over(next_)
+        assert model.rows == [[2]]
+
+    uvloop.run(main())
+
+
+def test_what_fails_at_once_fails_for_who_asked() -> None:
+    """The error comes as from any run, and no run after it is harmed."""
+
+    def refuse(feeds: Any) -> None:
+        if (feeds["x"] == 13).any():
+            raise ValueError("not this one")
+
+    async def main() -> None:
+        model = Doubler(refuse)
+        batcher = short(batcher_of(model.run))
+        callers = [Caller() for _ in range(5)]
+        for tag, caller in zip((13, 1, 13, 2, 3), callers, strict=True):
+            caller.ask(batcher, tag)
+        await over(*callers)
+        assert [type(caller.error) for caller in callers] == [ValueError, type(None)] * 2 + [type(None)]
+        assert [caller.got for caller in callers] == [[], [1], [], [2], [3]]
+        assert batcher.waiting == 0
+
+    uvloop.run(main())
+
+
+def test_levers_are_fed_to_their_own_run_alone() -> None:
+    """Beside the rows of who moves them, and of nobody who came in the same turn."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = short(batcher_of(model.run))
+        lever = np.ones(3, np.float32)
+        answers = await asyncio.gather(
+            batcher.submit({**rows(1), "lever": lever}, 1, ("double",)),
+            batcher.submit(rows(2), 1, ("double",)),
+            batcher.submit({**rows(3), "lever": lever}, 1, ("double",)),
+            batcher.submit(rows(4), 1, ("double",)),
+        )
+        assert [answer.arrays[0].flat[0] for answer in answers] == [2, 4, 6, 8]
+        assert [sorted(fed) for fed in model.fed] == [["lever", "x"], ["x"], ["lever", "x"]]
+        assert model.rows == [[1], [2, 4], [3]]
+
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize("when", ["waiting", "running"])
+def test_who_has_gone_gets_nothing(when: str) -> None:
+    """It goes on with a CancelledError in a turn of its own, once, whatever its run comes to meanwhile."""
+
+    async def main() -> None:
+        gate = Gate()
+        model = gate.model
+        batcher = batcher_of(model.run)
+        first, second = Caller(), Caller()
+        first.ask(batcher, 1, 3, alone=True)
+        second.ask(batcher, 2, alone=True)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert batcher.waiting == 1
+        gone, other = (second, first) if when == "waiting" else (first, second)
+        signal = gone._waits_for
+        steps: list[str] = []
+
+        def cancelled() -> None:
+            steps.append("told")
+            with pytest.raises(asyncio.CancelledError):
+                gone._steps.send(None)  # type: ignore[union-attr]
+            gone._steps = None
+
+        gone._step = cancelled  # type: ignore[method-assign]
+        signal.cancel()
+        signal.cancel()
+        assert steps == []
+        assert signal.done()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert steps == ["told"]
+        assert batcher.waiting == (0 if when == "waiting" else 1)
+        gate.open.set()
+        await over(other)
+        assert steps == ["told"]
+        assert gone.got == []
+        assert other.got == ([1, 3] if when == "waiting" else [2])
+        assert [tag for run in model.rows for tag in run] == ([1, 3] if when == "waiting" else [1, 2])
+
+    uvloop.run(main())

@@ -1,0 +1,398 @@
+"""What the batcher does when there is no room, no time, no caller, or no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import uvloop
+
+from service.errors import Broken, Expired, Overloaded
+from service.inference_types import Answer, Array
+from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short, sleeps
+
+Go = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def go(request: pytest.FixtureRequest) -> Go:
+    """The event loops that the batcher lives in: their clocks and the order of their turns differ."""
+    return request.param
+
+
+def first(answer: Answer) -> float:
+    return float(answer.arrays[0].flat[0])
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_full_queue_refuses_at_once(go: Go) -> None:
+    """One more than may wait is refused without delay, and those who wait are answered."""
+
+    async def main() -> None:
+        gate = Gate()
+        batcher = batcher_of(gate.model.run, queue=3)
+        tasks = [asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))]
+        await turns()
+        tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(1, 4)]
+        await turns()
+        assert batcher.full
+        assert batcher.waiting == 3
+        with pytest.raises(Overloaded, match="fewer than 3 requests waiting for the model, and there are 3"):
+            await batcher.submit(rows(9), 1, ("double",))
+        gate.open.set()
+        assert [first(await task) for task in tasks] == [0, 2, 4, 6]
+        assert not batcher.full
+
+    go(main())
+
+
+def test_those_refused_are_told_when_to_come_again() -> None:
+    """In as many whole seconds as those who wait will take, as far as is known, and no sooner than one."""
+
+    async def main() -> None:
+        batcher = batcher_of(Gate().model.run)
+        assert batcher.overloaded().retry_after == 1
+        batcher._pace.saw(1, 1, 800_000_000)
+        tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(4)]
+        await asyncio.sleep(0)
+        assert batcher.overloaded().retry_after == 4
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_who_leaves_makes_room(go: Go) -> None:
+    """A caller who has gone holds no place in the queue and none of its bytes, even during a long run."""
+
+    async def main() -> None:
+        gate = Gate()
+        batcher = batcher_of(gate.model.run, queue=2)
+        running = asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))
+        await turns()
+        feeds = rows(1)
+        held = weakref.ref(feeds["x"])
+        tasks = [asyncio.create_task(batcher.submit(feeds, 1, ("double",))) for _ in range(2)]
+        await turns()
+        assert batcher.full
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert batcher.waiting == 0
+        del tasks, task, feeds
+        gc.collect()
+        assert held() is None
+        gate.open.set()
+        assert first(await running) == 0
+        assert gate.model.rows == [[0]]
+
+    go(main())
+
+
+def test_who_leaves_in_the_very_turn_is_not_run(go: Go) -> None:
+    """A waiter cancelled after the run was called for is dropped, and its neighbours get their own rows."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = batcher_of(model.run, max_rows=5)
+        tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(5)]
+        await asyncio.sleep(0)
+        # a full run begins in the next turn, before these two notice that they are cancelled
+        tasks[1].cancel()
+        tasks[3].cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [first(answers[n]) for n in (0, 2, 4)] == [0, 4, 8]
+        assert model.rows == [[0, 2, 4]]
+
+    go(main())
+
+
+class Read(dict[str, Any]):
+    """Feeds that note when somebody writes them out."""
+
+    def __init__(self, feeds: dict[str, Any]) -> None:
+        super().__init__(feeds)
+        self.written = 0
+
+    def __repr__(self) -> str:
+        self.written += 1
+        return ""
+
+
+def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
+    """A queue that has not what is to be removed says so with all its numbers, for others to wait."""
+    feeds = Read(rows(1.0))
+    assert repr(feeds) == ""
+
+    async def main() -> None:
+        gate = Gate()
+        task = asyncio.create_task(batcher_of(gate.model.run).submit(feeds, 1, ("double",)))
+        while not gate.model.fed:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        gate.open.set()
+
+    go(main())
+    assert feeds.written == 1
+
+
+def test_who_leaves_during_the_run_changes_nothing(go: Go) -> None:
+    """A run that has begun finishes, and its other requests get their own."""
+
+    async def main() -> None:
+        gate = Gate()
+        batcher = batcher_of(gate.model.run)
+        tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(4)]
+        await turns()
+        tasks[0].cancel()
+        tasks[2].cancel()
+        await turns()
+        gate.open.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [first(answers[n]) for n in (1, 3)] == [2, 6]
+        assert gate.model.rows == [[0, 1, 2, 3]]
+        assert first(await batcher.submit(rows(5), 1, ("double",))) == 10
+
+    go(main())
+
+
+def test_a_deadline_that_has_passed_is_not_run(go: Go) -> None:
+    """The request expires, and those beside it are answered."""
+
+    async def main() -> None:
+        model = Doubler()
+        batcher = batcher_of(model.run)
+        now = asyncio.get_running_loop().time()
+        answers = await asyncio.gather(
+            *(batcher.submit(rows(n), 1, ("double",), deadline=now + n) for n in (-1, 60)),
+            return_exceptions=True,
+        )
+        assert isinstance(answers[0], Expired)
+        assert first(answers[1]) == 120
+        assert model.rows == [[60]]
+
+    go(main())
+
+
+@pytest.mark.parametrize("order", [(60, 0.03, 0.06), (0.03, 60, 0.06), (0.06, 0.03, 60)])
+@pytest.mark.parametrize("before", [True, False], ids=["queued", "arriving"])
+def test_a_deadline_passes_during_a_long_run(go: Go, order: tuple[float, ...], before: bool) -> None:
+    """Each request expires at its own time, though the run that it waits for is far from over."""
+
+    async def main() -> None:
+        gate = Gate()
+        batcher = batcher_of(gate.model.run, max_rows=1)
+        loop = asyncio.get_running_loop()
+        ended: dict[float, float] = {}
+
+        async def call(wait: float) -> None:
+            until = loop.time() + wait
+            with pytest.raises(Expired):
+                await batcher.submit(rows(wait), 1, ("double",), deadline=until)
+            ended[wait] = time.monotonic() - until
+
+        running = asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))
+        if not before:
+            await turns()
+        tasks = {wait: asyncio.create_task(call(wait)) for wait in order}
+        await asyncio.wait([tasks[0.03]], timeout=10)
+        await asyncio.wait([tasks[0.06]], timeout=10)
+        assert set(ended) == {0.03, 0.06}
+        assert min(ended.values()) > -0.005
+        assert batcher.waiting == 1
+        tasks[60].cancel()
+        gate.open.set()
+        await running
+        await asyncio.wait(tasks.values())
+        assert gate.model.rows == [[0]]
+
+    go(main())
+
+
+def test_no_alarm_is_left_behind(go: Go) -> None:
+    """A deadline far away does not keep a batcher that was dropped, nor what its model holds."""
+
+    async def main() -> None:
+        gate = Gate()
+        gate.open.set()
+        batcher = batcher_of(gate.model.run, max_rows=1)
+        far = asyncio.get_running_loop().time() + 3600
+        await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",), deadline=far) for n in range(3)))
+        await turns()
+        gone = weakref.ref(batcher)
+        del batcher
+        gc.collect()
+        assert gone() is None
+
+    go(main())
+
+
+def test_its_thread_ends_with_it() -> None:
+    """Versions that come and go leave no threads."""
+
+    async def main() -> None:
+        before = set(threading.enumerate())
+        batcher = batcher_of(Doubler().run)
+        await batcher.submit(rows(1), 1, ("double",))
+        (thread,) = set(threading.enumerate()) - before
+        del batcher
+        gc.collect()
+        await asyncio.sleep(0)
+        thread.join(5)
+        assert not thread.is_alive()
+
+    asyncio.run(main())
+
+
+def test_a_bad_request_fails_alone(go: Go) -> None:
+    """What the model raises comes to the request at fault, as it was raised."""
+
+    async def main() -> None:
+        error = ArithmeticError("seven")
+
+        def rule(feeds: Mapping[str, Array]) -> None:
+            if (feeds["x"] == 7).any():
+                raise error
+
+        batcher = batcher_of(Doubler(rule).run)
+        answers = await asyncio.gather(
+            *(batcher.submit(rows(n), 1, ("double",)) for n in range(6, 9)), return_exceptions=True
+        )
+        assert first(answers[0]) == 12
+        assert answers[1] is error
+        assert first(answers[2]) == 16
+
+    go(main())
+
+
+@pytest.mark.parametrize("error", [StopIteration, MemoryError, asyncio.CancelledError])
+def test_whatever_is_raised_reaches_those_who_wait(go: Go, error: type[BaseException]) -> None:
+    """Even what is no ordinary error leaves nobody waiting, and the next request is answered."""
+
+    async def main() -> None:
+        def rule(feeds: Mapping[str, Array]) -> None:
+            if (feeds["x"] == 7).all():
+                raise error
+
+        batcher = batcher_of(Doubler(rule).run)
+        answers = await asyncio.gather(
+            *(batcher.submit(rows(7), 1, ("double",)) for _ in range(2)), return_exceptions=True
+        )
+        assert all(isinstance(answer, (Broken, MemoryError, RuntimeError)) for answer in answers)
+        assert first(await batcher.submit(rows(1), 1, ("double",))) == 2
+
+    go(main())
+
+
+def test_errors_free_what_they_held() -> None:
+    """Bad requests leave nothing that only the garbage collector could free."""
+
+    async def main() -> None:
+        def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
+            raise ArithmeticError
+
+        batcher = short(batcher_of(run))
+        held = []
+
+        async def call() -> None:
+            feeds = rows(1)
+            held.append(weakref.ref(feeds["x"]))
+            with pytest.raises(ArithmeticError):
+                await batcher.submit(feeds, 1, ("double",))
+
+        await asyncio.gather(*(call() for _ in range(4)))
+        assert [ref() for ref in held] == [None] * 4
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
+
+
+def test_failed_runs_teach_nothing(go: Go) -> None:
+    """A model that refuses quickly is not taken for one that answers quickly."""
+
+    async def main() -> None:
+        def rule(feeds: Mapping[str, Array]) -> None:
+            if (feeds["x"] == 7).any():
+                raise ArithmeticError
+
+        model = Doubler(rule)
+        batcher = batcher_of(model.run)
+        for _ in range(3):
+            with pytest.raises(ArithmeticError):
+                await batcher.submit(rows(7), 1, ("double",))
+        assert threading.get_ident() not in model.threads
+
+    go(main())
+
+
+def test_an_observer_that_fails_costs_no_answer() -> None:
+    """Those who wait are answered first."""
+
+    async def main() -> None:
+        said: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
+
+        def observe(batch: object) -> None:
+            raise ArithmeticError
+
+        batcher = batcher_of(Doubler().run, observe=observe)
+        # of different width, so that each but the last leaves others waiting
+        answers = await asyncio.gather(
+            *(batcher.submit(rows(n, width=n), 1, ("double",)) for n in range(1, 4))
+        )
+        assert [first(answer) for answer in answers] == [2, 4, 6]
+        await asyncio.sleep(0)
+        assert [type(context["exception"]) for context in said] == [ArithmeticError] * 3
+
+    asyncio.run(main())
+
+
+def test_where_no_thread_is_to_be_had_the_loop_runs_it(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine out of threads answers late, each request once."""
+
+    def none(pool: ThreadPoolExecutor) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        model = Doubler(sleeps(0.003))
+        batcher = batcher_of(model.run)
+        with monkeypatch.context() as patch:
+            patch.setattr(ThreadPoolExecutor, "_adjust_thread_count", none)
+            assert first(await batcher.submit(rows(1), 1, ("double",))) == 2
+        assert first(await batcher.submit(rows(2), 1, ("double",))) == 4
+        assert model.rows == [[1], [2]]
+        assert model.threads[0] == threading.get_ident() != model.threads[1]
+
+    go(main())
+
+
+def test_when_the_loop_closes_all_who_wait_are_cancelled(go: Go) -> None:
+    """Those of the run under way and those behind it; the run itself ends in silence."""
+    gate = Gate()
+    tasks: list[asyncio.Task[Answer]] = []
+
+    async def main() -> None:
+        batcher = batcher_of(gate.model.run, max_rows=1)
+        tasks.extend(asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(3))
+        await turns()
+
+    go(main())
+    assert all(task.cancelled() for task in tasks)
+    gate.open.set()

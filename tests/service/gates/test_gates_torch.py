@@ -1,0 +1,98 @@
+"""Gates and lesions as they are served, against PyTorch's own on the same rows."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from export.pipeline import export_model
+from models.layers.gate import GatedJoin, watched
+from models.networks.base import NetConfig
+from models.networks.families import build
+from models.networks.feedforward import ConvConfig, MlpConfig
+from models.networks.recurrent import RhnConfig
+from tests.support.gates_app import Asker
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+IMAGE = (1, 6, 6)
+CONFIGS: dict[str, NetConfig] = {
+    "dense": MlpConfig(inputs=IMAGE, classes=3, width=8, layers=3, carry="independent"),
+    "conv": ConvConfig(inputs=IMAGE, classes=3, stages=((4, 3),)),
+    "recurrent": RhnConfig(inputs=IMAGE, classes=3, width=5, depth=2),
+}
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[nn.Module, Asker]:
+    """A network, and the routes to the gates of what it was exported to."""
+    torch.manual_seed(0)
+    net = build(CONFIGS[request.param]).eval()
+    done = export_model(
+        net, tmp_path_factory.mktemp("repository"), name="net", inputs=["x:float32[batch,1,6,6]"]
+    )
+    return net, Asker(done.path)
+
+
+def rows(count: int) -> Array:
+    return np.random.default_rng(1).normal(size=(count, *IMAGE)).astype(np.float32)
+
+
+def array_of(tensor: dict[str, Any]) -> Array:
+    return np.array(tensor["data"], np.float32).reshape(tensor["shape"])
+
+
+@pytest.mark.parametrize("count", [1, 64])
+def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, Asker], count: int) -> None:
+    """T and y of every layer, step by step where it is recurrent, and the summary of T."""
+    net, asker = served
+    x = rows(count)
+    with torch.no_grad(), watched(net) as passages:
+        logits = net(torch.from_numpy(x)).numpy()
+    answer = asker.gates(x, {"detail": "rows", "blocks": "true"})
+    np.testing.assert_allclose(array_of(answer["outputs"][0]), logits, atol=1e-5)
+    tensors = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
+    # a recurrent net is called step by step, each step through all its depths
+    steps = len(next(iter(passages.values())).transform)
+    calls = [(one.transform[n], one.output[n]) for n in range(steps) for one in passages.values()]
+    assert len(answer["gates"]) == len(calls) > 0
+    order = sorted(asker.model.gates, key=lambda gate: (gate.time or 0, gate.layer, gate.depth or 0))
+    told = {gate["name"]: gate for gate in answer["gates"]}
+    for gate, (t, y) in zip(order, calls, strict=True):
+        np.testing.assert_allclose(tensors[gate.name], t.numpy(), atol=2e-5)
+        assert gate.output is not None
+        np.testing.assert_allclose(tensors[gate.output], y.numpy(), atol=2e-5)
+        assert told[gate.name]["mean"] == pytest.approx(t.mean().item(), abs=1e-5)
+        assert told[gate.name]["sd"] == pytest.approx(t.std(correction=0).item(), abs=1e-5)
+    depth = sum(t.flatten(1).mean(1) for t, _ in calls) / steps
+    assert answer["route"]["effective_depth"] == pytest.approx(depth.tolist(), abs=1e-4)  # type: ignore[union-attr]
+    assert len(answer["route"]["carried"]) == count
+
+
+@pytest.mark.parametrize("count", [1, 64])
+def test_a_closed_layer_is_closed_in_pytorch(served: tuple[nn.Module, Asker], count: int) -> None:
+    """The second layer's bias far below nought, and that of a carry gate of its own far above."""
+    net, asker = served
+    x = torch.from_numpy(rows(count))
+    closed = copy.deepcopy(net)
+    layers = [module for module in closed.modules() if isinstance(module, GatedJoin)]
+    names = [f"layer{n:02}" for n in range(len(layers))]
+    recurrent = any(gate.depth is not None for gate in asker.model.gates)
+    # the two depths of the recurrent layer are one layer
+    for layer in layers if recurrent else layers[1:2]:
+        with torch.no_grad():
+            layer.gate.bias -= 1e4  # type: ignore[operator]
+            if layer.carry_gate is not None:
+                layer.carry_gate.bias += 1e4  # type: ignore[operator]
+    answer = asker.lesion(x.numpy(), close=[0 if recurrent else 1])
+    with torch.no_grad():
+        np.testing.assert_allclose(array_of(answer["outputs"][0]), net(x).numpy(), atol=1e-5)
+        np.testing.assert_allclose(array_of(answer["lesioned"]["outputs"][0]), closed(x).numpy(), atol=1e-5)
+    assert all(name.startswith(names[0 if recurrent else 1]) for name in answer["lesion"]["closed"])

@@ -1,0 +1,122 @@
+"""Gates of several requests read at once: each is told, byte by byte, what it would be told alone."""
+
+from __future__ import annotations
+
+import json
+from gc import collect
+from threading import Thread, current_thread
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from service.errors import NotFinite
+from service.gates import reader as reading
+from service.gates.reader import GateReader
+from service.gates.statistics import lay_out
+from tests.service.gates.test_reader import f32, gate, random, signature
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(("at_once", "threads"), [(1, 1), (150, 1), (2**18, 1), (150, 3), (2**18, 3)])
+def test_requests_read_together_are_told_as_if_alone(
+    monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, threads: int
+) -> None:
+    """Byte by byte: gates of two widths, with steps, with carry gates, few or many values at once."""
+    monkeypatch.setattr(reading, "AT_ONCE", at_once)
+    monkeypatch.setattr(reading, "SHARE", 100)
+    gates = [
+        gate("a", 0),
+        gate("b", 1, kind="independent", carry_gate="c"),
+        gate("wide", 2),
+        gate("s0", 3, time=0),
+        gate("s1", 3, time=1),
+    ]
+    widths = {"a": 2, "b": 2, "c": 1, "wide": 700, "s0": 9, "s1": 9}
+    arrays = {name: random(7 * rows, width, seed=n) ** 3 for n, (name, width) in enumerate(widths.items())}
+    # a layer that is closed, and a figure that is more than 1
+    arrays["a"][2 * rows :] *= 0.001
+    arrays["c"][4 * rows] = 2.5
+    reader = GateReader(gates, signature(dict.fromkeys(arrays, ("batch", "n"))), None, threads)
+    together = reader.read(arrays, rows, 7)
+    for n, told in enumerate(together):
+        (alone,) = reader.read({k: v[n * rows : (n + 1) * rows] for k, v in arrays.items()}, rows)
+        assert told == alone
+    assert len(set(together)) == 7
+    assert isinstance(together[4], bytes)
+    answered = json.loads(b"{%b}" % together[4])
+    assert answered["gates"][1]["carried"] == pytest.approx(arrays["c"][4 * rows : 5 * rows].mean(), rel=1e-6)
+
+
+def test_a_gate_that_is_no_number_is_its_own_requests() -> None:
+    """Others that are read with it are told what they are told alone."""
+    arrays = {"a": random(3, 2), "b": f32([0.5, 0.1], [0.1, np.nan], [0.2, 0.3])}
+    reader = GateReader([gate("a", 0), gate("b", 1)], signature(dict.fromkeys(arrays, ("batch", 2))), None)
+    first, second, third = reader.read(arrays, 1, 3)
+    assert isinstance(second, NotFinite)
+    assert "got NaN in 'b'" in str(second)
+    assert [first] == reader.read({name: array[:1] for name, array in arrays.items()}, 1)
+    assert [third] == reader.read({name: array[2:] for name, array in arrays.items()}, 1)
+
+
+@pytest.fixture
+def laid(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """In which thread T was laid out, and how many values."""
+    seen: list[tuple[str, int]] = []
+
+    def noted(*given: Any) -> Any:
+        laid = lay_out(*given)
+        seen.append((current_thread().name, laid.size))
+        return laid
+
+    monkeypatch.setattr(reading, "lay_out", noted)
+    return seen
+
+
+def test_no_more_is_read_at_once_than_fits(
+    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+) -> None:
+    """However many requests there are; one by itself is read whole. One thread needs no other."""
+    monkeypatch.setattr(reading, "AT_ONCE", 30)
+    reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None)
+    assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
+    assert sorted(size for _, size in laid) == [18, 27, 27]
+    laid.clear()
+    assert len(reader.read({"a": random(8, 9)}, 4, 2)) == 2
+    assert [size for _, size in laid] == [36, 36]
+    assert {name for name, _ in laid} == {current_thread().name}
+
+
+def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]) -> None:
+    """As many parts as there are threads, or as are worth one."""
+    monkeypatch.setattr(reading, "SHARE", 20)
+    reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3)
+    for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
+        assert len(reader.read({"a": random(requests, 9)}, 1, requests)) == requests
+        assert sorted(size for _, size in laid) == sizes
+        others = {name for name, _ in laid if name.startswith("gates")}
+        assert bool(others) is (len(sizes) > 1)
+        laid.clear()
+
+
+def test_where_no_thread_is_to_be_had_it_is_late(
+    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+) -> None:
+    """And the same, and nothing is kept of it."""
+    monkeypatch.setattr(reading, "SHARE", 20)
+    sig, given = signature({"a": ("batch", 9)}), random(8, 9)
+    expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
+    laid.clear()
+
+    def none(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", none)
+    reader = GateReader([gate("a", 0)], sig, None, 3)
+    assert reader.read({"a": given}, 1, 8) == expected
+    assert [size for _, size in laid] == [18, 27, 27]
+    kept = ref(given)
+    del given
+    collect()
+    assert kept() is None

@@ -1,0 +1,199 @@
+"""Accepting: one after another, evenly among workers, and on after a shortage or a broken handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from service.config.settings import Settings
+from service.http import acceptor as acceptors
+from service.http.listener import listen
+from service.http.server import Server
+from service.http.shares import AWAY, Shares
+from tests.support.tls_certificate import certificate
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": scope["scheme"][-1:].encode() + b"!"})
+
+
+class Scene:
+    """A server over a listening socket, and what another worker would say of itself."""
+
+    def __init__(self, listener: socket.socket, **settings: Any) -> None:
+        self.port = listener.getsockname()[1]
+        self.shares = Shares(2)
+        self.server = Server(
+            Settings(drain_wait=0, drain_seconds=1, **settings), listener, self.shares, 1, app
+        )
+
+        self.ended: asyncio.Task[int] | None = None
+
+    async def end(self) -> int:
+        """Drain it, once."""
+        self.ended = self.ended or asyncio.create_task(self.server.drain(asyncio.Event()))
+        return await self.ended
+
+    async def ask(self, **how: Any) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **how)
+        writer.write(GET)
+        said = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await writer.wait_closed()
+        return said[-2:]
+
+
+def run(
+    test: Callable[[Scene], Awaitable[None]], listener: socket.socket | None = None, **settings: Any
+) -> None:
+    async def play() -> None:
+        scene = Scene(listener or listen("127.0.0.1", 0), **settings)
+        await test(scene)
+        await scene.end()
+
+    uvloop.run(play())
+
+
+def test_shares_are_what_each_worker_says() -> None:
+    """A worker that accepts nothing has none to compare with."""
+    shares = Shares(3)
+    assert shares.least() == AWAY
+    shares.note(1, 7)
+    shares.note(3, 5)
+    assert shares.least() == 5
+    shares.leave(3)
+    assert shares.least() == 7
+
+
+def test_a_server_says_how_many_it_has() -> None:
+    """As connections come and go, and that it is away when it has ended."""
+
+    async def test(scene: Scene) -> None:
+        assert scene.shares.least() == 0
+        _, writer = await asyncio.open_connection("127.0.0.1", scene.port)
+        await asyncio.sleep(0.05)
+        assert scene.shares.least() == 1
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0.05)
+        assert scene.shares.least() == 0
+        await scene.end()
+        assert scene.shares.least() == AWAY
+
+    run(test)
+
+
+def test_a_connection_is_left_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a moment: where that worker does not come, it is taken all the same."""
+    monkeypatch.setattr(acceptors, "YIELD_SECONDS", 0.3)
+
+    async def test(scene: Scene) -> None:
+        _, first = await asyncio.open_connection("127.0.0.1", scene.port)
+        await asyncio.sleep(0.05)
+        begun = asyncio.get_running_loop().time()
+        assert await scene.ask() == b"p!"
+        assert asyncio.get_running_loop().time() - begun < 0.25
+        scene.shares.note(2, 0)
+        begun = asyncio.get_running_loop().time()
+        assert await scene.ask() == b"p!"
+        assert asyncio.get_running_loop().time() - begun > 0.25
+        first.close()
+        await first.wait_closed()
+
+    run(test)
+
+
+class Failing(socket.socket):
+    """A listening socket that fails a few times first."""
+
+    faults: list[OSError]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.faults:
+            raise self.faults.pop(0)
+        return super().accept()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ECONNABORTED])
+def test_accepting_goes_on_after_a_failure(
+    number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When descriptors are free again, or with the next client; a shortage is logged."""
+    monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0.05)
+    listener = Failing(fileno=listen("127.0.0.1", 0).detach())
+    listener.setblocking(False)
+    listener.faults = [OSError(number, "fault") for _ in range(3)]
+
+    async def test(scene: Scene) -> None:
+        assert await scene.ask() == b"p!"
+
+    run(test, listener)
+    assert len(caplog.records) == (0 if number == errno.ECONNABORTED else 3)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate of this machine's loopback, and its key."""
+    return certificate(tmp_path)
+
+
+def test_https_is_spoken_with_a_certificate(pair: tuple[Path, Path]) -> None:
+    """Clients that trust it are answered; one that speaks plain HTTP is cut off, and nobody else notices."""
+    cert, key = pair
+
+    async def test(scene: Scene) -> None:
+        context = ssl.create_default_context(cafile=cert)
+        assert await scene.ask(ssl=context) == b"s!"
+        assert b"HTTP" not in await scene.ask()
+        assert await scene.ask(ssl=context) == b"s!"
+
+    run(test, tls_cert=cert, tls_key=key)
+
+
+def test_a_handshake_that_is_under_way_is_not_lost(pair: tuple[Path, Path]) -> None:
+    """Who was let in before the port closed still shakes hands and is answered."""
+    cert, key = pair
+
+    async def test(scene: Scene) -> None:
+        context = ssl.create_default_context(cafile=cert)
+        loop = asyncio.get_running_loop()
+        client = socket.socket()
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", scene.port))
+        ending = asyncio.create_task(scene.end())
+        await asyncio.sleep(0.4)
+        reader, writer = await asyncio.open_connection(sock=client, ssl=context, server_hostname="127.0.0.1")
+        writer.write(GET)
+        assert (await asyncio.wait_for(reader.read(), 5)).endswith(b"s!")
+        writer.close()
+        await writer.wait_closed()
+        assert await ending == 0
+
+    run(test, tls_cert=cert, tls_key=key)
+
+
+def test_a_handshake_that_never_ends_is_ended(pair: tuple[Path, Path]) -> None:
+    """A client that only connects does not stay."""
+    cert, key = pair
+
+    async def test(scene: Scene) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", scene.port)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(5):
+            while scene.server._acceptor.greeting:
+                await asyncio.sleep(0.01)
+
+    run(test, tls_cert=cert, tls_key=key, header_seconds=0.2)

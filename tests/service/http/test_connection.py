@@ -1,0 +1,226 @@
+"""Connections: what is no request, or none for this server, is refused in JSON; the rest is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.echo_server import GET, Place, answered, refusal, run
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01 hello\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /a HTTP/9.9\r\n\r\n",
+        b"GET /a HTTP/2.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET \xff\xff HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /a HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na",
+        b"POST /a HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_request_is_refused_in_json(data: bytes) -> None:
+    """400, one sentence, and the connection closes; nobody waits for an answer of the application."""
+
+    async def test(where: Place) -> None:
+        status, error = refusal(await where.say(data))
+        assert status == 400
+        assert error == "the request: expected HTTP/1.1, got something else"
+        assert where.app.asked in ([], ["/a"])
+        assert where.app.gone == len(where.app.asked)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"GET /a\r\n\r\n", "the request: expected HTTP/1.1 or HTTP/1.0, got HTTP/0.9"),
+        (
+            b"GET /a HTTP/2.0\r\nhost: x\r\n\r\n",
+            "the request: expected HTTP/1.1 or HTTP/1.0, got HTTP/2.0",
+        ),
+        (b"GET /a HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n", "the headers: expected one Host, got 2"),
+    ],
+)
+def test_what_another_server_might_read_otherwise_is_refused(data: bytes, sentence: str) -> None:
+    """Versions that are not spoken here, and two hosts."""
+
+    async def test(where: Place) -> None:
+        assert refusal(await where.say(data)) == (400, sentence)
+        assert where.app.asked == []
+
+    run(test)
+
+
+def test_the_first_version_is_spoken_too() -> None:
+    """One request a connection, as HTTP/1.0 has it."""
+
+    async def test(where: Place) -> None:
+        raw = await where.say(GET.replace(b"1.1", b"1.0"))
+        assert raw.startswith(b"HTTP/1.1 200")
+
+    run(test)
+
+
+def test_refusals_are_counted_and_have_an_id() -> None:
+    """Whoever counts is told status and sentence, and the answer has the id that it gives."""
+    counted = []
+
+    def count(status: int, sentence: str) -> str:
+        counted.append((status, sentence))
+        return f"id-{len(counted)}"
+
+    async def test(where: Place) -> None:
+        where.server._connections.when_refused = count
+        raw = await where.say(b"nonsense\r\n\r\n")
+        assert b"\r\nx-request-id: id-1\r\n" in raw.partition(b"\r\n\r\n")[0] + b"\r\n"
+        assert counted == [refusal(raw)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
+    """431 however it arrives, and one that just fits is taken."""
+
+    async def test(where: Place) -> None:
+        for size, fits in ((1500, True), (2500, False)):
+            data = b"GET /quick HTTP/1.1\r\nx: " + b"y" * size + b"\r\nconnection: close\r\n\r\n"
+            reader, writer = await where.connect()
+            step = len(data) // pieces + 1
+            for start in range(0, len(data), step):
+                writer.write(data[start : start + step])
+                await asyncio.sleep(0.01)
+            raw = await asyncio.wait_for(reader.read(), 5)
+            if fits:
+                assert raw.startswith(b"HTTP/1.1 200")
+            else:
+                assert refusal(raw) == (431, "the headers: expected at most 2000 bytes, got more")
+        assert where.app.asked == ["/quick"]
+
+    run(test, max_header=2000)
+
+
+def test_a_head_without_end_is_refused_before_it_is_long() -> None:
+    """A client that sends headers for ever is stopped at the limit, not when it is done."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        writer.write(b"GET /quick HTTP/1.1\r\n")
+        for _ in range(100):
+            writer.write(b"a-header: of some length\r\n")
+            await writer.drain()
+        assert (await answered(reader))[0] == 431
+
+    run(test, max_header=2000)
+
+
+@pytest.mark.parametrize("cut", [1, 1010, 20_010])
+def test_many_short_heads_are_no_long_one(cut: int) -> None:
+    """Each is measured by its own bytes, wherever the pieces begin that it comes in."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        data = GET * 1200
+        writer.write(data[:cut])
+        await asyncio.sleep(0.05)
+        writer.write(data[cut:])
+        for _ in range(1200):
+            assert (await answered(reader))[0] == 200
+
+    run(test, max_header=1024)
+
+
+def test_a_body_is_no_part_of_the_head_behind_it() -> None:
+    """The next request may begin in the piece in which a large body ends."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        post = b"POST /quick HTTP/1.1\r\ncontent-length: 9000\r\n\r\n" + b"b" * 9000
+        writer.write(post + GET[:10])
+        assert (await answered(reader))[0] == 200
+        writer.write(GET[10:])
+        assert (await answered(reader))[0] == 200
+
+    run(test, max_header=1024)
+
+
+def test_a_head_without_end_behind_a_request_is_refused() -> None:
+    """It is measured from the next piece on, when it did not begin with its own."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        writer.write(GET + b"GET /quick HTTP/1.1\r\nx: ")
+        assert (await answered(reader))[0] == 200
+        for _ in range(100):
+            writer.write(b"y" * 25)
+            await writer.drain()
+        assert (await answered(reader))[0] == 431
+        assert where.app.asked == ["/quick"]
+
+    run(test, max_header=2000)
+
+
+def test_a_large_body_is_no_long_head() -> None:
+    """Head and body in one piece, with a body far beyond the limit of heads."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        for _ in range(2):
+            writer.write(b"POST /quick HTTP/1.1\r\ncontent-length: 9000\r\n\r\n" + b"b" * 9000)
+            status, _, body = await answered(reader)
+            assert (status, json.loads(body)["bytes"]) == (200, 9000)
+
+    run(test, max_header=1024)
+
+
+@pytest.mark.parametrize("upgrade", [b"h2c", b"websocket"])
+def test_an_upgrade_is_passed_over(upgrade: bytes) -> None:
+    """A client that offers another protocol is answered in this one, with its body and again after that."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        head = (
+            b"POST /up HTTP/1.1\r\nconnection: upgrade\r\nupgrade: %b\r\ncontent-length: 5\r\n\r\n" % upgrade
+        )
+        writer.write(head + b"hello" + head + b"hello")
+        writer.write(GET)
+        for path, size in (("/up", 5), ("/up", 5), ("/quick", 0)):
+            status, _, body = await answered(reader)
+            assert (status, json.loads(body)) == (200, {"path": path, "bytes": size})
+
+    run(test)
+
+
+def test_a_piece_full_of_upgrades_is_read() -> None:
+    """More of them than functions can be called within each other."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        writer.write(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n" * 1200)
+        for _ in range(1200):
+            assert (await answered(reader))[0] == 200
+
+    run(test)
+
+
+def test_this_is_no_proxy() -> None:
+    """CONNECT asks for what only a proxy does, with a path or without one."""
+
+    async def test(where: Place) -> None:
+        for target in (b"/a", b"example.org:443"):
+            raw = await where.say(b"CONNECT %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
+            assert refusal(raw)[0] == 400
+        assert where.app.asked == []
+
+    run(test)

@@ -1,0 +1,150 @@
+"""Requests that come before the last one is answered: each has its answer, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from service.http import connection as connections
+from tests.support.echo_server import GET, Place, answered, refusal, run, until
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    """Several in one piece, with and without bodies."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        post = b"POST /%d HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc"
+        writer.write(b"".join([GET, post % 1, GET, post % 2]))
+        paths = [json.loads((await answered(reader))[2])["path"] for _ in range(4)]
+        assert paths == ["/quick", "/1", "/quick", "/2"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("first", ["quick", "slow"])
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"X\r\n\r\n", 400),
+        (b"\x00\x01\x02 nonsense\r\n\r\n", 400),
+        (b"CONNECT /a HTTP/1.1\r\n\r\n", 400),
+        (b"GET /a HTTP/2.0\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nx: " + b"y" * 3000 + b"\r\n\r\n", 431),
+        (b"GET /a HTTP/1.1\r\nx: " + b"y" * 10, 408),
+        (b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400),
+    ],
+)
+def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: str) -> None:
+    """All of them, in order, then comes the refusal, and the connection ends."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        writer.write(GET.replace(b"quick", first.encode()) + GET * 2 + data)
+        await asyncio.sleep(0.05)
+        where.app.go.set()
+        for path in (first, "quick", "quick"):
+            _, _, body = await answered(reader)
+            assert json.loads(body)["path"] == f"/{path}"
+        assert refusal(await asyncio.wait_for(reader.read(), 5))[0] == status
+        assert "/a" not in where.app.asked
+        writer.close()
+        await until(lambda: not where.app.connections)
+
+    run(test, max_header=2000, header_seconds=0.2)
+
+
+def test_requests_behind_the_last_answer_hold_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an answer that ends the connection it is closed, whatever waits behind and whoever stays."""
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.1)
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        writer.write(
+            GET.replace(b"quick", b"slow?close") + GET + b"POST /a HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc"
+        )
+        await until(lambda: where.app.asked == ["/slow"])
+        await asyncio.sleep(0.02)
+        where.app.go.set()
+        assert (await answered(reader))[1]["connection"] == "close"
+        await until(lambda: not where.app.connections)
+        assert where.app.asked == ["/slow"]
+
+    run(test, header_seconds=0.2)
+
+
+def test_an_answer_that_is_the_last_is_read_by_who_still_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests behind it are thrown away and not left unread; the end comes when the client closes."""
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 60)
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        writer.write(GET.replace(b"quick", b"slow?close") + GET)
+        await until(lambda: any(one.pipeline for one in where.app.connections))
+        writer.write(GET * 30_000)
+        await asyncio.sleep(0.05)
+        where.app.go.set()
+        assert (await answered(reader))[1]["connection"] == "close"
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        await until(lambda: not where.app.connections)
+        assert where.app.asked == ["/slow"]
+
+    run(test)
+
+
+def test_nothing_is_read_behind_nonsense() -> None:
+    """It is refused once, whatever comes until that can be said."""
+    refused = []
+
+    async def test(where: Place) -> None:
+        where.server._connections.when_refused = lambda status, _: str(refused.append(status))
+        reader, writer = await where.connect()
+        writer.write(GET.replace(b"quick", b"slow"))
+        await until(lambda: where.app.asked == ["/slow"])
+        for _ in range(3):
+            writer.write(b"nonsense\r\n\r\n")
+            await asyncio.sleep(0.02)
+        where.app.go.set()
+        assert (await answered(reader))[0] == 200
+        assert refusal(await asyncio.wait_for(reader.read(), 5))[0] == 400
+        assert refused == [400]
+
+    run(test)
+
+
+def test_nothing_is_said_within_an_answer() -> None:
+    """Where a body turns out to be nonsense after its answer has begun, the answer is only cut off."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        writer.write(b"POST /begun HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"zz\r\n")
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+
+    run(test)
+
+
+def test_no_more_requests_are_read_than_can_be_answered() -> None:
+    """Where many wait already, nothing is read, so that they do not pile up in memory."""
+
+    async def test(where: Place) -> None:
+        reader, writer = await where.connect()
+        request = GET[:-2] + b"x: " + b"y" * 4000 + b"\r\n\r\n"
+        sending = asyncio.create_task(send_all(writer, request, 2000))
+        for _ in range(2000):
+            assert (await answered(reader))[0] == 200
+        await sending
+        # a piece is 256 KiB at most
+        assert 1 < where.app.waiting < 140
+
+    run(test)
+
+
+async def send_all(writer: asyncio.StreamWriter, request: bytes, times: int) -> None:
+    for _ in range(times // 50):
+        writer.write(request * 50)
+        await writer.drain()

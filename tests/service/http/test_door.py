@@ -1,0 +1,277 @@
+"""The outermost layer: every request gets an id, a line in the log, a place in the counts, and JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Route
+
+from service.errors import Overloaded
+from service.http import door as module
+from service.http.body import ClientGone
+from service.http.door import Door
+from service.inference_types import Answer
+from service.telemetry.counters import Meter
+from tests.support.asgi import ask
+
+MODEL = SimpleNamespace(name="digits", version=3)
+ROUTE = "/v2/models/{model}/infer"
+
+
+class Raw:
+    """A raw endpoint that does what its path says."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        match scope["path_params"]["model"]:
+            case "full":
+                raise Overloaded("queue: expected room, got none", 3)
+            case "gone":
+                raise ClientGone
+            case "disconnected":
+                raise ClientDisconnect
+            case "bug":
+                raise KeyError("/secret/path")
+            case "late bug":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                raise KeyError("/secret/path")
+            case "cut":
+                raise asyncio.CancelledError
+        scope["exchange"].ran(MODEL, Answer((), queue_ns=1_500_000, run_ns=2_500_000, batch=4))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+
+@pytest.fixture
+def levels() -> list[int]:
+    """How much of interest each line of the access log was."""
+    return []
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch, levels: list[int]) -> list[Any]:
+    """What the access log was given."""
+    given: list[Any] = []
+
+    def request(fields: dict[str, Any], level: int) -> None:
+        given.append(fields)
+        levels.append(level)
+
+    monkeypatch.setattr(module, "lines", SimpleNamespace(request=request))
+    return given
+
+
+@pytest.fixture
+def meter() -> Meter:
+    return Meter()
+
+
+def door(meter: Meter, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Door:
+    app = FastAPI(redirect_slashes=False)
+    app.router.routes[:0] = [Route(ROUTE, Raw(), methods=["POST"])]
+    router = APIRouter(prefix="/v2")
+
+    @router.get("/models/{model}")
+    async def model(model: str, deep: int = 0) -> Any:
+        return {"name": model, "deep": deep}
+
+    @router.get("/health/ready")
+    async def ready(full: bool = False) -> Any:
+        return Response(status_code=503 if full else 200)
+
+    app.include_router(router)
+    settings = SimpleNamespace(cors=cors, access_log=access_log)
+    return Door(app, SimpleNamespace(meter=meter, settings=settings))
+
+
+def answered(meter: Meter) -> Any:
+    return meter.snapshot()["answered"]
+
+
+def test_an_answer_passes_and_is_counted(lines: list[Any], meter: Meter) -> None:
+    """The log line holds all that is known, the counts the route's pattern, the answer the id."""
+    trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    headers = {"X-Request-Id": "mine", "Traceparent": f"00-{trace}-{parent}-01"}
+    reply = ask(door(meter), "POST", "/v2/models/digits/infer", headers=headers)
+    assert (reply.status, reply.body) == (200, b"{}")
+    assert reply.headers["x-request-id"] == "mine"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert "connection" not in reply.headers
+    (line,) = lines
+    assert line.pop("ms") >= 0
+    assert line.pop("span") not in (parent, "")
+    assert line == {
+        "id": "mine",
+        "client": "127.0.0.1",
+        "method": "POST",
+        "path": "/v2/models/digits/infer",
+        "route": ROUTE,
+        "status": 200,
+        "trace": trace,
+        "model": "digits/3",
+        "queue_ms": 1.5,
+        "run_ms": 2.5,
+        "batch": 4,
+    }
+    assert answered(meter) == {ROUTE: {"POST": {"200": 1}}}
+    assert meter.snapshot()["refused"] == {}
+    assert meter.in_flight == 0
+
+
+def test_routes_of_the_framework_are_counted_too(lines: list[Any], meter: Meter) -> None:
+    """The whole pattern of an included router's route is the label."""
+    reply = ask(door(meter), "GET", "/v2/models/digits")
+    assert reply.json == {"name": "digits", "deep": 0}
+    assert lines[0]["route"] == "/v2/models/{model}"
+    assert answered(meter) == {"/v2/models/{model}": {"GET": {"200": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "status", "reason", "route"),
+    [
+        ("POST", "/v2/models/full/infer", b"", 503, "overloaded", ROUTE),
+        ("GET", "/nothing/here", b"", 404, "unknown", "unknown"),
+        ("GET", "/v2/models/digits/", b"", 404, "unknown", "unknown"),
+        ("POST", "/v2/models/digits/infer/", b"", 404, "unknown", "unknown"),
+        ("GET", "/v2/models/digits/infer", b"", 405, "method", ROUTE),
+        ("DELETE", "/v2/models/digits", b"", 405, "method", "/v2/models/{model}"),
+        ("GET", "/v2/models/digits", b"deep=x", 400, "bad_request", "/v2/models/{model}"),
+    ],
+)
+def test_every_error_is_one_sentence(
+    lines: list[Any], meter: Meter, method: str, path: str, query: bytes, status: int, reason: str, route: str
+) -> None:
+    """Ours and the framework's alike are JSON with the one field, counted by reason and by route."""
+    reply = ask(door(meter), method, path, query=query)
+    assert reply.status == status
+    assert reply.json.keys() == {"error"}
+    assert reply.headers["content-type"] == "application/json"
+    assert int(reply.headers["content-length"]) == len(reply.body)
+    assert reply.headers["x-request-id"] == lines[0]["id"]
+    assert lines[0]["error"] == reply.json["error"]
+    assert meter.snapshot()["refused"] == {reason: 1}
+    assert answered(meter) == {route: {method: {str(status): 1}}}
+
+
+def test_probes_are_of_little_interest(lines: list[Any], levels: list[int], meter: Meter) -> None:
+    """One that went well has no line unless everything has; one that says no does, as every other request."""
+    ask(door(meter), "GET", "/v2/health/ready")
+    ask(door(meter), "GET", "/v2/health/ready", query=b"full=1")
+    ask(door(meter), "GET", "/v2/models/ready")
+    assert [line["status"] for line in lines] == [200, 503, 200]
+    assert levels == [logging.DEBUG, logging.INFO, logging.INFO]
+
+
+def test_headers_of_errors_are_sent(lines: list[Any], meter: Meter) -> None:
+    """When to come again, and which method to use."""
+    assert ask(door(meter), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
+    assert ask(door(meter), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
+
+
+def test_a_bug_is_logged_and_not_told(
+    lines: list[Any], meter: Meter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller gets an id to ask about, the log has the traceback beside it."""
+    reply = ask(door(meter), "POST", "/v2/models/bug/infer")
+    assert reply.status == 500
+    said = lines[0]["id"]
+    assert reply.json == {"error": f"internal error, request id {said}"}
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert said in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError
+
+
+def test_a_bug_after_the_answer_began_sends_no_second_one(lines: list[Any], meter: Meter) -> None:
+    """What was begun stays unfinished, so that the server cuts the connection, and the log says why."""
+    reply = ask(door(meter), "POST", "/v2/models/late bug/infer")
+    assert (reply.status, reply.body) == (200, b"")
+    assert lines[0]["error"].startswith("internal error")
+
+
+@pytest.mark.parametrize("how", ["gone", "disconnected"])
+def test_nothing_is_sent_to_who_has_left(lines: list[Any], meter: Meter, how: str) -> None:
+    """There is nobody to answer: it is counted and logged as 499, and is no error of ours."""
+    reply = ask(door(meter), "POST", f"/v2/models/{how}/infer")
+    assert reply.status is None
+    assert lines[0]["status"] == 499
+    assert answered(meter) == {ROUTE: {"POST": {"499": 1}}}
+    assert meter.snapshot()["refused"] == {}
+
+
+def test_what_is_cut_is_counted(lines: list[Any], meter: Meter) -> None:
+    """A request that is cancelled leaves the door, too, and nothing in flight."""
+    with pytest.raises(asyncio.CancelledError):
+        ask(door(meter), "POST", "/v2/models/cut/infer")
+    assert meter.in_flight == 0
+    assert lines[0]["status"] == 499
+
+
+def test_odd_methods_share_a_label(lines: list[Any], meter: Meter) -> None:
+    """A caller cannot make up labels for the counts."""
+    for method in ("BREW", "WHEN"):
+        assert ask(door(meter), method, "/v2/models/digits/infer").status == 405
+    assert answered(meter) == {ROUTE: {"unknown": {"405": 2}}}
+
+
+def test_a_long_path_is_logged_in_part(lines: list[Any], meter: Meter) -> None:
+    """A line of the log stays short whatever a caller sends."""
+    reply = ask(door(meter), "GET", "/" + "x" * 10_000)
+    assert reply.status == 404
+    assert len(lines[0]["path"]) == 200
+    assert len(reply.body) < 200
+
+
+def test_the_log_can_be_off(lines: list[Any], meter: Meter) -> None:
+    """Then requests are counted still."""
+    ask(door(meter, access_log=False), "POST", "/v2/models/digits/infer")
+    assert lines == []
+    assert answered(meter) == {ROUTE: {"POST": {"200": 1}}}
+
+
+def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], meter: Meter) -> None:
+    """CORS is off unless an origin is set, and then covers answers, errors and preflights of that origin."""
+    named = {"Origin": "https://one.example"}
+    other = {"Origin": "https://two.example"}
+    preflight = {
+        **named,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-api-key",
+    }
+    closed, opened = door(meter), door(meter, cors=("https://one.example",))
+    allow = "access-control-allow-origin"
+    assert allow not in ask(closed, "POST", "/v2/models/digits/infer", headers=named).headers
+    assert ask(opened, "POST", "/v2/models/digits/infer", headers=named).headers[allow] == named["Origin"]
+    assert ask(opened, "POST", "/v2/models/full/infer", headers=named).headers[allow] == named["Origin"]
+    assert allow not in ask(opened, "POST", "/v2/models/digits/infer", headers=other).headers
+    assert ask(opened, "OPTIONS", "/v2/models/digits/infer", headers=preflight).status == 200
+    assert ask(closed, "OPTIONS", "/v2/models/digits/infer", headers=preflight).status == 405
+    refused = ask(opened, "OPTIONS", "/v2/models/digits/infer", headers=preflight | other)
+    assert refused.status == 400
+    assert "'https://two.example': expected an origin" in refused.json["error"]
+    assert allow not in refused.headers
+
+
+def test_the_lifespan_reaches_the_application(meter: Meter) -> None:
+    """What is no request goes to the application as it is."""
+    said: list[str] = []
+    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        said.append(message["type"])
+
+    async def run() -> None:
+        await door(meter)({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+
+    asyncio.run(run())
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

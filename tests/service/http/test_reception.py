@@ -1,0 +1,506 @@
+"""Which way a request goes: the shorter one where all of it is there, the ordinary one in any doubt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+import pytest
+
+from service.config.settings import Settings
+from service.http import server as servers
+from service.http.acceptor import Shares
+from service.http.express import Express
+from service.http.listener import listen
+from service.http.server import Server
+from tests.support.in_process_worker import (
+    GATES,
+    INFER,
+    NAME,
+    Wired,
+    infer,
+    loaded,
+    logged,
+    play,
+    request,
+    rows,
+    run,
+    until,
+)
+
+__all__ = ["logged"]
+
+HOT = infer(rows(1))
+WHOLE = request(INFER, HOT)
+SIZE = len(WHOLE) - len(HOT)
+
+
+@pytest.fixture(scope="module")
+def where() -> Wired:
+    """One application for all scenes that leave no trace in it."""
+    return loaded()
+
+
+def head_of(size: int, *lines: str, path: str = INFER, method: str = "POST", version: str = "1.1") -> bytes:
+    """A request up to its body."""
+    return "\r\n".join(
+        [f"{method} {path} HTTP/{version}", "Host: x", f"Content-Length: {size}", *lines, "", ""]
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "short"),
+    [
+        ("Accept: */*", True),
+        ("Connection: keep-alive", True),
+        ("Authorization: Bearer key", True),
+        ("Origin: https://one.example", True),
+        ("X-Request-Id: mine", True),
+        ("Connection: close", False),
+        ("Proxy-Connection: close", False),
+        ("Expect: 100-continue", False),
+        ("expect: something", False),
+        ("Upgrade: h2c", False),
+        ("Content-Encoding: identity", False),
+        ("Content-Encoding: gzip", False),
+        ("Host: x", False),
+        ("HOST: y", False),
+    ],
+)
+def test_a_header_may_decide_the_way(where: Wired, line: str, short: bool) -> None:
+    """What asks for more than an answer, and what stands there twice, goes the ordinary way, each time."""
+
+    async def scene(where: Wired) -> None:
+        for _ in range(2):
+            client = where.connect()
+            client.send(head_of(len(HOT), line) + HOT)
+            if client.connection._current is None:
+                assert line.lower().startswith("host")
+            else:
+                assert client.express is short
+            await until(lambda client=client: not client.connection.busy)  # type: ignore[misc]
+            assert b"HTTP/1.1 " in client.wire.written
+
+    play(where, scene)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        request(f"/v2/models/{NAME}", method="GET"),
+        request(INFER, HOT, method="GET"),
+        request(INFER, HOT, method="PUT"),
+        request(INFER, HOT, version="1.0"),
+        request(INFER, HOT, {"Connection": "keep-alive"}, version="1.0"),
+        request(INFER, HOT, version="2.0"),
+        request(INFER + "?a=b", HOT),
+        request(INFER.replace("infer", "%69nfer"), HOT),
+        request("http://x" + INFER, HOT),
+        request("/nothing", HOT),
+        request("/v2/repository/models/net/load", b"{}"),
+        head_of(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
+    ],
+)
+def test_another_request_goes_the_ordinary_way(where: Wired, whole: bytes) -> None:
+    """Of another method or version, to an odd address or another route, in pieces; nothing is kept of it."""
+
+    async def scene(where: Wired) -> None:
+        known = dict(where.connections.heads._known)
+        for _ in range(2):
+            client = where.connect()
+            await client.ask(whole)
+            assert type(client.connection._current) is not Express
+        assert where.connections.heads._known == known
+
+    play(where, scene)
+
+
+def test_an_upgrade_that_nobody_takes_changes_nothing(where: Wired) -> None:
+    """It is passed over, and what is asked is answered as if it had not been offered."""
+
+    async def scene(where: Wired) -> None:
+        plain = await where.connect().ask(WHOLE)
+        for _ in range(3):
+            client = where.connect()
+            reply = await client.ask(head_of(len(HOT), "Connection: Upgrade", "Upgrade: websocket") + HOT)
+            assert (reply.status, reply.body) == (200, plain.body)
+            assert "connection" not in reply.headers
+            assert (await client.ask(WHOLE)).body == plain.body
+
+    play(where, scene)
+
+
+@pytest.mark.parametrize("cors", [(), ("https://one.example",)])
+def test_pages_of_others_go_the_ordinary_way_where_any_are_let_in(cors: tuple[str, ...]) -> None:
+    """What they may see is said in headers that only that way writes."""
+
+    async def scene(where: Wired) -> None:
+        for origin in ("https://one.example", "https://two.example"):
+            for _ in range(2):
+                client = where.connect()
+                reply = await client.ask(request(INFER, HOT, {"Origin": origin}))
+                assert client.express is (not cors)
+                allowed = bool(cors) and origin in cors
+                assert ("access-control-allow-origin" in reply.headers) is allowed
+            client = where.connect()
+            await client.ask(WHOLE)
+            assert client.express
+
+    run(scene, cors=cors)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_request_behind_another_waits_for_its_turn(known: bool, logged: list[dict[str, Any]]) -> None:
+    """While one is answered, or an answer is not read, the next goes the ordinary way; they come in order."""
+
+    async def scene(where: Wired) -> None:
+        if known:
+            await where.connect().ask(WHOLE)
+        with where.held() as opened:
+            client = where.connect()
+            client.send(WHOLE)
+            first = client.connection._current
+            client.send(
+                request(INFER, infer(rows(2), id="2")), request(INFER, infer(rows(3), id="3")) + WHOLE
+            )
+            assert type(first) is Express
+            assert client.connection._current is first
+            assert len(client.connection.pipeline) == 1
+            assert not client.wire.reading
+            opened.set()
+            replies = [await client.answer() for _ in range(4)]
+        assert [reply.json.get("id") for reply in replies] == [None, "2", "3", None]
+        assert replies[0].body == replies[3].body
+        client.connection.pause_writing()
+        client.send(WHOLE)
+        assert not client.express
+        await asyncio.sleep(0.005)
+        assert client.take() is None
+        client.connection.resume_writing()
+        assert (await client.answer()).status == 200
+        assert len({line["id"] for line in logged}) == len(logged) == 5 + known
+
+    run(scene)
+
+
+def test_several_in_one_piece_are_answered_in_order(where: Wired) -> None:
+    """Each the shorter way while nobody is before it; heads of such a piece are not kept."""
+
+    async def scene(where: Wired) -> None:
+        where.connections.heads._known.clear()
+        for count in (2, 3, 9):
+            client = where.connect()
+            client.send(b"".join(request(INFER, infer(rows(tag), id=str(tag))) for tag in range(count)))
+            replies = [await client.answer() for _ in range(count)]
+            assert [reply.json["id"] for reply in replies] == [str(tag) for tag in range(count)]
+            assert len({reply.body for reply in replies}) == count
+        assert not where.connections.heads._known
+
+    play(where, scene)
+
+
+def test_a_request_in_any_pieces_is_the_same(where: Wired) -> None:
+    """Wherever it is cut, and whatever is behind it in the piece; every request has its own answer."""
+
+    async def scene(where: Wired) -> None:
+        drawn = random.Random(5)
+        bodies = [(await where.connect().ask(request(INFER, infer(rows(tag))))).body for tag in range(4)]
+        for _ in range(60):
+            client = where.connect()
+            tags = drawn.choices(range(4), k=drawn.randrange(1, 5))
+            stream = b"".join(
+                drawn.choice([b"", b"", b"\r\n"]) + request(INFER, infer(rows(tag))) for tag in tags
+            )
+            cuts = sorted(drawn.choices(range(len(stream)), k=drawn.randrange(5)))
+            for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+                client.send(stream[start:stop])
+                if drawn.random() < 0.5:
+                    await asyncio.sleep(0)
+            assert [(await client.answer()).body for _ in tags] == [bodies[tag] for tag in tags]
+            assert not client.wire.closing
+
+    play(where, scene)
+
+
+def test_a_known_head_alone_is_half_a_request(where: Wired) -> None:
+    """Its body may come later, and what is there of it may be no more than a part."""
+
+    async def scene(where: Wired) -> None:
+        expected = (await where.connect().ask(WHOLE)).body
+        assert where.connections.heads.find(WHOLE) is not None
+        for cut in (SIZE, SIZE + 1, len(WHOLE) - 1, 1, SIZE - 1):
+            client = where.connect()
+            client.send(WHOLE[:cut])
+            await asyncio.sleep(0)
+            assert client.take() is None
+            assert client.connection.busy
+            client.send(WHOLE[cut:])
+            assert (await client.answer()).body == expected
+            # in a piece of its own, all of its body came at once
+            assert client.express is (cut < SIZE)
+            # of either way the next is the shorter one
+            assert (await client.ask(WHOLE)).body == expected
+            assert client.express
+
+    play(where, scene)
+
+
+@pytest.mark.parametrize("keys", [(), ("key",)], ids=["read", "answered early"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...], chunked: bool) -> None:
+    """Where one is still coming, a piece of just these bytes is no request, answered or not."""
+
+    async def scene(where: Wired) -> None:
+        inner = request(INFER, HOT, {"X-Api-Key": "key"})
+        expected = await where.connect().ask(inner)
+        assert expected.status == 200
+        assert where.connections.heads.find(inner) is not None
+        client = where.connect()
+        head = head_of(2 * len(inner))
+        if chunked:
+            head = head.replace(b"Content-Length: %d" % (2 * len(inner)), b"Transfer-Encoding: chunked")
+            head += b"%x\r\n" % (2 * len(inner))
+        client.send(head)
+        await asyncio.sleep(0.005)
+        counted = where.counts()["requests"]
+        reply = client.take()
+        assert (reply is not None) is bool(keys)
+        # as if there had been a request in each
+        client.send(inner)
+        await asyncio.sleep(0.005)
+        assert client.take() is None
+        client.send(inner)
+        if reply is None:
+            reply = await client.answer() if not chunked else client.take()
+        await asyncio.sleep(0.005)
+        if chunked and not keys:
+            assert reply is None
+            client.send(b"\r\n0\r\n\r\n")
+            reply = await client.answer()
+        assert reply is not None
+        assert reply.status == (401 if keys else 400)
+        assert where.counts()["requests"] == counted
+        if "connection" not in reply.headers:
+            assert (await client.ask(inner)).body == expected.body
+            # behind that body it is a request again
+            assert client.express
+            assert (await client.ask(inner)).body == expected.body
+        assert client.take() is None
+
+    run(scene, api_keys=keys)
+
+
+def test_heads_are_known_to_all_connections_and_bodies_to_none(where: Wired) -> None:
+    """The one that brought it is as good as another; what follows is what is answered."""
+
+    async def scene(where: Wired) -> None:
+        where.connections.heads._known.clear()
+        one, two = rows(1), rows(2)
+        bodies = [infer(one), infer(two).ljust(len(infer(one)))]
+        bodies[0] = bodies[0].ljust(len(bodies[1]))
+        asked = [request(INFER, body) for body in bodies]
+        replies = [await where.connect().ask(whole) for whole in (*asked, *asked)]
+        assert len(where.connections.heads._known) == 1
+        assert replies[0].body == replies[2].body != replies[1].body == replies[3].body
+        assert len({reply.headers["x-request-id"] for reply in replies}) == 4
+
+    play(where, scene)
+
+
+def test_a_head_means_another_where_a_byte_is_another(where: Wired) -> None:
+    """A path, a name or a value that differs has its own way, though it is as long."""
+
+    async def scene(where: Wired) -> None:
+        assert (await where.connect().ask(WHOLE)).status == 200
+        assert "gates" in (await where.connect().ask(WHOLE.replace(b"infer", b"gates"))).json
+        assert (await where.connect().ask(WHOLE.replace(b"digits", b"digitz"))).status == 404
+        given = request(INFER, HOT, {"X-Request-Id": "mine"})
+        assert (await where.connect().ask(given)).headers["x-request-id"] == "mine"
+        for _ in range(2):
+            reply = await where.connect().ask(given.replace(b"mine", b"ours"))
+            assert reply.headers["x-request-id"] == "ours"
+        late = request(INFER, HOT, {"X-Request-Timeout-Ms": "9999"})
+        for _ in range(2):
+            assert (await where.connect().ask(late)).status == 200
+            assert (await where.connect().ask(late.replace(b": 9999", b": -999"))).status == 400
+
+    play(where, scene)
+
+
+@pytest.mark.parametrize("header", ["X-Request-Id", "Traceparent"])
+def test_heads_that_never_come_again_are_not_kept(where: Wired, header: str) -> None:
+    """They would push out those that do; the shorter way is theirs all the same."""
+
+    async def scene(where: Wired) -> None:
+        where.connections.heads._known.clear()
+        client = where.connect()
+        assert (await client.ask(request(INFER, HOT, {header: "mine"}))).status == 200
+        assert client.express
+        assert not where.connections.heads._known
+
+    play(where, scene)
+
+
+def test_a_known_head_is_not_let_in_by_another_key() -> None:
+    """Each request shows its own key, and each is looked at."""
+
+    async def scene(where: Wired) -> None:
+        for key, status in (("right", 200), ("wrong", 401), ("right", 200), ("wrong", 401)):
+            client = where.connect()
+            assert (await client.ask(request(INFER, HOT, {"X-Api-Key": key}))).status == status
+            assert client.express
+        assert (await where.connect().ask(WHOLE)).status == 401
+        assert where.counts()["refused"] == {"unauthorized": 3}
+
+    run(scene, api_keys=("right",))
+
+
+def test_a_known_head_leads_to_what_is_served_now() -> None:
+    """A model that went is not answered for, and one that came is."""
+
+    async def scene(where: Wired) -> None:
+        shelf = where.app.shelf
+        served, shelf._served = shelf._served, {}
+        client = where.connect()
+        assert (await client.ask(WHOLE)).status == 404
+        shelf._served = served
+        assert (await client.ask(WHOLE)).status == 200
+        assert client.express
+        shelf._served = {}
+        assert (await client.ask(WHOLE)).status == 404
+
+    run(scene)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> None:
+    """In the same piece or the next, and while it still waits; then the connection ends."""
+
+    async def scene(where: Wired) -> None:
+        if known:
+            await where.connect().ask(WHOLE)
+        for together in (True, False):
+            client = where.connect()
+            client.send(*([WHOLE + b"\0\r\n\r\n"] if together else [WHOLE, b"\0\r\n\r\n"]))
+            assert (await client.answer()).status == 200
+            refusal = await client.answer()
+            assert (refusal.status, refusal.headers["connection"]) == (400, "close")
+            client.send(WHOLE)
+            await asyncio.sleep(0.002)
+            assert client.take() is None
+        with where.held() as opened:
+            client = where.connect()
+            client.send(WHOLE, b"\0\r\n\r\n", WHOLE)
+            await asyncio.sleep(0.005)
+            assert client.take() is None
+            opened.set()
+            assert [(await client.answer()).status for _ in range(2)] == [200, 400]
+        assert client.wire.ended
+
+    run(scene)
+
+
+def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
+    """Also where the head before it was known."""
+
+    async def scene(where: Wired) -> None:
+        client = where.connect()
+        for _ in range(2):
+            assert (await client.ask(WHOLE)).status == 200
+        assert (await client.ask(request(INFER, HOT, {"A": "a" * 2000}))).status == 431
+
+    run(scene, max_header=1024)
+
+
+def test_while_draining_none_is_the_shorter_way(where: Wired) -> None:
+    """A known head is parsed again, so that its answer is said to be the last."""
+
+    async def scene(where: Wired) -> None:
+        client, other = where.connect(), where.connect()
+        await client.ask(WHOLE)
+        await client.ask(WHOLE)
+        where.connections.draining = True
+        try:
+            for one in (client, other):
+                assert (await one.ask(WHOLE)).headers["connection"] == "close"
+                assert not one.express
+                assert one.wire.closing
+        finally:
+            where.connections.draining = False
+
+    play(where, scene)
+
+
+class Place:
+    """The application behind real sockets."""
+
+    def __init__(self, where: Wired, **settings: Any) -> None:
+        self.where = where
+        listener = listen("127.0.0.1", 0)
+        given = Settings(drain_wait=0, **settings)
+        self.server = Server(given, listener, Shares(1), 1, where.app)
+        self.port = listener.getsockname()[1]
+        self.last = asyncio.Event()
+        self.last.set()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "HANDSHAKE_SECONDS", 0.01)
+    monkeypatch.setattr(servers, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(servers, "STEP_SECONDS", 0.002)
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
+    """Those under way and those that wait; each is told to be the last, and nothing is cut."""
+
+    async def scene(where: Wired) -> None:
+        place = Place(where)
+        clients = [await place.connect() for _ in range(3)]
+        with where.held() as opened:
+            for _, writer in clients:
+                writer.write(WHOLE)
+            await until(lambda: where.app.parts.meter.in_flight == 3)
+            assert {type(one._current) for one in place.server._open} == {Express}
+            draining = asyncio.create_task(place.server.drain(place.last))
+            await asyncio.sleep(0.05)
+            assert not draining.done()
+            opened.set()
+            answers = [await reader.read() for reader, _ in clients]
+        assert await draining == 0
+        for answer, (_, writer) in zip(answers, clients, strict=True):
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"\r\nconnection: close\r\n" in answer
+            writer.close()
+
+    run(scene)
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_drain_cuts_and_counts_what_takes_too_long(logged: list[dict[str, Any]]) -> None:
+    """The ordinary way or the shorter one: it is logged as gone, and counted."""
+
+    async def scene(where: Wired) -> None:
+        place = Place(where, drain_seconds=0.03)
+        clients = [await place.connect() for _ in range(3)]
+        with where.held() as opened:
+            for (_, writer), path in zip(clients, (INFER, INFER + "?", GATES), strict=True):
+                writer.write(request(path, HOT))
+            await until(lambda: where.app.parts.meter.in_flight == 3)
+            assert await place.server.drain(place.last) == 3
+            await until(lambda: where.app.parts.meter.in_flight == 0)
+            opened.set()
+        assert [line["status"] for line in logged] == [499] * 3
+        for reader, writer in clients:
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        assert where.model.batcher.waiting == 0
+
+    run(scene)

@@ -1,0 +1,187 @@
+"""The wire under fire: whatever bytes come, a request is understood rightly or refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
+from service.errors import RequestError
+from service.inference_types import Answer, Inference, Wanted
+from service.protocol.decode import decode
+from service.protocol.infer_response import encode
+from service.protocol.predict_json import decode_instances
+from service.registry.model import Signature
+from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
+
+LIMITS = Limits(rows=50, depth=8)
+PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "bool", ("batch",)))
+MODELS = [ROWS, IDS, PAIR, signature(Tensor("x", "float16", ("?", "?")), batch="?")]
+
+# as many as a second or two allows
+quick = settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+NAMES = st.sampled_from(["x", "a", "b", "ids", "logits", "layer00.transform_gate", "", "\0", "y" * 200])
+NUMBERS = st.integers(-(2**65), 2**65) | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-3, 9)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=5) | NAMES,
+    lambda inner: (
+        st.lists(inner, max_size=6) | st.dictionaries(NAMES | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+SHAPES = st.lists(st.integers(-1, 4) | st.integers(-(2**64), 2**65), max_size=4)
+PARAMETERS = st.dictionaries(
+    st.sampled_from(
+        ["binary_data_size", "binary_data", "classification", "timeout", "binary_data_output", "p"]
+    ),
+    st.integers(-1, 30) | VALUES,
+    max_size=3,
+)
+INPUTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": NAMES | VALUES,
+        "shape": SHAPES | VALUES,
+        "datatype": st.sampled_from(["FP32", "FP16", "INT64", "BOOL", "BYTES", "BF16"]) | VALUES,
+        "data": st.lists(NUMBERS, max_size=12) | VALUES,
+        "parameters": PARAMETERS | VALUES,
+    },
+)
+REQUESTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "inputs": st.lists(INPUTS, max_size=3) | VALUES,
+        "outputs": st.lists(
+            st.fixed_dictionaries({}, optional={"name": NAMES, "parameters": PARAMETERS | VALUES}), max_size=3
+        )
+        | VALUES,
+        "parameters": PARAMETERS | VALUES,
+        "id": st.text(max_size=5) | VALUES,
+        "instances": VALUES,
+        "more": VALUES,
+    },
+)
+
+
+def fits(inference: Inference, model: Signature) -> None:
+    """Nothing but what the model takes may come out of the decoder."""
+    assert inference.feeds.keys() == model.inputs.keys()
+    for name, array in inference.feeds.items():
+        tensor = model.inputs[name]
+        assert array.dtype == tensor.dtype
+        assert len(array.shape) == len(tensor.dims)
+        assert all(
+            size == dim for size, dim in zip(array.shape, tensor.dims, strict=True) if isinstance(dim, int)
+        )
+        assert array.shape[0] == inference.rows <= LIMITS.rows
+    assert inference.outputs
+    assert set(inference.names) <= model.outputs.keys() | model.hidden.keys()
+
+
+def told(error: RequestError) -> None:
+    """A sentence that can be sent as it stands."""
+    said = str(error)
+    assert 400 <= error.status < 500
+    assert "expected" in said or "shared memory" in said or "no form in JSON" in said or "needs" in said
+    assert len(said) < 700
+    assert "0x" not in said
+    assert "_ERROR" not in said
+
+
+def fire(held: bytes, header: int | None, model: Signature) -> None:
+    try:
+        fits(decode(held, header, model, LIMITS, frozenset({"more"})), model)
+    except RequestError as error:
+        told(error)
+    try:
+        fits(decode_instances(held, model, LIMITS), model)
+    except RequestError as error:
+        told(error)
+
+
+@quick
+@given(st.binary(max_size=60), st.none() | st.integers(0, 70), st.sampled_from(MODELS))
+def test_any_bytes(held: bytes, header: int | None, model: Signature) -> None:
+    """Bytes without sense, behind any header, raise only declared errors."""
+    fire(held, header, model)
+
+
+@quick
+@given(REQUESTS, st.binary(max_size=30), st.integers(-2, 2), st.booleans(), st.sampled_from(MODELS))
+def test_nearly_requests(request: Any, tail: bytes, off: int, plain: bool, model: Signature) -> None:
+    """Documents that look like requests, with tails and headers that are a little off."""
+    text = json.dumps(request).encode()
+    fire(text if plain else text + tail, None if plain else max(0, len(text) + off), model)
+
+
+@quick
+@given(st.data(), st.sampled_from([True, False]))
+def test_a_good_request_with_bytes_changed(data: st.DataObject, as_json: bool) -> None:
+    """A few bytes of a request that fits, changed, cut or doubled."""
+    x = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    wanted = {"id": "7", "outputs": [{"name": "logits", "parameters": {"binary_data": True}}]}
+    header: int | None = None
+    if as_json:
+        held = body(entry(x.tolist(), 2, 2, 3), **wanted)
+    else:
+        sized = {"name": "x", "shape": [2, 2, 3], "datatype": "FP32", "parameters": {"binary_data_size": 48}}
+        held, header = binary({"inputs": [sized], **wanted}, x.tobytes())
+    spoiled = bytearray(held)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(spoiled) - 1))
+        spoiled[at : at + data.draw(st.integers(0, 2))] = data.draw(
+            st.sampled_from([b"", b"[", b"]", b'"', b"-", b"9", b"\0", b"\xff", b"{", b",", b"e", b"\\"])
+        )
+    fire(bytes(spoiled), header, ROWS)
+
+
+@quick
+@given(st.data())
+def test_json_data_is_what_python_and_numpy_make_of_it(data: st.DataObject) -> None:
+    """Nested data is taken exactly where NumPy finds an array of that shape in it, with those values."""
+    element = st.integers(-5, 5) | st.floats(-1e30, 1e30) | st.lists(st.integers(0, 3), max_size=2)
+    values = data.draw(
+        st.lists(
+            st.lists(st.lists(element, min_size=2, max_size=3) | element, min_size=1, max_size=2), max_size=3
+        )
+        | st.lists(element, max_size=6)
+    )
+    shape = data.draw(st.tuples(st.integers(0, 3), st.integers(1, 2), st.integers(2, 3)))
+    model = signature(Tensor("x", "float64", ("batch", "height", "width")))
+    try:
+        expected = np.array(values, np.float64)
+    except ValueError:
+        expected = None
+    if expected is not None and expected.ndim == 1 and expected.size == np.prod(shape):
+        expected = expected.reshape(shape)
+    more = data.draw(st.sampled_from([{}, {"other": [[]]}]))
+    held = body(entry(values, *shape, datatype="FP64"), **more)
+    if expected is None or expected.shape != shape:
+        with pytest.raises(RequestError):
+            decode(held, None, model, LIMITS)
+    else:
+        np.testing.assert_array_equal(decode(held, None, model, LIMITS).feeds["x"], expected, strict=True)
+
+
+@quick
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
+def test_an_answer_sent_back_is_the_same(values: list[float]) -> None:
+    """What is encoded as JSON and decoded again has every bit, and so has what is binary."""
+    array = np.array(values, np.float32)
+    model = signature(Tensor("x", "float32", ("batch",)))
+    for as_binary in (False, True):
+        wanted = (Wanted("x", binary=as_binary),)
+        text, header = encode("m", 1, Inference({}, len(array), wanted), Answer((array,)), ())
+        answer = json.loads(text[:header])
+        again = json.dumps({"inputs": answer["outputs"]}).encode()
+        held, length = (again + text[header:], len(again)) if as_binary else (again, None)
+        assert decode(held, length, model, LIMITS).feeds["x"].tobytes() == array.tobytes()

@@ -1,0 +1,303 @@
+"""Infer requests decoded: what fits the model comes through, anything else is one sentence with its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
+from service.errors import RequestError, TooLarge
+from service.inference_types import Wanted
+from service.protocol.decode import decode
+from service.registry.model import Signature
+from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
+
+LIMITS = Limits(rows=100, depth=8)
+X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+GATE = "layer00.transform_gate"
+PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int8", ("batch",)))
+HALVES = signature(Tensor("x", "float16", ("batch", 3)))
+WHOLE = signature(Tensor("x", "float32", (3,)), batch=None)
+
+
+def asked(*inputs: Any, of: Signature = ROWS, limits: Limits = LIMITS, **more: Any) -> Any:
+    return decode(body(*inputs, **more), None, of, limits)
+
+
+def sized(size: int, *shape: int, name: str = "x", datatype: str = "FP32") -> dict[str, Any]:
+    """The entry of an input whose bytes follow the JSON."""
+    return {
+        "name": name,
+        "shape": list(shape),
+        "datatype": datatype,
+        "parameters": {"binary_data_size": size},
+    }
+
+
+def test_a_json_request() -> None:
+    """Flat or nested, it feeds the model, and asks for all public outputs as JSON."""
+    for data in (X.tolist(), X.ravel().tolist()):
+        got = asked(entry(data, 1, 2, 3))
+        np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
+        assert (got.rows, got.outputs, got.id, got.timeout) == (1, (Wanted("logits"),), None, None)
+        assert got.parameters == {}
+
+
+def test_a_binary_request() -> None:
+    """Tensors follow the JSON in the order of the inputs that say their size; others may be in it."""
+    a, b = np.arange(4, dtype=np.float32), np.array([-1, 2], np.int8)
+    first, second = sized(16, 2, 2, name="a"), sized(2, 2, name="b", datatype="INT8")
+    for inputs, tensors in (
+        ([first, second], [a, b]),
+        ([second, first], [b, a]),
+        ([entry(b.tolist(), 2, name="b", datatype="INT8"), first], [a]),
+    ):
+        held, header = binary({"inputs": inputs}, *(tensor.tobytes() for tensor in tensors))
+        got = decode(held, header, PAIR, LIMITS)
+        np.testing.assert_array_equal(got.feeds["a"], a.reshape(2, 2), strict=True)
+        np.testing.assert_array_equal(got.feeds["b"], b, strict=True)
+        assert got.rows == 2
+
+
+def test_a_header_as_long_as_the_body_is_plain_json() -> None:
+    """Nothing needs to follow."""
+    text = body(entry(X.tolist(), 1, 2, 3))
+    assert decode(memoryview(text), len(text), ROWS, LIMITS).rows == 1
+
+
+def test_a_raw_request() -> None:
+    """Without JSON the bytes are the one input's, of as many rows as they come to, and answers are binary."""
+    rows = np.arange(12, dtype=np.float32)
+    got = decode(rows.tobytes(), 0, ROWS, LIMITS)
+    np.testing.assert_array_equal(got.feeds["x"], rows.reshape(2, 2, 3), strict=True)
+    assert (got.rows, got.outputs, got.id) == (2, (Wanted("logits", binary=True),), None)
+    assert decode(b"", 0, ROWS, LIMITS).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("held", "of", "says"),
+    [
+        (bytes(23), ROWS, "body: expected a multiple of 6 values, got 5|expected 24 bytes"),
+        (bytes(25), ROWS, "body: expected 24 bytes for shape .1, 2, 3. FP32, got 25"),
+        (bytes(24 * 101), ROWS, "body: expected at most 100 rows, got 101"),
+        (bytes(8), IDS, "body: expected a shape, since more than one of .batch, time. varies"),
+        (bytes(8), PAIR, "0 needs a model of one input, and this one has 2"),
+    ],
+)
+def test_a_raw_request_that_does_not_fit(held: bytes, of: Signature, says: str) -> None:
+    """Odd sizes, and models whose shape they cannot tell."""
+    with pytest.raises(RequestError, match=says):
+        decode(held, 0, of, LIMITS)
+
+
+def test_what_is_asked_for() -> None:
+    """Outputs in the order named, hidden ones too, each as binary, classes, or as the request says."""
+    named = [
+        {"name": GATE, "parameters": {"binary_data": False}},
+        {"name": "logits", "parameters": {"classification": 3}},
+    ]
+    got = asked(entry(X.tolist(), 1, 2, 3), outputs=named, parameters={"binary_data_output": True})
+    assert got.outputs == (Wanted(GATE), Wanted("logits", binary=True, classes=3))
+    assert got.names == (GATE, "logits")
+    got = asked(entry(X.tolist(), 1, 2, 3), outputs=[], parameters={"binary_data_output": True})
+    assert got.outputs == (Wanted("logits", binary=True),)
+
+
+def test_id_timeout_and_parameters_come_through() -> None:
+    """The caller's own parameters are kept; a timeout of 0 is none; unknown keys mean nothing."""
+    parameters = {"timeout": 2500, "priority": 1, "sequence_id": 7, "mine": "yes"}
+    got = asked(entry(X.tolist(), 1, 2, 3), id="seven", parameters=parameters, unknown={"a": [1]})
+    assert (got.id, got.timeout, got.parameters) == ("seven", 2500, parameters)
+    assert asked(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).timeout is None
+
+
+def test_extra_keys_are_kept_when_asked_for() -> None:
+    """As plain lists and dicts, among the parameters."""
+    text = body(entry(X.ravel().tolist(), 1, 2, 3), close=["a", 2], curve=True, other=[1])
+    got = decode(text, None, ROWS, LIMITS, frozenset({"close", "curve", "open"}))
+    assert got.parameters == {"close": ["a", 2], "curve": True}
+
+
+def test_a_shape_with_a_zero_in_it_still_says_how_values_are_nested() -> None:
+    """Where there are no values to count, the arrays around them are."""
+    for data in ([], [[], []]):
+        assert asked(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS).feeds["ids"].shape == (2, 0)
+    for data in ([[]], [[], [], []], [[[]], []]):
+        with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
+            asked(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS)
+
+
+def test_rows_of_models_with_and_without_a_batch() -> None:
+    """Zero rows are fine; a model without rows has one."""
+    assert asked(entry([], 0, 2, 3)).rows == 0
+    assert asked(entry([1, 2, 3], 3), of=WHOLE).rows == 1
+
+
+def test_halves_come_as_binary_alone() -> None:
+    """FP16 has no JSON, and the sentence says what to do."""
+    with pytest.raises(RequestError, match=r"inputs\[0\].data: FP16 has no form in JSON; .* binary form"):
+        asked(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
+    held, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
+    assert decode(held, header, HALVES, LIMITS).feeds["x"].tolist() == [[1, 2, 3]]
+
+
+GOOD = entry([0] * 6, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (body(), "inputs: expected one named 'x', which is missing"),
+        (b"{}", "inputs: expected an array, got null"),
+        (b'{"inputs": 3}', "inputs: expected an array, got a number"),
+        (b'{"inputs": [3]}', r"inputs\[0\]: expected an object, got a number"),
+        (b'{"inputs": [], "inputs": []}', "body: expected each key once, got 'inputs' twice"),
+        (body(GOOD, GOOD), r"inputs\[1\].name: expected each input once, got 'x' twice"),
+        (body(entry([0], 1, name="y")), r"inputs\[0\].name: expected one of 'x', got 'y'"),
+        (body(GOOD | {"name": 3}), r"inputs\[0\].name: expected a string, got a number"),
+        (body(GOOD | {"datatype": "FP64"}), r"inputs\[0\].datatype: expected FP32, got 'FP64'"),
+        (body(GOOD | {"datatype": "BF16"}), r"inputs\[0\].datatype: expected FP32, got 'BF16'"),
+        (body(GOOD | {"datatype": None}), r"inputs\[0\].datatype: expected a string, got null"),
+        (body(GOOD | {"shape": [1, 3, 2]}), r"inputs\[0\].shape: expected .batch, 2, 3., got .1, 3, 2."),
+        (body(GOOD | {"shape": [-1, 2, 3]}), r"inputs\[0\].shape: expected a whole number from 0, got -1"),
+        (body(GOOD | {"shape": [101, 2, 3]}), r"inputs\[0\].shape: expected at most 100 rows, got 101"),
+        (body(GOOD | {"data": [1]}), r"inputs\[0\].data: expected 6 values for shape .1, 2, 3., got 1"),
+        (body({"name": "x", "shape": [1, 2, 3], "datatype": "FP32"}), r"inputs\[0\].data: expected an array"),
+        (body(GOOD | {"parameters": []}), r"inputs\[0\].parameters: expected an object, got an array"),
+        (body(GOOD | {"parameters": {"a": []}}), r"inputs\[0\].parameters.'a': expected a string"),
+        (body(GOOD | {"parameters": {"binary_data_size": 24}}), r"inputs\[0\]: .* got both"),
+        (body(GOOD | {"parameters": {"shared_memory_region": "a"}}), r"inputs\[0\]: shared memory"),
+        (body(sized(24, 1, 2, 3)), "expected 24 bytes after the JSON, got 0 that are left"),
+        (body(GOOD, id=3), "id: expected a string, got a number"),
+        (body(GOOD, parameters=[]), "parameters: expected an object, got an array"),
+        (body(GOOD, parameters={"a": None}), "parameters.'a': expected a string"),
+        (
+            body(GOOD, parameters={"timeout": -1}),
+            "parameters.timeout: expected a whole number from 0, got -1",
+        ),
+        (
+            body(GOOD, parameters={"timeout": 1.5}),
+            "parameters.timeout: expected a whole number from 0, got 1.5",
+        ),
+        (body(GOOD, parameters={"binary_data_output": 1}), "parameters.binary_data_output: expected true"),
+        (body(GOOD, outputs={}), "outputs: expected an array, got an object"),
+        (body(GOOD, outputs=["logits"]), r"outputs\[0\]: expected an object, got a string"),
+        (body(GOOD, outputs=[{}]), r"outputs\[0\].name: expected a string, got null"),
+        (
+            body(GOOD, outputs=[{"name": "y"}]),
+            r"outputs\[0\].name: expected one of 'logits' or a gate, got 'y'",
+        ),
+        (body(GOOD, outputs=[{"name": GATE}] * 2), r"outputs\[1\].name: expected each output once"),
+        (
+            body(GOOD, outputs=[{"name": GATE, "parameters": {"binary_data": 1}}]),
+            r"outputs\[0\].parameters.binary_data: expected true or false, got a number",
+        ),
+        (
+            body(GOOD, outputs=[{"name": GATE, "parameters": {"classification": -1}}]),
+            r"outputs\[0\].parameters.classification: expected a whole number from 0, got -1",
+        ),
+        (
+            body(GOOD, outputs=[{"name": GATE, "parameters": {"shared_memory_region": "a"}}]),
+            r"outputs\[0\].parameters: shared memory",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
+    """Every sentence says where, what was expected, and what came."""
+    with pytest.raises(RequestError, match=says) as caught:
+        decode(text, None, ROWS, LIMITS)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("held", "header", "says"),
+    [
+        (b"{}", 3, "Inference-Header-Content-Length: expected at most the 2 bytes of the body, got 3"),
+        (body(GOOD) + b"x", len(body(GOOD)), "body: expected .* bytes, .* got"),
+        (body(GOOD), len(body(GOOD)) - 1, "got something that is none"),
+        (*binary({"inputs": [sized(24, 1, 2, 3)]}, bytes(23)), "expected 24 bytes after the JSON, got 23"),
+        (*binary({"inputs": [sized(24, 1, 2, 3)]}, bytes(25)), "body: expected .* bytes, .* got"),
+        (*binary({"inputs": [sized(23, 1, 2, 3)]}, bytes(23)), "expected 24 bytes for shape .* got 23"),
+        (*binary({"inputs": [sized(-1, 1, 2, 3)]}, bytes(24)), "expected a whole number from 0, got -1"),
+    ],
+)
+def test_lying_lengths_are_refused(held: bytes, header: int, says: str) -> None:
+    """Of the JSON, of a tensor, of the body: what is said must be what is there."""
+    with pytest.raises(RequestError, match=says):
+        decode(held, header, ROWS, LIMITS)
+
+
+def test_inputs_must_agree_in_rows() -> None:
+    """Named by place, with both numbers."""
+    with pytest.raises(RequestError, match=r"inputs\[1\].shape: expected .* batch = 2 as before, got \[3\]"):
+        asked(entry([0] * 4, 2, 2, name="a"), entry([0] * 3, 3, name="b", datatype="INT8"), of=PAIR)
+    nameless = signature(Tensor("a", "float32", ("?", 2)), Tensor("b", "float32", ("?", 2)), batch="?")
+    with pytest.raises(
+        RequestError, match=r"inputs\[1\].shape: expected 2 rows as in the inputs before it, got 1"
+    ):
+        asked(entry([0] * 4, 2, 2, name="a"), entry([0] * 2, 1, 2, name="b"), of=nameless)
+
+
+def test_an_array_in_place_of_a_number_is_seen_however_brackets_are_spread() -> None:
+    """Brackets in names and in unknown keys hide nothing, and do no harm."""
+    odd = {"id": "[[[[", "unknown": [[1]]}
+    assert asked(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **odd).rows == 1
+    assert asked(entry(X.tolist(), 1, 2, 3), **odd).rows == 1
+    for more in ({}, odd):
+        for data in ([0, [1], 2, 3, 4, 5], [[[0, 1, [2]], [3, 4, 5]]], [[[0, 1, []], [2, 3, [4, 5]]]]):
+            with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
+                asked(entry(data, 1, 2, 3), **more)
+    # what one input has too many, no other has too few
+    with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
+        asked(entry([[0, [1]]], 1, 2, name="a"), entry([1], 1, name="b", datatype="INT8"), of=PAIR)
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
+    """Just so deep is fine, one deeper is not: in keys that mean nothing, and in the data."""
+    if outside:
+        deep: Any = 1
+        for _ in range(7):
+            deep = [deep]
+        assert asked(GOOD, unknown=deep).rows == 1
+        with pytest.raises(RequestError, match="body: expected JSON nested at most 8 deep, got 9"):
+            asked(GOOD, unknown=[deep])
+        with pytest.raises(RequestError, match="body: expected JSON nested at most 8 deep, got 9"):
+            asked(GOOD, unknown={"a": deep})
+    else:
+        text = body(entry(X.tolist(), 1, 2, 3))
+        assert decode(text, None, ROWS, Limits(depth=6)).rows == 1
+        with pytest.raises(RequestError, match="body: expected JSON nested at most 5 deep, got 6"):
+            decode(text, None, ROWS, Limits(depth=5))
+
+
+def test_long_names_are_cut_in_messages() -> None:
+    """A megabyte of a name does not come back."""
+    with pytest.raises(RequestError) as caught:
+        asked(entry([0], 1, name="y" * 1_000_000))
+    assert len(str(caught.value)) < 200
+
+
+def test_json_is_measured_before_it_is_read() -> None:
+    """Only the JSON counts: the bytes of tensors may be more."""
+    text = body(entry(X.ravel().tolist(), 1, 2, 3))
+    few = Limits(json=len(text))
+    assert decode(text, None, ROWS, few).rows == 1
+    with pytest.raises(TooLarge):
+        decode(text + b" ", None, ROWS, few)
+    held, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
+    assert decode(held, header, ROWS, Limits(json=header)).rows == 1
+
+
+def test_extra_keys_hold_little() -> None:
+    """What is no tensor is never much."""
+    layers = list(range(20_000))
+    asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers[:1000])
+    got = decode(asked_for, None, ROWS, LIMITS, frozenset({"close"}))
+    assert got.parameters["close"] == layers[:1000]
+    asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers)
+    with pytest.raises(RequestError, match="close: expected at most 65536 bytes, got "):
+        decode(asked_for, None, ROWS, LIMITS, frozenset({"close"}))

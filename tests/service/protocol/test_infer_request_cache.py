@@ -1,0 +1,344 @@
+"""The decoder that remembers: whatever it has seen before, it says what `decode` says."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
+from service.errors import RequestError
+from service.inference_types import Inference
+from service.protocol import infer_request_cache as module
+from service.protocol.decode import decode
+from service.protocol.infer_request_cache import Decoder
+from service.registry.model import Signature
+from tests.support.infer_bodies import IDS, ROWS, binary, signature
+
+LIMITS = Limits(rows=50, depth=8, json=1500)
+EXTRA = frozenset({"more"})
+HALF = signature(Tensor("x", "float16", ("batch", 2)))
+DOUBLE = signature(Tensor("x", "float64", ("batch", 2, 3)))
+SMALL = signature(Tensor("x", "uint8", ("batch", 2, 3)))
+PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int16", ("batch",)))
+TRUTHS = signature(Tensor("x", "bool", ("batch", 2)))
+
+Mutation = Callable[[random.Random, bytes], bytes]
+
+
+def model(of: Signature, digest: str = "0") -> Any:
+    return SimpleNamespace(signature=of, digest=digest)
+
+
+def outcome(work: Callable[[], Inference]) -> tuple[Any, ...]:
+    """All of a request, or the error in its place."""
+    try:
+        made = work()
+    except RequestError as error:
+        return type(error), str(error)
+    feeds = [(name, array.dtype, array.shape, array.tobytes()) for name, array in made.feeds.items()]
+    return feeds, made.rows, made.outputs, made.id, made.timeout, made.parameters
+
+
+class Pair:
+    """A decoder, and the way without one that it is held against."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
+        self.decoder = Decoder(limits, EXTRA)
+
+    def agree(self, body: bytes, header: int | None, of: Any) -> bool:
+        """Whether there was a request in the body; both have to say the same of it."""
+        got = outcome(lambda: self.decoder.decode(body, header, of))
+        expected = outcome(lambda: decode(body, header, of.signature, self.limits, EXTRA))
+        assert got == expected, body
+        return len(got) > 2
+
+    @property
+    def known(self) -> int:
+        return len(self.decoder._known)
+
+
+def text(
+    data: str = "[1,2,3,4,5,6]", shape: str = "[1,2,3]", datatype: str = "FP32", more: str = ""
+) -> bytes:
+    """A request in JSON, just as it stands here."""
+    return (
+        f'{{"inputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}","data":{data}}}]{more}}}'.encode()
+    )
+
+
+NUMBERS = ["1", "-0.0", "2.5e3", "1e39", "1e400", "1e-320", "-7", "255", "256", "9223372036854775808"]
+NUMBERS += ["18446744073709551616", "true", "null", '"1"', '"]"', "NaN", "Infinity", "01", "+1", ".5", ""]
+NUMBERS += ["[1]", "[[1,2],[3]]", "{}", '{"a":[1]}', "1]", "[1", "]", '"\\u005d"', "\\", "\x00", "\xff"]
+NUMBERS += ["1 2", " 3 "]
+WORDS = ['"data":[9]', '"data":', '"d\\u0061ta":[7,7,7,7,7,7]', '"shape":[1,2,3]', '"id":"a"', '"id":"[]"']
+WORDS += ['"more":[1,2]', '"more":"\\"data\\":["', '"data" :[1]', '"parameters":{"timeout":3}']
+WORDS += ["{", "}", "[", "]"]
+
+
+def other_numbers(drawn: random.Random, body: bytes) -> bytes:
+    start, stop = body.find(b"[", body.find(b'"data"')), body.find(b"]", body.find(b'"data"'))
+    some = [repr(drawn.uniform(-9, 9)) if drawn.random() < 0.95 else drawn.choice(NUMBERS) for _ in range(6)]
+    some += ["3"] * (drawn.random() < 0.1)
+    return body[: start + 1] + drawn.choice([",", ", ", " ,\n"]).join(some).encode() + body[stop:]
+
+
+def one_number(drawn: random.Random, body: bytes) -> bytes:
+    start, stop = body.find(b"[", body.find(b'"data"')), body.find(b"]", body.find(b'"data"'))
+    some = body[start + 1 : stop].split(b",")
+    some[drawn.randrange(len(some))] = drawn.choice(NUMBERS).encode("latin-1")
+    return body[: start + 1] + b",".join(some) + body[stop:]
+
+
+def a_byte(drawn: random.Random, body: bytes) -> bytes:
+    place = drawn.randrange(len(body) + 1)
+    written = drawn.choice([b"", b'"', b"[", b"]", b"{", b"}", b",", b":", b" ", b"\\", b"0", b"e", b"\xff"])
+    return body[:place] + written + body[place + drawn.randrange(2) :]
+
+
+def a_word(drawn: random.Random, body: bytes) -> bytes:
+    place = 1 + drawn.choice([-1] + [place for place, byte in enumerate(body) if byte in b",{["])
+    return body[:place] + drawn.choice(WORDS).encode() + drawn.choice([b"", b","]) + body[place:]
+
+
+def a_part(drawn: random.Random, body: bytes) -> bytes:
+    """Left out, or there twice."""
+    first, last = sorted(drawn.choices(range(len(body) + 1), k=2))
+    return body[:first] + drawn.choice([b"", 2 * body[first:last]]) + body[last:]
+
+
+MUTATIONS: list[Mutation] = [other_numbers, other_numbers, one_number, one_number, a_byte, a_word, a_part]
+# numbers of no tensor
+ELSEWHERE = b'{"data":[1,2],' + text("[]", "[0,2,3]")[1:].replace(
+    b'"data":[]', b'"parameters":{"binary_data_size":0}'
+)
+JSON = [
+    (ROWS, text()),
+    (ROWS, text(more=',"id":"mine","parameters":{"timeout":5,"mine":true},"more":[1]')),
+    (ROWS, text("[]", "[0,2,3]")),
+    (ROWS, text("[[[1,2,3],[4,5,6]]]")),
+    (ROWS, text().replace(b'"data":', b'"data": ')),
+    (ROWS, ELSEWHERE),
+    (DOUBLE, text(datatype="FP64")),
+    (SMALL, text(datatype="UINT8")),
+    (IDS, text(shape="[2,3]", datatype="INT64").replace(b'"x"', b'"ids"')),
+    (TRUTHS, text("[true,false]", "[1,2]", "BOOL")),
+    (
+        PAIR,
+        b'{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[1,2]},'
+        b'{"name":"b","shape":[1],"datatype":"INT16","data":[3]}]}',
+    ),
+]
+
+
+def test_any_json_is_what_it_is_without_a_memory() -> None:
+    """Numbers exchanged, bytes and words put in, parts left out: the same value, or the same sentence."""
+    drawn = random.Random(7)
+    good = 0
+    pair = Pair()
+    models = [model(of, str(number)) for number, (of, _) in enumerate(JSON)]
+    for turn in range(3500):
+        number = turn % len(JSON)
+        base = JSON[number][1]
+        # what was kept goes now and then, and comes again
+        if not turn % 500:
+            pair = Pair()
+        pair.agree(base, None, models[number])
+        body = drawn.choice(MUTATIONS)(drawn, base)
+        if drawn.random() < 0.2:
+            body = drawn.choice(MUTATIONS)(drawn, body)
+        # whatever came of it is kept, and is met again by its like
+        good += pair.agree(body, None, models[number])
+        good += pair.agree(other_numbers(drawn, body) if b'"data"' in body else body, None, models[number])
+        assert pair.agree(base, None, models[number])
+        # with the same words, another model
+        pair.agree(body, None, drawn.choice(models))
+    assert good > 1000
+    assert pair.known > 20
+
+
+def tensors(of: dict[str, np.ndarray[Any, Any]], **more: Any) -> tuple[bytes, int]:
+    """A request whose tensors follow its JSON."""
+    names = {"float32": "FP32", "int16": "INT16", "float16": "FP16", "bool": "BOOL"}
+    entries = [
+        {
+            "name": name,
+            "shape": array.shape,
+            "datatype": names[array.dtype.name],
+            "parameters": {"binary_data_size": array.nbytes},
+        }
+        for name, array in of.items()
+    ]
+    return binary({"inputs": entries, **more}, *(array.tobytes() for array in of.values()))
+
+
+BINARY = [
+    (ROWS, tensors({"x": np.arange(12, dtype=np.float32).reshape(2, 2, 3)})),
+    (ROWS, tensors({"x": np.zeros((0, 2, 3), np.float32)})),
+    (HALF, tensors({"x": np.ones((1, 2), np.float16)}, id="half")),
+    (PAIR, tensors({"a": np.ones((2, 2), np.float32), "b": np.arange(2, dtype=np.int16)})),
+    (PAIR, tensors({"b": np.arange(2, dtype=np.int16), "a": np.ones((2, 2), np.float32)}, more="[1]")),
+    (TRUTHS, tensors({"x": np.ones((1, 2), np.bool_)})),
+]
+
+
+def test_any_bytes_are_what_they_are_without_a_memory() -> None:
+    """Tensors of other bytes, cut or longer, under another length of JSON, or none."""
+    drawn = random.Random(8)
+    good = 0
+    pair = Pair()
+    models = [model(of, str(number)) for number, (of, _) in enumerate(BINARY)]
+    for turn in range(3000):
+        number = turn % len(BINARY)
+        base, header = BINARY[number][1]
+        assert pair.agree(base, header, models[number])
+        others = drawn.randbytes(len(base) - header)
+        good += pair.agree(base[:header] + others, header, models[number])
+        body = drawn.choice(
+            [
+                base[: drawn.randrange(len(base) + 1)],
+                base + b"x" * drawn.randrange(1, 3),
+                a_byte(drawn, base),
+                a_byte(drawn, base[:header]) + others,
+                base[:header],
+                base[:header] + b"[1,2]",
+            ]
+        )
+        length = drawn.choice([header, header, header, None, 0, 1, header - 1, header + 1, len(base), 10**6])
+        good += pair.agree(body, length, models[number])
+        pair.agree(body, length, drawn.choice(models))
+    assert good > 1000
+    assert pair.known > 4
+
+
+def test_a_known_request_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its JSON, nor that before its bytes; else all of this would be for nothing."""
+    decoder = Decoder(LIMITS)
+    body, header = BINARY[3][1]
+    decoder.decode(text(), None, model(ROWS, "rows"))
+    decoder.decode(body, header, model(PAIR, "pair"))
+    monkeypatch.setattr(module, "decode", None)
+    made = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, model(ROWS, "rows"))
+    assert made.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1.5]
+    made = decoder.decode(body[:header] + bytes(len(body) - header), header, model(PAIR, "pair"))
+    assert not made.feeds["a"].any()
+
+
+def test_what_was_known_of_one_way_to_write_is_not_taken_for_the_other() -> None:
+    """JSON that bytes followed is no JSON when a list follows it."""
+    first = b'{"name":"a","shape":[1,2],"datatype":"FP32","parameters":{"binary_data_size":8}}'
+    second = b'{"name":"b","shape":[1],"datatype":"INT16","parameters":{"binary_data_size":2}}'
+    head = b'{"inputs":[%b,%b],"data":0}' % (first, second)
+    pair = Pair()
+    assert pair.agree(head + bytes(10), len(head), model(PAIR))
+    assert not pair.agree(head + b"[1,2]", None, model(PAIR))
+    one = b'{"inputs":[%b],"data":0}' % first
+    alone = signature(Tensor("a", "float32", ("batch", 2)))
+    assert pair.agree(one + bytes(8), len(one), model(alone, "1"))
+    assert not pair.agree(one + b"[1,2]", None, model(alone, "1"))
+
+
+NONE = text("[]", "[0,2,3]").replace(b'"data":[]', b'"parameters":{"binary_data_size":0}')
+GATE = b'"outputs":[{"name":"layer00.transform_gate"}]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "other"),
+    [
+        (b'{"data":[0,0,0,0,0,0],' + text()[1:], b'{"data":[6,5,4,3,2,1],' + text()[1:]),
+        (
+            b'{"data":[0,0,0,0,0,0],' + text()[1:].replace(b'"data"', b'"d\\u0061ta"'),
+            b'{"data":[6,5,4,3,2,1],' + text()[1:].replace(b'"data"', b'"d\\u0061ta"'),
+        ),
+        (NONE[:-1] + b',"data":0,' + GATE, NONE[:-1] + b',"data":0,"outputs":[]}'),
+    ],
+    ids=["twice", "escaped", "another array"],
+)
+def test_numbers_of_no_tensor_are_not_taken_for_one(body: bytes, other: bytes) -> None:
+    """Where a list looks like the tensor's, and is none, what is in it means nothing."""
+    pair = Pair()
+    assert pair.agree(body, None, model(ROWS))
+    assert pair.agree(other, None, model(ROWS))
+
+
+def test_a_length_beyond_the_body_is_said_of_known_words_too() -> None:
+    """Where no bytes are to follow, too."""
+    body, header = BINARY[1][1]
+    pair = Pair()
+    assert pair.agree(body, header, model(ROWS))
+    assert not pair.agree(body, header + 1, model(ROWS))
+
+
+def test_truths_that_are_none_are_said_where_they_stand() -> None:
+    """Bytes of 0 and 1 are looked at, each time."""
+    body, header = BINARY[5][1]
+    pair = Pair()
+    assert pair.agree(body, header, model(TRUTHS))
+    assert not pair.agree(body[:-1] + b"\2", header, model(TRUTHS))
+
+
+def test_models_of_other_inputs_share_a_decoder() -> None:
+    """The same words mean another dtype to another file, whatever it is called."""
+    pair = Pair()
+    body, header = tensors({"x": np.arange(6, dtype=np.float32).reshape(1, 2, 3)})
+    for _ in range(2):
+        for number, of in enumerate(
+            (ROWS, DOUBLE, SMALL, signature(Tensor("x", "float32", ("batch", 3, 2))))
+        ):
+            pair.agree(text(), None, model(of, str(number)))
+            pair.agree(body, header, model(of, str(number)))
+    assert pair.known == 2
+
+
+def test_a_limit_of_bytes_holds_for_known_words() -> None:
+    """However the numbers between them are written."""
+    pair = Pair(Limits(json=200))
+    assert pair.agree(text(), None, model(ROWS))
+    assert not pair.agree(text("[1,2,3,4,5," + " " * 200 + "6]"), None, model(ROWS))
+
+
+def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
+    """Each has arrays of its own, and an outline that nobody can write to through it."""
+    decoder = Decoder(LIMITS)
+    first = decoder.decode(text(), None, model(ROWS))
+    second = decoder.decode(text("[6,5,4,3,2,1]"), None, model(ROWS))
+    third = decoder.decode(text(), None, model(ROWS))
+    assert len({id(one.feeds) for one in (first, second, third)}) == 3
+    assert not np.shares_memory(first.feeds["x"], third.feeds["x"])
+    assert second.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1]
+    assert first.feeds["x"].tobytes() == third.feeds["x"].tobytes()
+
+
+def test_words_do_not_pile_up() -> None:
+    """Neither many of them nor long ones are kept for ever, and of wrong requests nothing is."""
+    decoder = Decoder(Limits())
+    for number in range(2 * module.MOST + 1):
+        decoder.decode(text(more=f',"id":"{number}"'), None, model(ROWS))
+        assert len(decoder._known) <= module.MOST
+    decoder = Decoder(Limits())
+    decoder.decode(text(more=',"id":"' + "x" * module.LONGEST + '"'), None, model(ROWS))
+    body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="x" * module.LONGEST)
+    decoder.decode(body, header, model(ROWS))
+    with pytest.raises(RequestError):
+        decoder.decode(text("[1]"), None, model(ROWS))
+    with pytest.raises(RequestError):
+        decoder.decode(body[:-1], header, model(ROWS))
+    assert not decoder._known
+
+
+def test_words_hold_no_request_in_memory() -> None:
+    """What is kept of a request of many numbers is not the numbers."""
+    decoder = Decoder(Limits())
+    body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
+    decoder.decode(body, header, model(ROWS, "bytes"))
+    decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, model(ROWS))
+    assert len(decoder._known) == 2
+    for words in decoder._known.values():
+        assert words.rest.feeds == {}

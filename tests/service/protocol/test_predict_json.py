@@ -1,0 +1,172 @@
+"""Rows as a person writes them, and predictions as a person reads them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.artifact.limits import Limits
+from service.artifact.runtime import Tensor
+from service.errors import NotFinite, RequestError, TooLarge
+from service.inference_types import Answer, Array, Inference, Wanted
+from service.protocol.predict_json import decode_instances, encode_predictions
+from service.registry.model import Signature
+from tests.support.infer_bodies import IDS, ROWS, signature
+
+LIMITS = Limits(rows=100, depth=8)
+PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int64", ("batch",)))
+HALVES = signature(Tensor("x", "float16", ("batch", 3)))
+SINGLE = signature(Tensor("x", "float32", ("batch",)))
+WHOLE = signature(Tensor("x", "float32", (2, 2)), batch=None)
+X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+
+
+def decoded(instances: Any, of: Signature = ROWS) -> Inference:
+    return decode_instances(json.dumps({"instances": instances}).encode(), of, LIMITS)
+
+
+def test_rows_nested_flat_or_named() -> None:
+    """However a row is written, the model is fed the same."""
+    for instances in (
+        X.tolist(),
+        X.reshape(2, 6).tolist(),
+        [{"x": row.tolist()} for row in X],
+        [{"x": row.ravel().tolist()} for row in X],
+    ):
+        got = decoded(instances)
+        np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
+        assert (got.rows, got.outputs) == (2, (Wanted("logits"),))
+
+
+def test_rows_of_several_inputs() -> None:
+    """Each row names all of them; whole numbers stay exact, and one number is a row."""
+    got = decoded([{"a": [1, 2], "b": 2**53 + 1}, {"b": -1, "a": [3, 4.5]}], PAIR)
+    assert got.feeds["a"].tolist() == [[1, 2], [3, 4.5]]
+    assert got.feeds["b"].tolist() == [2**53 + 1, -1]
+
+
+def test_other_shapes_of_rows() -> None:
+    """A row of one number, of any length, of half precision, and none at all."""
+    assert decoded([1, 2, 3], SINGLE).feeds["x"].tolist() == [1, 2, 3]
+    assert decoded([[1, 2, 3], [4, 5, 6]], IDS).feeds["ids"].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert decoded([[1, 0.5, 2]], HALVES).feeds["x"].dtype == np.float16
+    assert decoded([]).feeds["x"].shape == (0, 2, 3)
+    assert decoded([], PAIR).rows == 0
+
+
+def test_a_model_without_rows_takes_one_instance() -> None:
+    """It is the whole input."""
+    for instance in ([[1, 2], [3, 4]], [1, 2, 3, 4], {"x": [[1, 2], [3, 4]]}):
+        got = decoded([instance], WHOLE)
+        assert got.feeds["x"].tolist() == [[1, 2], [3, 4]]
+        assert got.rows == 1
+    with pytest.raises(RequestError, match="instances: expected 1, since the model knows no rows, got 2"):
+        decoded([[1, 2, 3, 4]] * 2, WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("instances", "of", "says"),
+    [
+        (3, ROWS, "instances: expected an array, got a number"),
+        (None, ROWS, "instances: expected an array, got null"),
+        ([[1, 2]], ROWS, r"instances \(x\): expected a multiple of 6 values, got 2|expected 6 values, got 2"),
+        ([[[1, 2], [3, 4]]], ROWS, r"instances \(x\): expected \[batch, 2, 3\], got \[1, 2, 2\]"),
+        ([[[[1]]]], ROWS, r"instances \(x\): expected rows nested as \[2, 3\], or flat, got 3 levels"),
+        ([1, 2], ROWS, r"instances \(x\): expected rows nested as \[2, 3\], or flat, got 0 levels"),
+        ([[0] * 6, [0] * 5], ROWS, r"instances \(x\): expected 12 values for shape \[2, 6\], got 11"),
+        ([[0] * 6, [[0] * 6]], ROWS, r"instances \(x\): expected values in one flat array"),
+        ([[0, 1, 2, 3, 4, [5]]], ROWS, r"instances \(x\): expected values in one flat array"),
+        ([[0] * 5 + ["a"]], ROWS, r"instances \(x\): expected numbers"),
+        ([[0] * 5 + [None]], ROWS, r"instances \(x\): expected numbers"),
+        (["a"], SINGLE, r"instances \(x\): expected numbers"),
+        ([[1, 2], [3]], IDS, r"instances \(ids\): expected 4 values"),
+        ([[1, 2.5]], IDS, r"instances \(ids\): expected whole numbers"),
+        ([[1, 1e5, 2]], HALVES, r"instances \(x\): expected numbers of at most 65504"),
+        ([[1, 2]], PAIR, r"instances\[0\]: expected an object with a, b, got an array"),
+        ([{"a": [1, 2]}], PAIR, r"instances\[0\]: expected an object with a, b, and it lacks 'b'"),
+        ([{"a": [1, 2], "b": 1, "c": 2}], PAIR, r"instances\[0\]: expected an object with a, b, got 'c'"),
+        ([{"a": [1, 2], "b": 1.0}], PAIR, r"instances \(b\): expected whole numbers"),
+        ([{"x": [0] * 6}, [0] * 6], ROWS, r"instances\[1\]: expected an object, got an array"),
+        ([[0] * 6, {"x": [0] * 6}], ROWS, r"instances \(x\): expected numbers"),
+        ([[0] * 6] * 101, ROWS, "instances: expected at most 100 rows, got 101"),
+        ([[[[[[[[1]]]]]]]], ROWS, "body: expected JSON nested at most 8 deep, got 9"),
+    ],
+)
+def test_what_does_not_fit_is_refused(instances: Any, of: Signature, says: str) -> None:
+    """With the input's name, what was expected and what came."""
+    with pytest.raises(RequestError, match=says) as caught:
+        decoded(instances, of)
+    assert caught.value.status == 400
+
+
+def test_a_key_twice_is_refused() -> None:
+    """In the body and in a row."""
+    for text in (b'{"instances": [], "instances": []}', b'{"instances": [{"x": [0], "x": [0]}]}'):
+        with pytest.raises(RequestError, match="expected each key once"):
+            decode_instances(text, ROWS, LIMITS)
+
+
+def predicted(*arrays: Array, labels: Any = (), distribution: bool | None = None) -> Any:
+    inference = Inference({}, len(arrays[0]), tuple(Wanted(f"y{index}") for index in range(len(arrays))))
+    return json.loads(encode_predictions("digits", 3, inference, Answer(arrays), labels, distribution))
+
+
+def test_predictions_with_labels() -> None:
+    """The label of the greatest value, its probability, and those of all labels."""
+    logits = np.float32([[0, np.log(3)], [0, 0]])
+    got = predicted(logits, labels=("a", "b"), distribution=False)
+    assert (got["model"], got["version"]) == ("digits", "3")
+    first, second = got["predictions"]
+    assert first["label"] == "b"
+    assert first["probability"] == first["probabilities"]["b"]
+    assert first["probabilities"] == pytest.approx({"a": 0.25, "b": 0.75}, rel=1e-6)
+    assert second == {"label": "a", "probability": 0.5, "probabilities": {"a": 0.5, "b": 0.5}}
+    given = np.float32([[0.25, 0.75]])
+    assert predicted(given, labels=("a", "b"), distribution=True)["predictions"][0]["probability"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("labels", "distribution"), [((), False), (("a", "b", "c"), False), (("a", "b"), None)]
+)
+def test_predictions_without_labels_are_the_values(labels: Any, distribution: bool | None) -> None:
+    """Where there are no labels, as many as values, or no saying what the values are."""
+    array = np.float32([[0.1, 0.2], [0.3, 0.4]])
+    assert predicted(array, labels=labels, distribution=distribution)["predictions"] == [
+        [0.1, 0.2],
+        [0.3, 0.4],
+    ]
+
+
+def test_predictions_of_several_outputs() -> None:
+    """Each row has them by name, the labelled one among them."""
+    a, b = np.float32([[1, 2]]), np.int64([2**53 + 1])
+    assert predicted(a, b)["predictions"] == [{"y0": [1, 2], "y1": 2**53 + 1}]
+    labelled = predicted(a, b, labels=("a", "b"), distribution=False)["predictions"][0]
+    assert labelled["y0"]["label"] == "b"
+    assert labelled["y1"] == 2**53 + 1
+
+
+def test_predictions_of_other_forms() -> None:
+    """Of nested, half-precision, oddly laid and of no rows."""
+    assert predicted(X)["predictions"] == X.tolist()
+    assert predicted(X.transpose(0, 2, 1))["predictions"] == X.transpose(0, 2, 1).tolist()
+    assert predicted(np.float16([[1.5], [2]]))["predictions"] == [[1.5], [2]]
+    assert predicted(np.empty((0, 2), np.float32), labels=("a", "b"), distribution=False)["predictions"] == []
+
+
+def test_predictions_that_json_cannot_say() -> None:
+    """NaN is 422, and an output that has no rows is not cut into any."""
+    with pytest.raises(NotFinite, match="y0: NaN or Inf is among the values"):
+        predicted(np.float32([[np.nan]]))
+    inference = Inference({}, 2, (Wanted("y"),))
+    with pytest.raises(RequestError, match=r"y: expected an output of 2 rows, got shape \[3\]"):
+        encode_predictions("digits", 1, inference, Answer((np.float32([1, 2, 3]),)), (), None)
+
+
+def test_instances_are_measured_before_they_are_read() -> None:
+    """As much JSON as infer takes, and no more."""
+    with pytest.raises(TooLarge, match="expected at most 20 bytes of JSON"):
+        decode_instances(b'{"instances": [[1, 2, 3]]}', ROWS, Limits(json=20))

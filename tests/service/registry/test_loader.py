@@ -1,0 +1,395 @@
+"""From a file to a model that answers, and every reason to refuse one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from service.artifact.manifest import LayerProfile, Lever, Profile, Sample
+from service.artifact.runtime import Tensor, open_model
+from service.errors import ModelFileError
+from service.registry import loader
+from service.registry.loader import batch_of, may_batch, runner
+from service.registry.model import Model
+from service.registry.probe import Findings
+from service.repository.scan import Found
+from tests.service.artifact.test_manifest import MANIFEST
+from tests.service.artifact.test_sample_rows import kept
+from tests.support.tiny_highway import Gated, highway
+from tests.support.tiny_repository import opened, put, sealed
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def profile(gated: Gated) -> Profile:
+    layers = tuple(
+        LayerProfile(
+            gate=gate.name, mean=0.5, sd=0.1, quantiles=(0.5,), closed=0, open=0, histogram=(0.5, 0.5),
+            units=(0.5,), units_sd=(0.1,),
+        )
+        for gate in gated.gates
+    )  # fmt: skip
+    return Profile(rows=100, digest="0", epsilon=0.01, levels=(0.5,), layers=layers)
+
+
+def test_a_file_becomes_a_model(tmp_path: Path) -> None:
+    """It knows who it is, what goes in and out, and the levers' values; it answers as its file does."""
+    gated = highway()
+    found = put(tmp_path, "net", 4, sealed(gated))
+    model = opened(found)
+    data = found.path.read_bytes()
+    assert (model.name, model.version, model.path, model.bytes) == ("net", 4, found.path, len(data))
+    assert model.digest == hashlib.sha256(data).hexdigest()
+    assert model.labels == ("a", "b", "c")
+    assert model.gates == gated.gates
+    assert list(model.signature.inputs) == ["x"]
+    assert list(model.signature.outputs) == ["logits"]
+    assert len(model.signature.hidden) == 6
+    assert model.signature.batch == "batch"
+    assert model.signature.splittable == {"logits", *model.signature.hidden}
+    assert model.distribution is False
+    assert model.drift is None
+    assert model.biases.keys() == gated.biases.keys()
+    for name, bias in gated.biases.items():
+        assert np.array_equal(model.biases[name], bias)
+    x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    answer = asyncio.run(model.batcher.submit({"x": x}, 5, ("logits",)))
+    assert np.array_equal(answer.arrays[0], open_model(data).run({"x": x})[0])
+
+
+def test_runs_are_counted(tmp_path: Path) -> None:
+    """By the meter of the name and version in the repository."""
+    model = opened(put(tmp_path))
+    asyncio.run(model.batcher.submit({"x": np.zeros((3, 4), np.float32)}, 3, ("logits",)))
+    assert model.meter.snapshot()["sizes"]["3"][0] == 1
+
+
+def test_another_name_inside_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The folder's name is what counts; the log has the manifest's."""
+    with caplog.at_level(logging.INFO):
+        model = opened(put(tmp_path, "renamed"))
+    assert model.name == "renamed"
+    assert "renamed/1: loaded" in caplog.text
+    assert "exported as net/3, parity passed" in caplog.text
+    assert model.digest in caplog.text
+
+
+def test_without_a_manifest_nothing_is_served(tmp_path: Path) -> None:
+    """Unless that is asked for; then the file has neither labels nor gates, and no limits of its own."""
+    found = put(tmp_path, data=highway().model)
+    with pytest.raises(ModelFileError, match="expected a manifest with a proof of parity") as error:
+        opened(found)
+    assert "no manifest" in error.value.public
+    model = opened(found, allow_unverified=True)
+    assert (model.manifest, model.labels, model.gates, dict(model.biases)) == (None, (), (), {})
+    assert model.batcher.batched
+
+
+def outside(data: bytes) -> bytes:
+    model = onnx.load_from_string(data)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../../weights.bin")
+    return model.SerializeToString()
+
+
+def unrunnable(data: bytes) -> bytes:
+    model = onnx.load_from_string(data)
+    model.graph.node[0].op_type = "Nonsense"
+    return model.SerializeToString()
+
+
+GATE = highway().gates[0]
+LEVER = GATE.levers[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "says", "public"),
+    [
+        (b"", "expected an ONNX model", "its file is damaged or no model"),
+        (sealed(highway())[:-9], "expected an ONNX model", "its file is damaged or no model"),
+        (outside(sealed(highway())), "expected its numbers in this very", "its weights are in another file"),
+        (unrunnable(sealed(highway())), "onnxruntime cannot open it", "its file is damaged or no model"),
+        (
+            sealed(highway(), outputs=("gone",)),
+            "manifest: outputs: the graph has no output 'gone'",
+            "its file cannot be served",
+        ),
+        (
+            sealed(highway(), gates=(GATE.model_copy(update={"name": "gone"}),)),
+            "manifest: gone: the graph has no hidden output 'gone'",
+            "its manifest is not that of its graph",
+        ),
+        (
+            sealed(highway(), gates=(GATE.model_copy(update={"output": "gone"}),)),
+            "the graph has no hidden output 'gone'",
+            "its manifest is not that of its graph",
+        ),
+        (
+            sealed(highway(levers=False), gates=(GATE,)),
+            "nobody may override the lever 'layers.0.gate.bias'",
+            "its manifest is not that of its graph",
+        ),
+        (
+            sealed(
+                highway(),
+                gates=(GATE.model_copy(update={"levers": (LEVER.model_copy(update={"tensor": "gone"}),)}),),
+            ),
+            "expected an initializer 'gone', and the graph has none",
+            "its file cannot be served",
+        ),
+        (
+            sealed(
+                highway(),
+                gates=(GATE.model_copy(update={"levers": (LEVER.model_copy(update={"stop": 7}),)}),),
+            ),
+            "has no part 0:7",
+            "its manifest is not that of its graph",
+        ),
+        (
+            sealed(highway(), samples=(Sample(inputs=(kept("x", [1, 2, 3]),)),)),
+            "expected a row of x:float32.batch,4., got one of shape .3.",
+            "its manifest is not that of its graph",
+        ),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, says: str, public: str) -> None:
+    """The log gets the path and the reason, the public one neither path nor a library's words."""
+    found = put(tmp_path, data=data)
+    with pytest.raises(ModelFileError, match=says) as error:
+        opened(found)
+    assert str(found.path) in str(error.value)
+    assert error.value.public == public
+
+
+def test_a_manifest_of_nonsense_is_refused(tmp_path: Path) -> None:
+    """What cannot be understood is not served, not even unverified."""
+    model = onnx.load_from_string(highway().model)
+    onnx.helper.set_model_props(model, {"turnpike": "{}"})
+    with pytest.raises(ModelFileError, match="manifest: "):
+        opened(put(tmp_path, data=model.SerializeToString()), allow_unverified=True)
+
+
+def test_a_file_exchanged_while_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was checked is what is served, or nothing is."""
+    found = put(tmp_path)
+
+    def exchanged(path: Path, **options: Any) -> Any:
+        put(tmp_path, data=sealed(highway(seed=9)))
+        return open_model(path, **options)
+
+    monkeypatch.setattr(loader, "open_model", exchanged)
+    with pytest.raises(ModelFileError, match="has changed since then"):
+        opened(found)
+
+
+def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
+    """Said in public without the names of providers."""
+    found = put(tmp_path)
+    with pytest.raises(ModelFileError, match="device: cuda needs an onnxruntime with") as error:
+        opened(found, device="cuda")
+    assert error.value.public == "its device is not there"
+
+
+@pytest.mark.parametrize(
+    ("dims", "batch"),
+    [
+        ([("batch", 4), ("batch",)], "batch"),
+        ([("batch", 4), ("rows", 4)], None),
+        ([("batch", 4), (4,)], None),
+        ([(1, 4)], None),
+        ([()], None),
+        ([], None),
+    ],
+)
+def test_the_batch_leads_every_input(dims: Sequence[tuple[int | str, ...]], batch: str | None) -> None:
+    """By one name; where it does not there is none."""
+    assert batch_of([Tensor(str(n), "float32", one) for n, one in enumerate(dims)]) == batch
+
+
+STEADY = Findings(ran=True, steady=True)
+FOUND = Found("net", 1, Path("model.onnx"), (1, 2, 3))
+COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
+
+
+@pytest.mark.parametrize(
+    ("findings", "exact", "batched", "says"),
+    [
+        (STEADY, True, True, ""),
+        (replace(STEADY, steady=False), True, False, "rows in company get other last bits"),
+        (replace(STEADY, steady=False), False, True, ""),
+        (replace(STEADY, coupled=True), False, False, "depends on the rows beside it"),
+        (Findings(ran=False), False, False, "it took none of the rows"),
+    ],
+)
+def test_only_rows_that_stay_the_same_are_batched(
+    findings: Findings, exact: bool, batched: bool, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To the last bit unless told otherwise; one warning says why not."""
+    assert may_batch(findings, MANIFEST, FOUND, exact=exact) is batched
+    assert [says in record.message for record in caplog.records] == [True] * bool(says)
+
+
+def test_what_is_known_to_be_coupled_is_no_surprise(caplog: pytest.LogCaptureFixture) -> None:
+    """The manifest says so: not batched, whatever a few rows look like, and no warning."""
+    assert not may_batch(STEADY, COUPLED, FOUND, exact=False)
+    assert caplog.records == []
+
+
+def test_a_coupled_model_runs_each_request_alone(tmp_path: Path) -> None:
+    """As its manifest asks for."""
+    assert not opened(put(tmp_path, data=sealed(highway(), batch_coupled=True))).batcher.batched
+
+
+def test_a_graph_of_one_size_runs_each_request_alone(tmp_path: Path) -> None:
+    """It has no batch to put rows into."""
+    model = opened(put(tmp_path, data=sealed(highway(batch=2))))
+    assert model.signature.batch is None
+    assert not model.batcher.batched
+
+
+def test_the_service_s_own_limit_counts(tmp_path: Path) -> None:
+    """A run holds no more rows than the settings say."""
+    model = opened(put(tmp_path), max_batch=4)
+    asyncio.run(model.batcher.submit({"x": np.zeros((9, 4), np.float32)}, 9, ("logits",)))
+    assert model.meter.snapshot()["sizes"].keys() == {"4", "1"}
+
+
+class Sampled:
+    """Drift that wants every run, and keeps what it is shown."""
+
+    names = ("layer00.transform_gate",)
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[list[Array], int | None]] = []
+
+    def want(self) -> bool:
+        return True
+
+    def see(self, arrays: Sequence[Array], rows: int | None = None) -> None:
+        self.seen.append((list(arrays), rows))
+
+
+def run_of(sampled: Sampled, *, lone_rows: bool = False) -> Callable[[Mapping[str, Array]], list[Array]]:
+    run = runner(open_model(sealed(highway())), sampled, "batch", lone_rows=lone_rows)  # type: ignore[arg-type]
+    return lambda feeds: run(feeds, ("logits",))
+
+
+def test_drift_is_shown_the_gates_of_plain_traffic() -> None:
+    """The caller gets what was asked for and no more, to the same bits."""
+    gated, sampled = highway(), Sampled()
+    x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    arrays = run_of(sampled)({"x": x})
+    assert len(arrays) == 1
+    assert np.array_equal(arrays[0], gated.open().run({"x": x}, ["logits"])[0])
+    ((gates, rows),) = sampled.seen
+    assert rows == 5
+    assert np.allclose(gates[0], gated.gate_values(x)[0], atol=1e-6)
+
+
+def test_drift_is_not_shown_gates_that_were_moved() -> None:
+    """A lesion says nothing about the traffic."""
+    sampled = Sampled()
+    bias = highway().biases["layers.0.gate.bias"]
+    run_of(sampled)({"x": np.zeros((5, 4), np.float32), "layers.0.gate.bias": bias - 1})
+    assert sampled.seen == []
+
+
+def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    """What is only watched goes wrong in the log, and the caller has an answer."""
+
+    class Failing(Sampled):
+        def see(self, arrays: Sequence[Array], rows: int | None = None) -> None:
+            raise ValueError("expected other bins")
+
+    assert len(run_of(Failing())({"x": np.zeros((5, 4), np.float32)})) == 1
+    assert "expected other bins" in caplog.text
+
+
+def test_a_copy_beside_a_lone_row_is_not_counted() -> None:
+    """It is there for the kernels; two rows that differ are two."""
+    sampled = Sampled()
+    run = run_of(sampled, lone_rows=True)
+    run({"x": np.ones((2, 4), np.float32)})
+    run({"x": np.arange(8, dtype=np.float32).reshape(2, 4)})
+    run_of(sampled)({"x": np.ones((2, 4), np.float32)})
+    assert [rows for _, rows in sampled.seen] == [1, 2, 2]
+
+
+def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
+    """A model with one watches its gates."""
+    gated = highway()
+    model: Model = opened(put(tmp_path, data=sealed(gated, profile=profile(gated))))
+    assert model.drift is not None
+    assert model.drift.names == tuple(gate.name for gate in gated.gates)
+    asyncio.run(model.batcher.submit({"x": np.zeros((3, 4), np.float32)}, 3, ("logits",)))
+    assert model.drift.snapshot()["seen"][0][0] > 0
+
+
+MEASURED = """
+import os, sys
+from pathlib import Path
+from service.repository.scan import Found, stamp_of
+from tests.support.tiny_repository import opened
+
+def taken():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+small, large = (Found("net", 1, Path(path), stamp_of(os.stat(path))) for path in sys.argv[1:])
+opened(small)
+before = taken()
+model = opened(large)
+print((taken() - before) / large.size)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is measured as Linux tells it")
+def test_weights_are_held_once(tmp_path: Path) -> None:
+    """In memory a model takes little more than in its file, once it is open."""
+    large = sealed(highway(layers=60, units=256))
+    files = [put(tmp_path, "small"), put(tmp_path, "large", data=large)]
+    said = subprocess.run(
+        [sys.executable, "-c", MEASURED, *(str(one.path) for one in files)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert float(said.stdout) < 1.8
+
+
+def test_levers_may_share_a_tensor(tmp_path: Path) -> None:
+    """Its values are kept once, for both."""
+    halves = tuple(Lever(tensor=LEVER.tensor, start=start, stop=start + 3, sign=1) for start in (0, 3))
+    gates = tuple(
+        gate.model_copy(update={"levers": (half,)})
+        for gate, half in zip(highway().gates[:2], halves, strict=True)
+    )
+    assert list(opened(put(tmp_path, data=sealed(highway(), gates=gates))).biases) == [LEVER.tensor]
+
+
+def test_weights_that_were_not_proved_are_refused(tmp_path: Path) -> None:
+    """One bit of one weight, and nothing else, is other than when the file was sealed."""
+    data = bytearray(sealed(highway()))
+    place = data.index(
+        numpy_helper.to_array(onnx.load_from_string(bytes(data)).graph.initializer[0]).tobytes()
+    )
+    data[place] ^= 1
+    with pytest.raises(ModelFileError, match="expected the graph and weights that were proved") as refused:
+        opened(put(tmp_path, data=bytes(data)))
+    assert refused.value.public == "its graph or weights are not those that were proved"

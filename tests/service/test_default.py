@@ -1,0 +1,79 @@
+"""The model that is served when no repository is given."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import service
+from service.artifact.digest import content_digest
+from service.artifact.manifest import Range
+from service.registry.model import Model
+from service.repository.scan import scan
+from tests.support.tiny_repository import opened
+
+DEFAULT = Path(service.__file__).parent / "default"
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    ((found,),) = scan(DEFAULT).models.values()
+    return opened(found)
+
+
+def test_it_is_a_whole_model(model: Model) -> None:
+    """With labels, gates with levers, a profile and a lesion curve: all that the service can show."""
+    assert (model.name, model.version) == ("digits-10", 1)
+    assert model.labels == tuple("0123456789")
+    assert len(model.gates) == 10
+    assert all(gate.levers for gate in model.gates)
+    assert model.manifest is not None
+    assert model.manifest.profile is not None
+    assert model.manifest.profile.rows == 359
+    assert len(model.manifest.profile.contrast) == 10
+    assert model.manifest.lesion is not None
+    assert [lesion.layer for lesion in model.manifest.lesion.layers] == list(range(10))
+    assert model.drift is not None
+    assert model.batcher.batched
+
+
+def test_it_brings_a_digit_of_each_class(model: Model) -> None:
+    """From among those that it was not trained on; and says that pixels go from 0 to 16."""
+    assert model.manifest is not None
+    assert model.manifest.ranges == (Range(input="x", low=0, high=16),)
+    assert [sample.label for sample in model.manifest.samples] == list("0123456789")
+    known = {digit.tobytes() for digit in load_digits().images.astype(np.uint8)}
+    for sample in model.manifest.samples:
+        (pixels,) = sample.inputs
+        assert (pixels.shape, pixels.dtype) == ((1, 8, 8), "uint8")
+        assert pixels.raw in known
+
+
+def test_what_was_proved_is_what_it_was(model: Model) -> None:
+    """The manifest may tell more with time; the graph and the weights stay the same."""
+    assert model.manifest is not None
+    assert model.manifest.weights[:16] == "d5d96995a4b023d2"
+    assert content_digest(model.path.read_bytes()) == model.manifest.content
+    assert model.manifest.content[:16] == "69f0ab2f48adb8c6"
+
+
+def test_it_knows_its_digits(model: Model) -> None:
+    """97 % of the rows that it was not trained on, and pixels from 0 to 16 as the data has them."""
+    assert model.manifest is not None
+    assert model.manifest.lesion is not None
+    assert model.manifest.lesion.accuracy > 0.97
+    digits = load_digits()
+    logits = model.runtime.run({"x": digits.images.astype(np.float32)[:, None]})[0]
+    assert (logits.argmax(1) == digits.target).mean() > 0.98
+
+
+def test_it_is_small_and_anonymous(model: Model) -> None:
+    """It is kept in the repository, and says nothing of the machine that it was made on."""
+    data = model.path.read_bytes()
+    assert len(data) < 500_000
+    # neither a folder of somebody's nor a line of a traceback
+    assert not re.search(rb"/[a-z]+/[a-z]+/[a-z]+|\.py\b", data)

@@ -1,0 +1,91 @@
+"""A model repository with one of each kind that the dashboard has to show, all of them small."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+import service
+from export.output.model_bytes import with_manifest
+from export.pipeline import export_model
+from models.networks.character_cnn import CharactersConfig
+from models.networks.families import build
+from models.networks.feedforward import ConvConfig
+from models.networks.recurrent import RhnConfig
+from service.artifact.runtime import open_model
+from tests.highways.carries import Independent, LearnedCarry
+from tests.highways.dense import Layer
+from tests.support.tiny_highway import highway
+from tests.support.tiny_repository import put, sealed
+
+# what strangers may call their models and classes
+MARKUP = "<img src=x onerror=document.title='owned'>"
+LABELS = ("<script>document.title='owned'</script>", "a & b", "\"c\" 'd'")
+ALPHABET = " abcdefghij"
+
+
+def fill(root: Path) -> Path:
+    """Put all of them into a folder.
+
+    `digits-10` is the bundled one. `pictures` is convolutional, `steps` recurrent, `letters` reads words by
+    an alphabet, `own` is by another author and has no labels, MARKUP has gates and labels and no profile,
+    and `bare` has two inputs, and neither gates nor a manifest.
+    """
+    shutil.copytree(Path(service.__file__).parent / "default/digits-10", root / "digits-10")
+    torch.manual_seed(0)
+    image = "x:float32[batch,1,8,8]"
+    net = build(ConvConfig(inputs=(1, 8, 8), classes=3, stages=((4, 3),))).eval()
+    export_model(net, root, name="pictures", inputs=[image], data=rows(net, root), labels=LABELS, samples=6)
+    net = build(RhnConfig(inputs=(1, 8, 8), classes=3, width=6, depth=2)).eval()
+    export_model(net, root, name="steps", inputs=[image], data=rows(net, root))
+    net = build(CharactersConfig(inputs=(3, 5), classes=3, alphabet=len(ALPHABET), projection=8)).eval()
+    letters = export_model(net, root, name="letters", inputs=["ids:int64[batch,words,5]"], labels=LABELS).path
+    manifest = open_model(letters).manifest
+    assert manifest is not None
+    spelt = manifest.model_copy(update={"alphabet": ALPHABET})
+    letters.write_bytes(with_manifest(letters.read_bytes(), spelt))
+    own = nn.Sequential(Independent(6), LearnedCarry(6, 6), Layer(6)).eval()
+    export_model(own, root, name="own", inputs=["x:float32[batch,6]"])
+    put(root, MARKUP, data=sealed(highway(), labels=LABELS))
+    put(root, "bare", data=bare())
+    return root
+
+
+def rows(net: nn.Module, root: Path) -> Path:
+    """Images with the classes that the network itself gives them."""
+    x = np.random.default_rng(0).uniform(size=(60, 1, 8, 8)).astype(np.float32)
+    with torch.no_grad():
+        y = net(torch.from_numpy(x)).argmax(1).numpy()
+    path = root / ".rows.npz"
+    np.savez(path, x=x, y=y)
+    return path
+
+
+def bare() -> bytes:
+    """A network with an input of numbers and one of integers, as some other tool may have written it."""
+    weight = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["a", "weight"], ["scores"]),
+            helper.make_node("Add", ["b", "b"], ["twice"]),
+        ],
+        "bare",
+        [
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, ["batch", 2]),
+            helper.make_tensor_value_info("b", TensorProto.INT64, ["batch", 4]),
+        ],
+        [
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 3]),
+            helper.make_tensor_value_info("twice", TensorProto.INT64, ["batch", 4]),
+        ],
+        [numpy_helper.from_array(weight, "weight")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()

@@ -1,0 +1,300 @@
+"""A worker's application with the bundled model, and connections to it whose two ends are in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import uvloop
+from uvicorn.config import Config
+
+from service.api.app import Application
+from service.batching.pace import Pace
+from service.config.settings import Settings
+from service.http import door
+from service.http.connection import Connection
+from service.http.connection_state import Connections, Rules
+from service.http.express import Express
+from service.inference_types import Array
+from service.registry.model import Model
+from service.repository.deployment import Plan
+from service.repository.scan import Found, stamp_of
+from tests.support.asgi import Reply
+from tests.support.live_server import ROOT
+
+NAME = "digits-10"
+FILE = ROOT / "service/default" / NAME / "1/model.onnx"
+INFER = f"/v2/models/{NAME}/infer"
+GATES = f"/v2/models/{NAME}/gates"
+LESION = f"/v2/models/{NAME}/lesion"
+PREDICT = f"/v1/models/{NAME}:predict"
+
+Scene = Callable[["Wired"], Awaitable[None]]
+
+
+class Wire(asyncio.Transport):
+    """The server's end of a connection; what comes while it does not read waits, as in a socket."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 8000), "peername": ("127.0.0.1", 5555)})
+        self.protocol: Any = None
+        self.written = bytearray()
+        self.writes: list[bytes] = []
+        # that came when nobody was there any more
+        self.late: list[bytes] = []
+        # bytes of it that the client has not taken
+        self.unsent = 0
+        self.reading, self.pauses = True, 0
+        self.ended = self.closing = False
+        # told of each write before it takes place, which it may prevent
+        self.before_write: Callable[[], None] = lambda: None
+        self._coming: deque[bytes] = deque()
+
+    def come(self, data: bytes) -> None:
+        """What the client has sent."""
+        self._coming.append(data)
+        self._deliver()
+
+    def write(self, data: Any) -> None:
+        self.before_write()
+        if self.closing:
+            self.late.append(bytes(data))
+        else:
+            self.writes.append(bytes(data))
+            self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        if not self.closing:
+            self.closing = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def pause_reading(self) -> None:
+        self.reading, self.pauses = False, self.pauses + 1
+
+    def resume_reading(self) -> None:
+        self.reading = True
+        asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        while self._coming and self.reading and not self.closing:
+            self.protocol.data_received(self._coming.popleft())
+
+
+class Client:
+    """Its other end."""
+
+    def __init__(self, connection: Connection, wire: Wire) -> None:
+        self.connection, self.wire = connection, wire
+        self._read = 0
+
+    @property
+    def express(self) -> bool:
+        """Whether its last request went the shorter way."""
+        return type(self.connection._current) is Express
+
+    def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.wire.come(piece)
+
+    def leave(self) -> None:
+        self.wire.close()
+
+    def take(self) -> Reply | None:
+        """The next whole answer, if it is there."""
+        data = bytes(self.wire.written[self._read :])
+        head, found, rest = data.partition(b"\r\n\r\n")
+        if not found:
+            return None
+        status, *lines = head.decode().split("\r\n")
+        pairs = [line.split(": ", 1) for line in lines]
+        headers = dict(pairs)
+        assert len(headers) == len(pairs), "a header was sent twice"
+        size = int(headers["content-length"])
+        if len(rest) < size:
+            return None
+        self._read += len(head) + len(found) + size
+        return Reply(int(status.split()[1]), headers, rest[:size])
+
+    async def answer(self) -> Reply:
+        """The next answer, once it is there."""
+        found: list[Reply] = []
+
+        def came() -> bool:
+            reply = self.take()
+            found.extend([reply] if reply else [])
+            return bool(found)
+
+        await until(came)
+        return found[0]
+
+    async def ask(self, *pieces: bytes) -> Reply:
+        """The answer to what is sent in these pieces, each in a turn of its own."""
+        for piece in pieces[:-1]:
+            self.send(piece)
+            await asyncio.sleep(0)
+        self.send(pieces[-1])
+        return await self.answer()
+
+
+class Nobody:
+    """A control that knows no other workers."""
+
+    async def ask(self, what: str, argument: Any = None) -> Any:
+        raise AssertionError(f"nobody is to be asked for {what}")
+
+
+class Wired:
+    """The application, and what its connections share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.app = Application(settings, Nobody())
+        self.connections = Connections()
+        self.connections.default_headers = [(b"date", b"Sat, 21 Nov 2026 15:24:40 GMT")]
+        self.connections.express = self.app.express
+        self.connections.when_refused = self.app.refused
+        self.rules = Rules(settings.max_header, settings.header_seconds, settings.idle_seconds)
+        self.config = Config(
+            self.app, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False
+        )
+        self.config.load()
+
+    async def load(self) -> None:
+        found = Found(NAME, 1, FILE, stamp_of(FILE.stat()))
+        assert not (await self.app.shelf.commit(Plan(1, {NAME: (found,)}).to_json()))["failed"]
+
+    @property
+    def model(self) -> Model:
+        return self.app.shelf.find(NAME)
+
+    def connect(self) -> Client:
+        wire = Wire()
+        connection = Connection(self.rules, self.connections, self.config, asyncio.get_running_loop())
+        wire.protocol = connection
+        connection.connection_made(wire)
+        return Client(connection, wire)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[threading.Event]:
+        """Runs last until the event is set, in a thread, so that requests wait meanwhile."""
+        stack, batcher, opened = self.model.batcher._stack, self.model.batcher, threading.Event()
+        run = stack._run
+
+        def wait(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
+            assert opened.wait(10)
+            return run(feeds, names)
+
+        stack._run, batcher._pace = wait, Pace()
+        try:
+            yield opened
+        finally:
+            opened.set()
+            stack._run = run
+
+    def counts(self) -> dict[str, Any]:
+        """What was counted so far, but for times."""
+        snapshot = self.app.parts.meter.snapshot()
+        (model,) = [model for versions in snapshot["models"].values() for model in versions.values()]
+        return {
+            "in_flight": snapshot["in_flight"],
+            "held": self.app.parts.held.bytes,
+            "answered": snapshot["answered"],
+            "timed": {route: sum(one["counts"]) for route, one in snapshot["seconds"].items()},
+            "refused": snapshot["refused"],
+            "rows": model["rows"],
+            "failed": {reason: count for reason, (count, _) in model["failed"].items()},
+            "requests": sum(model["seconds"]["counts"]),
+            "sizes": {rows: (size[0], size[2]) for rows, size in model["sizes"].items()},
+        }
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that is about to be."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def loaded(**settings: Any) -> Wired:
+    """An application of these settings with its model, for any number of scenes."""
+    where = Wired(Settings(threads=1, **settings))
+    asyncio.run(where.load())
+    return where
+
+
+def play(where: Wired, scene: Scene) -> None:
+    """A scene in which all is over at the end."""
+
+    async def played() -> None:
+        try:
+            await scene(where)
+            assert where.app.parts.meter.in_flight == 0
+            assert where.app.parts.held.bytes == 0
+        finally:
+            # whoever still waits for a client to read would wait for ever
+            for connection in list(where.connections.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0)
+
+    uvloop.run(played())
+
+
+def run(scene: Scene, **settings: Any) -> None:
+    """A scene with an application of its own."""
+    play(loaded(**settings), scene)
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the access log was given."""
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(door, "lines", SimpleNamespace(request=lambda line, level: given.append(line)))
+    return given
+
+
+def request(
+    path: str = INFER,
+    body: bytes = b"",
+    headers: Mapping[str, object] | None = None,
+    *,
+    method: str = "POST",
+    version: str = "1.1",
+) -> bytes:
+    """The bytes of a request."""
+    lines = [f"{method} {path} HTTP/{version}", "Host: x", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def rows(*tags: int) -> Array:
+    """Pictures, of which no two tags have the same."""
+    drawn = [np.random.default_rng(tag).integers(0, 17, (1, 8, 8)) for tag in tags]
+    return np.array(drawn, np.float32).reshape(-1, 1, 8, 8)
+
+
+def infer(given: Array, **more: Any) -> bytes:
+    """The body of an infer request in JSON, and what else it is to have."""
+    tensor = {"name": "x", "shape": given.shape, "datatype": "FP32", "data": given.ravel().tolist()}
+    return json.dumps({"inputs": [tensor], **more}, separators=(",", ":")).encode()

@@ -1,0 +1,123 @@
+"""A real server on a real port, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import requests
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Server:
+    """A running `turnpike serve`; `lines` is what it has said so far."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    url: str = ""
+    ready: threading.Event = field(default_factory=threading.Event)
+
+    def listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+            if found := re.search(r"serves (https?://[^\s\"]+)", line):
+                self.url = found[1]
+                self.ready.set()
+        self.ready.set()
+
+    @property
+    def said(self) -> str:
+        return "\n".join(self.lines)
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines that are JSON."""
+        return [orjson.loads(line) for line in list(self.lines) if line.startswith("{")]
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        return requests.get(self.url + path, timeout=30, **options)
+
+    def post(self, path: str, body: Any = None, **options: Any) -> requests.Response:
+        if isinstance(body, bytes):
+            return requests.post(self.url + path, data=body, timeout=30, **options)
+        return requests.post(self.url + path, json=body, timeout=30, **options)
+
+    def stop(self) -> int:
+        """End it as an operator would, and give its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Ours without any TURNPIKE_ variable but those given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
+    return kept | {"OMP_NUM_THREADS": "1"} | changes
+
+
+@contextlib.contextmanager
+def serving(*arguments: object, **variables: str) -> Iterator[Server]:
+    """A server on a free port, ready for requests; stopped at the end, and seen to stop in peace."""
+    options = [str(argument) for argument in arguments]
+    if "--drain-wait" not in options:
+        options += ["--drain-wait", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnpike", "serve", "--port", "0", *options],
+        cwd=ROOT,
+        env=environment(**variables),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    server = Server(process)
+    listener = threading.Thread(target=server.listen, daemon=True)
+    listener.start()
+    try:
+        assert server.ready.wait(60), server.said
+        assert server.url, server.said
+        yield server
+    finally:
+        status = server.stop()
+        listener.join(10)
+        if process.stderr:
+            process.stderr.close()
+    assert status == 0, server.said
+
+
+@contextlib.contextmanager
+def module(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """`python -m` and these words under way, from the repository's root; ended at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *map(str, words)],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate(timeout=30)

@@ -1,0 +1,51 @@
+"""The command line, called: as a process of its own, or within the tests', which has loaded torch already."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import turnpike
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "turnpike", *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
+
+
+def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own."""
+    return subprocess.run(
+        command(*words),
+        cwd=folder,
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def called(*words: object) -> Result:
+    """The command within this process."""
+    return CliRunner().invoke(turnpike.app, [str(word) for word in words], prog_name="turnpike")
+
+
+def trained(folder: Path) -> Path:
+    """The folder of a short run of the default network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TURNPIKE_DATA", raising=False)
+        ran = called("train", "digits-10", "--epochs", 2, "--no-pictures", "--out", folder)
+    assert ran.exit_code == 0, ran.stderr
+    return folder

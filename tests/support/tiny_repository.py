@@ -1,0 +1,36 @@
+"""A model repository on disk, with small highway networks in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from export.output.model_bytes import with_manifest
+from service.config.settings import Settings
+from service.registry.loader import load
+from service.registry.model import Model
+from service.repository.scan import FILE, Found, stamp_of
+from service.telemetry.counters import Meter
+from tests.service.artifact.test_manifest import MANIFEST
+from tests.support.tiny_highway import Gated, highway
+
+
+def sealed(gated: Gated, **manifest: Any) -> bytes:
+    """The network's file, with a manifest that fits it unless told otherwise."""
+    fields = {"outputs": ("logits",), "labels": ("a", "b", "c"), "gates": gated.gates, **manifest}
+    return with_manifest(gated.model, MANIFEST.model_copy(update=fields))
+
+
+def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> Found:
+    """A model in the repository, whole at once as an export leaves it; each version has other weights."""
+    path = root / name / str(version) / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(".draft")
+    draft.write_bytes(sealed(highway(seed=version)) if data is None else data)
+    draft.replace(path)
+    return Found(name, version, path, stamp_of(path.stat()))
+
+
+def opened(found: Found, **settings: Any) -> Model:
+    """A model as a worker loads it."""
+    return load(found, Settings(**settings), Meter(), 1)

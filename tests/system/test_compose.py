@@ -1,0 +1,190 @@
+"""docker-compose.yml as it is written: hardened, bounded, documented; no engine is needed to see that."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.config.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+FILE = yaml.safe_load(TEXT)
+SERVICES: dict[str, dict[str, Any]] = FILE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+ONE_SHOT = {"export"}
+# nothing connects to it, so there is nothing to ask
+UNASKED = {"export", "loadtest-worker"}
+SERVING = ("service", "service-gpu", "replica")
+# settings that the file gives itself, those of files that it has no place for, and keys that are no files
+OWN = {"models", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
+LEFT_OUT = {"host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"}
+
+
+def seconds(text: str) -> float:
+    found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s)?", text)
+    assert found, text
+    return 60 * int(found[1] or 0) + int(found[2] or 0)
+
+
+def environment(name: str) -> dict[str, str | None]:
+    """A service's variables, None for those that are handed on."""
+    pairs = [entry.partition("=") for entry in SERVICES[name]["environment"]]
+    return {key: value if mark else None for key, mark, value in pairs}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_hardened(name: str) -> None:
+    """No service can write to its root, gain a privilege, run as root, or take all of the machine."""
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["init"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert all(entry.startswith("/tmp:size=") for entry in service["tmpfs"])
+    assert service["pids_limit"] > 0
+    assert re.fullmatch(r"\$\{[A-Z]+_MEMORY:-\d+[mg]\}", service["mem_limit"])
+    assert re.fullmatch(r"\$\{[A-Z]+_CPUS:-[\d.]+\}", service["cpus"])
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+    assert service["restart"] == ("no" if name in ONE_SHOT else "unless-stopped")
+    assert not {"privileged", "cap_add", "pid", "ipc", "devices"} & service.keys()
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"prometheus", "grafana"}))
+def test_our_own_run_as_nobody(name: str) -> None:
+    """A container of ours runs as a user that the host does not know."""
+    assert SERVICES[name]["user"] == "10001:10001"
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES.keys() - UNASKED))
+def test_every_server_is_asked_whether_it_lives(name: str) -> None:
+    """What listens has a health check that is bounded in time."""
+    check = SERVICES[name]["healthcheck"]
+    assert check["test"][0] in ("CMD", "CMD-SHELL")
+    assert seconds(check["timeout"]) <= seconds(check["interval"]) <= 30
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_the_health_check_asks_for_life_alone(name: str) -> None:
+    """A service that drains, or loads a model, lives."""
+    assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "alive", "8000", "/v2/health/live"]
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_a_service_has_time_to_drain(name: str) -> None:
+    """It is not killed before both of its drains can have ended."""
+    said = environment(name)
+    drain = float(said["TURNPIKE_DRAIN_WAIT"] or "") + float(said["TURNPIKE_DRAIN_SECONDS"] or "")
+    assert seconds(SERVICES[name]["stop_grace_period"]) >= drain + 5
+
+
+def test_the_proxy_sees_a_drain_in_time() -> None:
+    """Its checks are several times as often as the wait of a draining replica is long."""
+    proxy = (ROOT / "deploy/proxy/haproxy.cfg").read_text(encoding="utf-8")
+    (interval,) = re.findall(r"check inter (\d+)ms fall 1 ", proxy)
+    assert float(environment("replica")["TURNPIKE_DRAIN_WAIT"] or "") * 1000 >= 4 * int(interval)
+
+
+def test_the_proxy_outlasts_its_requests() -> None:
+    """It is killed only when haproxy has given up waiting for answers itself."""
+    proxy = (ROOT / "deploy/proxy/haproxy.cfg").read_text(encoding="utf-8")
+    (hard,) = re.findall(r"hard-stop-after (\d+)s", proxy)
+    assert seconds(SERVICES["proxy"]["stop_grace_period"]) > int(hard)
+    assert SERVICES["proxy"]["stop_signal"] == "SIGUSR1"
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_every_setting_of_the_service_has_a_way_in(name: str) -> None:
+    """Each is given by the file, handed on from the environment, or left out for a reason."""
+    said = environment(name)
+    known = {f"TURNPIKE_{field.upper()}" for field in Settings.model_fields.keys() - OWN - LEFT_OUT}
+    assert {key for key, value in said.items() if value is None} == known
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_key_files_are_named_only_where_they_are_given(name: str) -> None:
+    """Without a file the service's variable is not set; one that is set to nothing stops the start."""
+    entries = SERVICES[name]["environment"]
+    for key in ("API_KEYS", "ADMIN_KEY"):
+        assert f"${{{key}_FILE+TURNPIKE_}}{key}_FILE=/run/secrets/{key.lower()}" in entries
+        assert FILE["secrets"][key.lower()] == {"file": f"${{{key}_FILE-/dev/null}}"}
+
+
+def test_models_are_read_only_where_they_are_served() -> None:
+    """A service cannot change what it serves; the one-shot writes, but never to a folder of the user's."""
+    for name in SERVING:
+        assert SERVICES[name]["volumes"] == ["${MODELS:-models}:/models:ro"]
+    assert SERVICES["export"]["volumes"] == ["${MODELS:-models}:/models${MODELS:+:ro}"]
+
+
+def test_the_export_has_no_network() -> None:
+    """What trains and exports reaches nothing, and is reached by nothing."""
+    assert SERVICES["export"]["network_mode"] == "none"
+    assert "ports" not in SERVICES["export"]
+
+
+def test_ports_are_open_to_this_machine_alone() -> None:
+    """Unless a variable says otherwise."""
+    for name, service in SERVICES.items():
+        for port in service.get("ports", []):
+            assert port.startswith(("127.0.0.1:", "${BIND:-127.0.0.1}:")), name
+
+
+@pytest.mark.parametrize("profile", ["loadtest", "monitoring", "gpu", "scale"])
+def test_every_profile_is_there(profile: str) -> None:
+    """Each has services, and the document says what it is for."""
+    assert [name for name, service in SERVICES.items() if profile in service.get("profiles", [])]
+    assert f"--profile {profile}" in DOCUMENT
+
+
+def test_every_variable_is_documented() -> None:
+    """The table of docs/deploy.md has each variable of the file with its default, and no other."""
+    used = dict(re.findall(r"\$\{([A-Z_]+)(?::-([^}]*))?", TEXT))
+    rows = re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \|", DOCUMENT, re.MULTILINE)
+    assert len(rows) == len(dict(rows))
+    assert used.keys() | {"ROLL_SECONDS"} == dict(rows).keys()
+    for name, default in rows:
+        if used.get(name, "models") not in ("", "models"):
+            assert default == f"`{used[name]}`", name
+
+
+def test_folders_on_a_command_line_are_whole() -> None:
+    """`docker compose run` takes a folder that begins with a dot for the name of a volume."""
+    folders = re.findall(r"docker compose run .*--volume (\S+)", DOCUMENT)
+    assert folders
+    assert all(folder.startswith('"$PWD/') for folder in folders)
+
+
+def test_targets_are_those_of_the_dockerfile() -> None:
+    """Each image that the file builds is a target there, with and without a folder of one's own."""
+    targets = set(re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE))
+    for service in SERVICES.values():
+        if "build" in service:
+            target = service["build"]["target"]
+            assert {
+                target.replace("${MODELS:+-skipped}", ""),
+                target.replace("${MODELS:+", "").rstrip("}"),
+            } <= targets
+
+
+def test_the_dockerfile_needs_no_hub_but_for_its_base() -> None:
+    """Every stage stands on the base or on another; no line needs a frontend from elsewhere."""
+    froms = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
+    stages = {name for _, name in froms} | {"${BASE}"}
+    bases = {base.replace("${DEVICE}", device) for base, _ in froms for device in ("cpu", "cuda")}
+    assert bases <= stages
+    assert "syntax=" not in DOCKERFILE
+
+
+@pytest.mark.parametrize("script", ["roll", "first-model", "alive.py", "proxy/proxy.py"])
+def test_scripts_may_be_run(script: str) -> None:
+    """What is run by its name has the right to be."""
+    path = ROOT / "deploy" / script
+    assert path.read_text(encoding="utf-8").startswith("#!")
+    assert path.stat().st_mode & stat.S_IXUSR

@@ -1,0 +1,286 @@
+"""Alerts and dashboard ask for what the service exposes, and a real Prometheus has answers for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from service.api.metrics import STATES
+from service.config.settings import Settings
+from service.errors import RequestError
+from service.gates.drift import ALARM, WATCH
+from tests.support.live_server import Server, serving
+from tests.support.load_clients import Load, Shot
+from tests.support.prometheus import FOLDER, Prometheus, collecting
+from tests.support.promql import selected, unanswerable
+from tests.support.virtualenvs import ROOT, asked, programs
+from tests.system.test_serve_faults import DEFAULT
+
+GRAFANA = ROOT / "deploy/grafana"
+DASHBOARD = json.loads((GRAFANA / "dashboards/turnpike.json").read_text(encoding="utf-8"))
+ALERTS = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+CASES = yaml.safe_load((FOLDER / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
+# the types of a Grafana that reads what later ones read, too
+GRAFANA_CLASSES = ("grafana", "grafana-foundation-sdk==1769699379!11.6.0")
+
+needs_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+
+
+def panels() -> list[dict[str, Any]]:
+    """What shows something: all but the headings."""
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def queries(interval: str = "40s") -> list[Any]:
+    """Every query of the dashboard as Grafana would send it with all jobs, instances and models chosen."""
+    found = []
+    for panel in panels():
+        for target in panel["targets"]:
+            query = re.sub(r"\$(job|instance|model)\b", ".*", target["expr"])
+            query = query.replace("$__rate_interval", interval)
+            found.append(pytest.param(query, id=f"{panel['title']}-{target['refId']}"))
+    return found
+
+
+@pytest.mark.parametrize("query", queries())
+def test_panels_ask_for_what_there_is(query: str) -> None:
+    """Every series and label of the dashboard is one of the service's, and no variable is left in it."""
+    assert "$" not in query
+    assert selected(query)
+    assert unanswerable(query) == []
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_alerts_ask_for_what_there_is(alert: dict[str, Any]) -> None:
+    """Every series and label of an alert is one of the service's; it has a weight and says what is wrong."""
+    assert unanswerable(alert["expr"]) == []
+    assert alert["labels"]["severity"] in {"info", "warning", "critical"}
+    assert set(alert["annotations"]) == {"summary", "description"}
+
+
+def test_what_is_not_there_is_found() -> None:
+    """A misspelt series, label or grouping does not get by."""
+    assert unanswerable("rate(turnpike_model_row_total[5m])") == ["turnpike_model_row_total"]
+    assert unanswerable('turnpike_workers{modle="m"}') == ["turnpike_workers{modle}"]
+    assert unanswerable('sum by (rout) (turnpike_http_requests_total{route="/{model}"})') == ["by (rout)"]
+
+
+def test_values_that_are_asked_for_exist() -> None:
+    """States and reasons in queries are those that the service knows."""
+    reasons = {kind.reason for kind in [RequestError, *RequestError.__subclasses__()]}
+    text = json.dumps([alert["expr"] for alert in ALERTS]) + json.dumps(DASHBOARD)
+    text = text.replace("\\", "")
+    states = set(re.findall(r'state="(\w+)"', text))
+    named = {word for words in re.findall(r'reason=~"([\w|]+)"', text) for word in words.split("|")}
+    assert states == {"READY"} <= set(STATES)
+    assert named == {"overloaded", "expired"} <= reasons
+
+
+def test_drift_has_its_lines() -> None:
+    """The lines of the dashboard, the thresholds of the alerts and the levels of the service are the same."""
+    drifting = [panel for panel in panels() if "turnpike_gate_drift_psi" in panel["targets"][0]["expr"]]
+    assert len(drifting) == 2
+    for panel in drifting:
+        steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        assert [step["value"] for step in steps] == [None, WATCH, ALARM]
+    by_name = {alert["alert"]: alert["expr"] for alert in ALERTS}
+    assert f">= {WATCH} < {ALARM}" in by_name["TurnpikeGatesWatch"]
+    assert f">= {ALARM}" in by_name["TurnpikeGatesAlarm"]
+
+
+def test_a_long_queue_is_half_of_all() -> None:
+    """The alert goes with the number of requests that may wait."""
+    (expression,) = [alert["expr"] for alert in ALERTS if alert["alert"] == "TurnpikeQueueLong"]
+    assert expression.endswith(f"> {Settings.model_fields['queue'].default // 2}")
+
+
+def test_the_dashboard_is_whole() -> None:
+    """No two panels share an id or a place, none is out of the grid, and each asks the provisioned source."""
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+    taken: Counter[tuple[int, int]] = Counter()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        assert 0 <= place["x"] <= place["x"] + place["w"] <= 24
+        taken.update(
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        )
+    assert set(taken.values()) == {1}
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    named = re.findall(r'"datasource": (\{[^}]*\})', json.dumps(DASHBOARD))
+    assert {(one["type"], one["uid"]) for one in map(json.loads, named)} == {(source["type"], source["uid"])}
+    assert {variable["name"] for variable in DASHBOARD["templating"]["list"]} == {"job", "instance", "model"}
+
+
+def test_the_containers_find_their_files() -> None:
+    """What the files name is what docker-compose.yml mounts, calls so, and runs."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    prometheus, grafana = services["prometheus"], services["grafana"]
+    assert "./deploy/prometheus:/etc/prometheus:ro" in prometheus["volumes"]
+    assert "--config.file=/etc/prometheus/prometheus.yml" in prometheus["command"]
+    (job,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
+    assert [f"/run/secrets/{name}" for name in prometheus["secrets"]] == [
+        job["authorization"]["credentials_file"]
+    ]
+    (names,) = [one["names"] for one in job["dns_sd_configs"]]
+    assert set(names) == {
+        name for name, service in services.items() if service.get("build", {}).get("target") == "service"
+    }
+    assert "./deploy/grafana/provisioning:/etc/grafana/provisioning:ro" in grafana["volumes"]
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/turnpike.yml").read_text())["providers"]
+    assert f"./deploy/grafana/dashboards:{provider['options']['path']}:ro" in grafana["volumes"]
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    for service in (prometheus, grafana):
+        assert re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[a-z]+/[a-z]+:v?\d+\.\d+\.\d+\}", service["image"])
+
+
+def test_rates_are_taken_over_what_is_collected() -> None:
+    """Grafana knows how often Prometheus collects."""
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    configuration = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+    assert source["jsonData"]["timeInterval"] == configuration["global"]["scrape_interval"]
+
+
+def test_every_alert_is_tried() -> None:
+    """For each there is a case in which it fires, and one in which it does not."""
+    fires: dict[str, set[bool]] = {alert["alert"]: set() for alert in ALERTS}
+    for case in CASES:
+        for one in case["alert_rule_test"]:
+            fires[one["alertname"]].add(bool(one.get("exp_alerts")))
+    silent_elsewhere = {name for name, seen in fires.items() if seen == {True}}
+    # these fire for one series of their case and are silent for another
+    assert {name: seen for name, seen in fires.items() if True not in seen} == {}
+    assert silent_elsewhere <= {"TurnpikeSlow", "TurnpikeWaits", "TurnpikeModelAway", "TurnpikeRestarts"}
+
+
+def test_every_alert_is_documented() -> None:
+    """The table of alerts names each of them, and none that is no more."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("deploy*.md"))
+    rows = "".join(re.findall(r"^\| Turnpike[^|]*\|", text, re.MULTILINE))
+    assert sorted(re.findall(r"Turnpike\w+", rows)) == sorted(alert["alert"] for alert in ALERTS)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "config", "--syntax-only", FOLDER / "prometheus.yml"),
+        ("check", "rules", FOLDER / "alerts.yml"),
+        ("test", "rules", FOLDER / "alerts_test.yml"),
+    ],
+    ids=lambda words: " ".join(map(str, words[:2])),
+)
+def test_promtool_agrees(words: tuple[Any, ...]) -> None:
+    """Configuration, alerts and the alerts' cases are what Prometheus' own tool takes."""
+    ran = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@needs_promtool
+def test_promtool_reads_the_dashboard(tmp_path: Path) -> None:
+    """Every query of the dashboard parses."""
+    rules = [{"record": f"panel:{number}", "expr": query.values[0]} for number, query in enumerate(queries())]
+    file = tmp_path / "panels.yml"
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    ran = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"{len(rules)} rules found" in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_grafana_knows_every_field(tmp_path: Path) -> None:
+    """Read by Grafana's own classes and written back, the dashboard is as it was; a wrong field is lost."""
+    classes = programs(*GRAFANA_CLASSES)
+    assert asked("grafana_dashboard.py", classes, GRAFANA / "dashboards/turnpike.json") == []
+    wrong = json.loads(json.dumps(DASHBOARD))
+    wrong["panels"][1]["fieldConfig"]["defaults"]["colour"] = {"mode": "thresholds"}
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong))
+    said = asked("grafana_dashboard.py", classes, tmp_path / "wrong.json")
+    assert said == [".panels[1].fieldConfig.defaults.colour"]
+
+
+KEY = "a-key-of-the-test"
+SECONDS = 12
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Prometheus]]:
+    """A service with every kind of traffic, good and bad, and the Prometheus that watched it."""
+    folder = tmp_path_factory.mktemp("monitored")
+    for model, content in (("digits-10", DEFAULT.read_bytes()), ("damaged", b"no model")):
+        (folder / f"models/{model}/1").mkdir(parents=True)
+        (folder / f"models/{model}/1/model.onnx").write_bytes(content)
+    (folder / "keys").write_text(f"{KEY}\n")
+    options = ("--models", folder / "models", "--api-keys-file", folder / "keys", "--no-access-log")
+    with (
+        serving(*options) as server,
+        collecting(folder, urlsplit(server.url).netloc, f"{KEY}\n") as prometheus,
+    ):
+        row = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.5] * 64}]}
+        shots = [
+            Shot(path, json.dumps(body).encode(), (("X-Api-Key", KEY),))
+            for path, body in (
+                ("/v2/models/digits-10/infer", row),
+                ("/v2/models/digits-10/gates", row),
+                ("/v1/models/digits-10:predict", {"instances": [[0.5] * 64] * 32}),
+                ("/v2/models/digits-10/infer", {"inputs": []}),
+                ("/v2/models/damaged/infer", row),
+            )
+        ]
+        asyncio.run(Load(server.url, shots, 4).run(SECONDS))
+        yield server, prometheus
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
+@pytest.mark.parametrize("query", queries("4s"))
+def test_every_panel_shows_something(seen: tuple[Server, Prometheus], query: str) -> None:
+    """Under traffic each query of the dashboard has numbers."""
+    assert seen[1].lately(query, SECONDS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
+def test_a_real_prometheus_alerts(seen: tuple[Server, Prometheus]) -> None:
+    """It collects with the key, works out every alert, and knows what is wrong with this service alone."""
+    _, prometheus = seen
+    target = prometheus.target()
+    assert target["health"] == "up", target["lastError"]
+    (group,) = prometheus.ask("rules")["groups"]
+    assert len(group["rules"]) == len(ALERTS)
+    assert {rule["health"] for rule in group["rules"]} == {"ok"}
+    roused = {rule["name"] for rule in group["rules"] if rule["state"] != "inactive"}
+    # rows of one value are nothing like digits
+    expected = {"TurnpikeModelAway", "TurnpikeLoadFailed", "TurnpikeErrors", "TurnpikeGatesAlarm"}
+    assert roused == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
+def test_a_prometheus_without_the_key_says_so(seen: tuple[Server, Prometheus], tmp_path: Path) -> None:
+    """Where a key is needed and none is given, the target is down and says why."""
+    with collecting(tmp_path, urlsplit(seen[0].url).netloc, "") as prometheus:
+        target = prometheus.target()
+        assert target["health"] == "down"
+        assert "401" in target["lastError"]

@@ -1,0 +1,111 @@
+"""A worker that is replaced while the files on disk are no longer those that are served."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+
+from tests.support.live_server import Server, serving
+from tests.support.tiny_highway import highway
+from tests.support.tiny_repository import put, sealed
+
+READY = "/v2/models/net/ready"
+
+
+def until(condition: Callable[[], Any], seconds: float = 20) -> None:
+    """Wait until something holds, whatever goes wrong until then."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except requests.ConnectionError:
+            pass
+        assert time.monotonic() < end, "it did not come to hold"
+        time.sleep(0.05)
+
+
+def kill_the_oldest(server: Server) -> None:
+    """End a worker at once, and wait for the one in its place."""
+    supervisor = psutil.Process(server.process.pid)
+    before = {process.pid: process.create_time() for process in supervisor.children()}
+    os.kill(min(before, key=lambda pid: (before[pid], pid)), signal.SIGKILL)
+    until(lambda: {process.pid for process in supervisor.children()} - before.keys())
+
+
+def index(server: Server) -> list[tuple[str, str, str]]:
+    entries = server.post("/v2/repository/index").json()
+    return [(entry["version"], entry["state"], entry["reason"]) for entry in entries]
+
+
+def test_a_new_file_that_nobody_had_announced_is_taken(tmp_path: Path) -> None:
+    """The only worker dies, and another good file lies in the place of that which it served."""
+    put(tmp_path)
+    with serving("--models", tmp_path) as server:
+        put(tmp_path, data=sealed(highway(seed=7)))
+        assert server.get(READY).status_code == 200
+        kill_the_oldest(server)
+        until(lambda: server.get(READY).status_code == 200)
+        assert index(server) == [("1", "READY", "")]
+
+
+def test_with_nothing_to_serve_a_worker_says_why(tmp_path: Path) -> None:
+    """The only worker dies, and the file is bad by now: 503 with the reason, until it is good again."""
+    found = put(tmp_path)
+    with serving("--models", tmp_path, "--poll", 0.1) as server:
+        found.path.write_bytes(b"")
+        kill_the_oldest(server)
+        until(lambda: server.get(READY).status_code == 503)
+        assert server.get("/v2/health/ready").status_code == 503
+        assert server.get("/v2/health/live").status_code == 200
+        ((version, state, reason),) = index(server)
+        assert (version, state) == ("1", "UNAVAILABLE")
+        assert "its file is" in reason
+        put(tmp_path)
+        until(lambda: server.get(READY).status_code == 200)
+
+
+def test_a_worker_without_the_model_takes_no_requests(tmp_path: Path) -> None:
+    """One of two dies, and the file is bad by now: the other answers all, until the file is good again.
+
+    From then on the new one answers, too, and all when the other one dies in turn.
+    """
+    found = put(tmp_path)
+    with serving("--models", tmp_path, "--workers", 2, "--poll", 0.1) as server:
+        found.path.write_bytes(found.path.read_bytes()[:1000])
+        until(lambda: index(server)[0][2])
+        kill_the_oldest(server)
+        # connections that the dead worker had accepted are lost, and no more than those
+        until(lambda: server.get(READY).status_code == 200)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert server.get(READY).status_code == 200
+        ((_, state, reason),) = index(server)
+        assert state == "READY"
+        assert reason.startswith("an older file is served, the new one is not: its file is damaged")
+        put(tmp_path)
+        until(lambda: index(server) == [("1", "READY", "")])
+        kill_the_oldest(server)
+        until(lambda: server.get(READY).status_code == 200)
+
+
+def test_keys_may_come_by_pipe(tmp_path: Path) -> None:
+    """Every worker has them, those that come later too."""
+    reading, writing = os.pipe()
+    os.write(writing, b"secret-key\n")
+    os.close(writing)
+    put(tmp_path)
+    path = f"/proc/{os.getpid()}/fd/{reading}"
+    with serving("--models", tmp_path, "--workers", 2, "--api-keys-file", path) as server:
+        os.close(reading)
+        kill_the_oldest(server)
+        for _ in range(20):
+            assert server.get(READY).status_code == 401
+            assert server.get(READY, headers={"X-Api-Key": "secret-key"}).status_code == 200
