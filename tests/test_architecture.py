@@ -62,7 +62,7 @@ def test_a_wrong_arrow_would_be_seen(tmp_path: Path) -> None:
     """The check itself finds an import inside a function, and one with `from`."""
     (tmp_path / "service").mkdir()
     (tmp_path / "service" / "bad.py").write_text("def f():\n    import torch.nn\n")
-    (tmp_path / "service" / "worse.py").write_text("from models.gate import DenseGate\n")
+    (tmp_path / "service" / "worse.py").write_text("from models.layers.gate import DenseGate\n")
     assert forbidden("service", tmp_path) == [
         "service/bad.py imports torch",
         "service/worse.py imports models",
@@ -70,7 +70,7 @@ def test_a_wrong_arrow_would_be_seen(tmp_path: Path) -> None:
 
 
 def test_one_place_opens_onnxruntime() -> None:
-    """Only `service/runtime.py` knows it; a converter that comes in its package opens nothing."""
+    """Only `service/artifact/runtime.py` knows it; a converter that comes in its package opens nothing."""
     importers = {
         (str(path.relative_to(ROOT)), name)
         for package in PACKAGES
@@ -79,9 +79,9 @@ def test_one_place_opens_onnxruntime() -> None:
         if name.split(".")[0] == "onnxruntime"
     }
     assert importers == {
-        ("service/runtime.py", "onnxruntime"),
-        ("service/runtime.py", "onnxruntime.capi.onnxruntime_pybind11_state"),
-        ("export/precision.py", "onnxruntime.transformers.float16"),
+        ("service/artifact/runtime.py", "onnxruntime"),
+        ("service/artifact/runtime.py", "onnxruntime.capi.onnxruntime_pybind11_state"),
+        ("export/precision/precision.py", "onnxruntime.transformers.float16"),
     }
 
 

@@ -1,4 +1,4 @@
-"""Users of a server, in processes that do nothing else: `python -m tune.sending ASKED FILE`.
+"""Users of a server, in processes that do nothing else: `python -m tune.load_process ASKED FILE`.
 
 The requests and what judges the answers are those of `turnpike loadtest`. Its users take more of a CPU for a
 request than a small model takes to answer it, so that on one machine they are what is measured; these

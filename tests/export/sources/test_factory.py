@@ -223,9 +223,9 @@ def test_modules_called_as_ours_are_theirs_for_them_and_ours_for_us(tmp_path: Pa
     assert "service.act" not in sys.modules
     assert "service.late" not in sys.modules
     assert (sys.path, sys.meta_path) == before
-    assert models.gate.__file__ != str(tmp_path / "models.py")
+    assert models.layers.gate.__file__ != str(tmp_path / "models.py")
     assert export.__file__ != str(tmp_path / "export.py")
-    assert service.manifest.KEY == "turnpike"
+    assert service.artifact.manifest.KEY == "turnpike"
 
 
 def test_two_folders_do_not_share_their_modules(tmp_path: Path) -> None:
@@ -252,14 +252,14 @@ def test_a_file_in_a_package_may_import_its_neighbours(tmp_path: Path) -> None:
         {
             "models/__init__": "",
             "models/parts/__init__": "",
-            "models/parts/net": "from ..layers import Net\ndef make(): return Net()\n",
-            "models/layers": NET,
+            "models/parts/net": "from ..parts_of_net import Net\ndef make(): return Net()\n",
+            "models/parts_of_net": NET,
         },
     )
     found = read_factory(f"{tmp_path}/models/parts/net.py:make", INPUTS)
     assert found.module is not None
-    assert type(found.module).__module__ == "models.layers"
-    assert "models.layers" not in sys.modules
+    assert type(found.module).__module__ == "models.parts_of_net"
+    assert "models.parts_of_net" not in sys.modules
     assert sys.modules["models"] is models
 
 
@@ -288,10 +288,10 @@ def test_the_file_itself_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 def test_ours_can_still_be_imported_by_them(tmp_path: Path) -> None:
     """A factory may build upon turnpike's own layers where its folder has none of that name."""
-    text = "from models.gate import DenseGate\ndef make(): return DenseGate(4, 4)\n"
+    text = "from models.layers.gate import DenseGate\ndef make(): return DenseGate(4, 4)\n"
     (tmp_path / "models").mkdir()  # a folder of weights, say, with no module in it
     module = read_factory(f"{written(tmp_path, {'net': text}) / 'net.py'}:make", INPUTS).module
-    assert isinstance(module, models.gate.DenseGate)
+    assert isinstance(module, models.layers.gate.DenseGate)
 
 
 def test_what_they_load_first_is_not_ours_later(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_what_they_load_first_is_not_ours_later(tmp_path: Path) -> None:
     )
     code = (
         "import sys\n"
-        "from export.factory import read_factory\n"
+        "from export.sources.factory import read_factory\n"
         "from export.signature import parse_all\n"
         "assert 'loadtest' not in sys.modules\n"
         f"read_factory({str(folder / 'net.py')!r} + ':make', parse_all(['x:float32[b,4]']))\n"

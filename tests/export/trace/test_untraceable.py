@@ -141,7 +141,7 @@ def test_no_honest_graph(module: type[nn.Module], inputs: str, place: str, remed
     assert "\n" not in text
     assert "/" not in text.split(": ", maxsplit=1)[0], "a file is named without its folder"
     if not isinstance(module(), Counter):
-        assert text.startswith("test_export_refusal.py:")
+        assert text.startswith("test_untraceable.py:")
 
 
 @pytest.mark.parametrize("length", ["6", "1"])

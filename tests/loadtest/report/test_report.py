@@ -16,6 +16,7 @@ import numpy as np
 import plotly.graph_objects
 import pytest
 
+import loadtest
 from loadtest.errors import LoadTestError, UsageError
 from loadtest.ledger import Ledger, Outcome
 from loadtest.measure.record import Capacity, Record
@@ -252,7 +253,7 @@ def test_the_document_is_strict_json(any_record: Record) -> None:
 
 def test_the_keys_are_those_of_the_documentation() -> None:
     """Programs read them: each is in README.md, and none is there that is not written."""
-    table = (Path(module.__file__).parent / "README.md").read_text(encoding="utf-8")
+    table = (Path(loadtest.__file__).parent / "README.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
     assert sorted(told) == sorted(document(mixed()))
 

@@ -98,7 +98,7 @@ def test_the_process_is_the_one_that_was_started(tmp_path: Path) -> None:
         words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
         assert words[-6:-1] == ["serve", "--port", "0", "--drain-wait", "0"]
         assert words[1] == "-P"
-        assert words[2].endswith("/service/launch.py")
+        assert words[2].endswith("/service/process/launch.py")
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)

@@ -44,7 +44,7 @@ class Alone:
 def routed() -> tuple[Application, FastAPI]:
     """An application that serves the bundled model, and the framework's part of it."""
     made: list[FastAPI] = []
-    whole = service.app.routed
+    whole = service.api.app.routed
 
     def watched(*arguments: Any) -> FastAPI:
         made.append(whole(*arguments))
@@ -52,7 +52,7 @@ def routed() -> tuple[Application, FastAPI]:
 
     control = Alone()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.app, "routed", watched)
+        patch.setattr(service.api.app, "routed", watched)
         application = create_app(Settings(access_log=False, admin_key="root"), control)
     control.app = application
     plan = Plan(serial=1, models=scan(DEFAULT).models).to_json()
