@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from service.config.tuned import NAMES
+from service.config.auto_workers import NAMES
 from tune.errors import StoppedError, UsageError
 from tune.interrupt import interruptible
 from tune.place import prepare, write

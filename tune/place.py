@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadtest.report.place import put, try_out
-from service.config.tuned import FILE
+from service.config.auto_workers import FILE
 from tune.errors import TuneError, UsageError
 from tune.page import page
 from tune.result import Found

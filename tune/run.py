@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from service.config.auto_workers import machine
 from service.config.cpus import cpus, threads
 from service.config.settings import Settings
 from service.config.sources import resolve
-from service.config.tuned import machine
 from service.version import VERSION
 from tune.bench import Bench, expected, seconds
 from tune.candidates import Candidate

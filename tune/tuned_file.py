@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from loadtest.report import number_format as wording
-from service.config.tuned import MEASURED, NAMES
+from service.config.auto_workers import MEASURED, NAMES
 from tune.measurements import Figures
 from tune.result import Found
 from tune.sentences import crowd, sentences

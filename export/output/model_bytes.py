@@ -11,8 +11,8 @@ import onnx
 import onnx_ir as ir
 
 from export.errors import ExportError
-from service.artifact.digest import content_digest
 from service.artifact.manifest import KEY, Manifest
+from service.artifact.protobuf import content_digest
 
 # what protobuf can hold in one message
 LIMIT = 2**31 - 1

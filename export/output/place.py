@@ -9,8 +9,8 @@ from pathlib import Path
 from export.errors import ExportError, RequestError
 from export.output.model_bytes import with_manifest
 from export.output.write import write
-from service.artifact.digest import content_digest
 from service.artifact.manifest import Manifest
+from service.artifact.protobuf import content_digest
 from service.artifact.runtime import open_model
 from service.artifact.sample_rows import expect_rows
 

@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 class Proof:
     """What was compared and what came of it: the manifest's record, and what a report shows beside it.
 
-    `histograms` count the errors of each tensor, onnxruntime's and PyTorch's, as `export.parity.error_stats.Histogram`
+    `histograms` count the errors of each tensor, onnxruntime's and PyTorch's, as `error_stats.Histogram`
     does. `figures` are those of every tensor and batch, of the first provider and then of the others.
     `drawn` are rows such as the network takes, for whoever has none of their own.
     """

@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 
 from service.api.context import Parts
-from service.api.oip import ModelName
+from service.api.open_inference import ModelName
 from service.errors import NotReady, RequestError, Unknown
 
 

@@ -12,10 +12,11 @@ from fastapi import Depends, FastAPI, Response
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api import admin, health, oip, predict
+from service.api import admin, health, predict
+from service.api import open_inference as oip
 from service.api.context import Control, Parts
 from service.api.dashboard import add_page
-from service.api.introspection import routes as gate_routes
+from service.api.gates import routes as gate_routes
 from service.api.openapi.reference_page import add_reference
 from service.artifact.limits import Limits
 from service.artifact.low_priority import aside

@@ -12,8 +12,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from service.api.context import Parts
-from service.api.inference import deadline, expect_room
-from service.api.inquiry import Content, Inquiry
+from service.api.inference import Content, Inquiry, deadline, expect_room
 from service.errors import RequestError
 from service.gates.query import expect_few
 from service.http.body import Held

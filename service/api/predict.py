@@ -9,8 +9,8 @@ from starlette.routing import Route
 
 from service.api.context import Parts
 from service.api.endpoint import Endpoint
-from service.api.inquiry import Content, Inquiry
-from service.api.oip import ModelName
+from service.api.inference import Content, Inquiry
+from service.api.open_inference import ModelName
 from service.inference_types import Inference
 from service.protocol.predict_json import decode_instances, encode_predictions
 from service.registry.model import Model

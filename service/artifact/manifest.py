@@ -229,7 +229,7 @@ class Manifest(Entry):
     """Everything the service needs to know beyond the graph.
 
     `weights` is the digest of the network's parameters as they were before any lowering, `content` that of
-    the very file that was proved, all but its metadata (`service/artifact/digest.py`): empty until it is sealed.
+    the very file that was proved, all but its metadata (`protobuf.content_digest`): empty until it is sealed.
     """
 
     format: Literal[1] = 1

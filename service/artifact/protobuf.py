@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 
 # wire types
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -73,3 +74,20 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
             value &= (1 << 64) - 1
             return value - (1 << 64) if value >> 63 else value, at + place + 1
     raise MalformedError("it ends too early")
+
+
+METADATA = 14
+
+
+def content_digest(data: bytes | memoryview) -> str:
+    """SHA-256 of every field of the file but its metadata, in order; a MalformedError of what is no file."""
+    digest = sha256()
+    for field in fields(memoryview(data)):
+        if field.number == METADATA:
+            continue
+        if isinstance(field.value, int):
+            digest.update(f"{field.number}={field.value};".encode())
+        else:
+            digest.update(f"{field.number}:{len(field.value)};".encode())
+            digest.update(field.value)
+    return digest.hexdigest()

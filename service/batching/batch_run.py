@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.job import Job, Shapes
+from service.batching.queue import Job, Shapes
 from service.errors import Broken
 from service.inference_types import Answer, Array, Reader
 

@@ -36,7 +36,7 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     if print_config:
         sys.stdout.write(written_out(resolved))
         return
-    from service.process.launch import launch
+    from service.process.relaunch import launch
 
     if resolved.warning:
         from service.telemetry import log as logs

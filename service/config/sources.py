@@ -16,8 +16,8 @@ from annotated_types import Ge, Gt, Le
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from service.config.auto_workers import MEASURED, tuned
 from service.config.settings import PREFIX, SECRETS, WORDS, Settings
-from service.config.tuned import MEASURED, tuned
 from service.errors import SettingError
 
 CONFIG = "TURNPIKE_CONFIG"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from service.http.connection import Connection
 from service.http.connection_state import Connections
-from service.http.shares import Shares
+from service.http.listener import Shares
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from starlette.types import Message
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from service.api.endpoint import MUCH, content_headers, respond
-from service.api.inquiry import Content
+from service.api.inference import Content
 from service.errors import RequestError
 from service.http.request_context import NOSNIFF, Course
 

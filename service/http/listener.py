@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import socket
+import ssl
 import struct
+from typing import TYPE_CHECKING
 
 from service.errors import SettingError
+
+if TYPE_CHECKING:
+    from service.config.settings import Settings
 
 BACKLOG = 2048
 # from linux/filter.h and asm-generic/socket.h
@@ -76,3 +82,51 @@ def stop_new(listener: socket.socket) -> None:
         listener.setsockopt(
             socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", len(program) // 8, ctypes.addressof(steps))
         )
+
+
+def tls(settings: Settings) -> ssl.SSLContext | None:
+    """The context of these settings, None without one; a SettingError says what is wrong with its files."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    cert, key = str(settings.tls_cert), str(settings.tls_key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def passphrase() -> str:
+        # left to itself, OpenSSL would ask for it on the terminal
+        raise SettingError(f"--tls-key: expected a key without a passphrase, got {key!r}, which has one")
+
+    try:
+        # the next step alone would not say which of both files is at fault
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cert)
+    except OSError as error:
+        raise SettingError(f"--tls-cert: expected a certificate chain (PEM), got {cert!r}") from error
+    try:
+        context.load_cert_chain(cert, key, passphrase)
+    except OSError as error:
+        said = f"--tls-key: expected the private key (PEM) of the certificate {cert!r}, got {key!r}"
+        reason = getattr(error, "reason", None)
+        raise SettingError(said + (f" ({reason.lower().replace('_', ' ')})" if reason else "")) from error
+    return context
+
+
+# of a worker that accepts none
+AWAY = 0xFFFFFFFF
+
+
+class Shares:
+    """One number for each, in memory that all of them see. Workers count from 1."""
+
+    def __init__(self, workers: int) -> None:
+        self._counts = memoryview(mmap.mmap(-1, 4 * workers)).cast("I")
+        for number in range(1, workers + 1):
+            self.leave(number)
+
+    def note(self, number: int, count: int) -> None:
+        self._counts[number - 1] = count
+
+    def leave(self, number: int) -> None:
+        """Expect nothing of this worker."""
+        self._counts[number - 1] = AWAY
+
+    def least(self) -> int:
+        return min(self._counts)

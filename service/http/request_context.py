@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.types import Message, Scope, Send
 
 if TYPE_CHECKING:
-    from service.batching.job import Pending
+    from service.batching.queue import Pending
     from service.inference_types import Answer
     from service.registry.model import Model
 

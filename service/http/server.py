@@ -14,9 +14,7 @@ from uvicorn.config import Config
 from service.http.acceptor import Acceptor
 from service.http.connection import Connection
 from service.http.connection_state import Connections, Rules
-from service.http.listener import stop_new
-from service.http.shares import Shares
-from service.http.tls import tls
+from service.http.listener import Shares, stop_new, tls
 
 if TYPE_CHECKING:
     from service.config.settings import Settings

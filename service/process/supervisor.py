@@ -11,11 +11,9 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.http.listener import address_of, listen
-from service.http.tls import tls
+from service.http.listener import address_of, listen, tls
 from service.process.ipc import Handler
-from service.process.member import Member
-from service.process.team import Team
+from service.process.worker_pool import Member, Team
 from service.repository.rollout import Director
 from service.telemetry import log as logs
 

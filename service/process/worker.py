@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 from service.errors import ServiceError
+from service.http.listener import Shares
 from service.http.server import Server
-from service.http.shares import Shares
 from service.process.ipc import Channel, Handler
 from service.telemetry import log as logs
 

@@ -11,9 +11,8 @@ from simdjson import Parser
 from service.artifact.limits import Limits
 from service.errors import RequestError
 from service.inference_types import Array, Inference
-from service.protocol.binary_tensor import read_binary
-from service.protocol.decode import decode
-from service.protocol.json_tensor import numbers
+from service.protocol.infer_request import decode
+from service.protocol.tensors import numbers, read_binary
 
 if TYPE_CHECKING:
     from service.registry.model import Model, Signature

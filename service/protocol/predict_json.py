@@ -27,8 +27,7 @@ from service.protocol.json_document import (
     shown,
     written,
 )
-from service.protocol.json_tensor import arrays_in, expect_even, read_json
-from service.protocol.shape import expect_fit, solved
+from service.protocol.tensors import arrays_in, expect_even, expect_fit, read_json, solved
 
 if TYPE_CHECKING:
     from service.registry.model import Signature

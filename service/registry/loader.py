@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from service.artifact.digest import content_digest
 from service.artifact.low_priority import Call, directly
 from service.artifact.manifest import Manifest
 from service.artifact.onnx_constants import expect_whole, initializers
+from service.artifact.protobuf import content_digest
 from service.artifact.runtime import Runtime, Tensor, open_model
 from service.artifact.sample_rows import expect_rows
 from service.batching.batch_run import Run, Stack
@@ -20,9 +20,8 @@ from service.batching.batcher import Batcher
 from service.errors import DeviceError, ModelFileError
 from service.gates.drift import Drift
 from service.inference_types import Array
-from service.registry.agreement import expect_agreement
 from service.registry.model import Model, Signature
-from service.registry.probe import Findings, probe
+from service.registry.probe import Findings, expect_agreement, probe
 from service.repository.scan import Found, expect_unchanged, read
 from service.telemetry.counters import Meter
 

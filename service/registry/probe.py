@@ -7,10 +7,42 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.artifact.manifest import Manifest
 from service.artifact.runtime import Runtime, Tensor
-from service.errors import RunError
+from service.errors import ModelFileError, RunError
 from service.inference_types import Array
-from service.registry.chance import Chance
+
+# SplitMix64, by Steele, Lea and Flood: a counter's steps, and what mixes its bits
+STEP = 0x9E3779B97F4A7C15
+MIXED = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+LAST = 31
+
+
+class Chance:
+    """Draws the same numbers in the same order for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._drawn = seed << 32
+
+    def uniform(self, *shape: int) -> Array:
+        """Numbers above 0 and below 1, in float64."""
+        count = int(np.prod(shape))
+        bits = np.arange(self._drawn, self._drawn + count, dtype=np.uint64) * np.uint64(STEP)
+        self._drawn += count
+        for shift, factor in MIXED:
+            bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+        bits ^= bits >> np.uint64(LAST)
+        # of 64 bits a float64 has room for 53; the half keeps 0 out
+        return (((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
+
+    def normal(self, *shape: int) -> Array:
+        """Numbers of mean 0 and deviation 1, after Box and Muller."""
+        return np.sqrt(-2 * np.log(self.uniform(*shape))) * np.cos(2 * np.pi * self.uniform(*shape))
+
+    def whole(self, low: int, high: int, *shape: int) -> Array:
+        """Whole numbers from low to below high, in int64."""
+        return low + np.floor(self.uniform(*shape) * (high - low)).astype(np.int64)
+
 
 Rows = dict[str, Array]
 
@@ -184,3 +216,46 @@ def _distribution(array: Array) -> bool | None:
         return None
     sums = array.sum(1, dtype=np.float64)
     return bool((array >= 0).all() and np.allclose(sums, 1, atol=1e-2 if array.dtype.itemsize == 2 else 1e-4))
+
+
+ROWS = 64
+# as at export: a multiple of what PyTorch itself was off the truth by, and of the last bit
+FACTOR, LAST_BIT = 8, 2.0**-23
+
+
+def expect_agreement(device: Runtime, cpu: Runtime, batch: str | None, where: str) -> None:
+    """Stop with a ModelFileError where a device is further from the CPU than parity allows."""
+    rows = next(row_sets(cpu, batch, ROWS), None)
+    if rows is None:
+        raise ModelFileError(
+            f"{where}: expected rows to compare {device.provider} with the CPU on, and the model takes none "
+            "of those that were tried",
+            "its device could not be compared with the CPU",
+        )
+    names = [tensor.name for tensor in (*cpu.outputs, *cpu.hidden)]
+    for name, got, expected in zip(names, device.run(rows, names), cpu.run(rows, names), strict=True):
+        apart, allowed = _apart(got, expected), _allowed(cpu.manifest, name, expected)
+        if apart > allowed:
+            raise ModelFileError(
+                f"{where}: {name}: expected {device.provider} within {allowed:.2g} of the CPU, "
+                f"got {apart:.2g}",
+                "its device does not answer as the CPU does",
+            )
+
+
+def _apart(got: Array, expected: Array) -> float:
+    """The largest difference, infinite where shapes differ or only one side is NaN."""
+    if got.shape != expected.shape:
+        return float("inf")
+    other = ~((got == expected) | (np.isnan(got) & np.isnan(expected)))
+    apart = np.abs(got[other].astype(np.float64) - expected[other].astype(np.float64))
+    return float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0))
+
+
+def _allowed(manifest: Manifest | None, name: str, expected: Array) -> float:
+    """The bound of both together: each may be off the truth by as much as parity allows."""
+    finite = expected[np.isfinite(expected)].astype(np.float64)
+    size = max(1.0, float(np.sqrt(np.mean(finite**2)))) if finite.size else 1.0
+    known = {tensor.name: tensor.max_torch for tensor in manifest.parity.tensors} if manifest else {}
+    step = float(np.finfo(expected.dtype).eps) if expected.dtype.kind == "f" else 0.0
+    return 2 * FACTOR * (known.get(name, 0.0) + max(step, LAST_BIT) * size)

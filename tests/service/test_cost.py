@@ -27,7 +27,7 @@ import pytest
 import uvloop
 
 from service.api.app import create_app
-from service.batching import pace
+from service.batching import batcher as pace
 from service.config.settings import Settings
 from service.http import server as servers
 from service.http.acceptor import Shares
@@ -172,7 +172,7 @@ def counted(folder: Path, request: bytes) -> Tally:
 @pytest.fixture(autouse=True)
 def runs_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: in a thread they would not be counted."""
-    monkeypatch.setattr(pace, "SHORT_NS", 10**12)
+    monkeypatch.setattr(pace, "SHORT_RUN_NS", 10**12)
 
 
 @pytest.fixture(autouse=True)

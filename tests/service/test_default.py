@@ -10,8 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import service
-from service.artifact.digest import content_digest
 from service.artifact.manifest import Range
+from service.artifact.protobuf import content_digest
 from service.registry.model import Model
 from service.repository.scan import scan
 from tests.support.tiny_repository import opened

@@ -16,10 +16,10 @@ from starlette.types import Message, Receive
 
 from export.output.model_bytes import with_manifest
 from service.api.context import Parts
-from service.api.introspection import routes
+from service.api.gates import routes
 from service.artifact.limits import Limits
 from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
-from service.batching.job import Pending
+from service.batching.queue import Pending
 from service.config.settings import Settings
 from service.http.auth import Access
 from service.http.body import Held

@@ -17,7 +17,7 @@ import uvloop
 from uvicorn.config import Config
 
 from service.api.app import Application
-from service.batching.pace import Pace
+from service.batching.batcher import Pace
 from service.config.settings import Settings
 from service.http import door
 from service.http.connection import Connection

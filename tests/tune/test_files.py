@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from service.config.auto_workers import NAMES, read
 from service.config.settings import Settings
 from service.config.sources import resolve
-from service.config.tuned import NAMES, read
 from tests.support.tune_results import BASE, found, trial
 from tune.candidates import Candidate
 from tune.errors import TuneError, UsageError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.api.certificate import certificate
+from service.api.model_facts import certificate
 from service.artifact.manifest import Batch, Range, Sample, TensorParity, Variant
 from service.registry.model import Model
 from tests.service.artifact.test_manifest import PARITY

@@ -14,7 +14,7 @@ from starlette.types import Message, Scope
 
 from service.api.context import Parts
 from service.api.endpoint import MUCH
-from service.api.facts import FactsEndpoint
+from service.api.model_facts import FactsEndpoint
 from service.errors import Overloaded
 from service.http.body import Held
 from service.registry.model import Model

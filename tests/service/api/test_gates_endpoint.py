@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.api import gates_endpoint
+from service.api import gates as gates_endpoint
 from service.errors import NotFinite, RequestError, TooLarge, Unknown
 from tests.support.gates_app import Asker, infer, manifest_of, profile_of
 from tests.support.tiny_highway import Gated, highway

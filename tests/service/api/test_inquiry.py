@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.api.inquiry import Content, joined, nested
+from service.api.inference import Content, joined, nested
 
 ONE: Content = (b'{"a":1}', None)
 TWO: Content = (b'{"b":[2]}', None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.api.profile import bias_of, profile
+from service.api.model_facts import bias_of, profile
 from service.artifact.levers import overrides
 from service.artifact.manifest import Gate, Lever
 from service.artifact.runtime import open_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from service.api.samples import samples
+from service.api.model_facts import samples
 from service.artifact.manifest import Sample
 from tests.service.artifact.test_sample_rows import kept
 from tests.support.gates_app import Asker, manifest_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from service.artifact.digest import content_digest
-from service.artifact.protobuf import MalformedError
+from service.artifact.protobuf import MalformedError, content_digest
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import sealed
 

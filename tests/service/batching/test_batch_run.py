@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.batching.job import Job
+from service.batching.queue import Job
 from service.errors import Broken
 from service.inference_types import Answer, Array
 from tests.support.fake_models import Doubler, rows, stack_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.batching.job import Job
+from service.batching.queue import Job
 from service.inference_types import Array
 from tests.support.fake_models import Doubler, batcher_of, rows, stack_of
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.batching import line as line_module
-from service.batching.job import Job
-from service.batching.line import Line
+from service.batching import queue as line_module
+from service.batching.queue import Job, Line
 from service.errors import Expired
 
 MakeJob = Callable[..., Job]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.batching.pace import SHORT_NS, Pace
+from service.batching.batcher import SHORT_RUN_NS, Pace
 
 
 def test_what_was_never_measured_is_not_short() -> None:
@@ -15,8 +15,8 @@ def test_what_was_never_measured_is_not_short() -> None:
 def test_runs_go_by_what_they_took() -> None:
     """A size measured as short is short, one measured as long is not."""
     pace = Pace()
-    pace.saw(100, 1, SHORT_NS // 2)
-    pace.saw(100_000, 1, SHORT_NS * 2)
+    pace.saw(100, 1, SHORT_RUN_NS // 2)
+    pace.saw(100_000, 1, SHORT_RUN_NS * 2)
     assert pace.short(100)
     assert not pace.short(100_000)
 
@@ -24,12 +24,12 @@ def test_runs_go_by_what_they_took() -> None:
 def test_sizes_that_were_never_measured_go_by_the_nearest() -> None:
     """A larger run is expected to take as much longer as it is larger, a smaller one no longer."""
     pace = Pace()
-    pace.saw(64, 1, SHORT_NS // 10)
+    pace.saw(64, 1, SHORT_RUN_NS // 10)
     assert pace.short(1)
     assert pace.short(64 * 8)
     assert not pace.short(64 * 16)
     pace = Pace()
-    pace.saw(1 << 20, 1, SHORT_NS * 2)
+    pace.saw(1 << 20, 1, SHORT_RUN_NS * 2)
     assert not pace.short(1)
 
 
@@ -37,7 +37,7 @@ def test_the_nearest_of_several_counts() -> None:
     """A long large run says little of a small one, where a small one is known."""
     pace = Pace()
     pace.saw(64, 1, 1000)
-    pace.saw(1 << 20, 1, SHORT_NS * 100)
+    pace.saw(1 << 20, 1, SHORT_RUN_NS * 100)
     assert pace.short(128)
     assert not pace.short(1 << 19)
 
@@ -46,20 +46,20 @@ def test_one_slow_run_among_many_changes_little() -> None:
     """A machine that was busy elsewhere for a moment sends nothing to a thread; one that stays slow does."""
     pace = Pace()
     for _ in range(20):
-        pace.saw(64, 1, SHORT_NS // 20)
-    pace.saw(64, 1, SHORT_NS * 5)
+        pace.saw(64, 1, SHORT_RUN_NS // 20)
+    pace.saw(64, 1, SHORT_RUN_NS * 5)
     assert pace.short(64)
     for _ in range(10):
-        pace.saw(64, 1, SHORT_NS * 5)
+        pace.saw(64, 1, SHORT_RUN_NS * 5)
     assert not pace.short(64)
 
 
 def test_a_model_that_has_become_quick_is_short_again() -> None:
     """A first run, slow because everything was cold, is soon forgotten."""
     pace = Pace()
-    pace.saw(64, 1, SHORT_NS * 2)
+    pace.saw(64, 1, SHORT_RUN_NS * 2)
     for _ in range(10):
-        pace.saw(64, 1, SHORT_NS // 20)
+        pace.saw(64, 1, SHORT_RUN_NS // 20)
     assert pace.short(64)
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from service.cli.serve import app
 from service.config.settings import SECRETS, Settings
-from service.process import launch
+from service.process import relaunch as launch
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli.serve import app
+from service.config import auto_workers as tuned
 from service.config import cpus as cpus_module
-from service.config import tuned
 from service.config.cpus import LARGE, usual
 from service.config.settings import Settings
 from service.config.sources import Resolved, resolve, written_out
-from service.process import launch
+from service.process import relaunch as launch
 from service.repository.scan import FILE as MODEL
 from tests.support.onnx_with_weights import graph
 

@@ -15,9 +15,8 @@ import uvloop
 
 from service.config.settings import Settings
 from service.http import acceptor as acceptors
-from service.http.listener import listen
+from service.http.listener import AWAY, Shares, listen
 from service.http.server import Server
-from service.http.shares import AWAY, Shares
 from tests.support.tls_certificate import certificate
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.api import gates_endpoint
+from service.api import gates as gates_endpoint
 from service.http import connection
 from service.http.request_context import Course, Trace
 from tests.support.asgi import Reply

@@ -11,9 +11,8 @@ from starlette.routing import Match, Route
 
 from service.api.app import routed
 from service.api.endpoint import Endpoint
-from service.api.gates_endpoint import GatesEndpoint
-from service.api.lesion_endpoint import LesionEndpoint
-from service.api.oip import Infer
+from service.api.gates import GatesEndpoint, LesionEndpoint
+from service.api.open_inference import Infer
 from service.api.predict import Predict
 from service.http import lane as module
 from service.http.body import Whole

@@ -8,7 +8,7 @@ import pytest
 
 from service.config.settings import Settings
 from service.errors import SettingError
-from service.http.tls import tls
+from service.http.listener import tls
 from tests.support.tls_certificate import certificate, openssl
 
 

@@ -14,7 +14,7 @@ from service.artifact.limits import Limits
 from service.artifact.runtime import Tensor
 from service.errors import RequestError
 from service.inference_types import Answer, Inference, Wanted
-from service.protocol.decode import decode
+from service.protocol.infer_request import decode
 from service.protocol.infer_response import encode
 from service.protocol.predict_json import decode_instances
 from service.registry.model import Signature

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.config.settings import Settings
-from service.process import launch
+from service.process import relaunch as launch
 from tests.support.live_server import ROOT, environment, module, serving
 
 # what only reads settings, and what only workers need
@@ -61,7 +61,7 @@ def imported(*modules: str) -> list[str]:
 
 def test_the_supervisor_holds_little() -> None:
     """What it has imported is what it needs: each worker has as much again."""
-    there = imported("service.process.launch", "service.process.supervisor")
+    there = imported("service.process.relaunch", "service.process.supervisor")
     assert [name for name in ELSEWHERE if name in there] == []
 
 
@@ -98,7 +98,7 @@ def test_the_process_is_the_one_that_was_started(tmp_path: Path) -> None:
         words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
         assert words[-6:-1] == ["serve", "--port", "0", "--drain-wait", "0"]
         assert words[1] == "-P"
-        assert words[2].endswith("/service/process/launch.py")
+        assert words[2].endswith("/service/process/relaunch.py")
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from service.config.settings import Settings
 from service.http.auth import Access
-from service.process.once import kept
+from service.process.relaunch import kept
 
 
 def piped(content: bytes) -> Path:

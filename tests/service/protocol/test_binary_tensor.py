@@ -7,7 +7,7 @@ import pytest
 
 from service.artifact.datatypes import DTYPES
 from service.errors import RequestError
-from service.protocol.binary_tensor import read_binary
+from service.protocol.tensors import read_binary
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

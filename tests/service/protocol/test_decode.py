@@ -11,7 +11,7 @@ from service.artifact.limits import Limits
 from service.artifact.runtime import Tensor
 from service.errors import RequestError, TooLarge
 from service.inference_types import Wanted
-from service.protocol.decode import decode
+from service.protocol.infer_request import decode
 from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 

@@ -16,7 +16,7 @@ from service.artifact.runtime import Tensor
 from service.errors import RequestError
 from service.inference_types import Inference
 from service.protocol import infer_request_cache as module
-from service.protocol.decode import decode
+from service.protocol.infer_request import decode
 from service.protocol.infer_request_cache import Decoder
 from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, signature

@@ -12,7 +12,7 @@ from service.artifact.datatypes import DTYPES
 from service.errors import RequestError
 from service.inference_types import Array
 from service.protocol.json_document import parse
-from service.protocol.json_tensor import expect_even, read_json
+from service.protocol.tensors import expect_even, read_json
 
 
 def read(data: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:

@@ -10,7 +10,7 @@ import pytest
 from service.artifact.runtime import Tensor
 from service.errors import RequestError
 from service.protocol.json_document import parse
-from service.protocol.shape import read_shape, solved
+from service.protocol.tensors import read_shape, solved
 
 IMAGE = Tensor("x", "float32", ("batch", 1, 8, "width"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from service.artifact.runtime import Runtime, open_model
 from service.errors import ModelFileError, RunError
-from service.registry.agreement import expect_agreement
+from service.registry.probe import expect_agreement
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import sealed
 

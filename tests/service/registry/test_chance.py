@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.registry.chance import Chance
+from service.registry.probe import Chance
 
 GAMMA, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 

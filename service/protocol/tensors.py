@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from simdjson import Array as JsonArray
@@ -11,7 +12,10 @@ from simdjson import Array as JsonArray
 from service.artifact.datatypes import DATATYPES
 from service.errors import RequestError
 from service.inference_types import Array
-from service.protocol.json_document import expect_array, plain, written
+from service.protocol.json_document import expect_array, expect_whole, plain, written
+
+if TYPE_CHECKING:
+    from service.artifact.runtime import Tensor
 
 # how the parser hands over many numbers at once
 WIDE = {"f": ("d", np.dtype("f8")), "i": ("i", np.dtype("i8")), "u": ("u", np.dtype("u8"))}
@@ -110,3 +114,83 @@ def span(dtype: np.dtype[Any]) -> str:
         return f"numbers of at most {float(np.finfo(dtype).max):.8g} in size ({name})"
     info = np.iinfo(dtype)
     return f"whole numbers from {info.min} to {info.max} ({name})"
+
+
+def read_binary(
+    body: bytes | memoryview,
+    start: int,
+    size: int,
+    shape: tuple[int, ...],
+    dtype: np.dtype[np.generic],
+    where: str,
+) -> Array:
+    """The array of `size` bytes of the body from `start` on; it may be a view of them."""
+    expected = math.prod(shape) * dtype.itemsize
+    if size != expected:
+        raise RequestError(
+            f"{where}: expected {expected} bytes for shape {list(shape)} {DATATYPES[dtype.name]}, got {size}"
+        )
+    if start + size > len(body):
+        raise RequestError(
+            f"{where}: expected {size} bytes after the JSON, got {len(body) - start} that are left"
+        )
+    if not size:
+        return np.empty(shape, dtype)
+    array = np.frombuffer(body, dtype, math.prod(shape), start).reshape(shape)
+    if dtype.kind == "b" and array.view(np.uint8).max() > 1:
+        raise RequestError(f"{where}: expected bytes of 0 or 1 (BOOL), got another")
+    # kernels may count on numbers that lie where numbers of their size do
+    return array if array.flags.aligned else array.copy()
+
+
+# the widest numbers have 8 bytes
+MOST_VALUES = sys.maxsize // 8
+
+
+def read_shape(value: object, tensor: Tensor, sizes: dict[str, int], where: str) -> tuple[int, ...]:
+    """The shape in a request that fits the input, and what inputs before it said of named dimensions."""
+    given = expect_array(value, where)
+    if len(given) != len(tensor.dims):
+        raise RequestError(
+            f"{where}: expected {len(tensor.dims)} dimensions {dims_of(tensor)}, got {len(given)}"
+        )
+    shape: tuple[Any, ...] = tuple(given)
+    for size in shape:
+        if type(size) is not int or size < 0:
+            expect_whole(size, where)
+    expect_fit(shape, tensor, sizes, where)
+    return shape
+
+
+def expect_fit(shape: tuple[int, ...], tensor: Tensor, sizes: dict[str, int], where: str) -> None:
+    """Stop with a RequestError unless the input takes the shape; its named dimensions go to `sizes`."""
+    for size, dim in zip(shape, tensor.dims, strict=True):
+        if size == dim or dim == "?":
+            continue
+        if isinstance(dim, int):
+            raise RequestError(f"{where}: expected {dims_of(tensor)}, got {list(shape)}")
+        if sizes.setdefault(dim, size) != size:
+            raise RequestError(
+                f"{where}: expected {dims_of(tensor)} with {dim} = {sizes[dim]} as before, got {list(shape)}"
+            )
+    if 0 in shape and math.prod(size for size in shape if size) > MOST_VALUES:
+        raise RequestError(f"{where}: expected dimensions that some machine could hold, got {list(shape)}")
+
+
+def dims_of(tensor: Tensor) -> str:
+    return f"[{', '.join(map(str, tensor.dims))}]"
+
+
+def solved(dims: tuple[int | str, ...], count: int, where: str) -> tuple[int, ...]:
+    """The shape of `count` values that came without one: a single dimension that varies follows from them."""
+    known = math.prod(dim for dim in dims if isinstance(dim, int))
+    if sum(isinstance(dim, str) for dim in dims) > 1:
+        raise RequestError(
+            f"{where}: expected a shape, since more than one of [{', '.join(map(str, dims))}] varies"
+        )
+    if not known or count % known:
+        raise RequestError(f"{where}: expected a multiple of {known} values, got {count}")
+    shape = tuple(dim if isinstance(dim, int) else count // known for dim in dims)
+    if math.prod(shape) != count:
+        raise RequestError(f"{where}: expected {math.prod(shape)} values, got {count}")
+    return shape

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import mmap
 import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
 
+from service.artifact.protobuf import messages
 from service.config.cpus import cpus, model, usual
 from service.config.settings import MOST_WORKERS, Settings
-from service.config.weights import typical
 from service.errors import SettingError
 from service.repository.scan import Policy, scan
+
+# numbers of fields: ModelProto.graph, GraphProto.initializer
+GRAPH, INITIALIZER = 7, 5
+# biases and scales are smaller, and take next to no time
+MIN_MEASURED_VALUES = 1 << 16
+
+
+def typical(path: Path) -> int:
+    """Bytes of the weight in the middle of all that are not small; 0 where there is none, or no model."""
+    try:
+        with path.open("rb") as file:
+            model = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        sizes = [
+            len(weight)
+            for graph in messages(model, GRAPH)
+            for weight in messages(graph, INITIALIZER)
+            if len(weight) >= MIN_MEASURED_VALUES
+        ]
+    except (OSError, ValueError):
+        # whoever loads the file says what is wrong with it
+        return 0
+    return int(median(sizes)) if sizes else 0
+
 
 FILE = "tuned.toml"
 # the table of that file that says on which machine its settings were measured, and when

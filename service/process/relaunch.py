@@ -17,6 +17,29 @@ import orjson
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
+
+def kept(settings: Settings) -> Settings:
+    """The settings with each pipe read, and a file in memory in its place, which forked processes have."""
+    from service.config.settings import FILES
+
+    pipes = {name: path for name in FILES if (path := getattr(settings, name)) and not path.is_file()}
+    return settings.model_copy(update={name: _copy(name, path) for name, path in pipes.items()})
+
+
+def _copy(name: str, path: Path) -> Path:
+    from service.errors import SettingError
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SettingError(f"{name}: cannot read {path} ({error.strerror})") from error
+    # it stays open as long as this process lives, whatever it becomes, and its workers
+    descriptor = os.memfd_create(name, 0)
+    with open(descriptor, "wb", closefd=False) as copy:
+        copy.write(content)
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
 ROOT = Path(__file__).resolve().parents[2]
 # the exit status of a command that its user has interrupted
 INTERRUPTED = 130
@@ -31,8 +54,6 @@ class Kept:
 
 def launch(settings: Settings) -> NoReturn:
     """Become the supervisor of these settings."""
-    from service.process.once import kept
-
     descriptor = nameless()
     with open(descriptor, "wb", closefd=False) as file:
         file.write(packed(kept(settings)))

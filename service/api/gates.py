@@ -1,0 +1,230 @@
+"""The routes that look into a model: gates read, moved, as they were and as they are; proof and samples."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from service.api.context import Parts
+from service.api.endpoint import Endpoint, respond
+from service.api.inference import Content, Inquiry, joined, nested
+from service.api.model_facts import FactsEndpoint, certificate, profile, samples
+from service.config.cpus import threads
+from service.errors import NotFinite, RequestError, Unknown
+from service.gates.lesions import KEYS, Effect, Lesion, by_layer, effect, layers, lesion
+from service.gates.query import Detail, Sizes, block_names, detail, expect_size, tensors
+from service.gates.reader import GateReader, Reading
+from service.inference_types import Answer, Array
+from service.protocol.infer_response import assemble, encode, encode_tensors
+from service.registry.model import Model
+
+
+class GatedEndpoint(Endpoint):
+    """An endpoint that runs such a model."""
+
+    def find(self, params: Mapping[str, str]) -> Model:
+        return find_gated(self.parts, params)
+
+
+def find_gated(parts: Parts, params: Mapping[str, str]) -> Model:
+    """The model of an address, where it has gates."""
+    model = parts.shelf.find(params["model"], params.get("version"))
+    if not model.gates:
+        raise Unknown(f"model {model.name!r} has no gates that are known of")
+    return model
+
+
+# so many bytes of gates are read in a thread, since they would hold up other requests
+MANY_BYTES = 2**19
+# more models than are served at any one time
+MOST_PREPARED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the requests to one model have in common; `blocks` are the outputs of its layers."""
+
+    reader: GateReader
+    blocks: tuple[str, ...]
+    sizes: Sizes
+    sizes_with_blocks: Sizes
+
+
+class GatesEndpoint(GatedEndpoint):
+    """Reads the gates of the caller's own rows."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._prepared: dict[str, Prepared] = {}
+
+    async def content(self, inquiry: Inquiry) -> Content:
+        model, inference = inquiry.model, inquiry.inference
+        wish = detail(inquiry.course.query, inference.parameters)
+        if wish.binary:
+            outputs = tuple(replace(output, binary=True) for output in inference.outputs)
+            inquiry.inference = inference = replace(inference, outputs=outputs)
+        prepared = self._of(model)
+        reader = prepared.reader
+        read = reader.tensors
+        if wish.blocks:
+            if not prepared.blocks:
+                raise RequestError(
+                    "blocks: expected a model that has its layers' outputs, and this one has not"
+                )
+            read += prepared.blocks
+        limit = self.parts.settings.max_gates
+        sizes = prepared.sizes_with_blocks if wish.blocks else prepared.sizes
+        size = sizes.of(inference)
+        expect_size(wish, size, limit)
+        if wish.detail == "summary" and not wish.blocks and sizes.whole and size < MANY_BYTES:
+            return _summary(inquiry, await inquiry.run(inference.names, reader=reader))
+        arrays = await inquiry.by_name(tuple(dict.fromkeys((*inference.names, *read))))
+        # shapes that only a run could tell
+        size = sum([arrays[name].nbytes for name in read])
+        expect_size(wish, size, limit)
+        if size < MANY_BYTES:
+            return _content(inquiry, wish, reader, arrays)
+        return await asyncio.to_thread(_content, inquiry, wish, reader, arrays)
+
+    def _of(self, model: Model) -> Prepared:
+        prepared = self._prepared.get(model.digest)
+        if prepared is None:
+            if len(self._prepared) >= MOST_PREPARED:
+                self._prepared.clear()
+            profile = None if model.manifest is None else model.manifest.profile
+            reader = GateReader(model.gates, model.signature, profile, threads(self.parts.settings))
+            blocks = block_names(model.gates)
+            prepared = self._prepared[model.digest] = Prepared(
+                reader,
+                blocks,
+                Sizes(reader.tensors, model.signature),
+                Sizes((*reader.tensors, *blocks), model.signature),
+            )
+        return prepared
+
+
+def _summary(inquiry: Inquiry, answer: Answer) -> Content:
+    """The answer where the gates were read with those of all others in the run."""
+    model = inquiry.model
+    given = encode(model.name, model.version, inquiry.inference, answer, model.labels)
+    return _with(given, answer.reading)
+
+
+def _content(inquiry: Inquiry, wish: Detail, reader: GateReader, arrays: Mapping[str, Array]) -> Content:
+    rows = inquiry.inference.rows
+    (reading,) = reader.read(arrays, rows)
+    content = _with(inquiry.as_infer(arrays), reading)
+    pairs = tensors(wish, inquiry.model.gates, reader.tensors, arrays, rows)
+    entries, tail = encode_tensors(pairs, binary=wish.binary)
+    return joined(content, assemble({"tensors": entries}, tail)) if entries else content
+
+
+def _with(content: Content, reading: Reading) -> Content:
+    """An answer, and in it what was read of the gates."""
+    if isinstance(reading, NotFinite):
+        raise reading
+    if content[1] is None:
+        return b"%b,%b}" % (content[0][:-1], reading), None
+    return joined(content, (b"{%b}" % reading, None))
+
+
+class LesionEndpoint(GatedEndpoint):
+    """Runs the caller's own rows with gates closed, opened or shifted."""
+
+    extra = KEYS
+
+    async def content(self, inquiry: Inquiry) -> Content:
+        model, inference = inquiry.model, inquiry.inference
+        asked = lesion(inference.parameters, model.gates)
+        return await (_curve(inquiry) if asked.curve else _lesion(inquiry, asked))
+
+
+async def _lesion(inquiry: Inquiry, asked: Lesion) -> Content:
+    model, inference = inquiry.model, inquiry.inference
+    moved = asked.feeds(model.biases)
+    first = next(iter(model.signature.outputs))
+    names = tuple(dict.fromkeys((*inference.names, first)))
+    before = await inquiry.by_name(names, alone=True)
+    after = await inquiry.by_name(names, moved, alone=True)
+    told: dict[str, Any] = {"rows": inference.rows, **asked.to_json(model.gates)}
+    if tells_classes(model, before[first]):
+        changed = _effect(model, before[first], after[first])
+        if not changed.known:
+            raise NotFinite(
+                f"lesion: expected numbers to compare, got NaN or Inf in {first!r}, "
+                "which JSON cannot say; without these gates the network may give none"
+            )
+        labels = model.labels if len(model.labels) == before[first].shape[1] else ()
+        told |= {**changed.summary(), "by_row": changed.by_row(labels)}
+    more = joined((orjson.dumps({"lesion": told}), None), nested("lesioned", inquiry.as_infer(after)))
+    return joined(inquiry.as_infer(before), more)
+
+
+async def _curve(inquiry: Inquiry) -> Content:
+    model, inference = inquiry.model, inquiry.inference
+    todo = layers(model.gates, inference.rows)
+    first = next(iter(model.signature.outputs))
+    before = await inquiry.by_name(tuple(dict.fromkeys((*inference.names, first))), alone=True)
+    if not tells_classes(model, before[first]):
+        raise RequestError(f"curve: expected a model whose output tells classes, and {first!r} tells none")
+    entries = []
+    for layer, gates in todo:
+        after = await inquiry.by_name((first,), Lesion(closed=gates).feeds(model.biases), alone=True)
+        told = _effect(model, before[first], after[first]).summary()
+        entries.append({"layer": layer, "gates": [gate.name for gate in gates], **told})
+    skipped = sorted(by_layer(model.gates).keys() - {layer for layer, _ in todo})
+    curve = {"rows": inference.rows, "layers": entries, "skipped": skipped}
+    return joined(inquiry.as_infer(before), (orjson.dumps({"curve": curve}), None))
+
+
+def tells_classes(model: Model, output: Array) -> bool:
+    """Whether an output is one value a class, row by row."""
+    return model.distribution is not None and output.ndim == 2 and output.shape[1] > 1
+
+
+def _effect(model: Model, before: Array, after: Array) -> Effect:
+    return effect(before, after, distribution=bool(model.distribution))
+
+
+class DriftEndpoint:
+    """`GET …/gates/drift`: live traffic of all workers against the profile."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        model = find_gated(self._parts, scope["path_params"])
+        if model.drift is None:
+            raise Unknown(
+                f"model {model.name!r} has no profile to tell drift from: it was exported without rows"
+            )
+        version = str(model.version)
+        snapshots = [one["drift"] for one in await self._parts.control.ask("snapshots")]
+        seen = [one[model.name][version] for one in snapshots if version in one.get(model.name, {})]
+        about = {"model_name": model.name, "model_version": version}
+        await respond(send, orjson.dumps(about | model.drift.merge(seen).to_json()))
+
+
+def routes(parts: Parts) -> list[Route]:
+    """Each with and without a version in its address."""
+    found = []
+    for path, method, endpoint in (
+        ("gates", "POST", GatesEndpoint(parts)),
+        ("lesion", "POST", LesionEndpoint(parts)),
+        ("gates/profile", "GET", FactsEndpoint(parts, profile, find_gated)),
+        ("gates/drift", "GET", DriftEndpoint(parts)),
+        ("certificate", "GET", FactsEndpoint(parts, certificate)),
+        ("samples", "GET", FactsEndpoint(parts, samples)),
+    ):
+        guarded = parts.access.guard("api", endpoint)
+        name = path.replace("/", "_")
+        for version, suffix in (("", ""), ("/versions/{version}", "_version")):
+            address = f"/v2/models/{{model}}{version}/{path}"
+            found.append(Route(address, guarded, methods=[method], name=name + suffix))
+    return found
