@@ -18,8 +18,8 @@ from collections.abc import Mapping
 import numpy as np
 import uvloop
 
-from service.batching.batch_run import Stack
-from service.batching.batcher import Batch, Batcher
+from service.batching.batch_run import BatchRunner, CompletedBatch
+from service.batching.batcher import Batcher
 from service.inference_types import Array
 
 ROW = np.zeros((1, 64), np.float32)
@@ -47,13 +47,15 @@ class Model:
         return arrays
 
 
-def ignore(batch: Batch) -> None:
+def ignore(batch: CompletedBatch) -> None:
     """What a meter would do is no cost of the batcher."""
 
 
 async def batched(model: Model, callers: int, seconds: float) -> tuple[int, float]:
     """Requests answered through the batcher, and the seconds it took."""
-    stack = Stack(model.run, inputs=("x",), splittable=NAMES, batched=True, lone_rows=False, max_rows=64)
+    stack = BatchRunner(
+        model.run, inputs=("x",), splittable=NAMES, batched=True, lone_rows=False, max_rows=64
+    )
     batcher = Batcher(stack, max_delay=0, queue=1024, observe=ignore)
     feeds = {"x": ROW}
     loop = asyncio.get_running_loop()

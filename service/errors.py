@@ -71,61 +71,61 @@ class RequestError(ServiceError):
     reason = "bad_request"
 
 
-class Unauthorized(RequestError):
+class UnauthorizedError(RequestError):
     """No key, or one that is not known."""
 
     status, reason = 401, "unauthorized"
 
 
-class Forbidden(RequestError):
+class ForbiddenError(RequestError):
     """A key that does not open this door."""
 
     status, reason = 403, "forbidden"
 
 
-class Unknown(RequestError):
+class NotFoundError(RequestError):
     """There is no such model, version, route or gate."""
 
     status, reason = 404, "unknown"
 
 
-class TooSlow(RequestError):
+class RequestTimeoutError(RequestError):
     """The request itself took too long to arrive."""
 
     status, reason = 408, "too_slow"
 
 
-class TooLarge(RequestError):
+class TooLargeError(RequestError):
     """More bytes than a request may have."""
 
     status, reason = 413, "too_large"
 
 
-class UnknownEncoding(RequestError):
+class UnsupportedEncodingError(RequestError):
     """A Content-Encoding that is not spoken here."""
 
     status, reason = 415, "unknown_encoding"
 
 
-class NotFinite(RequestError):
+class NotFiniteError(RequestError):
     """An answer with NaN or Inf in it, which JSON cannot say."""
 
     status, reason = 422, "not_finite"
 
 
-class Broken(RequestError):
+class InternalError(RequestError):
     """Something of ours failed; the log says what, the caller is told that it did."""
 
     status, reason = 500, "broken"
 
 
-class NotReady(RequestError):
+class NotReadyError(RequestError):
     """The model is known, and is not served now."""
 
     status, reason = 503, "not_ready"
 
 
-class Overloaded(RequestError):
+class OverloadedError(RequestError):
     """There is no room to wait in; `retry_after` says in how many seconds there may be."""
 
     status, reason = 503, "overloaded"
@@ -135,7 +135,7 @@ class Overloaded(RequestError):
         self.retry_after = retry_after
 
 
-class Expired(RequestError):
+class DeadlineError(RequestError):
     """The deadline passed while the request was waiting; it was not run."""
 
     status, reason = 504, "expired"

@@ -13,7 +13,7 @@ Parameter = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedOutput:
     """An output that was asked for, and how: as binary, or as its `classes` best classes unless that is 0."""
 
     name: str
@@ -22,7 +22,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Inference:
+class InferenceRequest:
     """A request that fits the model: every input there, in its dtype and a shape it takes.
 
     `rows` is the length of the batch axis, 1 for a model without one. `outputs` are never empty.
@@ -30,7 +30,7 @@ class Inference:
 
     feeds: Mapping[str, Array]
     rows: int
-    outputs: tuple[Wanted, ...]
+    outputs: tuple[RequestedOutput, ...]
     id: str | None = None
     # microseconds, as the client gave them
     timeout: int | None = None
@@ -41,7 +41,7 @@ class Inference:
         return tuple([wanted.name for wanted in self.outputs])
 
 
-class Reader(Protocol):
+class OutputReader(Protocol):
     """Makes something of outputs, for all requests of a run together."""
 
     @property
@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class InferenceResult:
     """The arrays of one request, in the order it named them, and what they took in nanoseconds.
 
     `batch` is how many rows ran together, `reading` what a reader made of the request's rows.

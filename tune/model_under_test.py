@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import service
-from service.repository.scan import FILE, VERSION, Policy, scan
+from service.repository.scan import FILE, VERSION, VersionPolicy, scan
 from tune.errors import UsageError
 
 BUNDLED = Path(service.__file__).parent / "default"
@@ -28,7 +28,9 @@ def subject(models: Path | None, wanted: str | None, versions: str, scratch: Pat
     if models is not None and not models.is_dir():
         models = repository_of(models, scratch)
     found = scan(models or BUNDLED).models
-    chosen = {name: one[-1] for name, all_ in found.items() if (one := Policy.parse(versions).choose(all_))}
+    chosen = {
+        name: one[-1] for name, all_ in found.items() if (one := VersionPolicy.parse(versions).choose(all_))
+    }
     names = ", ".join(chosen) or "none"
     if wanted is None and len(chosen) != 1:
         raise UsageError(f"--model: expected the name of one of the models there, which are {names}")

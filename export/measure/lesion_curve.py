@@ -11,7 +11,7 @@ from export.measure.accuracy import answers_classes, are_probabilities, changed,
 from export.measure.run_rows import answers, first, short
 from export.source import Rows
 from service.artifact.levers import overrides
-from service.artifact.manifest import Gate, Lesion, LesionCurve
+from service.artifact.manifest import Gate, LayerLesion, LesionCurve
 from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,7 +46,7 @@ def lesion_curve(
             continue
         after = score(closed, rows.classes, probabilities=probabilities)
         lesions.append(
-            Lesion(
+            LayerLesion(
                 layer=layer,
                 accuracy=short(after.accuracy),
                 loss=short(after.loss),

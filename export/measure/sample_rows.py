@@ -10,7 +10,7 @@ import numpy as np
 
 from export.errors import RequestError
 from export.source import Array, Rows, Source
-from service.artifact.manifest import MOST_SAMPLES, SIZES, Range, Sample, SampleInput, Stored
+from service.artifact.manifest import MAX_SAMPLES, SIZES, Range, Sample, SampleInput, Stored
 
 # of public data, unless told otherwise
 FEW = 10
@@ -37,7 +37,7 @@ def samples_of(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tup
     if rows is None:
         return ()
     found: list[Sample] = []
-    room = MOST_SAMPLES
+    room = MAX_SAMPLES
     for number in _in_turn(rows)[:count]:
         inputs = tuple(stored(name, array[number]) for name, array in rows.inputs.items())
         room -= sum(len(one.data) for one in inputs)

@@ -12,7 +12,7 @@ from export.output.write import write
 from service.artifact.manifest import Manifest
 from service.artifact.protobuf import content_digest
 from service.artifact.runtime import open_model
-from service.artifact.sample_rows import expect_rows
+from service.artifact.sample_rows import check_sample_rows
 
 FILE = "model.onnx"
 
@@ -83,7 +83,7 @@ def expect_served(draft: Path, manifest: Manifest) -> None:
     if runtime.manifest != manifest:
         raise ExportError(f"{draft}: the manifest read back is not the one that was written")
     try:
-        expect_rows(manifest, {tensor.name: tensor for tensor in runtime.inputs})
+        check_sample_rows(manifest, {tensor.name: tensor for tensor in runtime.inputs})
     except ValueError as error:
         raise ExportError(f"{draft}: {error}") from error
     if content_digest(draft.read_bytes()) != manifest.content:

@@ -66,13 +66,13 @@ class Batch:
             },
         )
 
-    def record(self) -> manifest.Batch:
+    def record(self) -> manifest.ParityBatch:
         """What the manifest keeps: the digest is that of names, types, shapes and bytes."""
         digest = hashlib.sha256()
         for name, array in self.arrays.items():
             digest.update(f"{name}:{array.dtype}{list(array.shape)}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
-        return manifest.Batch(name=self.name, rows=self.rows, digest=digest.hexdigest())
+        return manifest.ParityBatch(name=self.name, rows=self.rows, digest=digest.hexdigest())
 
 
 class Maker:

@@ -33,7 +33,7 @@ class Trial:
         tally: Tally,
         lossy: frozenset[str],
     ) -> None:
-        self.records: list[manifest.Batch] = []
+        self.records: list[manifest.ParityBatch] = []
         self.warnings: list[str] = []
         self.coupled = False
         self._truth = truth

@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Depends, Request, Response
 
-from service.api.context import Parts
+from service.api.context import ServiceContext
 from service.api.open_inference import ModelName
-from service.errors import NotReady, RequestError, Unknown
+from service.errors import NotFoundError, NotReadyError, RequestError
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: ServiceContext) -> APIRouter:
     """The index is for every key; the rest changes what all workers serve."""
     routes = APIRouter(prefix="/v2/repository", tags=["Model repository"])
     everyone, admin = Depends(parts.access.needs("api")), Depends(parts.access.needs("admin"))
@@ -42,10 +42,10 @@ def _done(answer: dict[str, Any]) -> Response:
     """Nothing to say, or the reason why not."""
     if answer["ok"]:
         return Response(b"{}", media_type="application/json")
-    raise (NotReady if answer.get("known", True) else Unknown)(answer["reason"])
+    raise (NotReadyError if answer.get("known", True) else NotFoundError)(answer["reason"])
 
 
-async def _body(request: Request, parts: Parts) -> dict[str, Any]:
+async def _body(request: Request, parts: ServiceContext) -> dict[str, Any]:
     """A small JSON object, which may be left out."""
     async with parts.held.body(dict(request.scope["headers"]), request.receive) as body:
         if not body.strip():

@@ -14,24 +14,24 @@ from starlette.types import Receive, Scope, Send
 
 from service.api import admin, health, predict
 from service.api import open_inference as oip
-from service.api.context import Control, Parts
+from service.api.context import ServiceContext, SupervisorClient
 from service.api.dashboard import add_page
 from service.api.gates import routes as gate_routes
 from service.api.openapi.reference_page import add_reference
 from service.artifact.limits import Limits
-from service.artifact.low_priority import aside
+from service.artifact.low_priority import low_priority_caller
 from service.artifact.runtime import expect_device
 from service.config.cpus import threads
-from service.http.auth import Access
-from service.http.body import Held
+from service.http.auth import Authenticator
+from service.http.body import MemoryBudget
 from service.http.door import Door
 from service.http.tracing import Tracing
 from service.process.ipc import Handler
 from service.registry.loader import load
 from service.registry.model import Model
-from service.registry.registry import Shelf
-from service.repository.scan import Found
-from service.telemetry.counters import Meter
+from service.registry.registry import ModelRegistry
+from service.repository.scan import ModelFile
+from service.telemetry.counters import RequestCounters
 from service.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 class Application:
     """One worker's ASGI application. Its handlers are what the supervisor asks of it."""
 
-    def __init__(self, settings: Settings, control: Control) -> None:
-        meter = Meter()
+    def __init__(self, settings: Settings, control: SupervisorClient) -> None:
+        meter = RequestCounters()
         self._load = partial(load, settings=settings, meter=meter, threads=threads(settings))
-        self.shelf = Shelf(self._loaded)
-        self.parts = Parts(
+        self.shelf = ModelRegistry(self._loaded)
+        self.parts = ServiceContext(
             settings=settings,
             limits=Limits(rows=settings.max_rows, depth=settings.max_depth, json=settings.max_json),
             shelf=self.shelf,
             meter=meter,
-            access=Access.from_settings(settings),
-            held=Held(settings.max_held, limit=settings.max_body, seconds=settings.body_seconds),
+            access=Authenticator.from_settings(settings),
+            held=MemoryBudget(settings.max_held, limit=settings.max_body, seconds=settings.body_seconds),
             control=control,
         )
         self.draining = False
@@ -67,11 +67,11 @@ class Application:
         # and whom they may hand a request to without a detour
         self.express = self._door.express
 
-    def _loaded(self, found: Found) -> Model:
+    def _loaded(self, found: ModelFile) -> Model:
         """A model of the repository; while there are others to answer for, they go first."""
         if not self.shelf.models:
             return self._load(found)
-        with aside() as call:
+        with low_priority_caller() as call:
             return self._load(found, call=call)
 
     def is_ready(self) -> bool:
@@ -101,12 +101,12 @@ class Application:
         await self._door(scope, receive, send)
 
 
-def create_app(settings: Settings, control: Control) -> Application:
+def create_app(settings: Settings, control: SupervisorClient) -> Application:
     """The application of these settings; models are loaded when a plan is prepared."""
     return Application(settings, control)
 
 
-def routed(parts: Parts, is_ready: Callable[[], bool]) -> FastAPI:
+def routed(parts: ServiceContext, is_ready: Callable[[], bool]) -> FastAPI:
     """Every route, those that are called most first."""
     settings = parts.settings
     app = FastAPI(

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from service.artifact.limits import Limits
-from service.http.auth import Access
-from service.http.body import Held
-from service.registry.registry import Shelf
-from service.telemetry.counters import Meter
+from service.http.auth import Authenticator
+from service.http.body import MemoryBudget
+from service.registry.registry import ModelRegistry
+from service.telemetry.counters import RequestCounters
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
 
-class Control(Protocol):
+class SupervisorClient(Protocol):
     """What a worker asks of all workers, through the supervisor."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
@@ -23,13 +23,13 @@ class Control(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts:
+class ServiceContext:
     """One worker's: its settings, its models, what it counts, whom it lets in."""
 
     settings: Settings
     limits: Limits
-    shelf: Shelf
-    meter: Meter
-    access: Access
-    held: Held
-    control: Control
+    shelf: ModelRegistry
+    meter: RequestCounters
+    access: Authenticator
+    held: MemoryBudget
+    control: SupervisorClient

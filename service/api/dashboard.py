@@ -19,8 +19,8 @@ from fastapi import Depends, FastAPI, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
-from service.errors import Unknown
-from service.http.auth import Access
+from service.errors import NotFoundError
+from service.http.auth import Authenticator
 
 FOLDER = Path(__file__).parents[1] / "dashboard"
 INDEX = "index.html"
@@ -97,7 +97,7 @@ class Asset:
         return _streamed(_unpacked(packed.data), packed.size, headers)
 
 
-def add_page(app: FastAPI, access: Access) -> None:
+def add_page(app: FastAPI, access: Authenticator) -> None:
     """Give the application its dashboard. The names of its files are fixed here: no request names a path."""
     library, release = _library()
     assets = {
@@ -115,9 +115,11 @@ def add_page(app: FastAPI, access: Access) -> None:
     @app.api_route("/dashboard/{file}", methods=["GET", "HEAD"], include_in_schema=False, dependencies=anyone)
     async def part(file: str, request: Request) -> Response:
         if file == LIBRARY and library is None:
-            raise Unknown("/dashboard: expected the package plotly on the server, and it is not installed")
+            raise NotFoundError(
+                "/dashboard: expected the package plotly on the server, and it is not installed"
+            )
         if file not in assets:
-            raise Unknown(f"/dashboard: expected a file of the page, got {file[:80]!r}")
+            raise NotFoundError(f"/dashboard: expected a file of the page, got {file[:80]!r}")
         return await assets[file].answer(request)
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from service.api.context import Parts
-from service.api.inference import Content, Inquiry, deadline, expect_room
+from service.api.context import ServiceContext
+from service.api.inference import Content, InferenceCall, deadline, reject_if_queue_full
 from service.errors import RequestError
-from service.gates.query import expect_few
-from service.http.body import Held
+from service.gates.query import check_gate_output_size
+from service.http.body import MemoryBudget
 from service.http.request_context import Course
-from service.inference_types import Inference
-from service.protocol.infer_request_cache import Decoder
+from service.inference_types import InferenceRequest
+from service.protocol.infer_request_cache import CachingDecoder
 from service.registry.model import Model
 
 JSON = (b"content-type", b"application/json")
@@ -32,26 +32,26 @@ MUCH = 1 << 16
 LENGTH = b"inference-header-content-length"
 
 
-class Endpoint(ABC):
+class ModelEndpoint(ABC):
     """A raw ASGI endpoint, since a framework's own way costs more than the model's run."""
 
     # keys of the body that mean something here beyond infer's
     extra: frozenset[str] = frozenset()
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServiceContext) -> None:
         self.parts = parts
-        self._decoder = Decoder(parts.limits, self.extra)
+        self._decoder = CachingDecoder(parts.limits, self.extra)
 
     def find(self, params: Mapping[str, str]) -> Model:
         """The model of an address."""
         return self.parts.shelf.find(params["model"], params.get("version"))
 
-    def decode(self, body: bytes, header: int | None, model: Model) -> Inference:
+    def decode(self, body: bytes, header: int | None, model: Model) -> InferenceRequest:
         """The request that the body holds."""
         return self._decoder.decode(body, header, model)
 
     @abstractmethod
-    async def content(self, inquiry: Inquiry) -> Content:
+    async def content(self, inquiry: InferenceCall) -> Content:
         """The body of the answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,14 +68,14 @@ class Endpoint(ABC):
         parts = self.parts
         model = self.find(params)
         try:
-            expect_room(model)
+            reject_if_queue_full(model)
             async with coming as body:
                 read = perf_counter_ns()
                 inference = self.decode(body, header_length(headers), model)
-                expect_few(inference, model.signature, parts.settings.max_gates)
+                check_gate_output_size(inference, model.signature, parts.settings.max_gates)
                 decoded = perf_counter_ns()
                 until = deadline(inference, headers.get(b"x-request-timeout-ms"), parts.settings.timeout_ms)
-                inquiry = Inquiry(model, inference, until, course)
+                inquiry = InferenceCall(model, inference, until, course)
                 content = await self.content(inquiry)
         except RequestError as error:
             model.meter.fail(error.reason, perf_counter_ns() - started)
@@ -112,7 +112,9 @@ def header_length(headers: Mapping[bytes, bytes]) -> int | None:
     return int(text)
 
 
-async def respond(send: Send, content: bytes, length: int | None = None, held: Held | None = None) -> None:
+async def respond(
+    send: Send, content: bytes, length: int | None = None, held: MemoryBudget | None = None
+) -> None:
     """Answer 200 with JSON, or with `length` bytes of it and tensors after that.
 
     What is much is `held` until the client has read most of it.

@@ -11,32 +11,40 @@ import orjson
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from service.api.context import Parts
-from service.api.endpoint import Endpoint, respond
-from service.api.inference import Content, Inquiry, joined, nested
-from service.api.model_facts import FactsEndpoint, certificate, profile, samples
+from service.api.context import ServiceContext
+from service.api.endpoint import ModelEndpoint, respond
+from service.api.inference import Content, InferenceCall, merge_json, wrap_json
+from service.api.model_facts import StaticModelEndpoint, certificate_json, gate_profile_json, samples_json
 from service.config.cpus import threads
-from service.errors import NotFinite, RequestError, Unknown
-from service.gates.lesions import KEYS, Effect, Lesion, by_layer, effect, layers, lesion
-from service.gates.query import Detail, Sizes, block_names, detail, expect_size, tensors
-from service.gates.reader import GateReader, Reading
-from service.inference_types import Answer, Array
-from service.protocol.infer_response import assemble, encode, encode_tensors
+from service.errors import NotFiniteError, NotFoundError, RequestError
+from service.gates.lesions import (
+    KEYS,
+    LesionEffect,
+    LesionRequest,
+    by_layer,
+    layers,
+    lesion_effect,
+    lesion_request,
+)
+from service.gates.query import GateQuery, OutputSizes, block_names, check_response_size, gate_query, tensors
+from service.gates.reader import GateReader, GateSummary
+from service.inference_types import Array, InferenceResult
+from service.protocol.infer_response import assemble, encode_infer, encode_tensors
 from service.registry.model import Model
 
 
-class GatedEndpoint(Endpoint):
+class GatedEndpoint(ModelEndpoint):
     """An endpoint that runs such a model."""
 
     def find(self, params: Mapping[str, str]) -> Model:
-        return find_gated(self.parts, params)
+        return find_model_with_gates(self.parts, params)
 
 
-def find_gated(parts: Parts, params: Mapping[str, str]) -> Model:
+def find_model_with_gates(parts: ServiceContext, params: Mapping[str, str]) -> Model:
     """The model of an address, where it has gates."""
     model = parts.shelf.find(params["model"], params.get("version"))
     if not model.gates:
-        raise Unknown(f"model {model.name!r} has no gates that are known of")
+        raise NotFoundError(f"model {model.name!r} has no gates that are known of")
     return model
 
 
@@ -52,20 +60,20 @@ class Prepared:
 
     reader: GateReader
     blocks: tuple[str, ...]
-    sizes: Sizes
-    sizes_with_blocks: Sizes
+    sizes: OutputSizes
+    sizes_with_blocks: OutputSizes
 
 
 class GatesEndpoint(GatedEndpoint):
     """Reads the gates of the caller's own rows."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServiceContext) -> None:
         super().__init__(parts)
         self._prepared: dict[str, Prepared] = {}
 
-    async def content(self, inquiry: Inquiry) -> Content:
+    async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
-        wish = detail(inquiry.course.query, inference.parameters)
+        wish = gate_query(inquiry.course.query, inference.parameters)
         if wish.binary:
             outputs = tuple(replace(output, binary=True) for output in inference.outputs)
             inquiry.inference = inference = replace(inference, outputs=outputs)
@@ -81,13 +89,13 @@ class GatesEndpoint(GatedEndpoint):
         limit = self.parts.settings.max_gates
         sizes = prepared.sizes_with_blocks if wish.blocks else prepared.sizes
         size = sizes.of(inference)
-        expect_size(wish, size, limit)
+        check_response_size(wish, size, limit)
         if wish.detail == "summary" and not wish.blocks and sizes.whole and size < MANY_BYTES:
             return _summary(inquiry, await inquiry.run(inference.names, reader=reader))
         arrays = await inquiry.by_name(tuple(dict.fromkeys((*inference.names, *read))))
         # shapes that only a run could tell
         size = sum([arrays[name].nbytes for name in read])
-        expect_size(wish, size, limit)
+        check_response_size(wish, size, limit)
         if size < MANY_BYTES:
             return _content(inquiry, wish, reader, arrays)
         return await asyncio.to_thread(_content, inquiry, wish, reader, arrays)
@@ -97,41 +105,43 @@ class GatesEndpoint(GatedEndpoint):
         if prepared is None:
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
-            profile = None if model.manifest is None else model.manifest.profile
-            reader = GateReader(model.gates, model.signature, profile, threads(self.parts.settings))
+            gate_profile_json = None if model.manifest is None else model.manifest.profile
+            reader = GateReader(model.gates, model.signature, gate_profile_json, threads(self.parts.settings))
             blocks = block_names(model.gates)
             prepared = self._prepared[model.digest] = Prepared(
                 reader,
                 blocks,
-                Sizes(reader.tensors, model.signature),
-                Sizes((*reader.tensors, *blocks), model.signature),
+                OutputSizes(reader.tensors, model.signature),
+                OutputSizes((*reader.tensors, *blocks), model.signature),
             )
         return prepared
 
 
-def _summary(inquiry: Inquiry, answer: Answer) -> Content:
+def _summary(inquiry: InferenceCall, answer: InferenceResult) -> Content:
     """The answer where the gates were read with those of all others in the run."""
     model = inquiry.model
-    given = encode(model.name, model.version, inquiry.inference, answer, model.labels)
+    given = encode_infer(model.name, model.version, inquiry.inference, answer, model.labels)
     return _with(given, answer.reading)
 
 
-def _content(inquiry: Inquiry, wish: Detail, reader: GateReader, arrays: Mapping[str, Array]) -> Content:
+def _content(
+    inquiry: InferenceCall, wish: GateQuery, reader: GateReader, arrays: Mapping[str, Array]
+) -> Content:
     rows = inquiry.inference.rows
     (reading,) = reader.read(arrays, rows)
     content = _with(inquiry.as_infer(arrays), reading)
     pairs = tensors(wish, inquiry.model.gates, reader.tensors, arrays, rows)
     entries, tail = encode_tensors(pairs, binary=wish.binary)
-    return joined(content, assemble({"tensors": entries}, tail)) if entries else content
+    return merge_json(content, assemble({"tensors": entries}, tail)) if entries else content
 
 
-def _with(content: Content, reading: Reading) -> Content:
+def _with(content: Content, reading: GateSummary) -> Content:
     """An answer, and in it what was read of the gates."""
-    if isinstance(reading, NotFinite):
+    if isinstance(reading, NotFiniteError):
         raise reading
     if content[1] is None:
         return b"%b,%b}" % (content[0][:-1], reading), None
-    return joined(content, (b"{%b}" % reading, None))
+    return merge_json(content, (b"{%b}" % reading, None))
 
 
 class LesionEndpoint(GatedEndpoint):
@@ -139,13 +149,13 @@ class LesionEndpoint(GatedEndpoint):
 
     extra = KEYS
 
-    async def content(self, inquiry: Inquiry) -> Content:
+    async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
-        asked = lesion(inference.parameters, model.gates)
+        asked = lesion_request(inference.parameters, model.gates)
         return await (_curve(inquiry) if asked.curve else _lesion(inquiry, asked))
 
 
-async def _lesion(inquiry: Inquiry, asked: Lesion) -> Content:
+async def _lesion(inquiry: InferenceCall, asked: LesionRequest) -> Content:
     model, inference = inquiry.model, inquiry.inference
     moved = asked.feeds(model.biases)
     first = next(iter(model.signature.outputs))
@@ -156,17 +166,17 @@ async def _lesion(inquiry: Inquiry, asked: Lesion) -> Content:
     if tells_classes(model, before[first]):
         changed = _effect(model, before[first], after[first])
         if not changed.known:
-            raise NotFinite(
+            raise NotFiniteError(
                 f"lesion: expected numbers to compare, got NaN or Inf in {first!r}, "
                 "which JSON cannot say; without these gates the network may give none"
             )
         labels = model.labels if len(model.labels) == before[first].shape[1] else ()
         told |= {**changed.summary(), "by_row": changed.by_row(labels)}
-    more = joined((orjson.dumps({"lesion": told}), None), nested("lesioned", inquiry.as_infer(after)))
-    return joined(inquiry.as_infer(before), more)
+    more = merge_json((orjson.dumps({"lesion": told}), None), wrap_json("lesioned", inquiry.as_infer(after)))
+    return merge_json(inquiry.as_infer(before), more)
 
 
-async def _curve(inquiry: Inquiry) -> Content:
+async def _curve(inquiry: InferenceCall) -> Content:
     model, inference = inquiry.model, inquiry.inference
     todo = layers(model.gates, inference.rows)
     first = next(iter(model.signature.outputs))
@@ -175,12 +185,12 @@ async def _curve(inquiry: Inquiry) -> Content:
         raise RequestError(f"curve: expected a model whose output tells classes, and {first!r} tells none")
     entries = []
     for layer, gates in todo:
-        after = await inquiry.by_name((first,), Lesion(closed=gates).feeds(model.biases), alone=True)
+        after = await inquiry.by_name((first,), LesionRequest(closed=gates).feeds(model.biases), alone=True)
         told = _effect(model, before[first], after[first]).summary()
         entries.append({"layer": layer, "gates": [gate.name for gate in gates], **told})
     skipped = sorted(by_layer(model.gates).keys() - {layer for layer, _ in todo})
     curve = {"rows": inference.rows, "layers": entries, "skipped": skipped}
-    return joined(inquiry.as_infer(before), (orjson.dumps({"curve": curve}), None))
+    return merge_json(inquiry.as_infer(before), (orjson.dumps({"curve": curve}), None))
 
 
 def tells_classes(model: Model, output: Array) -> bool:
@@ -188,20 +198,20 @@ def tells_classes(model: Model, output: Array) -> bool:
     return model.distribution is not None and output.ndim == 2 and output.shape[1] > 1
 
 
-def _effect(model: Model, before: Array, after: Array) -> Effect:
-    return effect(before, after, distribution=bool(model.distribution))
+def _effect(model: Model, before: Array, after: Array) -> LesionEffect:
+    return lesion_effect(before, after, distribution=bool(model.distribution))
 
 
 class DriftEndpoint:
     """`GET …/gates/drift`: live traffic of all workers against the profile."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServiceContext) -> None:
         self._parts = parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        model = find_gated(self._parts, scope["path_params"])
+        model = find_model_with_gates(self._parts, scope["path_params"])
         if model.drift is None:
-            raise Unknown(
+            raise NotFoundError(
                 f"model {model.name!r} has no profile to tell drift from: it was exported without rows"
             )
         version = str(model.version)
@@ -211,16 +221,16 @@ class DriftEndpoint:
         await respond(send, orjson.dumps(about | model.drift.merge(seen).to_json()))
 
 
-def routes(parts: Parts) -> list[Route]:
+def routes(parts: ServiceContext) -> list[Route]:
     """Each with and without a version in its address."""
     found = []
     for path, method, endpoint in (
         ("gates", "POST", GatesEndpoint(parts)),
         ("lesion", "POST", LesionEndpoint(parts)),
-        ("gates/profile", "GET", FactsEndpoint(parts, profile, find_gated)),
+        ("gates/profile", "GET", StaticModelEndpoint(parts, gate_profile_json, find_model_with_gates)),
         ("gates/drift", "GET", DriftEndpoint(parts)),
-        ("certificate", "GET", FactsEndpoint(parts, certificate)),
-        ("samples", "GET", FactsEndpoint(parts, samples)),
+        ("certificate", "GET", StaticModelEndpoint(parts, certificate_json)),
+        ("samples", "GET", StaticModelEndpoint(parts, samples_json)),
     ):
         guarded = parts.access.guard("api", endpoint)
         name = path.replace("/", "_")

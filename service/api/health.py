@@ -7,10 +7,10 @@ from collections.abc import Callable
 import orjson
 from fastapi import APIRouter, Depends, Response
 
-from service.http.auth import Access
+from service.http.auth import Authenticator
 
 
-def router(access: Access, is_ready: Callable[[], bool]) -> APIRouter:
+def router(access: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
     """Open to everyone, since probes have no keys."""
     routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(access.needs("open"))])
 

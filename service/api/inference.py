@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 from service.artifact.runtime import Tensor
-from service.batching.queue import Pending
-from service.errors import Broken, RequestError, RunError
+from service.batching.queue import Waiter
+from service.errors import InternalError, RequestError, RunError
 from service.http.request_context import Course
-from service.inference_types import Answer, Array, Inference, Reader
-from service.protocol.infer_response import encode
+from service.inference_types import Array, InferenceRequest, InferenceResult, OutputReader
+from service.protocol.infer_response import encode_infer
 from service.registry.model import Model
 
 log = logging.getLogger(__name__)
 
 
-def expect_room(model: Model) -> None:
+def reject_if_queue_full(model: Model) -> None:
     """Stop with Overloaded before a request is even decoded, when there is no room to wait in."""
     if model.batcher.full:
         raise model.batcher.overloaded()
 
 
-def deadline(inference: Inference, header: bytes | None, usual_ms: int) -> float:
+def deadline(inference: InferenceRequest, header: bytes | None, usual_ms: int) -> float:
     """When the request must have begun to run, by the clock of the event loop.
 
     The `timeout` parameter (µs) and the header `X-Request-Timeout-Ms` may only shorten the usual wait.
@@ -40,20 +40,20 @@ def deadline(inference: Inference, header: bytes | None, usual_ms: int) -> float
     return monotonic() + wait
 
 
-async def answer(
+async def run_inference(
     model: Model,
-    inference: Inference,
+    inference: InferenceRequest,
     names: tuple[str, ...],
     until: float,
     *,
     alone: bool = False,
-    future: Pending | None = None,
-    reader: Reader | None = None,
-) -> Answer:
+    future: Waiter | None = None,
+    reader: OutputReader | None = None,
+) -> InferenceResult:
     """The arrays of the outputs named; a RequestError says why there are none."""
     if inference.rows == 0:
         nothing = None if reader is None else reader.read({}, 0, 1)[0]
-        return Answer(tuple(_empty(model, name, inference) for name in names), reading=nothing)
+        return InferenceResult(tuple(_empty(model, name, inference) for name in names), reading=nothing)
     try:
         return await model.batcher.submit(
             inference.feeds,
@@ -71,10 +71,10 @@ async def answer(
                 f"inputs: model {model.name!r} cannot be run on these values; "
                 "expected values that it knows, such as ids below the size of its table"
             ) from error
-        raise Broken(f"model {model.name!r} failed on these rows") from error
+        raise InternalError(f"model {model.name!r} failed on these rows") from error
 
 
-def _empty(model: Model, name: str, inference: Inference) -> Array:
+def _empty(model: Model, name: str, inference: InferenceRequest) -> Array:
     """An output of no rows; a dimension that only a run could tell is 0."""
     tensor = model.signature.outputs.get(name) or model.signature.hidden[name]
     known = _sizes(model.signature.inputs.values(), inference)
@@ -82,7 +82,7 @@ def _empty(model: Model, name: str, inference: Inference) -> Array:
     return np.zeros(shape, tensor.dtype)
 
 
-def _sizes(inputs: Any, inference: Inference) -> dict[str, int]:
+def _sizes(inputs: Any, inference: InferenceRequest) -> dict[str, int]:
     """The named dimensions, as the request gives them."""
     tensors: tuple[Tensor, ...] = tuple(inputs)
     return {
@@ -106,14 +106,14 @@ Content = tuple[bytes, int | None]
 
 
 @dataclass(slots=True)
-class Inquiry:
+class InferenceCall:
     """A request that was decoded; `first` is what its first run gave, `ran` when its last ended."""
 
     model: Model
-    inference: Inference
+    inference: InferenceRequest
     until: float
     course: Course
-    first: Answer | None = None
+    first: InferenceResult | None = None
     ran: int = 0
 
     async def run(
@@ -122,8 +122,8 @@ class Inquiry:
         moved: Mapping[str, Array] | None = None,
         *,
         alone: bool = False,
-        reader: Reader | None = None,
-    ) -> Answer:
+        reader: OutputReader | None = None,
+    ) -> InferenceResult:
         """The outputs named on the caller's rows, and what a reader makes of others.
 
         `moved` is fed beside the rows, and such a run is its own.
@@ -132,7 +132,7 @@ class Inquiry:
         if moved:
             inference = replace(inference, feeds={**inference.feeds, **moved})
         future = self.course.future()
-        given = await answer(
+        given = await run_inference(
             self.model, inference, names, self.until, alone=alone, future=future, reader=reader
         )
         self.ran = perf_counter_ns()
@@ -150,11 +150,11 @@ class Inquiry:
     def as_infer(self, arrays: Mapping[str, Array]) -> Content:
         """What infer would answer with these arrays."""
         model, inference = self.model, self.inference
-        answered = Answer(tuple(arrays[name] for name in inference.names))
-        return encode(model.name, model.version, inference, answered, model.labels)
+        answered = InferenceResult(tuple(arrays[name] for name in inference.names))
+        return encode_infer(model.name, model.version, inference, answered, model.labels)
 
 
-def joined(first: Content, second: Content) -> Content:
+def merge_json(first: Content, second: Content) -> Content:
     """One answer of two: the JSON objects made one, and the tensors' bytes one after the other."""
     text, more = first[0][: first[1]], second[0][: second[1]]
     whole = text[:-1] + b"," + more[1:]
@@ -163,7 +163,7 @@ def joined(first: Content, second: Content) -> Content:
     return b"".join((whole, first[0][len(text) :], second[0][len(more) :])), len(whole)
 
 
-def nested(name: str, content: Content) -> Content:
+def wrap_json(name: str, content: Content) -> Content:
     """An answer as the one value of an object."""
     text = content[0][: content[1]]
     whole = b'{"%s":%s}' % (name.encode(), text)

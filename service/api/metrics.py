@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from service.gates.drift import DriftReport
-from service.registry.registry import Shelf
+from service.registry.registry import ModelRegistry
 from service.repository.deployment import NOT_CHOSEN, UNLOADED
 from service.telemetry.counters import ROWS, TIMES, Snapshot, merge
 from service.version import VERSION
@@ -30,7 +30,7 @@ STATES = ("READY", "LOADING", "UNAVAILABLE")
 Drifts = Sequence[tuple[str, int, DriftReport]]
 
 
-def gathered(snapshots: Iterable[Mapping[str, Any]], shelf: Shelf) -> Families:
+def gathered(snapshots: Iterable[Mapping[str, Any]], shelf: ModelRegistry) -> Families:
     """What there is to tell, from the snapshots of all workers and this worker's shelf."""
     snapshots = list(snapshots)
     return Families(
@@ -43,7 +43,7 @@ def exposition(families: Families) -> Response:
     return Response(generate_latest(families), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def drifts(snapshots: Sequence[Mapping[str, Any]], shelf: Shelf) -> Drifts:
+def drifts(snapshots: Sequence[Mapping[str, Any]], shelf: ModelRegistry) -> Drifts:
     """How far each model's gates have moved, over all workers."""
     found = []
     for model in shelf.models:

@@ -10,28 +10,28 @@ import numpy as np
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from service.api.context import Parts
+from service.api.context import ServiceContext
 from service.api.endpoint import respond
 from service.artifact.datatypes import DATATYPES
 from service.artifact.manifest import Gate, Parity, Profile, SampleInput
 from service.artifact.runtime import Tensor
-from service.artifact.sample_rows import row_of
+from service.artifact.sample_rows import to_input_row
 from service.inference_types import Array
 from service.registry.model import Model
 
-Find = Callable[[Parts, Mapping[str, str]], Model]
+Find = Callable[[ServiceContext, Mapping[str, str]], Model]
 Tell = Callable[[Model], bytes]
 
 
-def find_model(parts: Parts, params: Mapping[str, str]) -> Model:
+def find_model(parts: ServiceContext, params: Mapping[str, str]) -> Model:
     """The model of an address, whatever it has."""
     return parts.shelf.find(params["model"], params.get("version"))
 
 
-class FactsEndpoint:
+class StaticModelEndpoint:
     """Answers with what `tell` makes of the model in a thread, since much of it takes its time."""
 
-    def __init__(self, parts: Parts, tell: Tell, find: Find = find_model) -> None:
+    def __init__(self, parts: ServiceContext, tell: Tell, find: Find = find_model) -> None:
         self._parts, self._tell, self._find = parts, tell, find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,7 +42,7 @@ class FactsEndpoint:
         await respond(send, body, held=self._parts.held)
 
 
-def certificate(model: Model) -> bytes:
+def certificate_json(model: Model) -> bytes:
     """The same fields for every model; those that only a manifest tells are empty where there is none."""
     manifest = model.manifest
     told: dict[str, Any] = {
@@ -88,7 +88,7 @@ def _distribution(model: Model) -> str | None:
     return "probabilities" if model.distribution else "logits"
 
 
-def samples(model: Model) -> bytes:
+def samples_json(model: Model) -> bytes:
     """Each sample with its inputs, which may be posted as they are."""
     manifest, inputs = model.manifest, model.signature.inputs
     told = {
@@ -104,12 +104,12 @@ def samples(model: Model) -> bytes:
 
 def _sample_entry(one: SampleInput, tensor: Tensor) -> dict[str, Any]:
     """An input as an infer request has it."""
-    row = row_of(one, tensor)
+    row = to_input_row(one, tensor)
     datatype = DATATYPES[tensor.dtype]
     return {"name": one.name, "shape": row.shape, "datatype": datatype, "data": row.reshape(-1)}
 
 
-def profile(model: Model) -> bytes:
+def gate_profile_json(model: Model) -> bytes:
     """Gates with their biases, how they behaved on the rows of the export, and the lesion curve."""
     manifest = model.manifest
     about = {"model_name": model.name, "model_version": str(model.version)}
@@ -130,7 +130,9 @@ def bias_of(gate: Gate, biases: Mapping[str, Array]) -> Array | None:
     return (own.sign * biases[own.tensor].reshape(-1)[own.start : own.stop]).astype(np.float32)
 
 
-def _layer_by_layer(profile: Profile) -> dict[str, object]:
+def _layer_by_layer(gate_profile_json: Profile) -> dict[str, object]:
     """A layer at a time, between which other threads may run: of hundreds of wide ones it takes long."""
-    told: dict[str, object] = profile.model_dump(exclude={"layers"})
-    return told | {"layers": [orjson.Fragment(layer.model_dump_json().encode()) for layer in profile.layers]}
+    told: dict[str, object] = gate_profile_json.model_dump(exclude={"layers"})
+    return told | {
+        "layers": [orjson.Fragment(layer.model_dump_json().encode()) for layer in gate_profile_json.layers]
+    }

@@ -9,12 +9,12 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Response
 from starlette.routing import Route
 
-from service.api.context import Parts
-from service.api.endpoint import Endpoint
-from service.api.inference import Content, Inquiry
+from service.api.context import ServiceContext
+from service.api.endpoint import ModelEndpoint
+from service.api.inference import Content, InferenceCall
 from service.artifact.datatypes import DATATYPES
 from service.artifact.runtime import Tensor
-from service.protocol.infer_response import encode
+from service.protocol.infer_response import encode_infer
 from service.registry.model import Model
 from service.telemetry.counters import Snapshot, merge
 from service.version import VERSION
@@ -88,25 +88,25 @@ ModelName = Annotated[
 ModelVersion = Annotated[str, Path(description="One of the model's versions.", examples=["1"])]
 
 
-class Infer(Endpoint):
+class InferEndpoint(ModelEndpoint):
     """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
 
-    async def content(self, inquiry: Inquiry) -> Content:
+    async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
         given = await inquiry.run(inference.names)
-        return encode(model.name, model.version, inference, given, model.labels)
+        return encode_infer(model.name, model.version, inference, given, model.labels)
 
 
-def infer_routes(parts: Parts) -> list[Route]:
+def infer_routes(parts: ServiceContext) -> list[Route]:
     """The hot routes; they stand before all others, since routes are tried in turn."""
-    infer = parts.access.guard("api", Infer(parts))
+    infer = parts.access.guard("api", InferEndpoint(parts))
     return [
         Route("/v2/models/{model}/infer", infer, methods=["POST"], name="infer"),
         Route("/v2/models/{model}/versions/{version}/infer", infer, methods=["POST"], name="infer_version"),
     ]
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: ServiceContext) -> APIRouter:
     """Everything of the protocol that only tells."""
     routes = APIRouter(
         prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(parts.access.needs("api"))]
@@ -181,7 +181,7 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-def configuration(model: Model, parts: Parts) -> dict[str, Any]:
+def configuration(model: Model, parts: ServiceContext) -> dict[str, Any]:
     """What load tools read: names, types, batching and where the model runs."""
     settings, signature = parts.settings, model.signature
     batched = model.batcher.batched

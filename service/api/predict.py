@@ -7,22 +7,22 @@ from typing import Any
 from fastapi import APIRouter, Depends
 from starlette.routing import Route
 
-from service.api.context import Parts
-from service.api.endpoint import Endpoint
-from service.api.inference import Content, Inquiry
+from service.api.context import ServiceContext
+from service.api.endpoint import ModelEndpoint
+from service.api.inference import Content, InferenceCall
 from service.api.open_inference import ModelName
-from service.inference_types import Inference
+from service.inference_types import InferenceRequest
 from service.protocol.predict_json import decode_instances, encode_predictions
 from service.registry.model import Model
 
 
-class Predict(Endpoint):
+class PredictEndpoint(ModelEndpoint):
     """`{"instances": […]}` to `{"predictions": […]}`."""
 
-    def decode(self, body: bytes, header: int | None, model: Model) -> Inference:
+    def decode(self, body: bytes, header: int | None, model: Model) -> InferenceRequest:
         return decode_instances(body, model.signature, self.parts.limits)
 
-    async def content(self, inquiry: Inquiry) -> Content:
+    async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
         given = await inquiry.run(inference.names)
         content = encode_predictions(
@@ -31,9 +31,9 @@ class Predict(Endpoint):
         return content, None
 
 
-def predict_routes(parts: Parts) -> list[Route]:
+def predict_routes(parts: ServiceContext) -> list[Route]:
     """By the newest version, or by one that is named."""
-    predict = parts.access.guard("api", Predict(parts))
+    predict = parts.access.guard("api", PredictEndpoint(parts))
     return [
         Route("/v1/models/{model}:predict", predict, methods=["POST"], name="predict"),
         Route(
@@ -42,9 +42,11 @@ def predict_routes(parts: Parts) -> list[Route]:
     ]
 
 
-def router(parts: Parts) -> APIRouter:
+def router(parts: ServiceContext) -> APIRouter:
     """What clients of the first protocol ask before they predict."""
-    routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(parts.access.needs("api"))])
+    routes = APIRouter(
+        prefix="/v1", tags=["PredictEndpoint"], dependencies=[Depends(parts.access.needs("api"))]
+    )
 
     @routes.get("/models", summary="The names of all models")
     async def models() -> Any:

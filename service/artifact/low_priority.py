@@ -16,19 +16,19 @@ Made = TypeVar("Made")
 LEAST = 19
 
 
-class Call(Protocol):
+class Caller(Protocol):
     """Calls a function, here or elsewhere, and gives what it returns or raises."""
 
     def __call__(self, do: Callable[..., Made], /, *given: Any) -> Made: ...
 
 
-def directly(do: Callable[..., Made], /, *given: Any) -> Made:
+def call_directly(do: Callable[..., Made], /, *given: Any) -> Made:
     """Call it here and now."""
     return do(*given)
 
 
 @contextlib.contextmanager
-def aside() -> Iterator[Call]:
+def low_priority_caller() -> Iterator[Caller]:
     """Calls in such a thread, for which the caller waits.
 
     They are to be calls that let go of the interpreter's lock for nearly all of their time, as those of

@@ -22,9 +22,9 @@ Precision = Literal["fp32", "fp16", "int8"]
 Stored = Literal["uint8", "int32", "float32", "int64", "float64"]
 SIZES: dict[Stored, int] = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # characters of base64, of all samples of a file together
-MOST_SAMPLES = 256 * 1024
+MAX_SAMPLES = 256 * 1024
 # axes that a row has beside that of the batch, as numpy has 64 at most
-MOST_AXES = 63
+MAX_AXES = 63
 
 
 class Entry(BaseModel):
@@ -91,7 +91,7 @@ class TensorParity(Entry):
     max_torch: float
 
 
-class Batch(Entry):
+class ParityBatch(Entry):
     """Rows that parity was proved on."""
 
     name: str
@@ -110,7 +110,7 @@ class Parity(Entry):
     reference: str
     providers: tuple[str, ...]
     seed: int
-    batches: tuple[Batch, ...]
+    batches: tuple[ParityBatch, ...]
     tensors: tuple[TensorParity, ...]
     identical: int
     derived: int
@@ -153,7 +153,7 @@ class Profile(Entry):
     contrast: tuple[tuple[float, ...], ...] = ()
 
 
-class Lesion(Entry):
+class LayerLesion(Entry):
     """What closing one layer did: accuracy and loss with it closed, and the share of answers flipped."""
 
     layer: int
@@ -168,7 +168,7 @@ class LesionCurve(Entry):
     rows: int
     accuracy: float
     loss: float
-    layers: tuple[Lesion, ...]
+    layers: tuple[LayerLesion, ...]
 
 
 class Variant(Entry):
@@ -198,7 +198,7 @@ class SampleInput(Entry):
     """One row of one input: `shape` is without the batch axis, `data` base64 of little-endian values."""
 
     name: str
-    shape: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=MOST_AXES)]
+    shape: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=MAX_AXES)]
     dtype: Stored
     data: str
 
@@ -256,8 +256,8 @@ class Manifest(Entry):
     @classmethod
     def _few(cls, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
         size = sum(len(one.data) for sample in samples for one in sample.inputs)
-        if size > MOST_SAMPLES:
-            raise ValueError(f"expected at most {MOST_SAMPLES} characters of data, got {size}")
+        if size > MAX_SAMPLES:
+            raise ValueError(f"expected at most {MAX_SAMPLES} characters of data, got {size}")
         return samples
 
     def to_json(self) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
-from service.artifact.low_priority import Call, directly
+from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import KEY, Manifest
 from service.errors import DeviceError, ModelFileError, RunError
 from service.inference_types import Array
@@ -103,7 +103,7 @@ class Runtime:
                 callers=isinstance(error, InvalidArgument) or (self._shaped and isinstance(error, Fail)),
             ) from error
 
-    def run_by(self, call: Call) -> Runtime:
+    def run_by(self, call: Caller) -> Runtime:
         """The same model, its runs left to `call`."""
         other = copy.copy(self)
         other._call = partial(call, self._call)
@@ -128,7 +128,7 @@ def open_model(
     threads: int = 1,
     device: Device = "cpu",
     where: str = "model.onnx",
-    call: Call = directly,
+    call: Caller = call_directly,
 ) -> Runtime:
     """Open a file, or its bytes, just as it will be served; `where` names bytes in messages.
 

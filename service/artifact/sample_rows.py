@@ -14,12 +14,12 @@ from service.inference_types import Array
 Inputs = Mapping[str, Tensor]
 
 
-def row_of(one: SampleInput, tensor: Tensor) -> Array:
+def to_input_row(one: SampleInput, tensor: Tensor) -> Array:
     """The row in the input's own type and shape."""
     return _converted(_stored(one), tensor).reshape(1, *one.shape)
 
 
-def expect_rows(manifest: Manifest, inputs: Inputs) -> None:
+def check_sample_rows(manifest: Manifest, inputs: Inputs) -> None:
     """Stop with a ValueError unless each sample is a row that the inputs take, and each range of one of them.
 
     A row is to be posted as JSON, which has a form for finite numbers and none for FP16.

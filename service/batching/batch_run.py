@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.queue import Job, Shapes
-from service.errors import Broken
-from service.inference_types import Answer, Array, Reader
+from service.batching.queue import QueuedRequest, Shapes
+from service.errors import InternalError
+from service.inference_types import Array, InferenceResult, OutputReader
 
 Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CompletedBatch:
     """A run that is over: its rows, the requests that it completed and how long they all together had waited,
     and whether it ran in the event loop rather than in a thread."""
 
@@ -28,7 +28,7 @@ class Batch:
     inline: bool
 
 
-class Stack:
+class BatchRunner:
     """Runs jobs together. It knows nothing of queues or the event loop, and works in any thread.
 
     `inputs` are what every request brings; `splittable` are the outputs that fall into equal parts along
@@ -63,11 +63,11 @@ class Stack:
         for name in self._inputs:
             array = feeds[name]
             if array.shape[0] != rows:
-                raise Broken(f"inputs: expected {rows} rows of {name!r}, got {array.shape[0]}")
+                raise InternalError(f"inputs: expected {rows} rows of {name!r}, got {array.shape[0]}")
             shapes.append((array.shape[1:], array.dtype))
         return tuple(shapes)
 
-    def run(self, jobs: list[Job], inline: bool) -> list[Batch]:
+    def run(self, jobs: list[QueuedRequest], inline: bool) -> list[CompletedBatch]:
         """Give every job its outcome; the batches are the runs that this took.
 
         When a run of several requests fails, each half is run again, and so on, so that only the request
@@ -84,15 +84,15 @@ class Stack:
         half = len(jobs) // 2
         return self.run(jobs[:half], inline) + self.run(jobs[half:], inline)
 
-    def _run_whole(self, jobs: list[Job], inline: bool) -> Batch:
+    def _run_whole(self, jobs: list[QueuedRequest], inline: bool) -> CompletedBatch:
         """One run for all jobs."""
         start = perf_counter_ns()
         first = jobs[0]
         if len(jobs) == 1 and first.reader is None:
             arrays = self._rows(first.feeds, first.rows, first.names)
             run_ns, waited = perf_counter_ns() - start, start - first.since
-            first.outcome = Answer(tuple(arrays), waited, run_ns, first.rows)
-            return Batch(first.rows, 1, run_ns, waited, inline)
+            first.outcome = InferenceResult(tuple(arrays), waited, run_ns, first.rows)
+            return CompletedBatch(first.rows, 1, run_ns, waited, inline)
         if len(jobs) == 1:
             feeds, rows, names = first.feeds, first.rows, tuple(dict.fromkeys(first.needs))
         else:
@@ -106,21 +106,21 @@ class Stack:
         readings = _readings(jobs, named, rows)
         if len(jobs) == 1:
             own = tuple([named[name] for name in first.names])
-            first.outcome = Answer(own, start - first.since, run_ns, rows, readings[0])
-            return Batch(rows, 1, run_ns, start - first.since, inline)
+            first.outcome = InferenceResult(own, start - first.since, run_ns, rows, readings[0])
+            return CompletedBatch(rows, 1, run_ns, start - first.since, inline)
         waited = row = 0
         for job, reading in zip(jobs, readings, strict=True):
             until = row + job.rows
             own = tuple([_part(named[name], row, until, rows) for name in job.names])
-            job.outcome = Answer(own, start - job.since, run_ns, rows, reading)
+            job.outcome = InferenceResult(own, start - job.since, run_ns, rows, reading)
             waited += start - job.since
             row = until
-        return Batch(rows, len(jobs), run_ns, waited, inline)
+        return CompletedBatch(rows, len(jobs), run_ns, waited, inline)
 
-    def _run_cut(self, job: Job, inline: bool) -> list[Batch]:
+    def _run_cut(self, job: QueuedRequest, inline: bool) -> list[CompletedBatch]:
         """As many runs as a request of too many rows needs; no more of them once its caller has gone."""
         start = perf_counter_ns()
-        batches: list[Batch] = []
+        batches: list[CompletedBatch] = []
         parts: list[list[Array]] = []
         names = tuple(dict.fromkeys(job.needs))
         for row in range(0, job.rows, self.max_rows):
@@ -135,13 +135,13 @@ class Stack:
             parts.append(self._rows(feeds, rows, names))
             last = row + rows == job.rows
             waited = start - job.since if last else 0
-            batches.append(Batch(rows, int(last), perf_counter_ns() - begun, waited, inline))
+            batches.append(CompletedBatch(rows, int(last), perf_counter_ns() - begun, waited, inline))
         arrays = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
         run_ns = perf_counter_ns() - start
         named = dict(zip(names, arrays, strict=True))
         (reading,) = _readings([job], named, job.rows)
         own = tuple([named[name] for name in job.names])
-        job.outcome = Answer(own, start - job.since, run_ns, self.max_rows, reading)
+        job.outcome = InferenceResult(own, start - job.since, run_ns, self.max_rows, reading)
         return batches
 
     def _rows(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
@@ -158,21 +158,23 @@ class Stack:
     def _checked(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
         arrays = self._run(feeds, names)
         if len(arrays) != len(names):
-            raise Broken(f"outputs: expected {len(names)} of the model, got {len(arrays)}")
+            raise InternalError(f"outputs: expected {len(names)} of the model, got {len(arrays)}")
         for name, array in zip(names, arrays, strict=True):
             if name in self._splittable and not _falls_into(array, rows, feeds):
-                raise Broken(f"outputs: expected {rows} rows of {name!r}, got shape {list(array.shape)}")
+                raise InternalError(
+                    f"outputs: expected {rows} rows of {name!r}, got shape {list(array.shape)}"
+                )
         return arrays
 
-    def _cuttable(self, job: Job) -> bool:
+    def _cuttable(self, job: QueuedRequest) -> bool:
         return self.batched and self._splittable.issuperset(job.needs)
 
 
-def _readings(jobs: Sequence[Job], arrays: Mapping[str, Array], rows: int) -> list[Any]:
+def _readings(jobs: Sequence[QueuedRequest], arrays: Mapping[str, Array], rows: int) -> list[Any]:
     """What the readers make of a run's rows, job by job; requests of equal length are read together."""
     if all(job.reader is None for job in jobs):
         return [None] * len(jobs)
-    alike: dict[tuple[Reader, int], list[int]] = {}
+    alike: dict[tuple[OutputReader, int], list[int]] = {}
     starts, row = [], 0
     for n, job in enumerate(jobs):
         starts.append(row)

@@ -9,18 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import perf_counter_ns
 
-from service.batching.batch_run import Batch, Stack
-from service.batching.queue import Job, Line, Pending
-from service.errors import Overloaded
-from service.inference_types import Answer, Array, Reader
+from service.batching.batch_run import BatchRunner, CompletedBatch
+from service.batching.queue import QueuedRequest, RequestQueue, Waiter
+from service.errors import OverloadedError
+from service.inference_types import Array, InferenceResult, OutputReader
 
 # a change of thread takes some 0.1 ms, which is little beside this, and this is short for others to wait
 SHORT_RUN_NS = 2_000_000
 # how much the newest measurement counts beside those before it
-NEWEST = 0.125
+NEWEST_WEIGHT = 0.125
 
 
-class Pace:
+class RunTimeEstimator:
     """How long runs take, told by how much goes in: sizes within a factor of two are taken together."""
 
     def __init__(self) -> None:
@@ -43,23 +43,23 @@ class Pace:
         """Learn from a run."""
         of = size.bit_length()
         usual = self._usual.get(of, ns)
-        self._usual[of] = usual + NEWEST * (ns - usual)
+        self._usual[of] = usual + NEWEST_WEIGHT * (ns - usual)
         each = ns / requests
-        self._request += NEWEST * (each - self._request) if self._request else each
+        self._request += NEWEST_WEIGHT * (each - self._request) if self._request else each
 
     def seconds(self, requests: int) -> float:
         """How long so many waiting requests take."""
         return requests * self._request / 1e9
 
 
-__all__ = ["Batch", "Batcher"]
+__all__ = ["Batcher", "CompletedBatch"]
 
 # for how many turns of the event loop a run is put off while they bring more requests
-TURNS = 2
+MAX_YIELDS = 2
 # where runs had more requests than this of late, others may be on their way to one that comes alone
-CROWD = 1.1
+CONCURRENT = 1.1
 # and of those that came in one turn there were at least as many
-PAIR = 2.0
+AT_LEAST_TWO = 2.0
 # how much the last run counts in that
 
 
@@ -72,11 +72,11 @@ class Batcher:
 
     def __init__(
         self,
-        stack: Stack,
+        stack: BatchRunner,
         *,
         max_delay: float,
         queue: int,
-        observe: Callable[[Batch], None],
+        observe: Callable[[CompletedBatch], None],
     ) -> None:
         self.batched = stack.batched
         self._stack = stack
@@ -84,10 +84,10 @@ class Batcher:
         self._max_delay = max_delay
         self._limit = queue
         self._observe = observe
-        self._pace = Pace()
+        self._pace = RunTimeEstimator()
         # its thread starts with the first long run, and ends when the batcher is dropped
         self._thread = ThreadPoolExecutor(1, "batcher")
-        self._line = Line()
+        self._line = RequestQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         # a run is under way in the thread
         self._running = False
@@ -114,10 +114,10 @@ class Batcher:
         """Whether the next request would be refused."""
         return len(self._line) >= self._limit
 
-    def overloaded(self) -> Overloaded:
+    def overloaded(self) -> OverloadedError:
         """What a request is refused with when there is no room, and when there may be some."""
         seconds = math.ceil(self._pace.seconds(len(self._line)))
-        return Overloaded(
+        return OverloadedError(
             f"queue: expected fewer than {self._limit} requests waiting for the model, "
             f"and there are {len(self._line)}",
             max(1, seconds),
@@ -131,9 +131,9 @@ class Batcher:
         *,
         deadline: float | None = None,
         alone: bool = False,
-        future: Pending | None = None,
-        reader: Reader | None = None,
-    ) -> Answer:
+        future: Waiter | None = None,
+        reader: OutputReader | None = None,
+    ) -> InferenceResult:
         """The outputs named, and what a reader makes of others, just as the request run alone gives them;
         `future` is what the caller waits for.
 
@@ -151,7 +151,7 @@ class Batcher:
             needs += reader.tensors
             # each of them takes time as if it, too, had to go in
             size *= 1 + len(reader.tensors)
-        job = Job(
+        job = QueuedRequest(
             feeds,
             rows,
             names,
@@ -186,12 +186,12 @@ class Batcher:
             raise
         return job.result()
 
-    def _is_alone(self, job: Job) -> bool:
+    def _is_alone(self, job: QueuedRequest) -> bool:
         """Whether nobody else is about for whom it should wait."""
         if self._begun and job.shapes is not None:
             # another has just run, alone, which came with it: they are a crowd
-            self._company = max(self._company, PAIR)
-        return self._company <= CROWD and not self._max_delay and self._pace.short(job.size)
+            self._company = max(self._company, AT_LEAST_TWO)
+        return self._company <= CONCURRENT and not self._max_delay and self._pace.short(job.size)
 
     def _turned(self) -> None:
         self._begun = False
@@ -199,8 +199,13 @@ class Batcher:
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin a run, or put it off while more come; a request alone, as the last was, does not wait."""
         waiting = len(self._line)
-        crowd = waiting > 1 or self._company > CROWD
-        if self._turns < TURNS and waiting > self._seen and crowd and not self._line.fills(self._max_rows):
+        crowd = waiting > 1 or self._company > CONCURRENT
+        if (
+            self._turns < MAX_YIELDS
+            and waiting > self._seen
+            and crowd
+            and not self._line.fills(self._max_rows)
+        ):
             self._turns += 1
             self._seen = waiting
             loop.call_soon(self._turn, loop)
@@ -218,7 +223,7 @@ class Batcher:
         if not jobs:
             self._next(loop)
             return
-        self._company += NEWEST * (len(jobs) - self._company)
+        self._company += NEWEST_WEIGHT * (len(jobs) - self._company)
         if not self._pace.short(sum([job.size for job in jobs])):
             try:
                 self._thread.submit(self._run_in_thread, jobs, loop)
@@ -234,9 +239,9 @@ class Batcher:
         batches = self._stack.run(jobs, inline=True)
         self._finish(jobs, batches, perf_counter_ns() - start, loop)
 
-    def _run_in_thread(self, jobs: list[Job], loop: asyncio.AbstractEventLoop) -> None:
+    def _run_in_thread(self, jobs: list[QueuedRequest], loop: asyncio.AbstractEventLoop) -> None:
         start = perf_counter_ns()
-        batches: list[Batch] = []
+        batches: list[CompletedBatch] = []
         try:
             batches = self._stack.run(jobs, inline=False)
         finally:
@@ -244,14 +249,18 @@ class Batcher:
             loop.call_soon_threadsafe(self._finish, jobs, batches, perf_counter_ns() - start, loop)
 
     def _finish(
-        self, jobs: list[Job], batches: list[Batch], ns: int, loop: asyncio.AbstractEventLoop
+        self,
+        jobs: list[QueuedRequest],
+        batches: list[CompletedBatch],
+        ns: int,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Hand out what came of a run, and see to the next."""
         self._running = False
         if self._alarm is not None:
             self._set_alarm(math.inf, loop)
         # of runs that failed, or ended early, nothing can be learned
-        if all(isinstance(job.outcome, Answer) for job in jobs):
+        if all(isinstance(job.outcome, InferenceResult) for job in jobs):
             self._pace.saw(sum([job.size for job in jobs]), len(jobs), ns)
         for job in jobs:
             if job.future.done():

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from service.errors import Broken, Expired
-from service.inference_types import Answer, Array, Reader
+from service.errors import DeadlineError, InternalError
+from service.inference_types import Array, InferenceResult, OutputReader
 
 Shapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
 
 
-class Pending(Protocol):
+class Waiter(Protocol):
     """What a caller awaits; every future of asyncio is one."""
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -32,7 +32,7 @@ class Pending(Protocol):
 
 # a deque that has not what it is to remove writes it out, and numbers take 5 µs each
 @dataclass(slots=True, eq=False, repr=False)
-class Job:
+class QueuedRequest:
     """Rows that wait for a run, and are then run."""
 
     feeds: Mapping[str, Array]
@@ -43,24 +43,24 @@ class Job:
     deadline: float
     since: int
     # done when there is an outcome; cancelled when the caller has gone
-    future: Pending
+    future: Waiter
     size: int
     # reads outputs of its rows, in the run itself
-    reader: Reader | None = None
-    outcome: Answer | Exception | None = None
+    reader: OutputReader | None = None
+    outcome: InferenceResult | Exception | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The outputs that it names, and those that its reader reads."""
         return self.names if self.reader is None else self.names + self.reader.tensors
 
-    def result(self) -> Answer:
+    def result(self) -> InferenceResult:
         """The answer, or the error raised; given once."""
         outcome, self.outcome = self.outcome, None
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, InferenceResult):
             return outcome
         try:
-            raise outcome or Broken("model: the run ended without an answer")
+            raise outcome or InternalError("model: the run ended without an answer")
         finally:
             # the error holds this frame: held by it in turn, only the collector could free the two
             del outcome
@@ -68,19 +68,19 @@ class Job:
     def expire(self) -> None:
         """Give it up: its deadline has passed."""
         if not self.future.done():
-            self.outcome = Expired(
+            self.outcome = DeadlineError(
                 "timeout: expected a run before the deadline, and the request was still waiting for one"
             )
             self.future.set_result(None)
 
 
 # how many are passed over in search of some that are like the first
-REACH = 256
+MAX_BATCH_SCAN = 256
 # what the clocks of event loops may be wrong by, in seconds
 TICK = 0.001
 
 
-class Line(deque[Job]):
+class RequestQueue(deque[QueuedRequest]):
     """A queue of jobs: who may run together, and for how long that may wait."""
 
     def earliest(self) -> float:
@@ -113,13 +113,13 @@ class Line(deque[Job]):
         self.clear()
         self.extend(kept)
 
-    def take(self, most: int) -> list[Job]:
+    def take(self, most: int) -> list[QueuedRequest]:
         """The first in line and those like it, up to so many rows; whom nobody waits for is dropped."""
         now = monotonic()
-        taken: list[Job] = []
-        passed: list[Job] = []
+        taken: list[QueuedRequest] = []
+        passed: list[QueuedRequest] = []
         rows = 0
-        while self and rows < most and len(passed) < REACH:
+        while self and rows < most and len(passed) < MAX_BATCH_SCAN:
             job = self.popleft()
             if job.future.done():
                 continue

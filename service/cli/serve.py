@@ -36,14 +36,14 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     if print_config:
         sys.stdout.write(written_out(resolved))
         return
-    from service.process.relaunch import launch
+    from service.process.relaunch import relaunch
 
     if resolved.warning:
         from service.telemetry import log as logs
 
         logs.start(resolved.settings.log_level)
         logging.getLogger("turnpike").warning(resolved.warning)
-    launch(resolved.settings)
+    relaunch(resolved.settings)
 
 
 def metavar(kind: Any) -> str:

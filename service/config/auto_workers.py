@@ -15,10 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from service.artifact.protobuf import messages
-from service.config.cpus import cpus, model, usual
+from service.config.cpus import cpus, default_workers, model
 from service.config.settings import MOST_WORKERS, Settings
 from service.errors import SettingError
-from service.repository.scan import Policy, scan
+from service.repository.scan import VersionPolicy, scan
 
 # numbers of fields: ModelProto.graph, GraphProto.initializer
 GRAPH, INITIALIZER = 7, 5
@@ -26,7 +26,7 @@ GRAPH, INITIALIZER = 7, 5
 MIN_MEASURED_VALUES = 1 << 16
 
 
-def typical(path: Path) -> int:
+def median_weight_size(path: Path) -> int:
     """Bytes of the weight in the middle of all that are not small; 0 where there is none, or no model."""
     try:
         with path.open("rb") as file:
@@ -51,7 +51,7 @@ NAMES = ("workers", "threads", "max_batch", "max_delay_ms")
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TunedSettings:
     """Settings by name, and where they are from; `warning` says why those of a file were not taken."""
 
     settings: Mapping[str, int | float]
@@ -59,15 +59,15 @@ class Tuned:
     warning: str = ""
 
 
-def tuned(settings: Settings) -> Tuned:
+def tuned(settings: Settings) -> TunedSettings:
     """What suits the models of these settings on this machine."""
     file = None if settings.models is None else settings.models / FILE
     if file is None or not file.exists():
-        return guessed(settings)
+        return guess(settings)
     try:
-        return Tuned(read(file, machine(settings.device)), str(file))
+        return TunedSettings(read(file, machine(settings.device)), str(file))
     except SettingError as error:
-        return guessed(settings, f"--workers auto goes without {error}")
+        return guess(settings, f"--workers auto goes without {error}")
 
 
 def read(file: Path, here: Mapping[str, Any]) -> dict[str, int | float]:
@@ -108,7 +108,7 @@ def machine(device: str) -> dict[str, Any]:
     return {"cpus": cpus(), "cpu": model(), "device": device}
 
 
-def guessed(settings: Settings, warning: str = "") -> Tuned:
+def guess(settings: Settings, warning: str = "") -> TunedSettings:
     """What is usual for the largest model that will be served, on so many CPUs."""
     allowed = cpus()
     if settings.threads:
@@ -119,17 +119,19 @@ def guessed(settings: Settings, warning: str = "") -> Tuned:
     else:
         weight = typical_weight(settings)
         workers, why = (
-            usual(allowed, weight),
+            default_workers(allowed, weight),
             f"weights of {weight / 1e6:.1f} MB" if weight else "small weights",
         )
-    return Tuned({"workers": min(workers, MOST_WORKERS)}, f"usual for {allowed:g} CPUs and {why}", warning)
+    return TunedSettings(
+        {"workers": min(workers, MOST_WORKERS)}, f"usual for {allowed:g} CPUs and {why}", warning
+    )
 
 
 def typical_weight(settings: Settings) -> int:
     """Bytes of a usual weight in the largest file that will be served; the bundled model's are small."""
     if settings.models is None:
         return 0
-    policy = Policy.parse(settings.versions)
+    policy = VersionPolicy.parse(settings.versions)
     found = scan(settings.models).models.values()
     served = [one for versions in found for one in policy.choose(versions)]
-    return typical(max(served, key=attrgetter("size")).path) if served else 0
+    return median_weight_size(max(served, key=attrgetter("size")).path) if served else 0

@@ -24,7 +24,7 @@ def threads(settings: Settings) -> int:
     return settings.threads or max(1, int(cpus()) // settings.workers)
 
 
-def usual(allowed: float, weight: int) -> int:
+def default_workers(allowed: float, weight: int) -> int:
     """How many workers suit so many CPUs, where nobody measured; `weight` is the bytes of a usual one.
 
     A narrow model's time goes into requests, which one process answers on one CPU, and its threads wait for

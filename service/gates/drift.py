@@ -65,7 +65,7 @@ class DriftReport:
         return asdict(self)
 
 
-class Drift:
+class DriftMonitor:
     """The live histograms of one model's gates, in one worker."""
 
     def __init__(self, profile: Profile, gates: Sequence[Gate], rows: int) -> None:

@@ -21,7 +21,7 @@ BLANK = b" " * 8
 ONE = np.float32(1).view(np.uint32)
 
 
-class Form:
+class JsonTemplate:
     """What is written before, between and after the figures."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:

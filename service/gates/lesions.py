@@ -22,7 +22,7 @@ MOST_RUN_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Lesion:
+class LesionRequest:
     """Gates to be closed, opened or shifted in one run, or none of it but a whole curve."""
 
     closed: tuple[Gate, ...] = ()
@@ -46,7 +46,7 @@ class Lesion:
         }
 
 
-def lesion(asked: Mapping[str, Any], gates: Sequence[Gate]) -> Lesion:
+def lesion_request(asked: Mapping[str, Any], gates: Sequence[Gate]) -> LesionRequest:
     """The lesion that a request asks for; a RequestError says what there is in place of what there is not."""
     curve = asked.get("curve", False)
     if not isinstance(curve, bool):
@@ -58,7 +58,7 @@ def lesion(asked: Mapping[str, Any], gates: Sequence[Gate]) -> Lesion:
         raise RequestError(
             "the body: expected close, open, shift or curve to say what to do, got none of them"
         )
-    return Lesion(
+    return LesionRequest(
         closed=_list("close", asked.get("close", []), gates),
         opened=_list("open", asked.get("open", []), gates),
         shifted=_shifts(asked.get("shift", {}), gates),
@@ -88,7 +88,7 @@ def by_layer(gates: Iterable[Gate]) -> dict[int, tuple[Gate, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class LesionEffect:
     """By row: the class before and after, and how the probability of the one before has changed."""
 
     before: Array
@@ -125,13 +125,13 @@ class Effect:
         }
 
 
-def effect(before: Array, after: Array, *, distribution: bool) -> Effect:
+def lesion_effect(before: Array, after: Array, *, distribution: bool) -> LesionEffect:
     """What became of rows of logits or, where each is a `distribution`, of probabilities."""
     classes = before.argmax(1)
     at = np.arange(len(classes)), classes
     change = probabilities(after, distribution=distribution)[at]
     change = change - probabilities(before, distribution=distribution)[at]
-    return Effect(classes, after.argmax(1), change)
+    return LesionEffect(classes, after.argmax(1), change)
 
 
 def _list(key: str, value: Any, gates: Sequence[Gate]) -> tuple[Gate, ...]:

@@ -11,31 +11,31 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from service.artifact.manifest import Gate
-from service.errors import RequestError, TooLarge
+from service.errors import RequestError, TooLargeError
 from service.gates.reader import unit_figures
-from service.inference_types import Array, Inference
+from service.inference_types import Array, InferenceRequest
 from service.registry.model import Signature
 
-Much = Literal["summary", "units", "rows"]
-MUCH = ("summary", "units", "rows")
+Level = Literal["summary", "units", "rows"]
+LEVELS = ("summary", "units", "rows")
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 # how many times as long as its bytes a number is in JSON
 JSON_TIMES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
+class GateQuery:
     """What comes beside the summary: the figures of `units` or T of all `rows`, and the layers' outputs."""
 
-    detail: Much = "summary"
+    detail: Level = "summary"
     blocks: bool = False
     binary: bool = False
 
 
-SUMMARY = Detail()
+SUMMARY = GateQuery()
 
 
-def detail(query: bytes, parameters: Mapping[str, Any]) -> Detail:
+def gate_query(query: bytes, parameters: Mapping[str, Any]) -> GateQuery:
     """What the address asks for and, where they say otherwise, the request's own parameters."""
     if not query and not parameters:
         return SUMMARY
@@ -48,12 +48,12 @@ def detail(query: bytes, parameters: Mapping[str, Any]) -> Detail:
     if "binary_data_output" in parameters:
         asked.setdefault("binary", parameters["binary_data_output"])
     much = asked.get("detail", "summary")
-    if much not in MUCH:
-        raise RequestError(f"detail: expected one of {', '.join(MUCH)}, got {str(much)[:40]!r}")
+    if much not in LEVELS:
+        raise RequestError(f"detail: expected one of {', '.join(LEVELS)}, got {str(much)[:40]!r}")
     for name in ("blocks", "binary"):
         if not isinstance(asked.get(name, False), bool):
             raise RequestError(f"{name}: expected true or false, got {str(asked[name])[:40]!r}")
-    return Detail(cast("Much", much), asked.get("blocks", False), asked.get("binary", False))
+    return GateQuery(cast("Level", much), asked.get("blocks", False), asked.get("binary", False))
 
 
 def block_names(gates: Iterable[Gate]) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def block_names(gates: Iterable[Gate]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(gate.output for gate in gates if gate.output is not None))
 
 
-class Sizes:
+class OutputSizes:
     """How many bytes hidden outputs have on the rows of a request, as far as its inputs' shapes tell."""
 
     def __init__(self, names: Iterable[str], signature: Signature) -> None:
@@ -86,7 +86,7 @@ class Sizes:
             else:
                 self.whole = False
 
-    def of(self, inference: Inference) -> int:
+    def of(self, inference: InferenceRequest) -> int:
         feeds = inference.feeds
         total = 0
         for places, each in self._parts.items():
@@ -97,33 +97,33 @@ class Sizes:
         return total
 
 
-def expect_few(inference: Inference, signature: Signature, limit: int) -> None:
+def check_gate_output_size(inference: InferenceRequest, signature: Signature, limit: int) -> None:
     """Stop with TooLarge where the hidden outputs among those asked for are more than an answer may hold."""
     hidden = [wanted for wanted in inference.outputs if wanted.name in signature.hidden]
     if hidden:
-        size = Sizes([wanted.name for wanted in hidden], signature).of(inference)
+        size = OutputSizes([wanted.name for wanted in hidden], signature).of(inference)
         if not all(wanted.binary for wanted in hidden):
             size *= JSON_TIMES
         if size > limit:
-            raise TooLarge(
+            raise TooLargeError(
                 f"outputs: expected at most {limit} bytes of gates, and on these rows they are about {size}; "
                 "ask with fewer rows or for fewer gates"
             )
 
 
-def expect_size(wish: Detail, size: int, limit: int) -> None:
+def check_response_size(wish: GateQuery, size: int, limit: int) -> None:
     """Stop with TooLarge where gates of so many bytes are more than an answer may hold."""
     if (wish.detail == "rows" or wish.blocks) and not wish.binary:
         size *= JSON_TIMES
     if size > limit:
-        raise TooLarge(
+        raise TooLargeError(
             f"gates: expected at most {limit} bytes of them, and on these rows they are about {size}; "
             "ask with fewer rows" + (", or for detail=summary" if wish.detail == "rows" else "")
         )
 
 
 def tensors(
-    wish: Detail, gates: Sequence[Gate], names: Iterable[str], arrays: Mapping[str, Array], rows: int
+    wish: GateQuery, gates: Sequence[Gate], names: Iterable[str], arrays: Mapping[str, Array], rows: int
 ) -> list[tuple[str, Array]]:
     """The tensors that are asked for beside the summary, by name."""
     found: list[tuple[str, Array]] = []

@@ -13,9 +13,9 @@ import numpy as np
 import orjson
 
 from service.artifact.manifest import Gate, Profile
-from service.errors import NotFinite
-from service.gates.json_template import Form
-from service.gates.statistics import figures, lay_out, lay_out_carry, longest, mean_of_last, product
+from service.errors import NotFiniteError
+from service.gates.json_template import JsonTemplate
+from service.gates.statistics import gate_statistics, lay_out, lay_out_carry, longest, mean_of_last, product
 from service.inference_types import Array
 from service.registry.model import Signature
 
@@ -30,7 +30,7 @@ ABOUT = {"name", "layer", "depth", "time", "kind", "carry", "units"}
 ROUTE = b'%%b,"route":{"per":"%b","layers":%d,"carried":[%%b],"effective_depth":[%%b],"longest_closed":[%%b]}'
 
 # the `gates` and the `route` of a request, members of a JSON object; or why there are none
-Reading = bytes | NotFinite
+GateSummary = bytes | NotFiniteError
 
 
 class GateReader:
@@ -65,7 +65,7 @@ class GateReader:
         self._pool = ThreadPoolExecutor(threads, "gates")
         self._routes = {per: ROUTE % (per, len(layers)) for per in (b"row", b"request")}
 
-    def read(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[Reading]:
+    def read(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[GateSummary]:
         """What is read of each of several requests of so many rows, NotFinite where a gate is NaN on one.
 
         The rows of several requests lie one after the other along the first axis of all `tensors`.
@@ -80,7 +80,7 @@ class GateReader:
         if parts <= 1:
             return self._read(arrays, rows, requests)
 
-        def part(n: int) -> list[Reading]:
+        def part(n: int) -> list[GateSummary]:
             start, stop = requests * n // parts, requests * (n + 1) // parts
             some = {name: _part(arrays[name], start, stop, requests) for name in self.tensors}
             return self._read(some, rows, stop - start)
@@ -93,7 +93,7 @@ class GateReader:
                 self._pool = ThreadPoolExecutor(self._threads, "gates")
         return list(chain.from_iterable(map(part, range(parts))))
 
-    def _read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[Reading]:
+    def _read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[GateSummary]:
         """A NaN makes NaN of the figures of its own request alone."""
         per, count = (b"row", rows) if rows == 1 or None not in self._axes else (b"request", 1)
         with np.errstate(all="ignore"):
@@ -102,12 +102,12 @@ class GateReader:
             ways = orjson.dumps((carried, np.add.reduce(means, axis=1)), option=orjson.OPT_SERIALIZE_NUMPY)
         # a list of lists for each of the two
         by_carried, by_depth = [part.split(b"],[") for part in ways[3:-3].split(b"]],[[")]
-        told: list[Reading] = []
+        told: list[GateSummary] = []
         for n, (text, run) in enumerate(zip(texts, self._longest(means), strict=True)):
             if text is None:
                 name = self._gates[int(np.isfinite(table[n]).all(1).argmin())].name
                 said = f"gates: expected rows on which every gate is a number, got NaN in {name!r}"
-                told.append(NotFinite(said))
+                told.append(NotFiniteError(said))
             else:
                 told.append(self._routes[per] % (text, by_carried[n], by_depth[n], run))
         return told
@@ -139,13 +139,13 @@ class GateReader:
         means = mean_of_last(t)
         mean = means[:, :, 0] if rows == 1 else mean_of_last(means)
         if gates[0].carry_gate is None:
-            table = figures(t, mean, None, self._epsilon, self._levels)
+            table = gate_statistics(t, mean, None, self._epsilon, self._levels)
             c = np.subtract(1, t, out=t)
         else:
             own = [arrays[gate.carry_gate] for gate in gates if gate.carry_gate]
             c = lay_out_carry(own, axis, t.shape)
             carried = mean_of_last(c.reshape(*mean.shape, -1))
-            table = figures(t, mean, carried, self._epsilon, self._levels)
+            table = gate_statistics(t, mean, carried, self._epsilon, self._levels)
         return table, means, product(c, [gate.time for gate in gates])
 
     def _longest(self, means: Array) -> list[bytes]:
@@ -163,7 +163,7 @@ def unit_figures(gate: Gate, t: Array) -> tuple[Array, Array]:
     return by_unit.mean(0).astype(np.float32), by_unit.std(0).astype(np.float32)
 
 
-def _form(gates: Sequence[Gate], levels: Sequence[float]) -> Form:
+def _form(gates: Sequence[Gate], levels: Sequence[float]) -> JsonTemplate:
     """The JSON list of gates, with places for mean, sd, quantiles, closed, open and carried of each."""
     pieces: list[str] = []
     before = '"gates":['
@@ -177,7 +177,7 @@ def _form(gates: Sequence[Gate], levels: Sequence[float]) -> Form:
             opening = ","
         pieces += ['},"closed":', ',"open":', ',"carried":']
         before = "},"
-    return Form([piece.encode() for piece in (*pieces, "}]")])
+    return JsonTemplate([piece.encode() for piece in (*pieces, "}]")])
 
 
 def _row_axis(name: str, signature: Signature) -> int | None:

@@ -52,7 +52,9 @@ def mean_of_last(values: Array) -> Array:
     return means
 
 
-def figures(t: Array, mean: Array, carried: Array | None, epsilon: float, levels: Sequence[float]) -> Array:
+def gate_statistics(
+    t: Array, mean: Array, carried: Array | None, epsilon: float, levels: Sequence[float]
+) -> Array:
     """Mean, deviation, quantiles, and the shares closed, open and carried: requests x gates x figures.
 
     Of T laid out, and of its means over all that is a request's; `carried` is 1 - T where it is None.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from service.http.connection import Connection
 from service.http.connection_state import Connections
-from service.http.listener import Shares
+from service.http.listener import ConnectionCounts
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Acceptor:
         *,
         context: ssl.SSLContext | None,
         handshake_seconds: float,
-        shares: Shares,
+        shares: ConnectionCounts,
         number: int,
     ) -> None:
         self._loop = asyncio.get_running_loop()

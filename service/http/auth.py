@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.errors import Forbidden, SettingError, Unauthorized
+from service.errors import ForbiddenError, SettingError, UnauthorizedError
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -30,7 +30,7 @@ ADMIN_OFF = "admin routes are off here: they are on where an admin key is set"
 NOT_ADMIN = "expected the admin key, got an API key"
 
 
-class Access:
+class Authenticator:
     """The keys of this service, kept as digests so that no comparison tells how much of a key was right."""
 
     def __init__(self, api_keys: Iterable[str] = (), admin_key: str | None = None) -> None:
@@ -38,7 +38,7 @@ class Access:
         self._admin = [] if admin_key is None else [_digest(admin_key.encode())]
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Access:
+    def from_settings(cls, settings: Settings) -> Authenticator:
         """The keys of the settings and of the files they name; a SettingError says what makes no sense."""
         api_keys = [_expect_key("api_keys", key) for key in settings.api_keys]
         if settings.api_keys_file is not None:
@@ -60,31 +60,31 @@ class Access:
         if level == "open" or (level == "api" and not self._api):
             return
         if level == "admin" and not self._admin:
-            raise Forbidden(ADMIN_OFF)
+            raise ForbiddenError(ADMIN_OFF)
         key = _key(headers)
         if key is None:
-            raise Unauthorized(NO_KEY)
+            raise UnauthorizedError(NO_KEY)
         digest = _digest(key)
         admin = _among(digest, self._admin)
         api = _among(digest, self._api)
         if not (admin or api):
-            raise Unauthorized(UNKNOWN_KEY)
+            raise UnauthorizedError(UNKNOWN_KEY)
         if level == "admin" and not admin:
-            raise Forbidden(NOT_ADMIN)
+            raise ForbiddenError(NOT_ADMIN)
 
-    def guard(self, level: Level, endpoint: ASGIApp) -> Guarded:
+    def guard(self, level: Level, endpoint: ASGIApp) -> GuardedEndpoint:
         """An ASGI endpoint that is reached only with what opens its level."""
-        return Guarded(self, level, endpoint)
+        return GuardedEndpoint(self, level, endpoint)
 
-    def needs(self, level: Level) -> Needs:
+    def needs(self, level: Level) -> RequireKey:
         """The same as a dependency of a FastAPI route: `dependencies=[Depends(access.needs("admin"))]`."""
-        return Needs(self, level)
+        return RequireKey(self, level)
 
 
-class Guarded:
+class GuardedEndpoint:
     """An endpoint behind its level."""
 
-    def __init__(self, access: Access, level: Level, endpoint: ASGIApp) -> None:
+    def __init__(self, access: Authenticator, level: Level, endpoint: ASGIApp) -> None:
         self.level = level
         self.endpoint = endpoint
         self._check = access.check
@@ -98,10 +98,10 @@ class Guarded:
         self._check(self.level, headers)
 
 
-class Needs:
+class RequireKey:
     """A dependency that lets through what opens its level."""
 
-    def __init__(self, access: Access, level: Level) -> None:
+    def __init__(self, access: Authenticator, level: Level) -> None:
         self.level = level
         self._check = access.check
 
@@ -112,10 +112,10 @@ class Needs:
 def level_of(route: BaseRoute) -> Level | None:
     """The level that a route declares, None where it forgot to."""
     endpoint: Any = getattr(route, "endpoint", None)
-    if isinstance(endpoint, Guarded):
+    if isinstance(endpoint, GuardedEndpoint):
         return endpoint.level
     for dependency in getattr(route, "dependencies", ()):
-        if isinstance(dependency.dependency, Needs):
+        if isinstance(dependency.dependency, RequireKey):
             return dependency.dependency.level
     return None
 

@@ -11,18 +11,24 @@ from typing import Any
 
 from starlette.types import Message, Receive
 
-from service.errors import Overloaded, RequestError, TooLarge, TooSlow, UnknownEncoding
-from service.protocol.json_document import shown
+from service.errors import (
+    OverloadedError,
+    RequestError,
+    RequestTimeoutError,
+    TooLargeError,
+    UnsupportedEncodingError,
+)
+from service.protocol.json_document import quoted
 
 # how zlib calls the two kinds of stream
 STREAMS = {"gzip": 31, "deflate": 15}
 
 
-class ClientGone(Exception):  # noqa: N818
+class ClientGoneError(Exception):
     """The client closed the connection before its request was whole; nobody waits for an answer."""
 
 
-class Held:
+class MemoryBudget:
     """What all requests and answers of this worker hold: at most `most` bytes, one body at most `limit`.
 
     A body that takes longer than `seconds` to arrive is not waited for.
@@ -32,13 +38,13 @@ class Held:
         self.most, self.limit, self.seconds = most, limit, seconds
         self.bytes = 0
 
-    def body(self, headers: Mapping[bytes, bytes], receive: Receive) -> Body:
+    def body(self, headers: Mapping[bytes, bytes], receive: Receive) -> IncomingBody:
         """The request's body as an async context, which holds its bytes until it is left."""
-        return Body(self, headers, receive)
+        return IncomingBody(self, headers, receive)
 
-    def whole(self, body: bytes) -> Whole:
+    def whole(self, body: bytes) -> CompleteBody:
         """The same of a body that is there."""
-        return Whole(self, body)
+        return CompleteBody(self, body)
 
     @contextlib.contextmanager
     def answer(self, size: int) -> Iterator[None]:
@@ -50,21 +56,21 @@ class Held:
         finally:
             self.bytes -= size
 
-    def too_large(self, got: str) -> TooLarge:
-        return TooLarge(f"body: expected at most {self.limit} bytes, got {got}")
+    def too_large(self, got: str) -> TooLargeError:
+        return TooLargeError(f"body: expected at most {self.limit} bytes, got {got}")
 
     def expect_room(self, size: int) -> None:
         """Stop with Overloaded where so many bytes more would be too many."""
         if self.bytes + size > self.most:
-            raise Overloaded("server: as many bytes are held as may be; try again")
+            raise OverloadedError("server: as many bytes are held as may be; try again")
 
 
-class Whole:
+class CompleteBody:
     """A body that has arrived, as it is."""
 
     __slots__ = ("_body", "_held")
 
-    def __init__(self, held: Held, body: bytes) -> None:
+    def __init__(self, held: MemoryBudget, body: bytes) -> None:
         self._held, self._body = held, body
 
     async def __aenter__(self) -> bytes:
@@ -79,12 +85,12 @@ class Whole:
         self._held.bytes -= len(self._body)
 
 
-class Body:
+class IncomingBody:
     """One body on its way in."""
 
     __slots__ = ("_bytes", "_headers", "_held", "_receive")
 
-    def __init__(self, held: Held, headers: Mapping[bytes, bytes], receive: Receive) -> None:
+    def __init__(self, held: MemoryBudget, headers: Mapping[bytes, bytes], receive: Receive) -> None:
         self._held, self._headers, self._receive = held, headers, receive
         self._bytes = 0
 
@@ -115,14 +121,14 @@ class Body:
             async with asyncio.timeout(self._held.seconds):
                 return await self._rest(message or await waiting, stream)
         except TimeoutError as error:
-            raise TooSlow(f"body: expected all of it within {self._held.seconds:g} s") from error
+            raise RequestTimeoutError(f"body: expected all of it within {self._held.seconds:g} s") from error
 
     async def _rest(self, message: Message, stream: Any) -> bytes:
         """The body that begins with a message, and goes on in those after it."""
         parts = []
         while True:
             if message["type"] == "http.disconnect":
-                raise ClientGone
+                raise ClientGoneError
             part = message.get("body", b"")
             parts.append(self._taken(part if stream is None else self._inflated(part, stream)))
             if not message.get("more_body"):
@@ -163,7 +169,9 @@ def _stream(encoding: bytes) -> Any:
     if name == "identity":
         return None
     if name not in STREAMS:
-        raise UnknownEncoding(f"Content-Encoding: expected gzip, deflate or identity, got {shown(name)}")
+        raise UnsupportedEncodingError(
+            f"Content-Encoding: expected gzip, deflate or identity, got {quoted(name)}"
+        )
     return zlib.decompressobj(STREAMS[name])
 
 

@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.context import Parts
-from service.errors import Overloaded
-from service.http.body import ClientGone
+from service.api.context import ServiceContext
+from service.errors import OverloadedError
+from service.http.body import ClientGoneError
 from service.http.express import Carrier, Express
 from service.http.lane import Lanes
 from service.http.refusal import Refusal, path_of, refusal
@@ -61,7 +61,7 @@ class Origins(CORSMiddleware):
 class Door:
     """Stands before the application's routes, in place of the layers that a framework would put there."""
 
-    def __init__(self, app: FastAPI, parts: Parts, tracing: Tracing | None = None) -> None:
+    def __init__(self, app: FastAPI, parts: ServiceContext, tracing: Tracing | None = None) -> None:
         self._app = app
         # the framework's own layers answer errors in ways of their own, and cost more than all of this;
         # of its routing the raw endpoints have no need
@@ -110,7 +110,7 @@ class Door:
         meter.in_flight += 1
         try:
             await self._routes(scope, receive, exchange)
-        except (ClientGone, ClientDisconnect):
+        except (ClientGoneError, ClientDisconnect):
             pass
         except asyncio.CancelledError:
             if not exchange.abandoned:
@@ -133,7 +133,7 @@ class Door:
             log.error("request %s failed", course.id, exc_info=error)
         self.meter.refused(refused.reason)
         course.said = refused.sentence
-        course.turned_away = isinstance(error, Overloaded)
+        course.turned_away = isinstance(error, OverloadedError)
         return refused
 
     def done(self, course: Course, route: str, method: str, path: str, client: Client) -> None:

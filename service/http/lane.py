@@ -9,9 +9,9 @@ from typing import Any
 
 from starlette.routing import Route
 
-from service.api.endpoint import Endpoint, Steps
-from service.http.auth import Guarded
-from service.http.body import Held
+from service.api.endpoint import ModelEndpoint, Steps
+from service.http.auth import GuardedEndpoint
+from service.http.body import MemoryBudget
 from service.http.request_context import Course
 
 # of an address so written, nothing is to be decoded
@@ -27,11 +27,11 @@ class Lane:
     path: str
     route: str
     params: Mapping[str, str]
-    guarded: Guarded
-    endpoint: Endpoint
+    guarded: GuardedEndpoint
+    endpoint: ModelEndpoint
 
     @property
-    def held(self) -> Held:
+    def held(self) -> MemoryBudget:
         """What its requests and answers are held in."""
         return self.endpoint.parts.held
 
@@ -47,7 +47,8 @@ class Lanes:
         self._routes = [
             (route, route.endpoint, route.endpoint.endpoint)
             for route in routes
-            if isinstance(route.endpoint, Guarded) and isinstance(route.endpoint.endpoint, Endpoint)
+            if isinstance(route.endpoint, GuardedEndpoint)
+            and isinstance(route.endpoint.endpoint, ModelEndpoint)
         ]
         self._known: dict[bytes, Lane | None] = {}
 

@@ -113,7 +113,7 @@ def tls(settings: Settings) -> ssl.SSLContext | None:
 AWAY = 0xFFFFFFFF
 
 
-class Shares:
+class ConnectionCounts:
     """One number for each, in memory that all of them see. Workers count from 1."""
 
     def __init__(self, workers: int) -> None:

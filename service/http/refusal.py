@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from service.errors import Overloaded, RequestError, TooSlow, Unauthorized
+from service.errors import OverloadedError, RequestError, RequestTimeoutError, UnauthorizedError
 from service.http.request_context import CLOSE
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -52,11 +52,11 @@ def refusal(error: Exception, scope: Scope, request_id: str) -> Refusal:
 
 
 def _headers(error: RequestError) -> Headers:
-    if isinstance(error, Overloaded):
+    if isinstance(error, OverloadedError):
         return ((b"retry-after", b"%d" % max(1, error.retry_after)),)
-    if isinstance(error, Unauthorized):
+    if isinstance(error, UnauthorizedError):
         return ((b"www-authenticate", b'Bearer realm="turnpike"'),)
-    if isinstance(error, TooSlow):
+    if isinstance(error, RequestTimeoutError):
         # the rest of what it was sending would be taken for the next request
         return (CLOSE,)
     return ()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from starlette.types import Message, Scope, Send
 
 if TYPE_CHECKING:
-    from service.batching.queue import Pending
-    from service.inference_types import Answer
+    from service.batching.queue import Waiter
+    from service.inference_types import InferenceResult
     from service.registry.model import Model
 
 # what a request id of a caller may be: short, printable, without spaces
@@ -79,14 +79,14 @@ class Course:
         self.said: str | None = None
         self.trace = None if trace is None else read_trace(trace)
         self.model: Model | None = None
-        self.answer: Answer | None = None
+        self.answer: InferenceResult | None = None
         self.ran_at = 0
 
-    def future(self) -> Pending:
+    def future(self) -> Waiter:
         """What a step of it may wait for."""
         return get_running_loop().create_future()
 
-    def ran(self, model: Model, answer: Answer) -> None:
+    def ran(self, model: Model, answer: InferenceResult) -> None:
         """Told by an endpoint whose model has just run, for the log and for traces."""
         self.model = model
         self.answer = answer

@@ -14,7 +14,7 @@ from uvicorn.config import Config
 from service.http.acceptor import Acceptor
 from service.http.connection import Connection
 from service.http.connection_state import Connections, Rules
-from service.http.listener import Shares, stop_new, tls
+from service.http.listener import ConnectionCounts, stop_new, tls
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -33,7 +33,7 @@ class Server:
     """Answers with an ASGI application, which is asked nothing but requests."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, shares: Shares, number: int, app: Any
+        self, settings: Settings, listener: socket.socket, shares: ConnectionCounts, number: int, app: Any
     ) -> None:
         self._settings = settings
         self._listener = listener

@@ -12,16 +12,16 @@ from typing import Any
 import orjson
 
 from service import errors
-from service.errors import Broken, NotReady, RequestError
+from service.errors import InternalError, NotReadyError, RequestError
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Any], Awaitable[Any]]
 
 # bytes of one message
-MOST_BYTES = 64 << 20
+MAX_MESSAGE_BYTES = 64 << 20
 # an answer that is not there by then has been lost
-SECONDS = 600.0
+ASK_TIMEOUT_SECONDS = 600.0
 BY_NAME = {
     kind.__name__: kind
     for kind in vars(errors).values()
@@ -29,11 +29,11 @@ BY_NAME = {
 }
 
 
-class Gone(NotReady):
+class ChannelClosedError(NotReadyError):
     """The process at the other end is no more."""
 
 
-class Channel:
+class IpcChannel:
     """One end. `handlers` answer what the other end asks, each in a task of its own; add to them at any time.
 
     A RequestError that a handler raises is raised again where it was asked for; anything else is Broken
@@ -50,15 +50,15 @@ class Channel:
         self._listening = asyncio.create_task(self._listen())
 
     @classmethod
-    async def over(cls, end: socket.socket) -> Channel:
+    async def over(cls, end: socket.socket) -> IpcChannel:
         """The channel over one end of a socket pair, which it closes in the end."""
         end.setblocking(False)
-        return cls(*await asyncio.open_unix_connection(sock=end, limit=MOST_BYTES))
+        return cls(*await asyncio.open_unix_connection(sock=end, limit=MAX_MESSAGE_BYTES))
 
-    async def ask(self, what: str, argument: Any = None, seconds: float = SECONDS) -> Any:
+    async def ask(self, what: str, argument: Any = None, seconds: float = ASK_TIMEOUT_SECONDS) -> Any:
         """The other end's answer; Gone when it cannot come any more, TimeoutError when it does not."""
         if self.closed.is_set():
-            raise Gone("the service is stopping")
+            raise ChannelClosedError("the service is stopping")
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
@@ -93,7 +93,7 @@ class Channel:
             self.closed.set()
             for future in self._asked.values():
                 if not future.done():
-                    future.set_exception(Gone("the service is stopping"))
+                    future.set_exception(ChannelClosedError("the service is stopping"))
             self._writer.close()
 
     def _heard(self, message: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ class Channel:
             task.add_done_callback(self._at_work.discard)
         elif (future := self._asked.get(message["answers"])) is not None and not future.done():
             if "error" in message:
-                future.set_exception(BY_NAME.get(message["error"], Broken)(message["text"]))
+                future.set_exception(BY_NAME.get(message["error"], InternalError)(message["text"]))
             else:
                 future.set_result(message["value"])
 
@@ -115,12 +115,16 @@ class Channel:
             answer |= {"error": type(error).__name__, "text": str(error)}
         except Exception:
             log.exception("%s: failed to answer", ask)
-            answer |= {"error": Broken.__name__, "text": f"{ask}: failed; the log says why"}
+            answer |= {"error": InternalError.__name__, "text": f"{ask}: failed; the log says why"}
         if number is not None and not self.closed.is_set():
             try:
                 self._send(answer)
             except TypeError:
                 log.exception("%s: answered what cannot be said in JSON", ask)
                 self._send(
-                    {"answers": number, "error": Broken.__name__, "text": f"{ask}: failed; the log says why"}
+                    {
+                        "answers": number,
+                        "error": InternalError.__name__,
+                        "text": f"{ask}: failed; the log says why",
+                    }
                 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from service.config.settings import Settings
 
 
-def kept(settings: Settings) -> Settings:
+def buffer_pipes(settings: Settings) -> Settings:
     """The settings with each pipe read, and a file in memory in its place, which forked processes have."""
     from service.config.settings import FILES
 
@@ -45,23 +45,23 @@ ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 130
 
 
-class Kept:
+class PlainSettings:
     """The settings by name, without what has checked them; they are not shown, as secrets are among them."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.__dict__.update(values)
 
 
-def launch(settings: Settings) -> NoReturn:
+def relaunch(settings: Settings) -> NoReturn:
     """Become the supervisor of these settings."""
-    descriptor = nameless()
+    descriptor = anonymous_file()
     with open(descriptor, "wb", closefd=False) as file:
-        file.write(packed(kept(settings)))
+        file.write(to_json(buffer_pipes(settings)))
     # nothing is to be found beside the script, or in the folder where the command was given
     os.execv(sys.executable, [sys.executable, "-P", __file__, str(descriptor), *sys.argv])  # noqa: S606
 
 
-def nameless() -> int:
+def anonymous_file() -> int:
     """A file that no folder has, and that outlives this program; in memory where that can be."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("settings", 0)
@@ -73,14 +73,14 @@ def nameless() -> int:
     return descriptor
 
 
-def packed(settings: Settings) -> bytes:
+def to_json(settings: Settings) -> bytes:
     """The settings as JSON, which has no paths and no tuples."""
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
     paths = [name for name, value in values.items() if isinstance(value, Path)]
     return orjson.dumps({"values": values, "paths": paths}, default=str)
 
 
-def unpacked(content: bytes) -> Settings:
+def from_json(content: bytes) -> Settings:
     """The settings as they were."""
     record = orjson.loads(content)
     values = record["values"]
@@ -89,7 +89,7 @@ def unpacked(content: bytes) -> Settings:
             values[name] = Path(value)
         elif isinstance(value, list):
             values[name] = tuple(value)
-    return cast("Settings", Kept(values))
+    return cast("Settings", PlainSettings(values))
 
 
 def make_app(settings: Settings, control: Any) -> Any:
@@ -106,7 +106,7 @@ def main(descriptor: int, words: list[str]) -> int:
 
     with open(descriptor, "rb") as file:
         file.seek(0)
-        settings = unpacked(file.read())
+        settings = from_json(file.read())
     try:
         return supervise(settings, make_app)
     except KeyboardInterrupt:

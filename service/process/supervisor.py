@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from service.http.listener import address_of, listen, tls
 from service.process.ipc import Handler
-from service.process.worker_pool import Member, Team
-from service.repository.rollout import Director
+from service.process.worker_pool import WorkerHandle, WorkerPool
+from service.repository.rollout import Rollout
 from service.telemetry import log as logs
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Supervisor:
         self._begun = asyncio.Event()
         self._jobs: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
-        self._team = Team(settings, listener, make_app, handlers, self._introduce)
-        self._director = Director(settings.models or DEFAULT, settings.versions, self._team.broadcast)
+        self._team = WorkerPool(settings, listener, make_app, handlers, self._introduce)
+        self._director = Rollout(settings.models or DEFAULT, settings.versions, self._team.broadcast)
 
     async def run(self) -> int:
         """Start, serve, and end when told to."""
@@ -94,7 +94,7 @@ class Supervisor:
             await self._look_again(explicit=False)
         await self._stopping.wait()
 
-    async def _introduce(self, member: Member) -> None:
+    async def _introduce(self, member: WorkerHandle) -> None:
         """Have a worker that comes later serve what the others do; until it does, it takes no requests.
 
         What it cannot load may still be served by others, from memory: it tries again then, now and then.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 from service.errors import ServiceError
-from service.http.listener import Shares
+from service.http.listener import ConnectionCounts
 from service.http.server import Server
-from service.process.ipc import Channel, Handler
+from service.process.ipc import Handler, IpcChannel
 from service.telemetry import log as logs
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ class App(Protocol):
         """Answer one request."""
 
 
-MakeApp = Callable[["Settings", Channel], App]
+MakeApp = Callable[["Settings", IpcChannel], App]
 
 
 def run_worker(
     settings: Settings,
     listener: socket.socket,
-    shares: Shares,
+    shares: ConnectionCounts,
     end: socket.socket,
     number: int,
     make_app: MakeApp,
@@ -78,7 +78,9 @@ def run_worker(
 class Worker:
     """Starts, serves while it may, drains, ends."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, shares: Shares, number: int) -> None:
+    def __init__(
+        self, settings: Settings, listener: socket.socket, shares: ConnectionCounts, number: int
+    ) -> None:
         self._settings = settings
         self._listener = listener
         self._shares = shares
@@ -94,7 +96,7 @@ class Worker:
     async def live(self, end: socket.socket, make_app: MakeApp) -> int:
         """Everything from the first to the last; the exit status."""
         self._hear_signals()
-        channel = await Channel.over(end)
+        channel = await IpcChannel.over(end)
         try:
             app = make_app(self._settings, channel)
             await app.start()
@@ -154,12 +156,12 @@ class Worker:
         self._signals += 1
         self._stopping.set()
 
-    async def _when_orphaned(self, channel: Channel) -> None:
+    async def _when_orphaned(self, channel: IpcChannel) -> None:
         await channel.closed.wait()
         log.error("the supervisor is gone: worker %d finishes what it has", self._number)
         await self._drain(None)
 
-    async def _report_often(self, channel: Channel, app: App) -> None:
+    async def _report_often(self, channel: IpcChannel, app: App) -> None:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
             try:
@@ -167,7 +169,7 @@ class Worker:
             except Exception:
                 log.exception("the counts of worker %d could not be told", self._number)
 
-    async def _report(self, channel: Channel, app: App) -> None:
+    async def _report(self, channel: IpcChannel, app: App) -> None:
         """Tell the supervisor what was counted, so that it is not lost with this process."""
         counted = await app.handlers["snapshot"](None)
         if counted != self._told and not channel.closed.is_set():

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from service.errors import ServiceError
-from service.http.listener import Shares
-from service.process.ipc import Channel, Gone, Handler
+from service.http.listener import ConnectionCounts
+from service.process.ipc import ChannelClosedError, Handler, IpcChannel
 from service.telemetry.counters import ended, merge
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FORK = multiprocessing.get_context("fork")
 
 
-class Member:
+class WorkerHandle:
     """One worker from its start to its end."""
 
-    def __init__(self, number: int, process: Any, end: socket.socket, channel: Channel) -> None:
+    def __init__(self, number: int, process: Any, end: socket.socket, channel: IpcChannel) -> None:
         self.number = number
         self.channel = channel
         # it has its application, and may be told what to serve
@@ -53,11 +53,11 @@ class Member:
         number: int,
         settings: Settings,
         listener: socket.socket,
-        shares: Shares,
+        shares: ConnectionCounts,
         make_app: MakeApp,
         handlers: Mapping[str, Handler],
-        others: Iterable[Member],
-    ) -> Member:
+        others: Iterable[WorkerHandle],
+    ) -> WorkerHandle:
         """Fork a worker. `others` are those that live, whose channels it must not hold open."""
         end, its_end = socket.socketpair()
         strange = [end.fileno(), *(other.end.fileno() for other in others)]
@@ -71,7 +71,7 @@ class Member:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             its_end.close()
-        member = cls(number, process, end, await Channel.over(end))
+        member = cls(number, process, end, await IpcChannel.over(end))
         member.channel.handlers |= {
             **handlers,
             "up": member._is_up,
@@ -121,7 +121,7 @@ def _begin(
     strange: Iterable[int],
     settings: Settings,
     listener: socket.socket,
-    shares: Shares,
+    shares: ConnectionCounts,
     end: socket.socket,
     number: int,
     make_app: MakeApp,
@@ -158,7 +158,7 @@ class StartError(ServiceError):
         self.exit_status = exit_status
 
 
-class Team:
+class WorkerPool:
     """As many workers as the settings say. `introduce` has one that comes later serve what the others do."""
 
     def __init__(
@@ -167,15 +167,15 @@ class Team:
         listener: socket.socket,
         make_app: MakeApp,
         handlers: Mapping[str, Handler],
-        introduce: Callable[[Member], Awaitable[None]],
+        introduce: Callable[[WorkerHandle], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._listener = listener
-        self._shares = Shares(settings.workers)
+        self._shares = ConnectionCounts(settings.workers)
         self._make_app = make_app
         self._handlers = {**handlers, "snapshots": self._snapshots}
         self._introduce = introduce
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, WorkerHandle] = {}
         self._kept: list[asyncio.Task[None]] = []
         self._up = asyncio.Event()
         self._ending = False
@@ -199,7 +199,7 @@ class Team:
         asked = [member.channel.ask(what, argument) for member in up]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for member, answer in zip(up, answers, strict=True):
-            if isinstance(answer, BaseException) and not isinstance(answer, Gone):
+            if isinstance(answer, BaseException) and not isinstance(answer, ChannelClosedError):
                 log.error("worker %d: %s: %s", member.number, what, answer or type(answer).__name__)
         return [None if isinstance(answer, BaseException) else answer for answer in answers]
 
@@ -232,7 +232,7 @@ class Team:
         pause = FIRST_PAUSE
         while not self._ending:
             born = clock()
-            member = self._members[number] = await Member.start(
+            member = self._members[number] = await WorkerHandle.start(
                 number,
                 self._settings,
                 self._listener,
@@ -262,12 +262,12 @@ class Team:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _welcome(self, member: Member) -> None:
+    async def _welcome(self, member: WorkerHandle) -> None:
         await member.up.wait()
         if self._up.is_set():
             try:
                 await self._introduce(member)
-            except Gone:
+            except ChannelClosedError:
                 return
             except Exception:
                 # rather a new one than one that never answers
@@ -281,7 +281,7 @@ class Team:
         if accepting == self._settings.workers:
             self._up.set()
 
-    def _fail(self, member: Member, status: int) -> None:
+    def _fail(self, member: WorkerHandle, status: int) -> None:
         failure = member.failure or {
             "text": f"a worker ended with status {status} before it could serve",
             "status": 1,
@@ -289,7 +289,7 @@ class Team:
         if not self.failed.done():
             self.failed.set_exception(StartError(failure["text"], failure["status"]))
 
-    def _remember(self, member: Member) -> None:
+    def _remember(self, member: WorkerHandle) -> None:
         if member.counted is not None:
             past = [self._past] if self._past else []
             self._past = merge([*past, ended(member.counted["meter"])])
@@ -303,10 +303,10 @@ class Team:
         return [*found, {"meter": past, "drift": {}}] if past else found
 
 
-async def _snapshot(member: Member) -> Any:
+async def _snapshot(member: WorkerHandle) -> Any:
     """What a worker has counted, as it told last where it does not answer; None where it never told."""
     if member.up.is_set():
-        with contextlib.suppress(Gone, TimeoutError):
+        with contextlib.suppress(ChannelClosedError, TimeoutError):
             # kept, so that what was once shown is not forgotten if it ends before its next report
             member.counted = await member.channel.ask("snapshot", None, SNAPSHOT_SECONDS)
     return member.counted

@@ -19,7 +19,7 @@ def probabilities(values: Array, *, distribution: bool) -> Array:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def best(values: Array, count: int) -> Array:
+def top_classes(values: Array, count: int) -> Array:
     """The places of the `count` greatest values of each row, the greatest first; of equal ones the first."""
     turned = np.argsort(values[:, ::-1], axis=1, kind="stable")[:, ::-1]
     return values.shape[1] - 1 - turned[:, :count]
@@ -36,7 +36,7 @@ def classification(
     shape = array.shape if array.shape[:1] == (rows,) else (1, *array.shape)
     width = math.prod(shape[1:])
     values = array.reshape(shape[0], width)
-    places = best(values, count)
+    places = top_classes(values, count)
     named = len(labels) == width
     return places.shape, [
         f"{value:.6f}:{place}:{labels[place]}" if named else f"{value:.6f}:{place}"

@@ -11,7 +11,7 @@ from simdjson import Array as JsonArray
 from service.artifact.datatypes import DATATYPES, DTYPES
 from service.artifact.limits import Limits
 from service.errors import RequestError
-from service.inference_types import Array, Inference, Wanted
+from service.inference_types import Array, InferenceRequest, RequestedOutput
 from service.protocol.json_document import (
     expect_array,
     expect_flag,
@@ -23,10 +23,10 @@ from service.protocol.json_document import (
     holds_more,
     keys,
     parse,
-    plain,
+    quoted,
     scalars,
-    shown,
-    written,
+    to_json,
+    to_python,
 )
 from service.protocol.tensors import arrays_in, expect_even, read_binary, read_json, read_shape, solved
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from service.registry.model import Signature
 
 
-class Inputs:
+class InputReader:
     """What was read so far: `feeds` by name, and their `rows`."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Inputs:
             self._read_one(entry, f"inputs[{index}]")
         if len(self.feeds) < len(self._signature.inputs):
             absent = next(name for name in self._signature.inputs if name not in self.feeds)
-            raise RequestError(f"inputs: expected one named {shown(absent)}, which is missing")
+            raise RequestError(f"inputs: expected one named {quoted(absent)}, which is missing")
         if self._position != len(self._body):
             raise RequestError(
                 f"body: expected {self._position} bytes, which are its JSON and the tensors that this names, "
@@ -97,7 +97,7 @@ class Inputs:
         given = entry["datatype"] if "datatype" in present else None
         if given != DATATYPES[tensor.dtype]:
             given = expect_text(given, f"{where}.datatype")
-            raise RequestError(f"{where}.datatype: expected {DATATYPES[tensor.dtype]}, got {shown(given)}")
+            raise RequestError(f"{where}.datatype: expected {DATATYPES[tensor.dtype]}, got {quoted(given)}")
         shape = read_shape(
             entry["shape"] if "shape" in present else None, tensor, self._sizes, f"{where}.shape"
         )
@@ -135,9 +135,9 @@ class Inputs:
         tensor = self._signature.inputs.get(name)
         if tensor is None:
             known = ", ".join(map(repr, self._signature.inputs))
-            raise RequestError(f"{where}.name: expected one of {known}, got {shown(name)}")
+            raise RequestError(f"{where}.name: expected one of {known}, got {quoted(name)}")
         if name in self.feeds:
-            raise RequestError(f"{where}.name: expected each input once, got {shown(name)} twice")
+            raise RequestError(f"{where}.name: expected each input once, got {quoted(name)} twice")
         return tensor
 
     def _expect_rows(self, rows: int, where: str) -> None:
@@ -173,13 +173,13 @@ RESERVED = {
 }
 
 
-def decode(
+def decode_infer(
     body: bytes | memoryview,
     header: int | None,
     signature: Signature,
     limits: Limits,
     extra: frozenset[str] = frozenset(),
-) -> Inference:
+) -> InferenceRequest:
     """The request whose JSON is the first `header` bytes of the body: all of them for None, for 0 none.
 
     What the body has under the keys in `extra` is kept among the parameters; other unknown keys mean nothing.
@@ -198,7 +198,7 @@ def decode(
     for name, value in parameters.items():
         if name in RESERVED:
             RESERVED[name](value, f"parameters.{name}")
-    inputs = Inputs(body, len(text), signature, limits)
+    inputs = InputReader(body, len(text), signature, limits)
     inputs.read(expect_array(request["inputs"] if "inputs" in present else None, "inputs"))
     inputs.expect_even(text, 1 if "outputs" in present else 0, limits.depth)
     binary = parameters.get("binary_data_output") is True
@@ -206,7 +206,7 @@ def decode(
     for key in extra:
         if key in present:
             parameters[key] = _short(request[key], key)
-    return Inference(
+    return InferenceRequest(
         feeds=inputs.feeds,
         rows=inputs.rows,
         outputs=outputs or _public(tuple(signature.outputs), binary=binary),
@@ -219,15 +219,15 @@ def decode(
 
 def _short(value: Any, where: str) -> Any:
     """What an extra key holds, which is never much."""
-    size = len(written(value))
+    size = len(to_json(value))
     if size > MOST_EXTRA:
         raise RequestError(f"{where}: expected at most {MOST_EXTRA} bytes, got {size}")
-    return plain(value)
+    return to_python(value)
 
 
-def _outputs(value: Any, signature: Signature, *, binary: bool) -> tuple[Wanted, ...]:
+def _outputs(value: Any, signature: Signature, *, binary: bool) -> tuple[RequestedOutput, ...]:
     """The outputs asked for, in that order, hidden ones too."""
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, RequestedOutput] = {}
     for index, entry in enumerate(expect_array(value, "outputs")):
         where = f"outputs[{index}]"
         node = expect_object(entry, where)
@@ -235,19 +235,19 @@ def _outputs(value: Any, signature: Signature, *, binary: bool) -> tuple[Wanted,
         name = expect_text(node["name"] if "name" in present else None, f"{where}.name")
         if name not in signature.outputs and name not in signature.hidden:
             known = ", ".join(map(repr, signature.outputs))
-            raise RequestError(f"{where}.name: expected one of {known} or a gate, got {shown(name)}")
+            raise RequestError(f"{where}.name: expected one of {known} or a gate, got {quoted(name)}")
         if name in wanted:
-            raise RequestError(f"{where}.name: expected each output once, got {shown(name)} twice")
+            raise RequestError(f"{where}.name: expected each output once, got {quoted(name)} twice")
         given = node["parameters"] if "parameters" in present else None
         wanted[name] = (
-            Wanted(name, binary)
+            RequestedOutput(name, binary)
             if given is None
             else _form(name, given, f"{where}.parameters", binary=binary)
         )
     return tuple(wanted.values())
 
 
-def _form(name: str, value: Any, where: str, *, binary: bool) -> Wanted:
+def _form(name: str, value: Any, where: str, *, binary: bool) -> RequestedOutput:
     """In which form an output is asked for."""
     parameters = scalars(value, where)
     if "shared_memory_region" in parameters:
@@ -255,16 +255,16 @@ def _form(name: str, value: Any, where: str, *, binary: bool) -> Wanted:
     if "binary_data" in parameters:
         binary = expect_flag(parameters["binary_data"], f"{where}.binary_data")
     classes = expect_whole(parameters.get("classification", 0), f"{where}.classification")
-    return Wanted(name, binary, classes)
+    return RequestedOutput(name, binary, classes)
 
 
 @lru_cache(maxsize=1024)
-def _public(names: Iterable[str], *, binary: bool) -> tuple[Wanted, ...]:
+def _public(names: Iterable[str], *, binary: bool) -> tuple[RequestedOutput, ...]:
     """All public outputs of a model, which most requests ask for by naming none."""
-    return tuple(Wanted(name, binary) for name in names)
+    return tuple(RequestedOutput(name, binary) for name in names)
 
 
-def _raw(body: bytes | memoryview, signature: Signature, limits: Limits) -> Inference:
+def _raw(body: bytes | memoryview, signature: Signature, limits: Limits) -> InferenceRequest:
     """A request without JSON: the bytes of a model's one input."""
     if len(signature.inputs) != 1:
         raise RequestError(
@@ -278,4 +278,4 @@ def _raw(body: bytes | memoryview, signature: Signature, limits: Limits) -> Infe
     if rows > limits.rows:
         raise RequestError(f"body: expected at most {limits.rows} rows, got {rows}")
     array = read_binary(body, 0, len(body), shape, dtype, "body")
-    return Inference({tensor.name: array}, rows, _public(tuple(signature.outputs), binary=True))
+    return InferenceRequest({tensor.name: array}, rows, _public(tuple(signature.outputs), binary=True))

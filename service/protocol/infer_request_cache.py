@@ -10,8 +10,8 @@ from simdjson import Parser
 
 from service.artifact.limits import Limits
 from service.errors import RequestError
-from service.inference_types import Array, Inference
-from service.protocol.infer_request import decode
+from service.inference_types import Array, InferenceRequest
+from service.protocol.infer_request import decode_infer
 from service.protocol.tensors import numbers, read_binary
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ KEY = b'"data":'
 # ways to write a request that are kept, more than are in use at any one time; and the longest such
 MOST, LONGEST = 512, 2048
 # whose numbers they are, and what was before and after them; None where they followed as bytes
-Around = tuple[str, bytes, bytes | None]
+TemplateKey = tuple[str, bytes, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorSlot:
     """Where a tensor's numbers go."""
 
     name: str
@@ -34,28 +34,28 @@ class Place:
     size: int
 
     @classmethod
-    def of(cls, name: str, array: Array) -> Place:
+    def of(cls, name: str, array: Array) -> TensorSlot:
         return cls(name, array.shape, array.dtype, array.size)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RequestTemplate:
     """What a request says but for its numbers: all of it without the feeds, and where these go, in order."""
 
-    rest: Inference
-    places: tuple[Place, ...]
+    rest: InferenceRequest
+    places: tuple[TensorSlot, ...]
 
     @classmethod
-    def of(cls, inference: Inference) -> Words:
-        places = tuple(Place.of(name, array) for name, array in inference.feeds.items())
+    def of(cls, inference: InferenceRequest) -> RequestTemplate:
+        places = tuple(TensorSlot.of(name, array) for name, array in inference.feeds.items())
         return cls(replace(inference, feeds={}), places)
 
-    def with_feeds(self, feeds: dict[str, Array]) -> Inference:
+    def with_feeds(self, feeds: dict[str, Array]) -> InferenceRequest:
         rest = self.rest
-        return Inference(feeds, rest.rows, rest.outputs, rest.id, rest.timeout, rest.parameters)
+        return InferenceRequest(feeds, rest.rows, rest.outputs, rest.id, rest.timeout, rest.parameters)
 
 
-class Decoder:
+class CachingDecoder:
     """Decodes requests whose body may have keys of its own in `extra`; `decode.py` says what they may be.
 
     Words that are known mean what they meant before. Numbers between them that are not as plain as they
@@ -65,9 +65,9 @@ class Decoder:
     def __init__(self, limits: Limits, extra: frozenset[str] = frozenset()) -> None:
         self._limits = limits
         self._extra = extra
-        self._known: dict[Around, Words] = {}
+        self._known: dict[TemplateKey, RequestTemplate] = {}
 
-    def decode(self, body: bytes, header: int | None, model: Model) -> Inference:
+    def decode(self, body: bytes, header: int | None, model: Model) -> InferenceRequest:
         """The request that the body holds: `header` bytes of JSON, all of them for None."""
         if header is None:
             start = body.find(b"[", body.find(KEY))
@@ -77,7 +77,7 @@ class Decoder:
             return self._from_bytes(body, header, model)
         return self._unknown(body, header, model.signature)
 
-    def _from_json(self, body: bytes, start: int, model: Model) -> Inference:
+    def _from_json(self, body: bytes, start: int, model: Model) -> InferenceRequest:
         """The array that starts there may hold the numbers."""
         stop = body.find(b"]", start) + 1
         if start + len(body) - stop > LONGEST:
@@ -103,7 +103,7 @@ class Decoder:
             self._keep(around, inference)
         return inference
 
-    def _from_bytes(self, body: bytes, header: int, model: Model) -> Inference:
+    def _from_bytes(self, body: bytes, header: int, model: Model) -> InferenceRequest:
         """Tensors stand behind the JSON, one after the other."""
         around = (model.digest, body[:header], None)
         words = self._known.get(around)
@@ -126,16 +126,16 @@ class Decoder:
             self._keep(around, inference)
         return inference
 
-    def _unknown(self, body: bytes, header: int | None, signature: Signature) -> Inference:
-        return decode(body, header, signature, self._limits, self._extra)
+    def _unknown(self, body: bytes, header: int | None, signature: Signature) -> InferenceRequest:
+        return decode_infer(body, header, signature, self._limits, self._extra)
 
-    def _keep(self, around: Around, inference: Inference) -> None:
+    def _keep(self, around: TemplateKey, inference: InferenceRequest) -> None:
         if len(self._known) >= MOST:
             self._known.clear()
-        self._known[around] = Words.of(inference)
+        self._known[around] = RequestTemplate.of(inference)
 
 
-def _plain(text: bytes, place: Place) -> Array | None:
+def _plain(text: bytes, place: TensorSlot) -> Array | None:
     """The numbers of one array in JSON; None where it is not the plain array that was expected.
 
     Its first closing bracket is its last, so no other array lies in it.

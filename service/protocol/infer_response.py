@@ -9,8 +9,8 @@ import numpy as np
 import orjson
 
 from service.artifact.datatypes import BY_DTYPE, BYTES
-from service.errors import NotFinite, RequestError
-from service.inference_types import Answer, Array, Inference
+from service.errors import NotFiniteError, RequestError
+from service.inference_types import Array, InferenceRequest, InferenceResult
 from service.protocol.classification import classification
 
 HALF = np.dtype(np.float16).char
@@ -19,8 +19,8 @@ Entry = dict[str, Any]
 Buffer = bytes | memoryview
 
 
-def encode(
-    name: str, version: int, inference: Inference, answer: Answer, labels: Sequence[str]
+def encode_infer(
+    name: str, version: int, inference: InferenceRequest, answer: InferenceResult, labels: Sequence[str]
 ) -> tuple[bytes, int | None]:
     """The body of an answer, and how many bytes of it are its JSON; None where all are."""
     entries: list[Entry] = []
@@ -71,7 +71,9 @@ def _tensor(name: str, array: Array, tail: list[Buffer], *, binary: bool) -> Ent
 def _classes(name: str, array: Array, rows: int, count: int, labels: Sequence[str]) -> Entry:
     """The entry of an output of which the best classes are asked for."""
     if not np.isfinite(array).all():
-        raise NotFinite(f"outputs: {name!r} has NaN or Inf among its values, which no class is the best of")
+        raise NotFiniteError(
+            f"outputs: {name!r} has NaN or Inf among its values, which no class is the best of"
+        )
     shape, data = classification(array, rows, count, labels)
     return {"name": name, "datatype": BYTES, "shape": shape, "data": data}
 
@@ -90,7 +92,7 @@ def _expect_finite(head: Entry) -> None:
         for entry in entries if isinstance(entries, list) else ():
             data = entry.get("data") if isinstance(entry, dict) else None
             if isinstance(data, np.ndarray) and not np.isfinite(data).all():
-                raise NotFinite(
+                raise NotFiniteError(
                     f"{key}: {entry['name']!r} has NaN or Inf among its values, which JSON cannot say; "
                     "ask for the binary form"
                 )

@@ -12,7 +12,7 @@ from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 from simdjson import Parser
 
-from service.errors import RequestError, TooLarge
+from service.errors import RequestError, TooLargeError
 from service.inference_types import Parameter
 
 # what is written for them by those who take JSON lightly
@@ -54,7 +54,7 @@ def parse(text: bytes) -> JsonObject:
 def expect_short(text: bytes, most: int) -> None:
     """Stop with TooLarge where reading the text would hold up everybody else."""
     if len(text) > most:
-        raise TooLarge(
+        raise TooLargeError(
             f"body: expected at most {most} bytes of JSON, got {len(text)}; binary data may be more"
         )
 
@@ -101,7 +101,7 @@ def keys(node: JsonObject, where: str) -> list[str]:
     found = list(node)
     if len(set(found)) != len(found):
         twice = Counter(found).most_common(1)[0][0]
-        raise RequestError(f"{where}: expected each key once, got {shown(twice)} twice")
+        raise RequestError(f"{where}: expected each key once, got {quoted(twice)} twice")
     return found
 
 
@@ -110,22 +110,22 @@ def scalars(value: Any, where: str) -> dict[str, Parameter]:
     node = expect_object(value, where)
     keys(node, where)
     # all at once, since the parser looks for each key from the start
-    found: dict[str, Parameter] = plain(node)
+    found: dict[str, Parameter] = to_python(node)
     for key, given in found.items():
         if not isinstance(given, SCALARS):
             raise RequestError(
-                f"{where}.{shown(key)}: expected a string, a number or a boolean, got {kind(given)}"
+                f"{where}.{quoted(key)}: expected a string, a number or a boolean, got {kind(given)}"
             )
     return found
 
 
-def plain(value: Any) -> Any:
+def to_python(value: Any) -> Any:
     """A value as lists, dicts and scalars."""
     # the parser's own way to lists writes past their end where they have more than 2**24 values
-    return orjson.loads(written(value)) if isinstance(value, JsonArray | JsonObject) else value
+    return orjson.loads(to_json(value)) if isinstance(value, JsonArray | JsonObject) else value
 
 
-def written(value: Any) -> bytes:
+def to_json(value: Any) -> bytes:
     """A value as JSON again, without spaces."""
     # the parser's stubs call it a str
     return cast(bytes, value.mini) if isinstance(value, JsonArray | JsonObject) else orjson.dumps(value)
@@ -174,6 +174,6 @@ def kind(value: Any) -> str:
     return {bool: "a boolean", str: "a string"}.get(type(value), "a number")
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """What a caller wrote, quoted and cut to what a sentence can hold."""
     return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -13,8 +13,8 @@ from simdjson import Parser
 
 from service.artifact.datatypes import DTYPES
 from service.artifact.limits import Limits
-from service.errors import NotFinite, RequestError
-from service.inference_types import Answer, Array, Inference, Wanted
+from service.errors import NotFiniteError, RequestError
+from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.classification import probabilities
 from service.protocol.json_document import (
     expect_array,
@@ -24,8 +24,8 @@ from service.protocol.json_document import (
     keys,
     kind,
     parse,
-    shown,
-    written,
+    quoted,
+    to_json,
 )
 from service.protocol.tensors import arrays_in, expect_even, expect_fit, read_json, solved
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from service.registry.model import Signature
 
 
-def decode_instances(body: bytes | memoryview, signature: Signature, limits: Limits) -> Inference:
+def decode_instances(body: bytes | memoryview, signature: Signature, limits: Limits) -> InferenceRequest:
     """The request of a body whose instances are rows of a model's one input, or objects of `{"input": row}`.
 
     A row is nested as the model takes it, or flat. A model without a batch axis takes one instance, whole.
@@ -59,7 +59,7 @@ def decode_instances(body: bytes | memoryview, signature: Signature, limits: Lim
         else:
             feeds[name] = _rows(values, tensor.dims[1:], tensor.dtype, where, brackets)
         expect_fit(feeds[name].shape, tensor, sizes, where)
-    return Inference(feeds, rows, tuple(map(Wanted, signature.outputs)))
+    return InferenceRequest(feeds, rows, tuple(map(RequestedOutput, signature.outputs)))
 
 
 def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]:
@@ -82,10 +82,10 @@ def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]
             odd = min(given ^ rows.keys())
             raise RequestError(
                 f"{where}: expected an object with {', '.join(rows)}, "
-                f"{'and it lacks' if odd in rows else 'got'} {shown(odd)}"
+                f"{'and it lacks' if odd in rows else 'got'} {quoted(odd)}"
             )
         for name, values in rows.items():
-            values.append(written(node[name]))
+            values.append(to_json(node[name]))
     # what lies scattered over the rows is read at once, as if it had come so
     return {
         name: expect_array(Parser().parse(b"[" + b",".join(values) + b"]"), "instances")
@@ -97,20 +97,20 @@ def _rows(values: JsonArray, dims: tuple[int | str, ...], dtype: str, where: str
     """The array of rows, each nested as `dims` are, or flat; `brackets` are those of the whole text."""
     if not len(values):
         return np.empty((0, *(dim if isinstance(dim, int) else 0 for dim in dims)), dtype)
-    written = _outline(values)
-    if len(written) == 2 and len(dims) > 1:
-        shape = (len(values), *solved(dims, written[1], where))
-    elif len(written) == 1 + len(dims):
-        shape = written
+    to_json = _outline(values)
+    if len(to_json) == 2 and len(dims) > 1:
+        shape = (len(values), *solved(dims, to_json[1], where))
+    elif len(to_json) == 1 + len(dims):
+        shape = to_json
     else:
         raise RequestError(
             f"{where}: expected rows nested as [{', '.join(map(str, dims))}], or flat, "
-            f"got {len(written) - 1} levels"
+            f"got {len(to_json) - 1} levels"
         )
-    array = read_json(values, written, DTYPES[dtype], where)
+    array = read_json(values, to_json, DTYPES[dtype], where)
     # where the text has no more than the arrays of even rows, strings and all, none hides among the numbers
-    if brackets != arrays_in(values, written):
-        expect_even(values, written, where)
+    if brackets != arrays_in(values, to_json):
+        expect_even(values, to_json, where)
     return array.reshape(shape)
 
 
@@ -126,8 +126,8 @@ def _outline(value: Any) -> tuple[int, ...]:
 def encode_predictions(
     name: str,
     version: int,
-    inference: Inference,
-    answer: Answer,
+    inference: InferenceRequest,
+    answer: InferenceResult,
     labels: Sequence[str],
     distribution: bool | None,
 ) -> bytes:
@@ -144,7 +144,7 @@ def encode_predictions(
                 f"ask for it by /v2/models/{name}/infer"
             )
         if not np.isfinite(array).all():
-            raise NotFinite(
+            raise NotFiniteError(
                 f"{wanted.name}: NaN or Inf is among the values, which JSON cannot say; "
                 f"ask for the binary form by /v2/models/{name}/infer"
             )

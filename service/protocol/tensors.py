@@ -12,7 +12,7 @@ from simdjson import Array as JsonArray
 from service.artifact.datatypes import DATATYPES
 from service.errors import RequestError
 from service.inference_types import Array
-from service.protocol.json_document import expect_array, expect_whole, plain, written
+from service.protocol.json_document import expect_array, expect_whole, to_json, to_python
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Tensor
@@ -50,7 +50,7 @@ def arrays_in(value: JsonArray, shape: tuple[int, ...]) -> int:
 
 def expect_even(value: JsonArray, shape: tuple[int, ...], where: str) -> None:
     """Stop with a RequestError unless a value that was read is made of just so many arrays."""
-    if written(value).count(b"[") != arrays_in(value, shape):
+    if to_json(value).count(b"[") != arrays_in(value, shape):
         raise uneven(shape, where)
 
 
@@ -99,7 +99,7 @@ def numbers(data: JsonArray, dtype: np.dtype[np.generic], where: str) -> Array:
 def booleans(data: JsonArray, where: str) -> Array:
     """All of true and false in an array and the arrays in it, in order."""
     try:
-        values = np.asarray(plain(data))
+        values = np.asarray(to_python(data))
     except ValueError as error:  # uneven, or deeper than any array of ours
         raise RequestError(f"{where}: expected true or false, evenly nested, got uneven arrays") from error
     if values.dtype != np.bool_ and values.size:

@@ -9,21 +9,21 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from service.artifact.low_priority import Call, directly
+from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import Manifest
 from service.artifact.onnx_constants import expect_whole, initializers
 from service.artifact.protobuf import content_digest
 from service.artifact.runtime import Runtime, Tensor, open_model
-from service.artifact.sample_rows import expect_rows
-from service.batching.batch_run import Run, Stack
+from service.artifact.sample_rows import check_sample_rows
+from service.batching.batch_run import BatchRunner, Run
 from service.batching.batcher import Batcher
 from service.errors import DeviceError, ModelFileError
-from service.gates.drift import Drift
+from service.gates.drift import DriftMonitor
 from service.inference_types import Array
 from service.registry.model import Model, Signature
-from service.registry.probe import Findings, expect_agreement, probe
-from service.repository.scan import Found, expect_unchanged, read
-from service.telemetry.counters import Meter
+from service.registry.probe import ProbeResult, check_device_agreement, probe
+from service.repository.scan import ModelFile, expect_unchanged, read
+from service.telemetry.counters import RequestCounters
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def load(found: Found, settings: Settings, meter: Meter, threads: int, call: Call = directly) -> Model:
+def load(
+    found: ModelFile, settings: Settings, meter: RequestCounters, threads: int, call: Caller = call_directly
+) -> Model:
     """Open a file and find out how it may be served; a ModelFileError says why it may not be.
 
     What takes long is left to `call`, and the interpreter's lock is hardly held meanwhile.
@@ -46,23 +48,23 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int, call: Cal
     except DeviceError as error:
         raise ModelFileError(str(error), "its device is not there") from error
     expect_unchanged(found)
-    manifest = expect_manifest(runtime, where, needed=not settings.allow_unverified)
+    manifest = check_manifest(runtime, where, needed=not settings.allow_unverified)
     if manifest is not None and manifest.content != call(content_digest, data):
         raise ModelFileError(
             f"{where}: expected the graph and weights that were proved, "
             f"with digest {manifest.content[:12] or '(none)'}, got others",
             "its graph or weights are not those that were proved",
         )
-    biases = expect_gates(runtime, manifest, data, where)
+    biases = check_gates(runtime, manifest, data, where)
     expect_fitting_rows(runtime, manifest, where)
     batch = batch_of(runtime.inputs)
     findings = probe(runtime.run_by(call), batch, settings.max_batch)
     if settings.check_parity and settings.device != "cpu":
-        expect_agreement(runtime, open_model(found.path, threads=threads), batch, where)
+        check_device_agreement(runtime, open_model(found.path, threads=threads), batch, where)
     batched = may_batch(findings, manifest, found, exact=settings.exact) and batch is not None
     drift = None
     if manifest is not None and manifest.profile is not None and manifest.profile.layers:
-        drift = Drift(manifest.profile, manifest.gates, settings.drift_rows)
+        drift = DriftMonitor(manifest.profile, manifest.gates, settings.drift_rows)
     trim_memory()
     metered = meter.model(found.name, found.version)
     lone_rows = batched and findings.lone_rows and settings.max_batch > 1
@@ -84,7 +86,7 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int, call: Cal
         biases=biases,
         distribution=findings.distribution,
         batcher=Batcher(
-            Stack(
+            BatchRunner(
                 runner(runtime, drift, batch, lone_rows=lone_rows),
                 inputs=[tensor.name for tensor in runtime.inputs],
                 splittable=findings.splittable,
@@ -114,7 +116,7 @@ def load(found: Found, settings: Settings, meter: Meter, threads: int, call: Cal
     return model
 
 
-def expect_manifest(runtime: Runtime, where: str, *, needed: bool) -> Manifest | None:
+def check_manifest(runtime: Runtime, where: str, *, needed: bool) -> Manifest | None:
     """The file's manifest; a ModelFileError where one is needed and there is none."""
     if runtime.manifest is None and needed:
         raise ModelFileError(
@@ -125,7 +127,7 @@ def expect_manifest(runtime: Runtime, where: str, *, needed: bool) -> Manifest |
     return runtime.manifest
 
 
-def expect_gates(
+def check_gates(
     runtime: Runtime, manifest: Manifest | None, data: memoryview, where: str
 ) -> dict[str, Array]:
     """The values of all levers; a ModelFileError where the manifest has gates that the graph has not."""
@@ -154,7 +156,7 @@ def expect_fitting_rows(runtime: Runtime, manifest: Manifest | None, where: str)
     if manifest is None:
         return
     try:
-        expect_rows(manifest, _by_name(runtime.inputs))
+        check_sample_rows(manifest, _by_name(runtime.inputs))
     except ValueError as error:
         raise _unfitting(where, str(error)) from error
 
@@ -166,7 +168,7 @@ def batch_of(inputs: Iterable[Tensor]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def may_batch(findings: Findings, manifest: Manifest | None, found: Found, *, exact: bool) -> bool:
+def may_batch(findings: ProbeResult, manifest: Manifest | None, found: ModelFile, *, exact: bool) -> bool:
     """Whether rows of several requests may share a run; a warning says why not, where that is a surprise."""
     if manifest is not None and manifest.batch_coupled:
         return False
@@ -182,7 +184,7 @@ def may_batch(findings: Findings, manifest: Manifest | None, found: Found, *, ex
     return False
 
 
-def runner(runtime: Runtime, drift: Drift | None, batch: str | None, *, lone_rows: bool) -> Run:
+def runner(runtime: Runtime, drift: DriftMonitor | None, batch: str | None, *, lone_rows: bool) -> Run:
     """What the batcher runs: the model, and now and then its gates as well, for drift."""
     if drift is None:
         return runtime.run

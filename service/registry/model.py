@@ -10,9 +10,9 @@ from pathlib import Path
 from service.artifact.manifest import Gate, Manifest
 from service.artifact.runtime import Runtime, Tensor
 from service.batching.batcher import Batcher
-from service.gates.drift import Drift
+from service.gates.drift import DriftMonitor
 from service.inference_types import Array
-from service.telemetry.counters import ModelMeter
+from service.telemetry.counters import ModelCounters
 
 Facts = dict[Callable[["Model"], bytes], bytes]
 
@@ -52,8 +52,8 @@ class Model:
     # whether the first public output is a distribution already, or logits; None where it is neither
     distribution: bool | None
     batcher: Batcher
-    meter: ModelMeter
-    drift: Drift | None
+    meter: ModelCounters
+    drift: DriftMonitor | None
     # answers that follow from the file alone, by what makes them
     facts: Facts = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ MIXED = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 LAST = 31
 
 
-class Chance:
+class SeededRandom:
     """Draws the same numbers in the same order for the same seed."""
 
     def __init__(self, seed: int) -> None:
@@ -59,7 +59,7 @@ NEAR = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-9}
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ProbeResult:
     """`ran` is False where the model took none of the rows that were tried, and nothing is known of it.
 
     `coupled`: a row's answer depends on the rows beside it. `steady`: it is the same to the last bit in any
@@ -76,15 +76,15 @@ class Findings:
     distribution: bool | None = None
 
 
-def probe(runtime: Runtime, batch: str | None, most: int) -> Findings:
+def probe(runtime: Runtime, batch: str | None, most: int) -> ProbeResult:
     """Run seeded rows, up to `most` at once, alone and in company; the first runs warm the model, too."""
     sets = list(row_sets(runtime, batch, max(most, *SIZES)))
     if not sets:
-        return Findings(ran=False)
+        return ProbeResult(ran=False)
     public = [tensor.name for tensor in runtime.outputs]
     distribution = _distribution(runtime.run(_part(sets[0], 0, FEW), public)[0]) if public else None
     if batch is None:
-        return Findings(ran=True, distribution=distribution)
+        return ProbeResult(ran=True, distribution=distribution)
     splittable, coupled = _splittable(runtime, sets[0], batch)
     names = [name for name in public if name in splittable]
     steady, lone_rows = True, False
@@ -93,7 +93,7 @@ def probe(runtime: Runtime, batch: str | None, most: int) -> Findings:
         steady, lone_rows = steady and together, lone_rows or not alone
     every = [tensor.name for tensor in (*runtime.outputs, *runtime.hidden) if tensor.name in splittable]
     alone, together = _compare(runtime, sets[0], every, FEW)
-    return Findings(
+    return ProbeResult(
         ran=True,
         coupled=coupled,
         steady=steady and together,
@@ -133,7 +133,7 @@ def draw(
     inputs: Sequence[Tensor], batch: str | None, count: int, length: int, between: tuple[int, int]
 ) -> Rows:
     """Random rows, always the same: normal numbers, coin flips, or whole numbers from low to below high."""
-    chance = Chance(SEED)
+    chance = SeededRandom(SEED)
     rows: Rows = {}
     for tensor in inputs:
         shape = [count if dim == batch else length if isinstance(dim, str) else dim for dim in tensor.dims]
@@ -223,7 +223,7 @@ ROWS = 64
 FACTOR, LAST_BIT = 8, 2.0**-23
 
 
-def expect_agreement(device: Runtime, cpu: Runtime, batch: str | None, where: str) -> None:
+def check_device_agreement(device: Runtime, cpu: Runtime, batch: str | None, where: str) -> None:
     """Stop with a ModelFileError where a device is further from the CPU than parity allows."""
     rows = next(row_sets(cpu, batch, ROWS), None)
     if rows is None:

@@ -7,30 +7,30 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from service.errors import ModelFileError, NotReady, RequestError, Unknown
+from service.errors import ModelFileError, NotFoundError, NotReadyError, RequestError
 from service.registry.model import Model
-from service.repository.deployment import Plan, Unserved
-from service.repository.scan import Found
+from service.repository.deployment import Deployment, UnavailableModel
+from service.repository.scan import ModelFile
 
 log = logging.getLogger(__name__)
 
-Load = Callable[[Found], Model]
+Load = Callable[[ModelFile], Model]
 # of one model: by its version as an address has it, and the highest one by None
 Versions = dict[str | None, Model]
 
 
-class Shelf:
+class ModelRegistry:
     """A request holds on to the model it found, so one that is swapped out meanwhile still answers it."""
 
     def __init__(self, load: Load) -> None:
         """`load` runs in a thread, one file at a time; its ModelFileError says why a file is not served."""
         self._load = load
-        self._plan: Plan | None = None
+        self._plan: Deployment | None = None
         self._served: dict[str, Versions] = {}
         # what is served or prepared
-        self._open: dict[Found, Model] = {}
-        self._failed: dict[Found, str] = {}
-        self._loading: Found | None = None
+        self._open: dict[ModelFile, Model] = {}
+        self._failed: dict[ModelFile, str] = {}
+        self._loading: ModelFile | None = None
         self._lock = asyncio.Lock()
 
     def find(self, name: str, version: str | None = None) -> Model:
@@ -44,7 +44,7 @@ class Shelf:
         """Whether it is served now; Unknown where there is no such model or version at all."""
         try:
             self.find(name, version)
-        except NotReady:
+        except NotReadyError:
             return False
         return True
 
@@ -69,7 +69,7 @@ class Shelf:
 
     def index(self) -> list[dict[str, Any]]:
         """Every version that is known, with its state, and why it or a new file of it is not served."""
-        plan = self._plan or Plan()
+        plan = self._plan or Deployment()
         states = {
             (one.name, one.version): ("UNAVAILABLE", one.reason)
             for one in (*plan.left_out, *plan.failed, *self._failures())
@@ -95,9 +95,9 @@ class Shelf:
 
     async def prepare(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Load what a plan has and is not served yet; answers what failed. What is served stays as it is."""
-        plan = Plan.from_json(record)
+        plan = Deployment.from_json(record)
         async with self._lock:
-            failed = await self._bring(plan.files, (self._plan or Plan()).files)
+            failed = await self._bring(plan.files, (self._plan or Deployment()).files)
             # known from now on: the plan that tells everyone comes when the last worker has answered
             tried = {(found.name, found.version) for found in plan.files}
             others = {one: why for one, why in self._failed.items() if (one.name, one.version) not in tried}
@@ -110,17 +110,19 @@ class Shelf:
         A worker that comes late loads here what others have prepared; where that fails, what it serves
         under the same name stays.
         """
-        plan = Plan.from_json(record)
+        plan = Deployment.from_json(record)
         async with self._lock:
             if self._plan is None or plan.serial >= self._plan.serial:
                 self._failed = await self._bring(plan.files)
                 self._serve(plan)
             return {"failed": [one.to_json() for one in self._failures()]}
 
-    async def _bring(self, wanted: Sequence[Found], kept: Sequence[Found] = ()) -> dict[Found, str]:
+    async def _bring(
+        self, wanted: Sequence[ModelFile], kept: Sequence[ModelFile] = ()
+    ) -> dict[ModelFile, str]:
         """Have the files wanted open, beside those to keep; says which could not be, and why."""
         self._open = {found: model for found, model in self._open.items() if found in wanted or found in kept}
-        failed: dict[Found, str] = {}
+        failed: dict[ModelFile, str] = {}
         for found in wanted:
             if found in self._open:
                 continue
@@ -137,7 +139,7 @@ class Shelf:
                 self._loading = None
         return failed
 
-    def _serve(self, plan: Plan) -> None:
+    def _serve(self, plan: Deployment) -> None:
         served: dict[str, Versions] = {}
         for name, versions in plan.models.items():
             before = self._served.get(name, {})
@@ -147,24 +149,24 @@ class Shelf:
                 served.setdefault(name, {}).update({str(model.version): model, None: model})
         self._plan, self._served = plan, served
 
-    def _failures(self) -> list[Unserved]:
+    def _failures(self) -> list[UnavailableModel]:
         """What this worker could not load, though others may have."""
         return _unserved(self._failed)
 
     def _missing(self, name: str, version: str | None) -> RequestError:
         """Why there is no such model now."""
-        plan = self._plan or Plan()
+        plan = self._plan or Deployment()
         said = f"model {name[:80]!r}" + ("" if version is None else f" version {version[:20]!r}")
         for one in (*plan.failed, *self._failures(), *plan.left_out):
             if one.name == name and version in (None, str(one.version)):
-                return NotReady(f"{said} is not served: {one.reason}")
+                return NotReadyError(f"{said} is not served: {one.reason}")
         if self._plan is None:
-            return NotReady("the models are being loaded")
+            return NotReadyError("the models are being loaded")
         if name in self._served:
             there = ", ".join(map(str, self.versions(name)))
-            return Unknown(f"{said}: expected a version that is served, one of {there}")
-        return Unknown(f"{said}: expected a model that is served, as /v2/models lists them")
+            return NotFoundError(f"{said}: expected a version that is served, one of {there}")
+        return NotFoundError(f"{said}: expected a model that is served, as /v2/models lists them")
 
 
-def _unserved(failed: Mapping[Found, str]) -> list[Unserved]:
-    return [Unserved(found.name, found.version, reason) for found, reason in failed.items()]
+def _unserved(failed: Mapping[ModelFile, str]) -> list[UnavailableModel]:
+    return [UnavailableModel(found.name, found.version, reason) for found, reason in failed.items()]

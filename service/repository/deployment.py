@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.repository.scan import Found
+from service.repository.scan import ModelFile
 
 # how the reasons begin for which a good file is not served
 UNLOADED, NOT_CHOSEN = "unloaded", "not chosen by versions="
 
 
 @dataclass(frozen=True, slots=True)
-class Unserved:
+class UnavailableModel:
     """A version that is not served, or a model where `version` is None; `reason` is safe to send."""
 
     name: str
@@ -26,16 +26,16 @@ class Unserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Deployment:
     """Versions of each model in order, what failed, what is there and not wanted; the serial counts plans."""
 
     serial: int = 0
-    models: Mapping[str, tuple[Found, ...]] = field(default_factory=dict)
-    failed: tuple[Unserved, ...] = ()
-    left_out: tuple[Unserved, ...] = ()
+    models: Mapping[str, tuple[ModelFile, ...]] = field(default_factory=dict)
+    failed: tuple[UnavailableModel, ...] = ()
+    left_out: tuple[UnavailableModel, ...] = ()
 
     @property
-    def files(self) -> tuple[Found, ...]:
+    def files(self) -> tuple[ModelFile, ...]:
         """Every file to serve."""
         return tuple(found for versions in self.models.values() for found in versions)
 
@@ -55,16 +55,17 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Plan:
+    def from_json(cls, record: Mapping[str, Any]) -> Deployment:
         """The plan of what `to_json` made."""
         return cls(
             serial=record["serial"],
             models={
                 name: tuple(
-                    Found(name, one["version"], Path(one["path"]), tuple(one["stamp"])) for one in versions
+                    ModelFile(name, one["version"], Path(one["path"]), tuple(one["stamp"]))
+                    for one in versions
                 )
                 for name, versions in record["models"].items()
             },
-            failed=tuple(Unserved(**one) for one in record["failed"]),
-            left_out=tuple(Unserved(**one) for one in record["left_out"]),
+            failed=tuple(UnavailableModel(**one) for one in record["failed"]),
+            left_out=tuple(UnavailableModel(**one) for one in record["left_out"]),
         )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from service.errors import SettingError
-from service.repository.deployment import NOT_CHOSEN, UNLOADED, Plan, Unserved
-from service.repository.scan import Contents, Found, Policy, scan
+from service.repository.deployment import NOT_CHOSEN, UNLOADED, Deployment, UnavailableModel
+from service.repository.scan import ModelFile, RepositoryScan, VersionPolicy, scan
 
 log = logging.getLogger(__name__)
 
@@ -21,21 +21,21 @@ Broadcast = Callable[[str, Any], Awaitable[list[Any]]]
 Outcome = dict[str, Any]
 
 
-class Director:
+class Rollout:
     """Looks, loads and unloads, one at a time. `broadcast` asks something of all workers and gives their
     answers: "prepare" to load what a plan has, "commit" to serve it."""
 
     def __init__(self, root: Path, policy: str, broadcast: Broadcast) -> None:
         self._root = root
-        self._policy = Policy.parse(policy)
+        self._policy = VersionPolicy.parse(policy)
         self._not_chosen = NOT_CHOSEN + policy
         self._broadcast = broadcast
-        self._plan = Plan()
+        self._plan = Deployment()
         self._unloaded: frozenset[str] = frozenset()
         # files that were tried in vain, until another one stands in their place
-        self._failed: dict[Found, str] = {}
+        self._failed: dict[ModelFile, str] = {}
         # what the last look saw, and that part of it which the plan was made of
-        self._seen = self._taken = Contents()
+        self._seen = self._taken = RepositoryScan()
         self._lock = asyncio.Lock()
 
     @property
@@ -49,7 +49,7 @@ class Director:
         return [f"{found.name}/{found.version}" for found in self._plan.files]
 
     @property
-    def failed(self) -> tuple[Unserved, ...]:
+    def failed(self) -> tuple[UnavailableModel, ...]:
         """What is there and cannot be served."""
         return self._plan.failed
 
@@ -116,13 +116,13 @@ class Director:
             await self._act(self._taken)
             return {"ok": True}
 
-    def _with(self, names: Iterable[str], contents: Contents) -> Contents:
+    def _with(self, names: Iterable[str], contents: RepositoryScan) -> RepositoryScan:
         """What was taken, but some models as they are now; the others wait for a look of their own."""
         there = {name: contents.models[name] for name in names if name in contents.models}
         self._failed = {found: why for found, why in self._failed.items() if found.name not in there}
-        return Contents({**self._taken.models, **there}, contents.skipped)
+        return RepositoryScan({**self._taken.models, **there}, contents.skipped)
 
-    def _why_not(self, name: str, before: tuple[Found, ...] | None) -> str | None:
+    def _why_not(self, name: str, before: tuple[ModelFile, ...] | None) -> str | None:
         """Why a load brought nothing, None where it did; `before` is what was served until then."""
         served = self._plan.models.get(name, ())
         least = served[0].version if served else 0
@@ -136,17 +136,17 @@ class Director:
         goes_on = f"version {numbers} goes on" if len(served) == 1 else f"versions {numbers} go on"
         return f"{max(newer)[1]}; {goes_on}"
 
-    def _settled(self, contents: Contents) -> Contents:
+    def _settled(self, contents: RepositoryScan) -> RepositoryScan:
         """What two looks saw alike; a model that is changing stays as it was taken."""
-        models: dict[str, tuple[Found, ...]] = {}
+        models: dict[str, tuple[ModelFile, ...]] = {}
         for name in sorted(contents.models.keys() | self._taken.models.keys()):
             now = contents.models.get(name, ())
             taken = now if now == self._seen.models.get(name, ()) else self._taken.models.get(name, ())
             if taken:
                 models[name] = taken
-        return Contents(models, contents.skipped)
+        return RepositoryScan(models, contents.skipped)
 
-    async def _act(self, contents: Contents, *, sure: bool = True) -> None:
+    async def _act(self, contents: RepositoryScan, *, sure: bool = True) -> None:
         """Have the workers serve what is there, or where that fails what comes nearest to it.
 
         Unless it is `sure` that what is planned is served, they are asked about that, too.
@@ -169,13 +169,13 @@ class Director:
             self._failed |= failed
         if plan == self._plan and plan.serial > 0:
             return
-        self._plan = Plan(self._plan.serial + 1, plan.models, plan.failed, plan.left_out)
+        self._plan = Deployment(self._plan.serial + 1, plan.models, plan.failed, plan.left_out)
         await self._broadcast("commit", self._plan.to_json())
         log.info("serving %s", ", ".join(self.names) or "no model")
 
-    def _planned(self, contents: Contents) -> Plan:
+    def _planned(self, contents: RepositoryScan) -> Deployment:
         """The plan for what is there, but for what was tried in vain; that leaves what is served as it is."""
-        models: dict[str, tuple[Found, ...]] = {}
+        models: dict[str, tuple[ModelFile, ...]] = {}
         for name, found in contents.models.items():
             if name in self._unloaded:
                 continue
@@ -187,27 +187,27 @@ class Director:
                 chosen = tuple(served.values())
             if chosen:
                 models[name] = chosen
-        return Plan(self._plan.serial, models, *self._unserved(contents, models))
+        return Deployment(self._plan.serial, models, *self._unserved(contents, models))
 
     def _unserved(
-        self, contents: Contents, models: Mapping[str, tuple[Found, ...]]
-    ) -> tuple[tuple[Unserved, ...], tuple[Unserved, ...]]:
+        self, contents: RepositoryScan, models: Mapping[str, tuple[ModelFile, ...]]
+    ) -> tuple[tuple[UnavailableModel, ...], tuple[UnavailableModel, ...]]:
         """What is there beside the models of a plan: what failed, and what is not wanted."""
         failed, left_out = [], []
         for name, found in contents.models.items():
             served = {one.version for one in models.get(name, ())}
             for one in found:
                 if name in self._unloaded:
-                    left_out.append(Unserved(name, one.version, UNLOADED))
+                    left_out.append(UnavailableModel(name, one.version, UNLOADED))
                 elif one in self._failed:
-                    failed.append(Unserved(name, one.version, self._failed[one]))
+                    failed.append(UnavailableModel(name, one.version, self._failed[one]))
                 elif one.version not in served:
-                    left_out.append(Unserved(name, one.version, self._not_chosen))
-        failed += [Unserved(one.name, one.version, one.reason) for one in contents.skipped]
+                    left_out.append(UnavailableModel(name, one.version, self._not_chosen))
+        failed += [UnavailableModel(one.name, one.version, one.reason) for one in contents.skipped]
         return tuple(failed), tuple(left_out)
 
 
-def _failures(answers: list[Any], plan: Plan, before: Plan) -> dict[Found, str]:
+def _failures(answers: list[Any], plan: Deployment, before: Deployment) -> dict[ModelFile, str]:
     """The new files that any worker could not load, and why; all of them where one did not live to say.
 
     What is served already was opened once, and fails in a worker that came too late for it: such a file
@@ -216,7 +216,7 @@ def _failures(answers: list[Any], plan: Plan, before: Plan) -> dict[Found, str]:
     if None in answers or not answers:
         fresh = (found for found in plan.files if found not in before.files)
         return dict.fromkeys(fresh, "a worker ended while it was loaded")
-    failed: dict[Found, str] = {}
+    failed: dict[ModelFile, str] = {}
     for found in plan.files:
         reasons = [
             one["reason"]

@@ -16,22 +16,22 @@ from service.errors import ModelFileError, SettingError
 FILE = "model.onnx"
 
 VERSION = re.compile(r"[1-9][0-9]{0,9}")
-MOST_VERSION = 2**31 - 1
+MAX_VERSION = 2**31 - 1
 # names stand in addresses, logs and labels of metrics
-MOST_NAME = 200
-MOST_BYTES = (2 << 30) - 1  # protobuf has no larger messages
+MAX_NAME_LENGTH = 200
+MAX_FILE_BYTES = (2 << 30) - 1  # protobuf has no larger messages
 
-Stamp = tuple[int, int, int]
+FileIdentity = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ModelFile:
     """A model file: whose it is, and by its `stamp` (inode, time of change in ns, bytes) which one it is."""
 
     name: str
     version: int
     path: Path
-    stamp: Stamp
+    stamp: FileIdentity
 
     @property
     def size(self) -> int:
@@ -39,7 +39,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedPath:
     """A folder or file that looks like a model and is not served, and why; `reason` holds no path."""
 
     name: str
@@ -48,22 +48,22 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class RepositoryScan:
     """All that was found, by name, versions in order; `skipped` has what was not taken."""
 
-    models: dict[str, tuple[Found, ...]] = field(default_factory=dict)
-    skipped: tuple[Skipped, ...] = ()
+    models: dict[str, tuple[ModelFile, ...]] = field(default_factory=dict)
+    skipped: tuple[SkippedPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class VersionPolicy:
     """Which versions of a model are served: the latest, all, or those of a list."""
 
     listed: frozenset[int] | None = None
     latest: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Policy:
+    def parse(cls, text: str) -> VersionPolicy:
         """The policy of a setting: `latest`, `all`, or numbers with commas between."""
         if text == "latest":
             return cls(latest=True)
@@ -76,7 +76,7 @@ class Policy:
             )
         return cls(listed=frozenset(map(int, numbers)))
 
-    def choose(self, found: Iterable[Found]) -> tuple[Found, ...]:
+    def choose(self, found: Iterable[ModelFile]) -> tuple[ModelFile, ...]:
         """Those to serve, in order of their versions."""
         ordered = sorted(found, key=lambda one: one.version)
         if self.listed is not None:
@@ -84,7 +84,7 @@ class Policy:
         return tuple(ordered[-1:] if self.latest else ordered)
 
 
-def scan(root: Path) -> Contents:
+def scan(root: Path) -> RepositoryScan:
     """Everything in a repository. Hidden files, drafts and folders without a model are none.
 
     A SettingError where the repository itself cannot be read.
@@ -96,33 +96,33 @@ def scan(root: Path) -> Contents:
         raise SettingError(
             f"models: expected a folder that can be read, got {str(root)!r} ({error.strerror})"
         ) from error
-    models: dict[str, tuple[Found, ...]] = {}
-    skipped: list[Skipped] = []
+    models: dict[str, tuple[ModelFile, ...]] = {}
+    skipped: list[SkippedPath] = []
     for name in names:
         if name.startswith("."):
             continue
         try:
             found = list(_versions(home, name, skipped))
         except OSError as error:  # gone in the meantime, or not ours to read
-            skipped.append(Skipped(_shown(name), None, f"it cannot be read ({error.strerror})"))
+            skipped.append(SkippedPath(_shown(name), None, f"it cannot be read ({error.strerror})"))
             continue
         if found:
             models[name] = tuple(sorted(found, key=lambda one: one.version))
-    return Contents(models, tuple(skipped))
+    return RepositoryScan(models, tuple(skipped))
 
 
-def stamp_of(kept: os.stat_result) -> Stamp:
+def identity_of(kept: os.stat_result) -> FileIdentity:
     return (kept.st_ino, kept.st_mtime_ns, kept.st_size)
 
 
-def read(found: Found) -> memoryview:
+def read(found: ModelFile) -> memoryview:
     """All of a file; a ModelFileError where it is not the one that was found."""
     try:
         with found.path.open("rb") as file:
             expect_unchanged(found, file.fileno())
-            if found.size > MOST_BYTES:
+            if found.size > MAX_FILE_BYTES:
                 raise ModelFileError(
-                    f"{found.path}: expected at most {MOST_BYTES} bytes, got {found.size}",
+                    f"{found.path}: expected at most {MAX_FILE_BYTES} bytes, got {found.size}",
                     "its file is larger than 2 GiB",
                 )
             content = memoryview(_room(found.size))
@@ -135,17 +135,17 @@ def read(found: Found) -> memoryview:
         ) from error
 
 
-def expect_unchanged(found: Found, opened: int | None = None) -> None:
+def expect_unchanged(found: ModelFile, opened: int | None = None) -> None:
     """Stop with a ModelFileError unless the file there, or an opened one, is the one that was found."""
     try:
-        stamp = stamp_of(found.path.stat() if opened is None else os.fstat(opened))
+        stamp = identity_of(found.path.stat() if opened is None else os.fstat(opened))
     except OSError:
         stamp = None
     if stamp != found.stamp:
         raise _changed(found)
 
 
-def _changed(found: Found) -> ModelFileError:
+def _changed(found: ModelFile) -> ModelFileError:
     return ModelFileError(
         f"{found.path}: expected the file that was found, and it has changed since then",
         "its file changed while it was loaded",
@@ -165,17 +165,17 @@ def _room(size: int) -> bytearray | mmap.mmap:
     return room
 
 
-def _versions(home: Path, name: str, skipped: list[Skipped]) -> Iterator[Found]:
+def _versions(home: Path, name: str, skipped: list[SkippedPath]) -> Iterator[ModelFile]:
     folder = home / name
     if not folder.is_dir():
         return
     if not _inside(folder, home):
-        skipped.append(Skipped(_shown(name), None, "its folder is a link that leaves the repository"))
+        skipped.append(SkippedPath(_shown(name), None, "its folder is a link that leaves the repository"))
         return
     versions = [entry.name for entry in folder.iterdir() if VERSION.fullmatch(entry.name)]
-    versions = [version for version in versions if int(version) <= MOST_VERSION]
+    versions = [version for version in versions if int(version) <= MAX_VERSION]
     if versions and (wrong := _odd(name)):
-        skipped.append(Skipped(_shown(name), None, wrong))
+        skipped.append(SkippedPath(_shown(name), None, wrong))
         return
     for version in versions:
         path = folder / version / FILE
@@ -183,17 +183,17 @@ def _versions(home: Path, name: str, skipped: list[Skipped]) -> Iterator[Found]:
             kept = path.stat()
         except FileNotFoundError:
             if path.is_symlink():
-                skipped.append(Skipped(name, int(version), "its file is a link to nothing"))
+                skipped.append(SkippedPath(name, int(version), "its file is a link to nothing"))
             continue
         except OSError as error:
-            skipped.append(Skipped(name, int(version), f"its file cannot be read ({error.strerror})"))
+            skipped.append(SkippedPath(name, int(version), f"its file cannot be read ({error.strerror})"))
             continue
         if not _inside(path, home):
-            skipped.append(Skipped(name, int(version), "its file is a link that leaves the repository"))
+            skipped.append(SkippedPath(name, int(version), "its file is a link that leaves the repository"))
         elif not stat.S_ISREG(kept.st_mode):
-            skipped.append(Skipped(name, int(version), f"{FILE} is no file"))
+            skipped.append(SkippedPath(name, int(version), f"{FILE} is no file"))
         else:
-            yield Found(name, int(version), path, stamp_of(kept))
+            yield ModelFile(name, int(version), path, identity_of(kept))
 
 
 def _inside(path: Path, home: Path) -> bool:
@@ -202,8 +202,8 @@ def _inside(path: Path, home: Path) -> bool:
 
 def _odd(name: str) -> str | None:
     """What is wrong with a name, None for a good one."""
-    if len(name) > MOST_NAME:
-        return f"its name is longer than {MOST_NAME} characters"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"its name is longer than {MAX_NAME_LENGTH} characters"
     # bytes that are no UTF-8 cannot be shown either
     if not name.isprintable():
         return "its name has letters that cannot be shown"
@@ -212,4 +212,4 @@ def _odd(name: str) -> str | None:
 
 def _shown(name: str) -> str:
     """A name that is safe to send: what cannot be shown is written as an escape."""
-    return ascii(name[:MOST_NAME])[1:-1] if _odd(name) else name
+    return ascii(name[:MAX_NAME_LENGTH])[1:-1] if _odd(name) else name

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from service.batching.batcher import Batch
-    from service.inference_types import Answer
+    from service.batching.batch_run import CompletedBatch
+    from service.inference_types import InferenceResult
 
 Snapshot = dict[str, Any]
 
@@ -67,7 +67,7 @@ class Histogram:
         return {"counts": self.counts.copy(), "total": self.total}
 
 
-class ModelMeter:
+class ModelCounters:
     """The counts of one version of one model. They go on when the version is loaded again."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class ModelMeter:
         # rows of a run: runs and their nanoseconds; requests in them, nanoseconds of decoding and of encoding
         self._sizes: dict[int, list[int]] = {}
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: CompletedBatch) -> None:
         """Count a run that is over."""
         self._run.add(batch.run_ns)
         self._batch.add(batch.rows)
@@ -94,7 +94,9 @@ class ModelMeter:
         size[0] += 1
         size[1] += batch.run_ns
 
-    def request(self, answer: Answer, total_ns: int, decode_ns: int, encode_ns: int, rows: int) -> None:
+    def request(
+        self, answer: InferenceResult, total_ns: int, decode_ns: int, encode_ns: int, rows: int
+    ) -> None:
         """Count a request that was answered."""
         self._seconds.add(total_ns)
         self._queue.add(answer.queue_ns)
@@ -138,21 +140,21 @@ class ModelMeter:
         return size
 
 
-class Meter:
+class RequestCounters:
     """The counts of one worker. Routes, methods and reasons are of ours, never words of a caller."""
 
     def __init__(self) -> None:
         self.in_flight = 0
         # seconds since 1970
         self._started = time.time()
-        self._models: dict[tuple[str, int], ModelMeter] = {}
+        self._models: dict[tuple[str, int], ModelCounters] = {}
         self._answered: dict[tuple[str, str, int], int] = {}
         self._seconds: dict[str, Histogram] = {}
         self._refused: dict[str, int] = {}
 
-    def model(self, name: str, version: int) -> ModelMeter:
+    def model(self, name: str, version: int) -> ModelCounters:
         """The one meter of a version; a name of the index, never of a caller."""
-        return self._models.setdefault((name, version), ModelMeter())
+        return self._models.setdefault((name, version), ModelCounters())
 
     def answered(self, route: str, method: str, status: int, ns: int) -> None:
         """Count a request of HTTP that is over."""
@@ -192,7 +194,7 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     merged: Snapshot = {}
     for snapshot in snapshots:
         _add(merged, snapshot)
-    return merged or ended(Meter().snapshot())
+    return merged or ended(RequestCounters().snapshot())
 
 
 def ended(snapshot: Snapshot) -> Snapshot:

@@ -70,7 +70,7 @@ class Human(logging.Formatter):
         return line
 
 
-class Lines:
+class AccessLogBuffer:
     """Lines of requests: put together in memory, and written in a few large pieces twenty times a second."""
 
     def __init__(self) -> None:
@@ -104,13 +104,13 @@ class Lines:
     def flush(self) -> None:
         """Write what is waiting; whoever ends a process calls it last."""
         waiting, self._waiting, self._timer = self._waiting, [], None
-        for piece in pieces(waiting):
+        for piece in chunks(waiting):
             # where nobody reads the log any more, the service goes on
             with contextlib.suppress(OSError):
                 write(piece)
 
 
-lines = Lines()
+lines = AccessLogBuffer()
 
 
 def encoded(line: dict[str, Any]) -> bytes:
@@ -118,7 +118,7 @@ def encoded(line: dict[str, Any]) -> bytes:
     return orjson.dumps(line, default=str, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
 
 
-def pieces(waiting: list[bytes]) -> list[bytes]:
+def chunks(waiting: list[bytes]) -> list[bytes]:
     """The lines in as few pieces of at most PIECE bytes as may be; a longer line is a piece of its own."""
     found: list[bytes] = []
     size = PIECE

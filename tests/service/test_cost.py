@@ -30,12 +30,11 @@ from service.api.app import create_app
 from service.batching import batcher as pace
 from service.config.settings import Settings
 from service.http import server as servers
-from service.http.acceptor import Shares
-from service.http.listener import listen
+from service.http.listener import ConnectionCounts, listen
 from service.http.server import Server
-from service.repository.deployment import Plan
+from service.repository.deployment import Deployment
 from service.telemetry import log
-from service.telemetry.counters import Meter
+from service.telemetry.counters import RequestCounters
 from tests.support.gates_app import profile_of
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put, sealed
@@ -127,11 +126,11 @@ async def worker(folder: Path) -> AsyncIterator[int]:
     found = put(folder, data=sealed(gated, profile=profile))
     settings: dict[str, Any] = {"models": folder, "drain_wait": 0}
     app = create_app(Settings(**settings), Nobody())
-    plan = Plan(serial=1, models={"net": (found,)})
+    plan = Deployment(serial=1, models={"net": (found,)})
     assert (await app.shelf.prepare(plan.to_json()))["failed"] == []
     await app.shelf.commit(plan.to_json())
     listener = listen("127.0.0.1", 0)
-    server = Server(app.parts.settings, listener, Shares(1), 1, app)
+    server = Server(app.parts.settings, listener, ConnectionCounts(1), 1, app)
     try:
         yield listener.getsockname()[1]
     finally:
@@ -207,12 +206,12 @@ def test_a_request_costs_what_it_did(kind: str, tmp_path: Path) -> None:
 def test_one_more_layer_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function around another that only calls it is more than there is room for."""
     usual, _ = counted(tmp_path, REQUEST["JSON"]).each
-    answered = Meter.answered
+    answered = RequestCounters.answered
 
     def layer(*given: Any) -> None:
         answered(*given)
 
-    monkeypatch.setattr(Meter, "answered", layer)
+    monkeypatch.setattr(RequestCounters, "answered", layer)
     heavier, _ = counted(tmp_path, REQUEST["JSON"]).each
     assert heavier > usual + ROOM
 

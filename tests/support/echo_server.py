@@ -13,8 +13,7 @@ import uvloop
 
 from service.config.settings import Settings
 from service.http import server as servers
-from service.http.acceptor import Shares
-from service.http.listener import listen
+from service.http.listener import ConnectionCounts, listen
 from service.http.server import Server
 
 GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -117,7 +116,7 @@ async def place(quiet: float = 0.05, **settings: Any) -> AsyncIterator[Place]:
     listener = listen("127.0.0.1", 0)
     app = Echo()
     given = {"drain_wait": 0, "drain_seconds": 0.2, **settings}
-    server = Server(Settings(**given), listener, Shares(1), 1, app)
+    server = Server(Settings(**given), listener, ConnectionCounts(1), 1, app)
     app.connections = server._connections.connections
     where = Place(app, server, listener.getsockname()[1])
     with pytest.MonkeyPatch.context() as patch:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.batch_run import Stack
-from service.batching.batcher import Batch, Batcher
+from service.batching.batch_run import BatchRunner, CompletedBatch
+from service.batching.batcher import Batcher
 from service.inference_types import Array
 
 Rule = Callable[[Mapping[str, Array]], None]
@@ -52,7 +52,7 @@ class Gate:
         assert self.open.wait(10)
 
 
-def stack_of(run: Any, **changes: Any) -> Stack:
+def stack_of(run: Any, **changes: Any) -> BatchRunner:
     """What runs jobs together, as a test wants it."""
     options: dict[str, Any] = {
         "inputs": ("x",),
@@ -61,10 +61,10 @@ def stack_of(run: Any, **changes: Any) -> Stack:
         "lone_rows": False,
         "max_rows": 8,
     }
-    return Stack(run, **(options | changes))
+    return BatchRunner(run, **(options | changes))
 
 
-def batcher_of(run: Any, observed: list[Batch] | None = None, **changes: Any) -> Batcher:
+def batcher_of(run: Any, observed: list[CompletedBatch] | None = None, **changes: Any) -> Batcher:
     """A batcher as a test wants it."""
     queueing: dict[str, Any] = {
         "max_delay": 0.0,

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from service.config.settings import Settings
-from service.errors import DeviceError, NotReady, ServiceError
-from service.process.ipc import Channel, Handler
+from service.errors import DeviceError, NotReadyError, ServiceError
+from service.process.ipc import Handler, IpcChannel
 from service.process.supervisor import supervise
-from service.telemetry.counters import Meter
+from service.telemetry.counters import RequestCounters
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,11 +32,11 @@ ROOT = Path(__file__).parents[2]
 class SmallApp:
     """Answers with what it knows of itself; some paths do something first."""
 
-    def __init__(self, settings: Settings, control: Channel) -> None:
+    def __init__(self, settings: Settings, control: IpcChannel) -> None:
         self.draining = False
         self.control = control
         self.plans: list[dict[str, Any]] = []
-        self.meter = Meter()
+        self.meter = RequestCounters()
         self.handlers: dict[str, Handler] = {
             "prepare": self.prepare,
             "commit": self.commit,
@@ -96,7 +96,7 @@ class SmallApp:
                 what, _, given = argument.partition("=")
                 try:
                     said["answer"] = await self.control.ask(what, given)
-                except NotReady as error:
+                except NotReadyError as error:
                     status, said = error.status, {"error": str(error)}
         body = json.dumps(said).encode()
         headers = [(b"content-length", b"%d" % len(body))]

@@ -15,20 +15,20 @@ from starlette.routing import Router
 from starlette.types import Message, Receive
 
 from export.output.model_bytes import with_manifest
-from service.api.context import Parts
+from service.api.context import ServiceContext
 from service.api.gates import routes
 from service.artifact.limits import Limits
 from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
-from service.batching.queue import Pending
+from service.batching.queue import Waiter
 from service.config.settings import Settings
-from service.http.auth import Access
-from service.http.body import Held
-from service.inference_types import Answer
+from service.http.auth import Authenticator
+from service.http.body import MemoryBudget
+from service.inference_types import InferenceResult
 from service.registry.loader import load
 from service.registry.model import Model
-from service.registry.registry import Shelf
-from service.repository.scan import Found, stamp_of
-from service.telemetry.counters import Meter
+from service.registry.registry import ModelRegistry
+from service.repository.scan import ModelFile, identity_of
+from service.telemetry.counters import RequestCounters
 from tests.support.tiny_highway import Gated
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -91,13 +91,13 @@ def manifest_of(gated: Gated, profile: Profile | None = None, labels: tuple[str,
 class Told:
     """What the endpoints tell of their runs."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[InferenceResult] = field(default_factory=list)
     query: bytes = b""
 
-    def ran(self, model: Model, answer: Answer) -> None:
+    def ran(self, model: Model, answer: InferenceResult) -> None:
         self.answers.append(answer)
 
-    def future(self) -> Pending:
+    def future(self) -> Waiter:
         return asyncio.get_running_loop().create_future()
 
 
@@ -135,20 +135,20 @@ class Asker:
         return cls(path, **settings)
 
     def __init__(self, path: Path, **settings: Any) -> None:
-        found = Found("net", 3, path, stamp_of(path.stat()))
+        found = ModelFile("net", 3, path, identity_of(path.stat()))
         chosen = Settings(**settings)
-        meter = Meter()
+        meter = RequestCounters()
         self.model = load(found, chosen, meter, 1)
         self.workers = Workers()
         self.told = Told()
-        self.held = Held(1 << 30, limit=1 << 30, seconds=10)
+        self.held = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
         self.routes = routes(
-            Parts(
+            ServiceContext(
                 settings=chosen,
                 limits=Limits(),
-                shelf=cast("Shelf", OneModel(self.model)),
+                shelf=cast("ModelRegistry", OneModel(self.model)),
                 meter=meter,
-                access=Access(),
+                access=Authenticator(),
                 held=self.held,
                 control=self.workers,
             )

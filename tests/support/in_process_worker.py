@@ -17,7 +17,7 @@ import uvloop
 from uvicorn.config import Config
 
 from service.api.app import Application
-from service.batching.batcher import Pace
+from service.batching.batcher import RunTimeEstimator
 from service.config.settings import Settings
 from service.http import door
 from service.http.connection import Connection
@@ -25,8 +25,8 @@ from service.http.connection_state import Connections, Rules
 from service.http.express import Express
 from service.inference_types import Array
 from service.registry.model import Model
-from service.repository.deployment import Plan
-from service.repository.scan import Found, stamp_of
+from service.repository.deployment import Deployment
+from service.repository.scan import ModelFile, identity_of
 from tests.support.asgi import Reply
 from tests.support.live_server import ROOT
 
@@ -182,8 +182,8 @@ class Wired:
         self.config.load()
 
     async def load(self) -> None:
-        found = Found(NAME, 1, FILE, stamp_of(FILE.stat()))
-        assert not (await self.app.shelf.commit(Plan(1, {NAME: (found,)}).to_json()))["failed"]
+        found = ModelFile(NAME, 1, FILE, identity_of(FILE.stat()))
+        assert not (await self.app.shelf.commit(Deployment(1, {NAME: (found,)}).to_json()))["failed"]
 
     @property
     def model(self) -> Model:
@@ -206,7 +206,7 @@ class Wired:
             assert opened.wait(10)
             return run(feeds, names)
 
-        stack._run, batcher._pace = wait, Pace()
+        stack._run, batcher._pace = wait, RunTimeEstimator()
         try:
             yield opened
         finally:

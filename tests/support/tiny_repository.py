@@ -9,8 +9,8 @@ from export.output.model_bytes import with_manifest
 from service.config.settings import Settings
 from service.registry.loader import load
 from service.registry.model import Model
-from service.repository.scan import FILE, Found, stamp_of
-from service.telemetry.counters import Meter
+from service.repository.scan import FILE, ModelFile, identity_of
+from service.telemetry.counters import RequestCounters
 from tests.service.artifact.test_manifest import MANIFEST
 from tests.support.tiny_highway import Gated, highway
 
@@ -21,16 +21,16 @@ def sealed(gated: Gated, **manifest: Any) -> bytes:
     return with_manifest(gated.model, MANIFEST.model_copy(update=fields))
 
 
-def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> Found:
+def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> ModelFile:
     """A model in the repository, whole at once as an export leaves it; each version has other weights."""
     path = root / name / str(version) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(".draft")
     draft.write_bytes(sealed(highway(seed=version)) if data is None else data)
     draft.replace(path)
-    return Found(name, version, path, stamp_of(path.stat()))
+    return ModelFile(name, version, path, identity_of(path.stat()))
 
 
-def opened(found: Found, **settings: Any) -> Model:
+def opened(found: ModelFile, **settings: Any) -> Model:
     """A model as a worker loads it."""
-    return load(found, Settings(**settings), Meter(), 1)
+    return load(found, Settings(**settings), RequestCounters(), 1)

@@ -11,8 +11,8 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import HTMLResponse, Response
 
-from service.errors import Unknown
-from service.http.auth import Access
+from service.errors import NotFoundError
+from service.http.auth import Authenticator
 
 # file of the page: its type
 PARTS = {
@@ -22,7 +22,7 @@ PARTS = {
 }
 
 
-def add_reference(app: FastAPI, access: Access) -> None:
+def add_reference(app: FastAPI, access: Authenticator) -> None:
     """Give the application its page, whose parts come out of an installed package."""
     folder = files("fastapi_offline") / "static"
     anyone = [Depends(access.needs("open"))]
@@ -40,7 +40,7 @@ def add_reference(app: FastAPI, access: Access) -> None:
     @app.get("/docs/{part}", include_in_schema=False, dependencies=anyone)
     async def asset(part: str) -> Response:
         if part not in PARTS:
-            raise Unknown(f"/docs: expected one of {', '.join(PARTS)}, got {part[:80]!r}")
+            raise NotFoundError(f"/docs: expected one of {', '.join(PARTS)}, got {part[:80]!r}")
         return Response(
             (folder / part).read_bytes(),
             media_type=PARTS[part],

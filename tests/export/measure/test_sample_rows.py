@@ -11,9 +11,9 @@ from export.errors import RequestError
 from export.measure.sample_rows import FEW, expect_count, ranges, samples_of, stored
 from export.signature import parse_all
 from export.source import Rows, Source
-from service.artifact.manifest import MOST_SAMPLES, Range
+from service.artifact.manifest import MAX_SAMPLES, Range
 from service.artifact.runtime import Tensor
-from service.artifact.sample_rows import row_of
+from service.artifact.sample_rows import to_input_row
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -83,7 +83,7 @@ def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, kind: st
     row = np.array(values, dtype)
     made = stored("x", row)
     assert (made.name, made.dtype, made.shape) == ("x", kind, (2,))
-    assert row_of(made, Tensor("x", dtype, ("batch", 2)))[0].tobytes() == row.tobytes()
+    assert to_input_row(made, Tensor("x", dtype, ("batch", 2)))[0].tobytes() == row.tobytes()
 
 
 def test_large_rows_are_fewer() -> None:
@@ -91,8 +91,8 @@ def test_large_rows_are_fewer() -> None:
     rows = Rows({"a": np.zeros((9, 30_000), np.uint8), "b": np.full((9, 10_000), 0.5, np.float32)})
     made = samples_of(rows, 9)
     size = sum(len(one.data) for one in made[0].inputs)
-    assert len(made) == MOST_SAMPLES // size == 2
-    assert samples_of(Rows({"x": np.zeros((2, MOST_SAMPLES), np.uint8)}), 2) == ()
+    assert len(made) == MAX_SAMPLES // size == 2
+    assert samples_of(Rows({"x": np.zeros((2, MAX_SAMPLES), np.uint8)}), 2) == ()
 
 
 def test_ranges_are_over_all_rows() -> None:

@@ -21,7 +21,7 @@ from export.report.report_page import page
 from export.report.report_parts import size_of
 from export.report.write import Report, figures, write_report
 from export.source import Rows
-from service.artifact.manifest import Batch, Gate, Manifest, Parity, TensorParity
+from service.artifact.manifest import Gate, Manifest, Parity, ParityBatch, TensorParity
 from tests.support.tiny_highway import Gated, highway
 
 LABELS = ("cat", "<script>alert(1)</script>", 'a"b&c')
@@ -39,8 +39,8 @@ def parity(names: tuple[str, ...]) -> Parity:
         for n, name in enumerate(names)
     )
     batches = (
-        Batch(name="one row", rows=1, digest="ab" * 32),
-        Batch(name="real rows", rows=60, digest="cd" * 32),
+        ParityBatch(name="one row", rows=1, digest="ab" * 32),
+        ParityBatch(name="real rows", rows=60, digest="cd" * 32),
     )
     return Parity(
         reference="the network in float64",

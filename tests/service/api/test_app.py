@@ -14,11 +14,11 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
 from service.api.app import create_app, routed
-from service.artifact.low_priority import LEAST, Call, directly
+from service.artifact.low_priority import LEAST, Caller, call_directly
 from service.config.settings import Settings
 from service.http.auth import level_of
-from service.registry.registry import Shelf
-from service.repository.scan import Found
+from service.registry.registry import ModelRegistry
+from service.repository.scan import ModelFile
 from service.version import VERSION
 
 ROOT = Path(__file__).parents[3]
@@ -103,13 +103,13 @@ def test_a_model_that_comes_later_is_loaded_aside(monkeypatch: pytest.MonkeyPatc
     """Those that are served go first; while there is none, nobody has to give way."""
     application = create_app(Settings(), Nobody())
 
-    def load(found: Found, call: Call = directly) -> int:
+    def load(found: ModelFile, call: Caller = call_directly) -> int:
         return call(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
     monkeypatch.setattr(application, "_load", load)
-    found = Found("net", 1, Path("model.onnx"), (0, 0, 0))
+    found = ModelFile("net", 1, Path("model.onnx"), (0, 0, 0))
     served: list[Any] = []
-    monkeypatch.setattr(Shelf, "models", property(lambda shelf: served))
+    monkeypatch.setattr(ModelRegistry, "models", property(lambda shelf: served))
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert application._loaded(found) == own
     served.append(object())

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.api.model_facts import certificate
-from service.artifact.manifest import Batch, Range, Sample, TensorParity, Variant
+from service.api.model_facts import certificate_json
+from service.artifact.manifest import ParityBatch, Range, Sample, TensorParity, Variant
 from service.registry.model import Model
 from tests.service.artifact.test_manifest import PARITY
 from tests.service.artifact.test_sample_rows import kept
@@ -19,7 +19,7 @@ from tests.support.tiny_repository import opened, put, sealed
 
 
 def told(model: Model) -> Any:
-    return json.loads(certificate(model))
+    return json.loads(certificate_json(model))
 
 
 def tensor(name: str, rms: float) -> TensorParity:
@@ -31,7 +31,7 @@ def test_it_tells_what_was_proved(tmp_path: Path) -> None:
     parity = PARITY.model_copy(
         update={
             "tensors": (tensor("logits", 2e-7), tensor("layer00.output", 3e-7)),
-            "batches": (Batch(name="ordinary", rows=7, digest="d"),),
+            "batches": (ParityBatch(name="ordinary", rows=7, digest="d"),),
         }
     )
     found = put(
@@ -106,4 +106,4 @@ def test_coupled_rows_are_told(tmp_path: Path) -> None:
 
 def test_no_path_is_told(tmp_path: Path) -> None:
     """Where a file lies is nobody's business."""
-    assert str(tmp_path).encode() not in certificate(opened(put(tmp_path)))
+    assert str(tmp_path).encode() not in certificate_json(opened(put(tmp_path)))

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 from starlette.types import Message, Scope
 
-from service.api.context import Parts
+from service.api.context import ServiceContext
 from service.api.endpoint import MUCH
-from service.api.model_facts import FactsEndpoint
-from service.errors import Overloaded
-from service.http.body import Held
+from service.api.model_facts import StaticModelEndpoint
+from service.errors import OverloadedError
+from service.http.body import MemoryBudget
 from service.registry.model import Model
 from tests.support.gates_app import OneModel
 from tests.support.tiny_highway import highway
@@ -28,12 +28,12 @@ def model(tmp_path: Path) -> Model:
     return opened(put(tmp_path, "net", 3, sealed(highway(layers=1))))
 
 
-def parts_of(model: Model, most: int = 1 << 30) -> Parts:
-    held = Held(most, limit=most, seconds=10)
-    return cast("Parts", SimpleNamespace(shelf=OneModel(model), held=held))
+def parts_of(model: Model, most: int = 1 << 30) -> ServiceContext:
+    held = MemoryBudget(most, limit=most, seconds=10)
+    return cast("ServiceContext", SimpleNamespace(shelf=OneModel(model), held=held))
 
 
-def answer(endpoint: FactsEndpoint, **version: str) -> bytes:
+def answer(endpoint: StaticModelEndpoint, **version: str) -> bytes:
     """The body of an answer."""
     sent: list[Message] = []
 
@@ -55,11 +55,11 @@ def test_it_is_made_once_and_elsewhere(model: Model) -> None:
         threads.append(threading.current_thread())
         return b"{}"
 
-    endpoint = FactsEndpoint(parts_of(model), tell)
+    endpoint = StaticModelEndpoint(parts_of(model), tell)
     assert answer(endpoint) == answer(endpoint, version="3") == b"{}"
     assert len(threads) == 1
     assert threads[0] is not threading.main_thread()
-    assert answer(FactsEndpoint(parts_of(model), lambda _: b"[]")) == b"[]"
+    assert answer(StaticModelEndpoint(parts_of(model), lambda _: b"[]")) == b"[]"
 
 
 def test_another_file_has_other_facts(tmp_path: Path, model: Model) -> None:
@@ -68,25 +68,25 @@ def test_another_file_has_other_facts(tmp_path: Path, model: Model) -> None:
     def tell(told: Model) -> bytes:
         return told.digest.encode()
 
-    assert answer(FactsEndpoint(parts_of(model), tell)) == model.digest.encode()
+    assert answer(StaticModelEndpoint(parts_of(model), tell)) == model.digest.encode()
     other = opened(put(tmp_path, "net", 4, sealed(highway(layers=2))))
-    assert answer(FactsEndpoint(parts_of(other), tell)) == other.digest.encode()
+    assert answer(StaticModelEndpoint(parts_of(other), tell)) == other.digest.encode()
 
 
 def test_it_finds_what_it_is_told_to(model: Model) -> None:
     """Routes of gates have their own way, which refuses models without."""
 
-    def find(parts: Parts, params: Mapping[str, str]) -> Model:
+    def find(parts: ServiceContext, params: Mapping[str, str]) -> Model:
         raise LookupError(params["model"])
 
     with pytest.raises(LookupError, match="net"):
-        answer(FactsEndpoint(parts_of(model), lambda _: b"", find))
+        answer(StaticModelEndpoint(parts_of(model), lambda _: b"", find))
 
 
 def test_much_is_counted_as_held(model: Model) -> None:
     """Answers that slow clients take in pieces are among the bytes that a worker may hold."""
     large = b"x" * MUCH
-    assert answer(FactsEndpoint(parts_of(model, most=MUCH), lambda _: large)) == large
+    assert answer(StaticModelEndpoint(parts_of(model, most=MUCH), lambda _: large)) == large
     model.facts.clear()
-    with pytest.raises(Overloaded):
-        answer(FactsEndpoint(parts_of(model, most=MUCH - 1), lambda _: large))
+    with pytest.raises(OverloadedError):
+        answer(StaticModelEndpoint(parts_of(model, most=MUCH - 1), lambda _: large))

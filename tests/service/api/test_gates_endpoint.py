@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.api import gates as gates_endpoint
-from service.errors import NotFinite, RequestError, TooLarge, Unknown
+from service.errors import NotFiniteError, NotFoundError, RequestError, TooLargeError
 from tests.support.gates_app import Asker, infer, manifest_of, profile_of
 from tests.support.tiny_highway import Gated, highway
 
@@ -191,7 +191,7 @@ def test_rows_without_numbers_have_no_summary(asker: Asker) -> None:
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
-    with pytest.raises(NotFinite, match="got NaN in 'layer00.transform_gate'"):
+    with pytest.raises(NotFiniteError, match="got NaN in 'layer00.transform_gate'"):
         asker.ask("gates", head + x.tobytes(), header=len(head))
 
 
@@ -200,11 +200,11 @@ def test_too_much_is_refused_before_it_is_run(tmp_path: Path, gated: Gated) -> N
     asker = Asker.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
     asker.gates(rows(10))
     before = len(asker.told.answers)
-    with pytest.raises(TooLarge, match="expected at most 720 bytes of them, .* about 2160"):
+    with pytest.raises(TooLargeError, match="expected at most 720 bytes of them, .* about 2160"):
         asker.gates(rows(10), {"detail": "rows"})
-    with pytest.raises(TooLarge, match="about 792; ask with fewer rows$"):
+    with pytest.raises(TooLargeError, match="about 792; ask with fewer rows$"):
         asker.gates(rows(11))
-    with pytest.raises(TooLarge, match="about 1440"):
+    with pytest.raises(TooLargeError, match="about 1440"):
         asker.ask("gates", infer(rows(10)), {"blocks": "1", "binary": "1"})
     assert len(asker.told.answers) == before
 
@@ -218,7 +218,7 @@ def test_what_only_a_run_tells_is_checked_after_it(tmp_path: Path, gated: Gated)
             for name, tensor in asker.model.signature.hidden.items()
         }
     )
-    with pytest.raises(TooLarge, match="about 144"):
+    with pytest.raises(TooLargeError, match="about 144"):
         asker.gates(rows(2))
 
 
@@ -228,7 +228,7 @@ def test_misspelt_wishes_and_missing_gates_are_refused(asker: Asker, tmp_path: P
         asker.gates(rows(1), {"detail": "everything"})
     plain = highway(layers=1)
     without = Asker.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": ()}))
-    with pytest.raises(Unknown, match="model 'net' has no gates that are known of"):
+    with pytest.raises(NotFoundError, match="model 'net' has no gates that are known of"):
         without.gates(rows(1))
     bare = tuple(gate.model_copy(update={"output": None}) for gate in plain.gates)
     no_blocks = Asker.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": bare}))

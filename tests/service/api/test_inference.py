@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.api.inference import answer, deadline, expect_room
+from service.api.inference import deadline, reject_if_queue_full, run_inference
 from service.artifact.runtime import Tensor
-from service.errors import Broken, Overloaded, RequestError, RunError
-from service.inference_types import Answer, Inference, Wanted
+from service.errors import InternalError, OverloadedError, RequestError, RunError
+from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
 from service.registry.model import Model
 from tests.support.infer_bodies import signature
 
@@ -28,22 +28,24 @@ class Batcher:
     full: bool = False
     asked: list[Any] = field(default_factory=list)
 
-    async def submit(self, *asked: Any, **more: Any) -> Answer:
+    async def submit(self, *asked: Any, **more: Any) -> InferenceResult:
         self.asked.append(asked)
         if self.error is not None:
             raise self.error
-        return Answer((np.zeros(1),))
+        return InferenceResult((np.zeros(1),))
 
-    def overloaded(self) -> Overloaded:
-        return Overloaded("queue: expected room", 3)
+    def overloaded(self) -> OverloadedError:
+        return OverloadedError("queue: expected room", 3)
 
 
 def model(**of: Any) -> Model:
     return cast("Model", SimpleNamespace(name="net", version=1, signature=WORDS, batcher=Batcher(**of)))
 
 
-def of_words(rows: int, words: int = 5, **more: Any) -> Inference:
-    return Inference({"ids": np.ones((rows, words), np.int64)}, rows, (Wanted("logits"),), **more)
+def of_words(rows: int, words: int = 5, **more: Any) -> InferenceRequest:
+    return InferenceRequest(
+        {"ids": np.ones((rows, words), np.int64)}, rows, (RequestedOutput("logits"),), **more
+    )
 
 
 def wait(timeout: int | None, header: bytes | None) -> float:
@@ -83,7 +85,7 @@ def test_a_wait_that_makes_no_sense_is_refused(header: bytes) -> None:
 def test_no_rows_are_answered_without_a_run() -> None:
     """In the shape that the request and the graph tell, and 0 where only a run could tell."""
     of = model()
-    given = asyncio.run(answer(of, of_words(0, words=4), ("logits",), 0))
+    given = asyncio.run(run_inference(of, of_words(0, words=4), ("logits",), 0))
     named = WORDS.outputs["logits"].dims
     assert given.arrays[0].shape == tuple(0 if dim == "batch" else dim for dim in named)
     assert given.batch == 0
@@ -94,21 +96,23 @@ def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
     """400 with a sentence of ours; the library's words stay in the log."""
     error = RunError("onnxruntime: idx=9 must be within the inclusive range [-5,4]", callers=True)
     with pytest.raises(RequestError, match="cannot be run on these values") as refused:
-        asyncio.run(answer(model(error=error), of_words(1), ("logits",), 0))
+        asyncio.run(run_inference(model(error=error), of_words(1), ("logits",), 0))
     assert refused.value.status == 400
     assert "idx" not in str(refused.value)
 
 
 def test_any_other_failure_is_ours(caplog: pytest.LogCaptureFixture) -> None:
     """500, with what happened in the log alone."""
-    with pytest.raises(Broken, match="model 'net' failed on these rows"):
-        asyncio.run(answer(model(error=RunError("out of memory at 0x7f")), of_words(1), ("logits",), 0))
+    with pytest.raises(InternalError, match="model 'net' failed on these rows"):
+        asyncio.run(
+            run_inference(model(error=RunError("out of memory at 0x7f")), of_words(1), ("logits",), 0)
+        )
     assert "out of memory at 0x7f" in caplog.text
 
 
 def test_a_full_queue_refuses_before_anything_is_read() -> None:
     """With the time after which there may be room."""
-    expect_room(model())
-    with pytest.raises(Overloaded) as refused:
-        expect_room(model(full=True))
+    reject_if_queue_full(model())
+    with pytest.raises(OverloadedError) as refused:
+        reject_if_queue_full(model(full=True))
     assert refused.value.retry_after == 3

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.api.inference import Content, joined, nested
+from service.api.inference import Content, merge_json, wrap_json
 
 ONE: Content = (b'{"a":1}', None)
 TWO: Content = (b'{"b":[2]}', None)
@@ -25,7 +25,7 @@ TWO_WITH_BYTES: Content = (b'{"b":[2]}123', 9)
 )
 def test_two_answers_are_one(first: Content, second: Content, tail: bytes | None) -> None:
     """One object, and after it the bytes of the first, then of the second."""
-    content, length = joined(first, second)
+    content, length = merge_json(first, second)
     assert json.loads(content[:length]) == {"a": 1, "b": [2]}
     assert (length is None) == (tail is None)
     if length is not None:
@@ -34,9 +34,9 @@ def test_two_answers_are_one(first: Content, second: Content, tail: bytes | None
 
 def test_an_answer_within_another() -> None:
     """Its bytes stay behind all JSON."""
-    assert nested("in", ONE) == (b'{"in":{"a":1}}', None)
-    assert nested("in", ONE_WITH_BYTES) == (b'{"in":{"a":1}}xyz', 14)
-    content, length = joined(ONE_WITH_BYTES, nested("in", TWO_WITH_BYTES))
+    assert wrap_json("in", ONE) == (b'{"in":{"a":1}}', None)
+    assert wrap_json("in", ONE_WITH_BYTES) == (b'{"in":{"a":1}}xyz', 14)
+    content, length = merge_json(ONE_WITH_BYTES, wrap_json("in", TWO_WITH_BYTES))
     assert json.loads(content[:length]) == {"a": 1, "in": {"b": [2]}}
     assert length is not None
     assert content[length:] == b"xyz123"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import Unknown
+from service.errors import NotFoundError
 from service.http.auth import level_of
 from tests.support.gates_app import Asker, manifest_of, profile_of
 from tests.support.tiny_highway import highway
@@ -97,7 +97,7 @@ def test_no_profile_no_drift(tmp_path: Path) -> None:
     """What the model lacks is said."""
     gated = highway(layers=1)
     asker = Asker.of(tmp_path, gated, manifest_of(gated))
-    with pytest.raises(Unknown, match="model 'net' has no profile to tell drift from"):
+    with pytest.raises(NotFoundError, match="model 'net' has no profile to tell drift from"):
         asker.ask("gates/drift")
 
 
@@ -106,7 +106,7 @@ def test_no_gates_nothing_to_tell(tmp_path: Path) -> None:
     gated = highway(layers=1)
     asker = Asker.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": ()}))
     for path in ("gates/profile", "gates/drift"):
-        with pytest.raises(Unknown, match="model 'net' has no gates that are known of"):
+        with pytest.raises(NotFoundError, match="model 'net' has no gates that are known of"):
             asker.ask(path)
     assert json.loads(asker.ask("certificate")[1])["gates"] == 0
     assert json.loads(asker.ask("versions/3/samples")[1])["samples"] == []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.errors import NotFinite, RequestError
+from service.errors import NotFiniteError, RequestError
 from service.gates import lesions
 from tests.support.gates_app import LABELS, Asker, infer, manifest_of
 from tests.support.tiny_highway import Gated, highway
@@ -173,7 +173,7 @@ def test_answers_that_are_no_numbers_are_not_compared(asker: Asker) -> None:
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor], "close": [0], "parameters": {"binary_data_output": True}}).encode()
-    with pytest.raises(NotFinite, match="expected numbers to compare, got NaN or Inf in 'logits'"):
+    with pytest.raises(NotFiniteError, match="expected numbers to compare, got NaN or Inf in 'logits'"):
         asker.ask("lesion", head + x.tobytes(), header=len(head))
 
 

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import exposition, gathered
-from service.inference_types import Answer
-from service.telemetry.counters import MS, Meter, ended
+from service.inference_types import InferenceResult
+from service.telemetry.counters import MS, RequestCounters, ended
 
 
 class Shelf:
@@ -36,12 +36,12 @@ class Drift:
 
 def worker(requests: int, *, waiting: int = 0, seen: int | None = None) -> dict[str, Any]:
     """The snapshot of a worker that answered so many requests of two rows, each in 3 ms."""
-    meter = Meter()
+    meter = RequestCounters()
     model = meter.model("digits", 1)
     for _ in range(requests):
         meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
         model.batch(SimpleNamespace(rows=2, run_ns=MS))
-        model.request(Answer((), queue_ns=20_000, run_ns=MS, batch=2), 3 * MS, 10, 20, 2)
+        model.request(InferenceResult((), queue_ns=20_000, run_ns=MS, batch=2), 3 * MS, 10, 20, 2)
     meter.refused("overloaded")
     model.fail("overloaded", 5)
     drift = {} if seen is None else {"digits": {"1": seen}}

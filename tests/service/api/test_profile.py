@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.api.model_facts import bias_of, profile
+from service.api.model_facts import bias_of, gate_profile_json
 from service.artifact.levers import overrides
 from service.artifact.manifest import Gate, Lever
 from service.artifact.runtime import open_model
@@ -25,7 +25,7 @@ def test_it_is_the_manifests(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     manifest = manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows)))
     model = opened(put(tmp_path, data=sealed(gated, profile=manifest.profile)))
-    answer = json.loads(profile(model))
+    answer = json.loads(gate_profile_json(model))
     assert manifest.profile is not None
     assert answer["profile"] == json.loads(manifest.profile.model_dump_json())
     assert answer["gates"] == [json.loads(gate.model_dump_json()) for gate in gated.gates]
@@ -66,5 +66,5 @@ def test_a_higher_bias_is_a_wider_gate(tmp_path: Path) -> None:
 def test_gates_that_nobody_may_move_have_none(tmp_path: Path, levers: bool) -> None:
     """Null, not an empty list: there may be a bias, and it is not known."""
     gated = highway(layers=1, levers=levers)
-    (bias,) = json.loads(profile(opened(put(tmp_path, data=sealed(gated)))))["biases"].values()
+    (bias,) = json.loads(gate_profile_json(opened(put(tmp_path, data=sealed(gated)))))["biases"].values()
     assert (bias is not None) == levers

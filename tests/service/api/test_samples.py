@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from service.api.model_facts import samples
+from service.api.model_facts import samples_json
 from service.artifact.manifest import Sample
 from tests.service.artifact.test_sample_rows import kept
 from tests.support.gates_app import Asker, manifest_of
@@ -20,7 +20,7 @@ ROWS = (
 
 def test_each_comes_as_an_infer_request_has_it(tmp_path: Path) -> None:
     """With one row, in the input's own datatype, whatever it was stored as."""
-    answer = json.loads(samples(opened(put(tmp_path, "net", 3, sealed(highway(), samples=ROWS)))))
+    answer = json.loads(samples_json(opened(put(tmp_path, "net", 3, sealed(highway(), samples=ROWS)))))
     assert (answer["model_name"], answer["model_version"]) == ("net", "3")
     first, second = answer["samples"]
     assert first == {
@@ -44,4 +44,4 @@ def test_files_without_any_have_an_empty_list(tmp_path: Path) -> None:
     """Those of a manifest without, and those without a manifest."""
     bare = opened(put(tmp_path, "bare", data=highway().model), allow_unverified=True)
     for model in (opened(put(tmp_path)), bare):
-        assert json.loads(samples(model))["samples"] == []
+        assert json.loads(samples_json(model))["samples"] == []

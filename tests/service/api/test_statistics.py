@@ -6,19 +6,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from service.api.open_inference import model_stats
-from service.inference_types import Answer
-from service.telemetry.counters import Meter
+from service.inference_types import InferenceResult
+from service.telemetry.counters import RequestCounters
 
 
 def worker() -> dict[str, Any]:
     """A worker that ran two requests of together 5 rows at once, then one alone, and refused one."""
-    meter = Meter()
+    meter = RequestCounters()
     model = meter.model("digits", 1)
     model.batch(SimpleNamespace(rows=5, run_ns=1000))
-    model.request(Answer((), queue_ns=100, run_ns=1000, batch=5), 2000, 10, 20, 2)
-    model.request(Answer((), queue_ns=300, run_ns=1000, batch=5), 2500, 30, 40, 3)
+    model.request(InferenceResult((), queue_ns=100, run_ns=1000, batch=5), 2000, 10, 20, 2)
+    model.request(InferenceResult((), queue_ns=300, run_ns=1000, batch=5), 2500, 30, 40, 3)
     model.batch(SimpleNamespace(rows=1, run_ns=400))
-    model.request(Answer((), queue_ns=0, run_ns=400, batch=1), 600, 1, 2, 1)
+    model.request(InferenceResult((), queue_ns=0, run_ns=400, batch=1), 600, 1, 2, 1)
     model.fail("overloaded", 7)
     model.fail("expired", 8)
     meter.model("digits", 10)

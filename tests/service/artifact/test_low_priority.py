@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.low_priority import LEAST, aside, directly
+from service.artifact.low_priority import LEAST, call_directly, low_priority_caller
 from service.artifact.runtime import open_model
 from service.config.settings import Settings
 from service.errors import ModelFileError
 from service.registry.loader import load
-from service.telemetry.counters import Meter
+from service.telemetry.counters import RequestCounters
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put
 
@@ -27,18 +27,18 @@ def priority() -> int:
 def test_it_has_the_least_priority_and_nobody_else_has() -> None:
     """The thread that waits stays as it was, and so do those that come after it."""
     before = priority()
-    with aside() as call:
+    with low_priority_caller() as call:
         assert call(priority) == LEAST
         assert priority() == before
-    with aside() as call:
+    with low_priority_caller() as call:
         assert call(threading.get_ident) != threading.get_ident()
     assert priority() == before
 
 
 def test_what_is_called_returns_or_raises_as_if_called_directly() -> None:
     """Arguments and results pass; an error is the caller's."""
-    assert directly(pow, 2, 5) == 32
-    with aside() as call:
+    assert call_directly(pow, 2, 5) == 32
+    with low_priority_caller() as call:
         assert call(pow, 2, 5) == 32
         with pytest.raises(ModelFileError, match="broken"):
             call(fails)
@@ -56,7 +56,7 @@ def test_a_model_is_loaded_aside_but_for_what_is_python(tmp_path: Path) -> None:
         called.append(getattr(do, "__name__", None) or do.func.__name__)
         return do(*given)
 
-    model = load(put(tmp_path), Settings(), Meter(), 1, call=call)
+    model = load(put(tmp_path), Settings(), RequestCounters(), 1, call=call)
     assert called[:2] == ["read", "InferenceSession"]
     assert {"content_digest", "openssl_sha256", "run"} < set(called)
     runs = len(called)

@@ -10,7 +10,7 @@ import pytest
 
 from service.artifact.manifest import Range, Sample, SampleInput
 from service.artifact.runtime import Tensor
-from service.artifact.sample_rows import expect_rows, row_of
+from service.artifact.sample_rows import check_sample_rows, to_input_row
 from tests.service.artifact.test_manifest import MANIFEST
 
 X = Tensor("x", "float32", ("batch", 2, 2))
@@ -29,7 +29,7 @@ def expect(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[Range, ...] =
     """Hold one sample of these rows against the inputs."""
     samples = (Sample(inputs=rows),) if rows else ()
     manifest = MANIFEST.model_copy(update={"samples": samples, "ranges": ranges})
-    expect_rows(manifest, {tensor.name: tensor for tensor in inputs})
+    check_sample_rows(manifest, {tensor.name: tensor for tensor in inputs})
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_row_comes_in_the_inputs_own_type(tensor: Tensor, values: Any, dtype: 
     """With the batch axis before it, whatever it is stored as."""
     one = kept(tensor.name, values, dtype)
     expect([tensor], one)
-    row = row_of(one, tensor)
+    row = to_input_row(one, tensor)
     assert row.dtype == tensor.dtype
     assert row.shape == (1, *np.shape(values))
     assert row[0].tolist() == np.array(values, tensor.dtype).tolist()
@@ -110,7 +110,7 @@ def test_none_at_all_are_refused() -> None:
     """A sample without inputs is no row."""
     manifest = MANIFEST.model_copy(update={"samples": (Sample(inputs=()),)})
     with pytest.raises(ValueError, match="expected inputs x, got none"):
-        expect_rows(manifest, {"x": X})
+        check_sample_rows(manifest, {"x": X})
 
 
 def test_ranges_are_those_of_inputs() -> None:

@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.batching.queue import Job
-from service.errors import Broken
-from service.inference_types import Answer, Array
+from service.batching.queue import QueuedRequest
+from service.errors import InternalError
+from service.inference_types import Array, InferenceResult
 from tests.support.fake_models import Doubler, rows, stack_of
 
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., QueuedRequest]
 
 
 @pytest.fixture
 def job() -> Iterator[MakeJob]:
     loop = asyncio.new_event_loop()
 
-    def make(feeds: Mapping[str, Array], names: tuple[str, ...] = ("double",)) -> Job:
-        return Job(feeds, len(feeds["x"]), names, (), math.inf, 0, loop.create_future(), 1)
+    def make(feeds: Mapping[str, Array], names: tuple[str, ...] = ("double",)) -> QueuedRequest:
+        return QueuedRequest(feeds, len(feeds["x"]), names, (), math.inf, 0, loop.create_future(), 1)
 
     yield make
     loop.close()
 
 
-def arrays(job: Job) -> list[list[Any]]:
+def arrays(job: QueuedRequest) -> list[list[Any]]:
     return [array.tolist() for array in job.result().arrays]
 
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_put_together_is_not_cut(job: MakeJob, names: tuple[str, 
     one = job(rows(*range(9)), names)
     stack_of(model.run, batched=batched).run([one], inline=True)
     assert [len(each) for each in model.rows] == [9]
-    assert isinstance(one.outcome, Answer)
+    assert isinstance(one.outcome, InferenceResult)
 
 
 def test_nothing_more_is_run_for_a_caller_who_has_gone(job: MakeJob) -> None:
@@ -189,7 +189,7 @@ def test_a_missing_output_is_nobodys_answer(job: MakeJob) -> None:
     for given in (0, 1, 3):
         one = job(rows(1), ("double", "negative"))
         stack_of(lambda feeds, names, given=given: [feeds["x"]] * given).run([one], inline=True)
-        with pytest.raises(Broken, match=f"outputs: expected 2 of the model, got {given}"):
+        with pytest.raises(InternalError, match=f"outputs: expected 2 of the model, got {given}"):
             one.result()
 
 
@@ -203,7 +203,9 @@ def test_a_wrong_number_of_rows_is_nobodys_answer(job: MakeJob, wrong: int) -> N
     jobs = [job(rows(1, 2)), job(rows(3, 4))]
     stack_of(run).run(jobs, inline=True)
     for each in jobs:
-        with pytest.raises(Broken, match=f"outputs: expected 2 rows of 'double', got shape \\[{wrong}, 1\\]"):
+        with pytest.raises(
+            InternalError, match=f"outputs: expected 2 rows of 'double', got shape \\[{wrong}, 1\\]"
+        ):
             each.result()
 
 
@@ -211,7 +213,7 @@ def test_a_number_in_place_of_rows_is_nobodys_answer(job: MakeJob) -> None:
     """An output without a first axis has no rows at all."""
     one = job(rows(1))
     stack_of(lambda feeds, names: [np.array(1.0)]).run([one], inline=True)
-    with pytest.raises(Broken, match=r"expected 1 rows of 'double', got shape \[\]"):
+    with pytest.raises(InternalError, match=r"expected 1 rows of 'double', got shape \[\]"):
         one.result()
 
 
@@ -240,7 +242,7 @@ def test_requests_that_run_by_themselves() -> None:
 
 def test_rows_that_are_not_there_are_refused() -> None:
     """A request that says more or fewer rows than it brings would shift everybody's behind it."""
-    with pytest.raises(Broken, match="inputs: expected 2 rows of 'x', got 1"):
+    with pytest.raises(InternalError, match="inputs: expected 2 rows of 'x', got 1"):
         stack_of(Doubler().run).shapes(rows(1), 2, ("double",))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.batching.queue import Job
+from service.batching.queue import QueuedRequest
 from service.inference_types import Array
 from tests.support.fake_models import Doubler, batcher_of, rows, stack_of
 
@@ -39,9 +39,9 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def job(loop: asyncio.AbstractEventLoop, reader: Summer | None, *tags: float, **more: Any) -> Job:
+def job(loop: asyncio.AbstractEventLoop, reader: Summer | None, *tags: float, **more: Any) -> QueuedRequest:
     names = more.get("names", ("double",))
-    return Job(rows(*tags), len(tags), names, (), math.inf, 0, loop.create_future(), 1, reader)
+    return QueuedRequest(rows(*tags), len(tags), names, (), math.inf, 0, loop.create_future(), 1, reader)
 
 
 def test_all_are_read_at_once(loop: asyncio.AbstractEventLoop) -> None:

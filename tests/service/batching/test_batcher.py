@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import uvloop
 
-from service.batching.batcher import TURNS, Batch, Batcher
-from service.errors import Expired
-from service.inference_types import Answer
+from service.batching.batch_run import CompletedBatch
+from service.batching.batcher import MAX_YIELDS, Batcher
+from service.errors import DeadlineError
+from service.inference_types import InferenceResult
 from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short, sleeps
 
 Go = Callable[[Coroutine[Any, Any, None]], None]
@@ -27,7 +28,7 @@ def go(request: pytest.FixtureRequest) -> Go:
     return request.param
 
 
-def first(answer: Answer) -> float:
+def first(answer: InferenceResult) -> float:
     return float(answer.arrays[0].flat[0])
 
 
@@ -90,12 +91,14 @@ def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
         batcher = short(batcher_of(model.run, max_rows=100))
         await crowd(batcher, model)
         tasks = []
-        for n in range(2 * TURNS + 4):
+        for n in range(2 * MAX_YIELDS + 4):
             tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for _ in range(2)]
             await asyncio.sleep(0)
         await asyncio.gather(*tasks)
-        assert model.rows[0] == [n for n in range(TURNS + 1) for _ in range(2)]
-        assert [n for run in model.rows for n in run] == [n for n in range(2 * TURNS + 4) for _ in range(2)]
+        assert model.rows[0] == [n for n in range(MAX_YIELDS + 1) for _ in range(2)]
+        assert [n for run in model.rows for n in run] == [
+            n for n in range(2 * MAX_YIELDS + 4) for _ in range(2)
+        ]
 
     go(main())
 
@@ -151,7 +154,7 @@ def test_short_runs_stay_in_the_loop_and_long_ones_leave_it(go: Go) -> None:
         await batcher.submit(rows(1), 1, ("double",))
         assert model.threads == [threading.get_ident()]
         slow = Doubler(sleeps(0.05))
-        observed: list[Batch] = []
+        observed: list[CompletedBatch] = []
         batcher = batcher_of(slow.run, observed)
         task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         turns = 0
@@ -267,7 +270,7 @@ def test_every_run_is_observed(go: Go) -> None:
             if (feeds["x"] == 7).any():
                 raise ArithmeticError
 
-        observed: list[Batch] = []
+        observed: list[CompletedBatch] = []
         model = Doubler(rule)
         batcher = short(batcher_of(model.run, observed))
         await crowd(batcher, model)
@@ -324,7 +327,7 @@ def test_ten_thousand_requests_are_neither_swapped_nor_lost(go: Go) -> None:
                 answer = await task
             except asyncio.CancelledError:
                 assert kind == "cancelled"
-            except Expired:
+            except DeadlineError:
                 assert kind == "late"
             except ArithmeticError:
                 assert kind == "bad"

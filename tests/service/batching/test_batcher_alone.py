@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from service.batching.batcher import Batcher
-from service.errors import Expired
+from service.errors import DeadlineError
 from service.http.express import Signal
 from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short
 
@@ -155,7 +155,7 @@ def test_one_who_comes_too_late_is_not_run_at_once() -> None:
         batcher = short(batcher_of(model.run))
         late, next_ = Caller(), Caller()
         late.ask(batcher, 1, deadline=monotonic() - 1)
-        assert isinstance(late.error, Expired)
+        assert isinstance(late.error, DeadlineError)
         assert batcher.waiting == 0
         next_.ask(batcher, 2, deadline=monotonic() + 5)
         await over(next_)

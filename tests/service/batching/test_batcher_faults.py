@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.errors import Broken, Expired, Overloaded
-from service.inference_types import Answer, Array
+from service.errors import DeadlineError, InternalError, OverloadedError
+from service.inference_types import Array, InferenceResult
 from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short, sleeps
 
 Go = Callable[[Coroutine[Any, Any, None]], None]
@@ -27,7 +27,7 @@ def go(request: pytest.FixtureRequest) -> Go:
     return request.param
 
 
-def first(answer: Answer) -> float:
+def first(answer: InferenceResult) -> float:
     return float(answer.arrays[0].flat[0])
 
 
@@ -48,7 +48,9 @@ def test_a_full_queue_refuses_at_once(go: Go) -> None:
         await turns()
         assert batcher.full
         assert batcher.waiting == 3
-        with pytest.raises(Overloaded, match="fewer than 3 requests waiting for the model, and there are 3"):
+        with pytest.raises(
+            OverloadedError, match="fewer than 3 requests waiting for the model, and there are 3"
+        ):
             await batcher.submit(rows(9), 1, ("double",))
         gate.open.set()
         assert [first(await task) for task in tasks] == [0, 2, 4, 6]
@@ -181,7 +183,7 @@ def test_a_deadline_that_has_passed_is_not_run(go: Go) -> None:
             *(batcher.submit(rows(n), 1, ("double",), deadline=now + n) for n in (-1, 60)),
             return_exceptions=True,
         )
-        assert isinstance(answers[0], Expired)
+        assert isinstance(answers[0], DeadlineError)
         assert first(answers[1]) == 120
         assert model.rows == [[60]]
 
@@ -201,7 +203,7 @@ def test_a_deadline_passes_during_a_long_run(go: Go, order: tuple[float, ...], b
 
         async def call(wait: float) -> None:
             until = loop.time() + wait
-            with pytest.raises(Expired):
+            with pytest.raises(DeadlineError):
                 await batcher.submit(rows(wait), 1, ("double",), deadline=until)
             ended[wait] = time.monotonic() - until
 
@@ -292,7 +294,7 @@ def test_whatever_is_raised_reaches_those_who_wait(go: Go, error: type[BaseExcep
         answers = await asyncio.gather(
             *(batcher.submit(rows(7), 1, ("double",)) for _ in range(2)), return_exceptions=True
         )
-        assert all(isinstance(answer, (Broken, MemoryError, RuntimeError)) for answer in answers)
+        assert all(isinstance(answer, (InternalError, MemoryError, RuntimeError)) for answer in answers)
         assert first(await batcher.submit(rows(1), 1, ("double",))) == 2
 
     go(main())
@@ -386,7 +388,7 @@ def test_where_no_thread_is_to_be_had_the_loop_runs_it(go: Go, monkeypatch: pyte
 def test_when_the_loop_closes_all_who_wait_are_cancelled(go: Go) -> None:
     """Those of the run under way and those behind it; the run itself ends in silence."""
     gate = Gate()
-    tasks: list[asyncio.Task[Answer]] = []
+    tasks: list[asyncio.Task[InferenceResult]] = []
 
     async def main() -> None:
         batcher = batcher_of(gate.model.run, max_rows=1)

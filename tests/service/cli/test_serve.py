@@ -19,7 +19,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings with which it would have served."""
     found: list[Settings] = []
 
-    monkeypatch.setattr(launch, "launch", found.append)
+    monkeypatch.setattr(launch, "relaunch", found.append)
     for name in list(os.environ):
         if name.startswith("TURNPIKE_"):
             monkeypatch.delenv(name)

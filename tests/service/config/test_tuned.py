@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from service.cli.serve import app
 from service.config import auto_workers as tuned
 from service.config import cpus as cpus_module
-from service.config.cpus import LARGE, usual
+from service.config.cpus import LARGE, default_workers
 from service.config.settings import Settings
 from service.config.sources import Resolved, resolve, written_out
 from service.process import relaunch as launch
@@ -136,7 +136,7 @@ def test_another_device_is_another_machine(tmp_path: Path) -> None:
 )
 def test_what_is_usual(cpus: float, weight: int, expected: int) -> None:
     """A worker for each CPU where models are narrow; threads together where they are wide."""
-    assert usual(cpus, weight) == expected
+    assert default_workers(cpus, weight) == expected
 
 
 def test_the_largest_model_that_is_served_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_what_was_left_is_logged_before_it_serves(
     """One line, and the service starts with what is usual."""
     served: list[Settings] = []
 
-    monkeypatch.setattr(launch, "launch", served.append)
+    monkeypatch.setattr(launch, "relaunch", served.append)
     monkeypatch.setattr("service.telemetry.log.start", lambda level: None)
     (tmp_path / tuned.FILE).write_text("nothing")
     assert CliRunner().invoke(app, ["--models", str(tmp_path), "--workers", "auto"]).exit_code == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.config.auto_workers import MIN_MEASURED_VALUES, typical
+from service.config.auto_workers import MIN_MEASURED_VALUES, median_weight_size
 from tests.support.onnx_with_weights import graph
 
 FEW = MIN_MEASURED_VALUES // 4
@@ -16,7 +16,7 @@ FEW = MIN_MEASURED_VALUES // 4
 def told(tmp_path: Path, content: bytes) -> int:
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
-    return typical(path)
+    return median_weight_size(path)
 
 
 def test_the_weight_in_the_middle(tmp_path: Path) -> None:
@@ -39,14 +39,14 @@ def test_small_ones_are_none(tmp_path: Path) -> None:
 
 def test_no_file_and_no_model(tmp_path: Path) -> None:
     """What cannot be told is not told; whoever loads it says why. A file of zeros is not read to its end."""
-    assert typical(tmp_path / "missing.onnx") == 0
-    assert typical(tmp_path) == 0
+    assert median_weight_size(tmp_path / "missing.onnx") == 0
+    assert median_weight_size(tmp_path) == 0
     for content in (b"", b"\x00", b"not a model", b"\xff" * 64, b"\x3a\xff\xff\xff\xff\x0f", b"\x3b\x01"):
         assert told(tmp_path, content) == 0
     hole = tmp_path / "model.onnx"
     with hole.open("wb") as file:
         file.truncate(1 << 40)
-    assert typical(hole) == 0
+    assert median_weight_size(hole) == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -12,7 +12,7 @@ import pytest
 from service.artifact.manifest import Gate, LayerProfile, Profile
 from service.errors import ModelFileError
 from service.gates import drift as module
-from service.gates.drift import FEWEST_ROWS, MOST_VALUES, Drift, DriftReport
+from service.gates.drift import FEWEST_ROWS, MOST_VALUES, DriftMonitor, DriftReport
 
 Array = np.ndarray[Any, np.dtype[Any]]
 UNITS = 16
@@ -51,8 +51,8 @@ def gates(count: int) -> list[Gate]:
 EVEN = [0.25] * 4
 
 
-def of(*histograms: list[float], rows: int = 10_000) -> Drift:
-    return Drift(profile(*histograms), gates(len(histograms)), rows)
+def of(*histograms: list[float], rows: int = 10_000) -> DriftMonitor:
+    return DriftMonitor(profile(*histograms), gates(len(histograms)), rows)
 
 
 def even(rows: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Array:
@@ -60,7 +60,7 @@ def even(rows: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Array
     return values.astype(np.float32)
 
 
-def report(drift: Drift) -> DriftReport:
+def report(drift: DriftMonitor) -> DriftReport:
     return drift.merge([drift.snapshot()])
 
 
@@ -174,7 +174,7 @@ def test_what_another_file_was_held_against_is_left_out() -> None:
     """During a reload workers answer of two files under one version; their bins may differ."""
     drift = of(EVEN)
     drift.see([even(300)], 300)
-    other = Drift(profile(EVEN, digest="others"), gates(1), 1000)
+    other = DriftMonitor(profile(EVEN, digest="others"), gates(1), 1000)
     other.see([even(300, high=0.25)], 300)
     longer = {"profile": "rows", "seen": [[0.0] * 9]}
     told = drift.merge([drift.snapshot(), other.snapshot(), longer])
@@ -274,5 +274,5 @@ def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatc
 def test_a_profile_that_makes_no_sense_is_refused(made_of: Profile, count: int, says: str) -> None:
     """The file is at fault; what callers are told holds no detail."""
     with pytest.raises(ModelFileError, match=says) as error:
-        Drift(made_of, gates(count), 1000)
+        DriftMonitor(made_of, gates(count), 1000)
     assert error.value.public == "its manifest's profile makes no sense"

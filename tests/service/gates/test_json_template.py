@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.gates.json_template import Form
+from service.gates.json_template import JsonTemplate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -16,9 +16,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 NAMES = ("a", "bc", "100%b", "four", "füüf", 'a "quoted" one')
 
 
-def form() -> Form:
+def form() -> JsonTemplate:
     quoted = [json.dumps(name, ensure_ascii=False).encode() for name in NAMES]
-    return Form([b"{%b:" % quoted[0], *[b",%b:" % name for name in quoted[1:]], b"}"])
+    return JsonTemplate([b"{%b:" % quoted[0], *[b",%b:" % name for name in quoted[1:]], b"}"])
 
 
 def read(*lines: Any) -> list[Any]:

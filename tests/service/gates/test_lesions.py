@@ -11,7 +11,7 @@ import pytest
 from service.artifact.levers import FAR
 from service.artifact.manifest import Gate, Lever
 from service.errors import RequestError
-from service.gates.lesions import MOST_RUN_ROWS, effect, layers, lesion
+from service.gates.lesions import MOST_RUN_ROWS, layers, lesion_effect, lesion_request
 
 
 def gate(name: str, layer: int, tensor: str | None = None, **more: Any) -> Gate:
@@ -33,25 +33,25 @@ BIASES = {"first": np.zeros(2, np.float32), "second": np.ones(2, np.float32)}
 
 def test_layers_and_names_mean_their_gates() -> None:
     """A layer's number means it at every time; close, open and shift each say their own."""
-    asked = lesion({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
+    asked = lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
     assert [one.name for one in asked.closed] == [one.name for one in GATES[:2]]
     assert asked.opened == GATES[2:3]
     fed = asked.feeds(BIASES)
     assert fed["first"].tolist() == [-FAR, -FAR]
     assert fed["second"].tolist() == [1 + FAR, 1 + FAR]
     assert not asked.curve
-    assert lesion({"shift": {"1": 0.5}}, GATES).feeds(BIASES)["second"].tolist() == [1.5, 1.5]
+    assert lesion_request({"shift": {"1": 0.5}}, GATES).feeds(BIASES)["second"].tolist() == [1.5, 1.5]
 
 
 def test_the_same_layer_twice_is_moved_once() -> None:
     """By its number and by its name, and once more."""
-    asked = lesion({"close": [1, "layer01.transform_gate", 1]}, GATES)
+    asked = lesion_request({"close": [1, "layer01.transform_gate", 1]}, GATES)
     assert asked.closed == GATES[2:3]
 
 
 def test_gates_of_one_bias_are_told_to_move_together() -> None:
     """The first step of a recurrent layer cannot be closed without the others, and the answer says so."""
-    asked = lesion({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
+    asked = lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
     assert asked.to_json(GATES) == {
         "closed": ["layer00.time0.transform_gate", "layer00.time1.transform_gate"],
         "open": [],
@@ -91,13 +91,13 @@ def test_gates_of_one_bias_are_told_to_move_together() -> None:
 def test_what_cannot_be_done_is_said(asked: dict[str, Any], says: str) -> None:
     """The field, what there is, and what came in its place."""
     with pytest.raises(RequestError, match=says):
-        lesion(asked, GATES).feeds(BIASES)
+        lesion_request(asked, GATES).feeds(BIASES)
 
 
 def test_a_model_whose_gates_cannot_be_moved() -> None:
     """Nothing is offered where nothing can be."""
     with pytest.raises(RequestError, match="expected a model with gates that can be moved, got 2"):
-        lesion({"close": [2]}, GATES[3:])
+        lesion_request({"close": [2]}, GATES[3:])
     with pytest.raises(RequestError, match="expected a model with a layer that can be closed"):
         layers(GATES[3:], 1)
 
@@ -105,7 +105,7 @@ def test_a_model_whose_gates_cannot_be_moved() -> None:
 def test_a_curve_has_the_layers_that_can_be_closed() -> None:
     """In order, each with all its gates; of too many rows there is none."""
     assert layers(GATES[::-1], 5) == [(0, GATES[1::-1]), (1, GATES[2:3])]
-    assert lesion({"curve": True}, GATES).curve
+    assert lesion_request({"curve": True}, GATES).curve
     most = MOST_RUN_ROWS // 2
     assert len(layers(GATES, most)) == 2
     with pytest.raises(
@@ -118,7 +118,7 @@ def test_an_effect_by_hand() -> None:
     """Of three rows one changes its class; the change is that of the class before."""
     before = np.log(np.array([[0.5, 0.25, 0.25], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], np.float32))
     after = np.log(np.array([[0.25, 0.5, 0.25], [0.2, 0.7, 0.1], [0.2, 0.2, 0.6]], np.float32))
-    told = effect(before, after, distribution=False)
+    told = lesion_effect(before, after, distribution=False)
     assert told.change.tolist() == pytest.approx([-0.25, 0, -0.2], abs=1e-6)
     assert told.summary() == {
         "flipped": 1,
@@ -135,18 +135,18 @@ def test_an_effect_by_hand() -> None:
 def test_a_distribution_is_taken_as_it_is() -> None:
     """Softmax of probabilities would be none of the model's."""
     before, after = np.array([[0.9, 0.1]], np.float32), np.array([[0.6, 0.4]], np.float32)
-    assert effect(before, after, distribution=True).change.tolist() == pytest.approx([-0.3], abs=1e-6)
+    assert lesion_effect(before, after, distribution=True).change.tolist() == pytest.approx([-0.3], abs=1e-6)
 
 
 def test_no_rows_and_no_numbers_have_no_effect() -> None:
     """None in place of a mean of nothing, or of what is no number."""
     none = np.zeros((0, 3), np.float32)
-    assert effect(none, none, distribution=False).summary() == {
+    assert lesion_effect(none, none, distribution=False).summary() == {
         "flipped": 0,
         "share_flipped": None,
         "change": None,
     }
     row = np.array([[1.0, 2.0]], np.float32)
-    told = effect(row, np.array([[np.nan, 2.0]], np.float32), distribution=False)
+    told = lesion_effect(row, np.array([[np.nan, 2.0]], np.float32), distribution=False)
     assert not told.known
     assert told.summary() == {"flipped": None, "share_flipped": None, "change": None}

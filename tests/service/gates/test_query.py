@@ -10,9 +10,9 @@ import pytest
 
 from service.artifact.manifest import Gate
 from service.artifact.runtime import Tensor
-from service.errors import RequestError, TooLarge
-from service.gates.query import Detail, Sizes, block_names, detail, expect_size, tensors
-from service.inference_types import Inference
+from service.errors import RequestError, TooLargeError
+from service.gates.query import GateQuery, OutputSizes, block_names, check_response_size, gate_query, tensors
+from service.inference_types import InferenceRequest
 from service.registry.model import Signature
 
 GATES = tuple(
@@ -23,12 +23,12 @@ GATES = tuple(
 
 def test_the_address_and_the_parameters_say_it() -> None:
     """Nothing asked is a summary; the request's own parameters go before the address."""
-    assert detail(b"", {}) == Detail("summary", blocks=False, binary=False)
-    assert detail(b"detail=rows&blocks=true&binary=1", {}) == Detail("rows", blocks=True, binary=True)
-    assert detail(b"detail=rows&blocks=true", {"detail": "units", "blocks": False}) == Detail("units")
-    assert detail(b"", {"binary_data_output": True}) == Detail(binary=True)
-    assert detail(b"", {"binary_data_output": True, "binary": False}) == Detail()
-    assert detail(b"", {"others": 1}) == Detail()
+    assert gate_query(b"", {}) == GateQuery("summary", blocks=False, binary=False)
+    assert gate_query(b"detail=rows&blocks=true&binary=1", {}) == GateQuery("rows", blocks=True, binary=True)
+    assert gate_query(b"detail=rows&blocks=true", {"detail": "units", "blocks": False}) == GateQuery("units")
+    assert gate_query(b"", {"binary_data_output": True}) == GateQuery(binary=True)
+    assert gate_query(b"", {"binary_data_output": True, "binary": False}) == GateQuery()
+    assert gate_query(b"", {"others": 1}) == GateQuery()
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_address_and_the_parameters_say_it() -> None:
 def test_what_makes_no_sense_is_named(query: bytes, parameters: Mapping[str, Any], says: str) -> None:
     """A misspelt wish is refused, not passed over."""
     with pytest.raises(RequestError, match=says):
-        detail(query, parameters)
+        gate_query(query, parameters)
 
 
 def test_sizes_are_told_from_the_shapes() -> None:
@@ -60,24 +60,26 @@ def test_sizes_are_told_from_the_shapes() -> None:
     }
     inputs = {"ids": Tensor("ids", "int64", ("batch", "words", "?"))}
     signature = Signature(inputs, {}, hidden, "batch", frozenset())
-    inference = Inference({"ids": np.zeros((3, 4, 9), np.int64)}, 3, ())
-    assert Sizes("a", signature).of(inference) == 3 * 5 * 4
-    assert Sizes("aab", signature).of(inference) == 2 * 3 * 5 * 4 + 4 * 3 * 7 * 2
-    assert Sizes("d", signature).of(inference) == 24
-    assert Sizes("ce", signature).of(inference) == 0
+    inference = InferenceRequest({"ids": np.zeros((3, 4, 9), np.int64)}, 3, ())
+    assert OutputSizes("a", signature).of(inference) == 3 * 5 * 4
+    assert OutputSizes("aab", signature).of(inference) == 2 * 3 * 5 * 4 + 4 * 3 * 7 * 2
+    assert OutputSizes("d", signature).of(inference) == 24
+    assert OutputSizes("ce", signature).of(inference) == 0
 
 
 def test_too_much_is_refused_with_both_numbers() -> None:
     """In JSON a number takes about three times its bytes."""
-    expect_size(Detail("rows", binary=True), 100, 100)
-    expect_size(Detail("rows"), 33, 100)
-    expect_size(Detail("summary"), 100, 100)
-    with pytest.raises(TooLarge, match="expected at most 100 bytes of them, .* about 102; .* detail=summary"):
-        expect_size(Detail("rows"), 34, 100)
-    with pytest.raises(TooLarge, match="about 102; ask with fewer rows$"):
-        expect_size(Detail("summary", blocks=True), 34, 100)
-    with pytest.raises(TooLarge):
-        expect_size(Detail("units"), 101, 100)
+    check_response_size(GateQuery("rows", binary=True), 100, 100)
+    check_response_size(GateQuery("rows"), 33, 100)
+    check_response_size(GateQuery("summary"), 100, 100)
+    with pytest.raises(
+        TooLargeError, match="expected at most 100 bytes of them, .* about 102; .* detail=summary"
+    ):
+        check_response_size(GateQuery("rows"), 34, 100)
+    with pytest.raises(TooLargeError, match="about 102; ask with fewer rows$"):
+        check_response_size(GateQuery("summary", blocks=True), 34, 100)
+    with pytest.raises(TooLargeError):
+        check_response_size(GateQuery("units"), 101, 100)
 
 
 def test_tensors_by_what_is_asked() -> None:
@@ -85,15 +87,15 @@ def test_tensors_by_what_is_asked() -> None:
     arrays = {name: np.arange(6, dtype=np.float32).reshape(2, 3) for name in "abcy"}
     assert block_names(GATES) == ("y",)
 
-    def named(wish: Detail, rows: int = 2) -> list[str]:
+    def named(wish: GateQuery, rows: int = 2) -> list[str]:
         return [name for name, _ in tensors(wish, GATES, ("a", "b", "c"), arrays, rows)]
 
-    assert named(Detail()) == []
-    assert named(Detail("rows")) == ["a", "b", "c"]
-    assert named(Detail("rows", blocks=True)) == ["a", "b", "c", "y"]
-    assert named(Detail(blocks=True)) == ["y"]
-    assert named(Detail("units")) == [f"{name}.unit_{what}" for name in "abc" for what in ("mean", "sd")]
-    assert named(Detail("units"), rows=0) == []
-    found = dict(tensors(Detail("units"), GATES, (), arrays, 2))
+    assert named(GateQuery()) == []
+    assert named(GateQuery("rows")) == ["a", "b", "c"]
+    assert named(GateQuery("rows", blocks=True)) == ["a", "b", "c", "y"]
+    assert named(GateQuery(blocks=True)) == ["y"]
+    assert named(GateQuery("units")) == [f"{name}.unit_{what}" for name in "abc" for what in ("mean", "sd")]
+    assert named(GateQuery("units"), rows=0) == []
+    found = dict(tensors(GateQuery("units"), GATES, (), arrays, 2))
     assert found["a.unit_mean"].tolist() == [1.5, 2.5, 3.5]
     assert found["a.unit_sd"].tolist() == [1.5, 1.5, 1.5]

@@ -11,7 +11,7 @@ import pytest
 
 from service.artifact.manifest import Gate
 from service.artifact.runtime import Tensor
-from service.errors import NotFinite
+from service.errors import NotFiniteError
 from service.gates.reader import LEVELS, GateReader, unit_figures
 from service.gates.statistics import FEW
 from service.registry.model import Signature
@@ -42,7 +42,7 @@ def read(
     reader = GateReader(gates, signature(dict.fromkeys(arrays, dims), splittable), None)
     assert set(reader.tensors) == set(arrays)
     (told,) = reader.read(arrays, rows)
-    if isinstance(told, NotFinite):
+    if isinstance(told, NotFiniteError):
         raise told
     answered = json.loads(b"{%b}" % told)
     return answered["gates"], answered["route"]
@@ -228,7 +228,7 @@ def test_longest_run_of_closed_layers() -> None:
 def test_a_gate_that_is_no_number_is_named() -> None:
     """NaN in the input makes NaN of the gates, of which there is no summary."""
     arrays = {"a": random(2, 2), "b": f32([0.5, np.nan], [0.1, 0.2])}
-    with pytest.raises(NotFinite, match="every gate is a number, got NaN in 'b'"):
+    with pytest.raises(NotFiniteError, match="every gate is a number, got NaN in 'b'"):
         read([gate("a", 0), gate("b", 1)], arrays, 2)
 
 
@@ -269,7 +269,7 @@ def test_gates_beyond_all_numbers_warn_of_nothing() -> None:
     """Infinity is refused as NaN is, few values or many; the log is for what an operator can mend."""
     for width in (2, FEW + 1):
         t = np.full((1, width), np.inf, np.float32)
-        with pytest.raises(NotFinite, match="got NaN in 'a'"):
+        with pytest.raises(NotFiniteError, match="got NaN in 'a'"):
             read([gate("a", 0)], {"a": t}, 1, dims=("batch", width))
 
 

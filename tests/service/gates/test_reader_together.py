@@ -11,7 +11,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from service.errors import NotFinite
+from service.errors import NotFiniteError
 from service.gates import reader as reading
 from service.gates.reader import GateReader
 from service.gates.statistics import lay_out
@@ -54,7 +54,7 @@ def test_a_gate_that_is_no_number_is_its_own_requests() -> None:
     arrays = {"a": random(3, 2), "b": f32([0.5, 0.1], [0.1, np.nan], [0.2, 0.3])}
     reader = GateReader([gate("a", 0), gate("b", 1)], signature(dict.fromkeys(arrays, ("batch", 2))), None)
     first, second, third = reader.read(arrays, 1, 3)
-    assert isinstance(second, NotFinite)
+    assert isinstance(second, NotFiniteError)
     assert "got NaN in 'b'" in str(second)
     assert [first] == reader.read({name: array[:1] for name, array in arrays.items()}, 1)
     assert [third] == reader.read({name: array[2:] for name, array in arrays.items()}, 1)

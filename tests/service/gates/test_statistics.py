@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.gates.statistics import FEW, figures, lay_out, lay_out_carry, longest, mean_of_last, product
+from service.gates.statistics import (
+    FEW,
+    gate_statistics,
+    lay_out,
+    lay_out_carry,
+    longest,
+    mean_of_last,
+    product,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,7 +40,7 @@ def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, 
         t = lay_out(arrays, 0, requests, rows)
         means = mean_of_last(t)
         mean = mean_of_last(means)
-        return [means, mean, figures(t, mean, None, 0.01, LEVELS), product(1 - t, times)]
+        return [means, mean, gate_statistics(t, mean, None, 0.01, LEVELS), product(1 - t, times)]
 
     together = told(arrays, requests)
     for n in range(requests):

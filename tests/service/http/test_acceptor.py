@@ -15,7 +15,7 @@ import uvloop
 
 from service.config.settings import Settings
 from service.http import acceptor as acceptors
-from service.http.listener import AWAY, Shares, listen
+from service.http.listener import AWAY, ConnectionCounts, listen
 from service.http.server import Server
 from tests.support.tls_certificate import certificate
 
@@ -32,7 +32,7 @@ class Scene:
 
     def __init__(self, listener: socket.socket, **settings: Any) -> None:
         self.port = listener.getsockname()[1]
-        self.shares = Shares(2)
+        self.shares = ConnectionCounts(2)
         self.server = Server(
             Settings(drain_wait=0, drain_seconds=1, **settings), listener, self.shares, 1, app
         )
@@ -66,7 +66,7 @@ def run(
 
 def test_shares_are_what_each_worker_says() -> None:
     """A worker that accepts nothing has none to compare with."""
-    shares = Shares(3)
+    shares = ConnectionCounts(3)
     assert shares.least() == AWAY
     shares.note(1, 7)
     shares.note(3, 5)

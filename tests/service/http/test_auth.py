@@ -13,11 +13,11 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
 from service.config.settings import Settings
-from service.errors import Forbidden, SettingError, Unauthorized
+from service.errors import ForbiddenError, SettingError, UnauthorizedError
 from service.http import auth as module
-from service.http.auth import Access, Level, level_of
+from service.http.auth import Authenticator, Level, level_of
 
-BOTH = Access(["one", "two"], "root")
+BOTH = Authenticator(["one", "two"], "root")
 
 
 def bearer(key: str) -> list[tuple[bytes, bytes]]:
@@ -41,12 +41,12 @@ def api_key(key: str) -> list[tuple[bytes, bytes]]:
         (BOTH, "api", bearer("root")),
         (BOTH, "admin", bearer("root")),
         (BOTH, "admin", api_key("root")),
-        (Access(), "api", []),
-        (Access((), "root"), "api", []),
-        (Access((), "root"), "admin", bearer("root")),
+        (Authenticator(), "api", []),
+        (Authenticator((), "root"), "api", []),
+        (Authenticator((), "root"), "admin", bearer("root")),
     ],
 )
-def test_the_right_key_opens(access: Access, level: Level, headers: Any) -> None:
+def test_the_right_key_opens(access: Authenticator, level: Level, headers: Any) -> None:
     """A known key opens its level in either header; without API keys the api level is open to all."""
     access.check(level, headers)
 
@@ -54,22 +54,24 @@ def test_the_right_key_opens(access: Access, level: Level, headers: Any) -> None
 @pytest.mark.parametrize(
     ("access", "level", "headers", "error"),
     [
-        (BOTH, "api", [], Unauthorized),
-        (BOTH, "api", [(b"authorization", b"one")], Unauthorized),
-        (BOTH, "api", bearer(""), Unauthorized),
-        (BOTH, "api", bearer("on"), Unauthorized),
-        (BOTH, "api", bearer("onee"), Unauthorized),
-        (BOTH, "api", bearer("ONE"), Unauthorized),
-        (BOTH, "api", [(b"x-api-key", b"\xff\xfe")], Unauthorized),
-        (BOTH, "admin", [], Unauthorized),
-        (BOTH, "admin", bearer("wrong"), Unauthorized),
-        (BOTH, "admin", bearer("one"), Forbidden),
-        (Access(["one"]), "admin", bearer("one"), Forbidden),
-        (Access(), "admin", [], Forbidden),
-        (Access((), "root"), "admin", [], Unauthorized),
+        (BOTH, "api", [], UnauthorizedError),
+        (BOTH, "api", [(b"authorization", b"one")], UnauthorizedError),
+        (BOTH, "api", bearer(""), UnauthorizedError),
+        (BOTH, "api", bearer("on"), UnauthorizedError),
+        (BOTH, "api", bearer("onee"), UnauthorizedError),
+        (BOTH, "api", bearer("ONE"), UnauthorizedError),
+        (BOTH, "api", [(b"x-api-key", b"\xff\xfe")], UnauthorizedError),
+        (BOTH, "admin", [], UnauthorizedError),
+        (BOTH, "admin", bearer("wrong"), UnauthorizedError),
+        (BOTH, "admin", bearer("one"), ForbiddenError),
+        (Authenticator(["one"]), "admin", bearer("one"), ForbiddenError),
+        (Authenticator(), "admin", [], ForbiddenError),
+        (Authenticator((), "root"), "admin", [], UnauthorizedError),
     ],
 )
-def test_the_wrong_key_does_not(access: Access, level: Level, headers: Any, error: type[Exception]) -> None:
+def test_the_wrong_key_does_not(
+    access: Authenticator, level: Level, headers: Any, error: type[Exception]
+) -> None:
     """No key and a wrong one are 401; an API key at an admin route is 403, and so is one that is off."""
     with pytest.raises(error):
         access.check(level, headers)
@@ -84,7 +86,7 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
         return hmac.compare_digest(mine, its)
 
     monkeypatch.setattr(module, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
-    Access(["one", "two", "three"]).check("api", bearer("one"))
+    Authenticator(["one", "two", "three"]).check("api", bearer("one"))
     assert len(compared) == 3
     assert {len(digest) for pair in compared for digest in pair} == {32}
 
@@ -101,7 +103,7 @@ def test_a_guarded_endpoint_is_not_reached_without_a_key() -> None:
     async def ask(headers: Any) -> None:
         await guarded({"headers": headers}, None, None)  # type: ignore[arg-type]
 
-    with pytest.raises(Unauthorized):
+    with pytest.raises(UnauthorizedError):
         asyncio.run(ask([]))
     assert reached == []
     asyncio.run(ask(bearer("one")))
@@ -146,12 +148,14 @@ def test_keys_come_from_files_and_settings(tmp_path: Path) -> None:
     keys, admin = tmp_path / "keys", tmp_path / "admin"
     keys.write_text("# for the web shop\nshop\n\n  till  \n")
     admin.write_text("root\n")
-    access = Access.from_settings(settings(api_keys_file=keys, api_keys=("extra",), admin_key_file=admin))
+    access = Authenticator.from_settings(
+        settings(api_keys_file=keys, api_keys=("extra",), admin_key_file=admin)
+    )
     for key in ("shop", "till", "extra", "root"):
         access.check("api", bearer(key))
     access.check("admin", bearer("root"))
     for key in ("# for the web shop", "#", ""):
-        with pytest.raises(Unauthorized):
+        with pytest.raises(UnauthorizedError):
             access.check("api", bearer(key))
 
 
@@ -170,14 +174,14 @@ def test_a_file_of_no_keys_stops_the_start(tmp_path: Path, text: bytes, says: st
     path = tmp_path / "keys"
     path.write_bytes(text)
     with pytest.raises(SettingError, match=says) as raised:
-        Access.from_settings(settings(api_keys_file=path))
+        Authenticator.from_settings(settings(api_keys_file=path))
     assert "geheim" not in str(raised.value)
 
 
 def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
     """The setting and the file are named."""
     with pytest.raises(SettingError, match="admin_key_file: cannot read .*absent .*No such file"):
-        Access.from_settings(settings(admin_key_file=tmp_path / "absent"))
+        Authenticator.from_settings(settings(admin_key_file=tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
 def test_keys_that_make_no_sense_stop_the_start(values: dict[str, Any], says: str) -> None:
     """An empty key would be one that anybody has."""
     with pytest.raises(SettingError, match=says):
-        Access.from_settings(settings(**values))
+        Authenticator.from_settings(settings(**values))
 
 
 def test_there_is_one_admin_key(tmp_path: Path) -> None:
@@ -199,7 +203,7 @@ def test_there_is_one_admin_key(tmp_path: Path) -> None:
     path = tmp_path / "admin"
     path.write_text("root\nroot2\n")
     with pytest.raises(SettingError, match="expected one admin key"):
-        Access.from_settings(settings(admin_key_file=path))
+        Authenticator.from_settings(settings(admin_key_file=path))
     path.write_text("root\n")
     with pytest.raises(SettingError, match="expected one admin key"):
-        Access.from_settings(settings(admin_key_file=path, admin_key="other"))
+        Authenticator.from_settings(settings(admin_key_file=path, admin_key="other"))

@@ -13,8 +13,14 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from service.errors import Overloaded, RequestError, TooLarge, TooSlow, UnknownEncoding
-from service.http.body import ClientGone, Held
+from service.errors import (
+    OverloadedError,
+    RequestError,
+    RequestTimeoutError,
+    TooLargeError,
+    UnsupportedEncodingError,
+)
+from service.http.body import ClientGoneError, MemoryBudget
 
 GONE: Message = {"type": "http.disconnect"}
 
@@ -43,9 +49,9 @@ def told(encoding: str | None = None, length: int | None = None) -> dict[bytes, 
     return headers if length is None else headers | {b"content-length": str(length).encode()}
 
 
-def read(client: Client, held: Held | None = None, **headers: Any) -> bytes:
+def read(client: Client, held: MemoryBudget | None = None, **headers: Any) -> bytes:
     """The body that is read; afterwards nothing is held, whatever came of it."""
-    held = held or Held(1000, limit=100, seconds=5)
+    held = held or MemoryBudget(1000, limit=100, seconds=5)
 
     async def story() -> bytes:
         async with held.body(told(**headers), client) as body:
@@ -80,7 +86,7 @@ def test_a_body_that_is_there_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
     """Nothing is asked of a client whose Content-Length is over the limit."""
     client = Client(part(b"x" * 101))
-    with pytest.raises(TooLarge, match="body: expected at most 100 bytes, got 101") as caught:
+    with pytest.raises(TooLargeError, match="body: expected at most 100 bytes, got 101") as caught:
         read(client, length=101)
     assert caught.value.status == 413
     assert len(client.messages) == 1
@@ -90,10 +96,10 @@ def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
 def test_a_body_that_turns_out_too_large_is_read_no_further() -> None:
     """At the first part beyond the limit, whatever its Content-Length was."""
     client = Client(part(b"x" * 60, more=True), part(b"x" * 41, more=True), part(b"x"))
-    with pytest.raises(TooLarge, match="got more"):
+    with pytest.raises(TooLargeError, match="got more"):
         read(client)
     assert len(client.messages) == 1
-    with pytest.raises(TooLarge, match="got more"):
+    with pytest.raises(TooLargeError, match="got more"):
         read(Client(part(b"x" * 101)))
 
 
@@ -101,29 +107,29 @@ def test_a_body_that_turns_out_too_large_is_read_no_further() -> None:
 def test_a_body_that_takes_too_long_is_given_up(wait: float | None) -> None:
     """The limit is on the whole, so that a drip of bytes does not renew it."""
     parts = [part(b"x", more=True)] * (1 if wait is None else 50)
-    with pytest.raises(TooSlow, match=r"body: expected all of it within 0.1 s") as caught:
-        read(Client(*parts, wait=wait), Held(1000, limit=100, seconds=0.1))
+    with pytest.raises(RequestTimeoutError, match=r"body: expected all of it within 0.1 s") as caught:
+        read(Client(*parts, wait=wait), MemoryBudget(1000, limit=100, seconds=0.1))
     assert caught.value.status == 408
 
 
 def test_a_body_that_never_begins_is_given_up() -> None:
     """Headers alone hold nobody for ever."""
-    with pytest.raises(TooSlow):
-        read(Client(), Held(1000, limit=100, seconds=0.05))
+    with pytest.raises(RequestTimeoutError):
+        read(Client(), MemoryBudget(1000, limit=100, seconds=0.05))
 
 
 @pytest.mark.parametrize("messages", [(GONE,), (part(b"a", more=True), GONE)])
 @pytest.mark.parametrize("wait", [None, 0])
 def test_a_client_that_has_gone_gets_no_answer(messages: tuple[Message, ...], wait: float | None) -> None:
     """It is told apart from every error that is answered."""
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientGoneError):
         read(Client(*messages, wait=wait))
-    assert not issubclass(ClientGone, RequestError)
+    assert not issubclass(ClientGoneError, RequestError)
 
 
 def test_a_reader_that_is_cancelled_holds_nothing() -> None:
     """Neither bytes nor a place in what it waits for."""
-    held = Held(1000, limit=100, seconds=5)
+    held = MemoryBudget(1000, limit=100, seconds=5)
 
     async def story() -> None:
         async def reading() -> None:
@@ -145,11 +151,11 @@ def test_a_reader_that_is_cancelled_holds_nothing() -> None:
 
 def test_what_all_requests_hold_is_limited() -> None:
     """The body that would be too much is turned away, and fits when another has gone."""
-    held = Held(10, limit=8, seconds=5)
+    held = MemoryBudget(10, limit=8, seconds=5)
 
     async def story() -> None:
         async with held.body(told(), Client(part(b"x" * 6))):
-            with pytest.raises(Overloaded, match="server: as many bytes are held as may be") as caught:
+            with pytest.raises(OverloadedError, match="server: as many bytes are held as may be") as caught:
                 async with held.body(told(), Client(part(b"x" * 3, more=True), part(b"x" * 3))):
                     raise AssertionError
             assert caught.value.status == 503
@@ -164,14 +170,14 @@ def test_what_all_requests_hold_is_limited() -> None:
 
 def test_answers_are_held_too() -> None:
     """Those that clients do not read count beside the bodies of others."""
-    held = Held(10, limit=8, seconds=5)
+    held = MemoryBudget(10, limit=8, seconds=5)
 
     async def story() -> None:
         with held.answer(7):
-            with pytest.raises(Overloaded):
+            with pytest.raises(OverloadedError):
                 async with held.body(told(), Client(part(b"x" * 4))):
                     raise AssertionError
-            with pytest.raises(Overloaded), held.answer(4):
+            with pytest.raises(OverloadedError), held.answer(4):
                 raise AssertionError
             async with held.body(told(), Client(part(b"x" * 3))):
                 assert held.bytes == 10
@@ -182,7 +188,7 @@ def test_answers_are_held_too() -> None:
 
 def test_an_error_inside_gives_the_bytes_back() -> None:
     """Whatever becomes of the request."""
-    held = Held(10, limit=8, seconds=5)
+    held = MemoryBudget(10, limit=8, seconds=5)
 
     async def story() -> None:
         async with held.body(told(), Client(part(b"abc"))):
@@ -218,7 +224,7 @@ def test_a_bomb_is_unpacked_no_further_than_the_limit(encoding: str, size: int) 
     packed = PACK[encoding](b"\0" * size)
     tracemalloc.start()
     try:
-        with pytest.raises(TooLarge, match="expected at most 100 bytes"):
+        with pytest.raises(TooLargeError, match="expected at most 100 bytes"):
             read(Client(part(packed)), encoding=encoding)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
@@ -240,7 +246,7 @@ def test_damaged_streams_are_refused(encoding: str, spoil: Callable[[bytes], byt
 def test_other_encodings_are_not_spoken(encoding: str) -> None:
     """415, and what is spoken."""
     with pytest.raises(
-        UnknownEncoding, match="Content-Encoding: expected gzip, deflate or identity, got"
+        UnsupportedEncodingError, match="Content-Encoding: expected gzip, deflate or identity, got"
     ) as caught:
         read(Client(part(b"abc")), encoding=encoding)
     assert caught.value.status == 415
@@ -268,12 +274,12 @@ def test_a_server_may_put_right_what_fails_while_it_waits() -> None:
             cleaned.append(True)
 
     async def story(receive: Callable[[], Awaitable[Message]]) -> None:
-        async with Held(1000, limit=100, seconds=0.05).body(told(), receive):
+        async with MemoryBudget(1000, limit=100, seconds=0.05).body(told(), receive):
             raise AssertionError
 
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientGoneError):
         asyncio.run(story(failing))
-    with pytest.raises(TooSlow):
+    with pytest.raises(RequestTimeoutError):
         asyncio.run(story(hanging))
     assert cleaned == [True]
 
@@ -282,7 +288,7 @@ def test_a_server_that_answers_without_a_coroutine_is_understood() -> None:
     """Any awaitable gives a message, a future too, and so does a coroutine that only steps aside once."""
 
     async def story(receive: Callable[[], Awaitable[Message]]) -> bytes:
-        async with Held(1000, limit=100, seconds=5).body(told(), receive) as body:
+        async with MemoryBudget(1000, limit=100, seconds=5).body(told(), receive) as body:
             return body
 
     def later() -> asyncio.Future[Message]:

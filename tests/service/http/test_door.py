@@ -13,12 +13,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.errors import Overloaded
+from service.errors import OverloadedError
 from service.http import door as module
-from service.http.body import ClientGone
+from service.http.body import ClientGoneError
 from service.http.door import Door
-from service.inference_types import Answer
-from service.telemetry.counters import Meter
+from service.inference_types import InferenceResult
+from service.telemetry.counters import RequestCounters
 from tests.support.asgi import ask
 
 MODEL = SimpleNamespace(name="digits", version=3)
@@ -31,9 +31,9 @@ class Raw:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         match scope["path_params"]["model"]:
             case "full":
-                raise Overloaded("queue: expected room, got none", 3)
+                raise OverloadedError("queue: expected room, got none", 3)
             case "gone":
-                raise ClientGone
+                raise ClientGoneError
             case "disconnected":
                 raise ClientDisconnect
             case "bug":
@@ -43,7 +43,7 @@ class Raw:
                 raise KeyError("/secret/path")
             case "cut":
                 raise asyncio.CancelledError
-        scope["exchange"].ran(MODEL, Answer((), queue_ns=1_500_000, run_ns=2_500_000, batch=4))
+        scope["exchange"].ran(MODEL, InferenceResult((), queue_ns=1_500_000, run_ns=2_500_000, batch=4))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"{}"})
 
@@ -68,11 +68,11 @@ def lines(monkeypatch: pytest.MonkeyPatch, levels: list[int]) -> list[Any]:
 
 
 @pytest.fixture
-def meter() -> Meter:
-    return Meter()
+def meter() -> RequestCounters:
+    return RequestCounters()
 
 
-def door(meter: Meter, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Door:
+def door(meter: RequestCounters, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Door:
     app = FastAPI(redirect_slashes=False)
     app.router.routes[:0] = [Route(ROUTE, Raw(), methods=["POST"])]
     router = APIRouter(prefix="/v2")
@@ -90,11 +90,11 @@ def door(meter: Meter, *, cors: tuple[str, ...] = (), access_log: bool = True) -
     return Door(app, SimpleNamespace(meter=meter, settings=settings))
 
 
-def answered(meter: Meter) -> Any:
+def answered(meter: RequestCounters) -> Any:
     return meter.snapshot()["answered"]
 
 
-def test_an_answer_passes_and_is_counted(lines: list[Any], meter: Meter) -> None:
+def test_an_answer_passes_and_is_counted(lines: list[Any], meter: RequestCounters) -> None:
     """The log line holds all that is known, the counts the route's pattern, the answer the id."""
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     headers = {"X-Request-Id": "mine", "Traceparent": f"00-{trace}-{parent}-01"}
@@ -124,7 +124,7 @@ def test_an_answer_passes_and_is_counted(lines: list[Any], meter: Meter) -> None
     assert meter.in_flight == 0
 
 
-def test_routes_of_the_framework_are_counted_too(lines: list[Any], meter: Meter) -> None:
+def test_routes_of_the_framework_are_counted_too(lines: list[Any], meter: RequestCounters) -> None:
     """The whole pattern of an included router's route is the label."""
     reply = ask(door(meter), "GET", "/v2/models/digits")
     assert reply.json == {"name": "digits", "deep": 0}
@@ -145,7 +145,14 @@ def test_routes_of_the_framework_are_counted_too(lines: list[Any], meter: Meter)
     ],
 )
 def test_every_error_is_one_sentence(
-    lines: list[Any], meter: Meter, method: str, path: str, query: bytes, status: int, reason: str, route: str
+    lines: list[Any],
+    meter: RequestCounters,
+    method: str,
+    path: str,
+    query: bytes,
+    status: int,
+    reason: str,
+    route: str,
 ) -> None:
     """Ours and the framework's alike are JSON with the one field, counted by reason and by route."""
     reply = ask(door(meter), method, path, query=query)
@@ -159,7 +166,7 @@ def test_every_error_is_one_sentence(
     assert answered(meter) == {route: {method: {str(status): 1}}}
 
 
-def test_probes_are_of_little_interest(lines: list[Any], levels: list[int], meter: Meter) -> None:
+def test_probes_are_of_little_interest(lines: list[Any], levels: list[int], meter: RequestCounters) -> None:
     """One that went well has no line unless everything has; one that says no does, as every other request."""
     ask(door(meter), "GET", "/v2/health/ready")
     ask(door(meter), "GET", "/v2/health/ready", query=b"full=1")
@@ -168,14 +175,14 @@ def test_probes_are_of_little_interest(lines: list[Any], levels: list[int], mete
     assert levels == [logging.DEBUG, logging.INFO, logging.INFO]
 
 
-def test_headers_of_errors_are_sent(lines: list[Any], meter: Meter) -> None:
+def test_headers_of_errors_are_sent(lines: list[Any], meter: RequestCounters) -> None:
     """When to come again, and which method to use."""
     assert ask(door(meter), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
     assert ask(door(meter), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
 
 
 def test_a_bug_is_logged_and_not_told(
-    lines: list[Any], meter: Meter, caplog: pytest.LogCaptureFixture
+    lines: list[Any], meter: RequestCounters, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller gets an id to ask about, the log has the traceback beside it."""
     reply = ask(door(meter), "POST", "/v2/models/bug/infer")
@@ -189,7 +196,7 @@ def test_a_bug_is_logged_and_not_told(
     assert record.exc_info[0] is KeyError
 
 
-def test_a_bug_after_the_answer_began_sends_no_second_one(lines: list[Any], meter: Meter) -> None:
+def test_a_bug_after_the_answer_began_sends_no_second_one(lines: list[Any], meter: RequestCounters) -> None:
     """What was begun stays unfinished, so that the server cuts the connection, and the log says why."""
     reply = ask(door(meter), "POST", "/v2/models/late bug/infer")
     assert (reply.status, reply.body) == (200, b"")
@@ -197,7 +204,7 @@ def test_a_bug_after_the_answer_began_sends_no_second_one(lines: list[Any], mete
 
 
 @pytest.mark.parametrize("how", ["gone", "disconnected"])
-def test_nothing_is_sent_to_who_has_left(lines: list[Any], meter: Meter, how: str) -> None:
+def test_nothing_is_sent_to_who_has_left(lines: list[Any], meter: RequestCounters, how: str) -> None:
     """There is nobody to answer: it is counted and logged as 499, and is no error of ours."""
     reply = ask(door(meter), "POST", f"/v2/models/{how}/infer")
     assert reply.status is None
@@ -206,7 +213,7 @@ def test_nothing_is_sent_to_who_has_left(lines: list[Any], meter: Meter, how: st
     assert meter.snapshot()["refused"] == {}
 
 
-def test_what_is_cut_is_counted(lines: list[Any], meter: Meter) -> None:
+def test_what_is_cut_is_counted(lines: list[Any], meter: RequestCounters) -> None:
     """A request that is cancelled leaves the door, too, and nothing in flight."""
     with pytest.raises(asyncio.CancelledError):
         ask(door(meter), "POST", "/v2/models/cut/infer")
@@ -214,14 +221,14 @@ def test_what_is_cut_is_counted(lines: list[Any], meter: Meter) -> None:
     assert lines[0]["status"] == 499
 
 
-def test_odd_methods_share_a_label(lines: list[Any], meter: Meter) -> None:
+def test_odd_methods_share_a_label(lines: list[Any], meter: RequestCounters) -> None:
     """A caller cannot make up labels for the counts."""
     for method in ("BREW", "WHEN"):
         assert ask(door(meter), method, "/v2/models/digits/infer").status == 405
     assert answered(meter) == {ROUTE: {"unknown": {"405": 2}}}
 
 
-def test_a_long_path_is_logged_in_part(lines: list[Any], meter: Meter) -> None:
+def test_a_long_path_is_logged_in_part(lines: list[Any], meter: RequestCounters) -> None:
     """A line of the log stays short whatever a caller sends."""
     reply = ask(door(meter), "GET", "/" + "x" * 10_000)
     assert reply.status == 404
@@ -229,14 +236,14 @@ def test_a_long_path_is_logged_in_part(lines: list[Any], meter: Meter) -> None:
     assert len(reply.body) < 200
 
 
-def test_the_log_can_be_off(lines: list[Any], meter: Meter) -> None:
+def test_the_log_can_be_off(lines: list[Any], meter: RequestCounters) -> None:
     """Then requests are counted still."""
     ask(door(meter, access_log=False), "POST", "/v2/models/digits/infer")
     assert lines == []
     assert answered(meter) == {ROUTE: {"POST": {"200": 1}}}
 
 
-def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], meter: Meter) -> None:
+def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], meter: RequestCounters) -> None:
     """CORS is off unless an origin is set, and then covers answers, errors and preflights of that origin."""
     named = {"Origin": "https://one.example"}
     other = {"Origin": "https://two.example"}
@@ -259,7 +266,7 @@ def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], met
     assert allow not in refused.headers
 
 
-def test_the_lifespan_reaches_the_application(meter: Meter) -> None:
+def test_the_lifespan_reaches_the_application(meter: RequestCounters) -> None:
     """What is no request goes to the application as it is."""
     said: list[str] = []
     messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]

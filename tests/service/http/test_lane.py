@@ -10,12 +10,12 @@ import pytest
 from starlette.routing import Match, Route
 
 from service.api.app import routed
-from service.api.endpoint import Endpoint
+from service.api.endpoint import ModelEndpoint
 from service.api.gates import GatesEndpoint, LesionEndpoint
-from service.api.open_inference import Infer
-from service.api.predict import Predict
+from service.api.open_inference import InferEndpoint
+from service.api.predict import PredictEndpoint
 from service.http import lane as module
-from service.http.body import Whole
+from service.http.body import CompleteBody
 from service.http.lane import Lanes
 from tests.support.in_process_worker import loaded
 
@@ -46,17 +46,17 @@ def matched(routes: list[Route], path: str) -> tuple[str, dict[str, str]] | None
 @pytest.mark.parametrize(
     ("address", "kind", "params"),
     [
-        ("/v2/models/net/infer", Infer, {"model": "net"}),
-        ("/v2/models/net/versions/3/infer", Infer, {"model": "net", "version": "3"}),
-        ("/v1/models/net:predict", Predict, {"model": "net"}),
-        ("/v1/models/net/versions/3:predict", Predict, {"model": "net", "version": "3"}),
-        ("/v1/models/a:b:predict", Predict, {"model": "a:b"}),
+        ("/v2/models/net/infer", InferEndpoint, {"model": "net"}),
+        ("/v2/models/net/versions/3/infer", InferEndpoint, {"model": "net", "version": "3"}),
+        ("/v1/models/net:predict", PredictEndpoint, {"model": "net"}),
+        ("/v1/models/net/versions/3:predict", PredictEndpoint, {"model": "net", "version": "3"}),
+        ("/v1/models/a:b:predict", PredictEndpoint, {"model": "a:b"}),
         ("/v2/models/net/gates", GatesEndpoint, {"model": "net"}),
         ("/v2/models/net/versions/3/lesion", LesionEndpoint, {"model": "net", "version": "3"}),
     ],
 )
 def test_the_routes_that_run_a_model_have_lanes(
-    lanes: Lanes, routes: list[Route], address: str, kind: type[Endpoint], params: dict[str, str]
+    lanes: Lanes, routes: list[Route], address: str, kind: type[ModelEndpoint], params: dict[str, str]
 ) -> None:
     """With what the address says of the model; the same lane each time."""
     lane = lanes.find(address.encode())
@@ -123,7 +123,7 @@ def test_lanes_lead_where_the_router_does(lanes: Lanes, routes: list[Route]) -> 
 def test_every_lane_takes_posts(routes: list[Route]) -> None:
     """A request of that method alone may go there."""
     for route in routes:
-        if isinstance(getattr(route.endpoint, "endpoint", None), Endpoint):
+        if isinstance(getattr(route.endpoint, "endpoint", None), ModelEndpoint):
             assert route.methods == {"POST"}
 
 
@@ -150,7 +150,7 @@ def test_a_body_that_is_there_is_held_while_it_is_read(lanes: Lanes) -> None:
     lane = lanes.find(b"/v2/models/net/infer")
     assert lane is not None
 
-    async def use(whole: Whole) -> None:
+    async def use(whole: CompleteBody) -> None:
         async with whole as body:
             assert body == b"abc"
             assert lane.held.bytes == 3

@@ -11,9 +11,8 @@ import pytest
 
 from service.config.settings import Settings
 from service.http import server as servers
-from service.http.acceptor import Shares
 from service.http.express import Express
-from service.http.listener import listen
+from service.http.listener import ConnectionCounts, listen
 from service.http.server import Server
 from tests.support.in_process_worker import (
     GATES,
@@ -440,7 +439,7 @@ class Place:
         self.where = where
         listener = listen("127.0.0.1", 0)
         given = Settings(drain_wait=0, **settings)
-        self.server = Server(given, listener, Shares(1), 1, where.app)
+        self.server = Server(given, listener, ConnectionCounts(1), 1, where.app)
         self.port = listener.getsockname()[1]
         self.last = asyncio.Event()
         self.last.set()

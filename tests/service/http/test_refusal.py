@@ -11,13 +11,13 @@ from starlette.exceptions import HTTPException
 
 from service import errors
 from service.errors import (
-    Broken,
-    Overloaded,
+    InternalError,
+    OverloadedError,
     RequestError,
+    RequestTimeoutError,
     RunError,
-    TooLarge,
-    TooSlow,
-    Unauthorized,
+    TooLargeError,
+    UnauthorizedError,
 )
 from service.http.refusal import Refusal, refusal
 
@@ -50,18 +50,18 @@ def test_what_nobody_foresaw_stays_inside(error: Exception) -> None:
 
 def test_what_is_known_to_be_broken_is_no_surprise() -> None:
     """An error that our own code has logged already is told in its own words."""
-    found = refused(Broken("model 'digits' failed on these rows"))
+    found = refused(InternalError("model 'digits' failed on these rows"))
     assert (found.status, found.internal) == (500, False)
 
 
 @pytest.mark.parametrize(
     ("error", "headers"),
     [
-        (Overloaded("full", 7), ((b"retry-after", b"7"),)),
-        (Overloaded("full", 0), ((b"retry-after", b"1"),)),
-        (Unauthorized("no key"), ((b"www-authenticate", b'Bearer realm="turnpike"'),)),
-        (TooSlow("late"), ((b"connection", b"close"),)),
-        (TooLarge("long"), ()),
+        (OverloadedError("full", 7), ((b"retry-after", b"7"),)),
+        (OverloadedError("full", 0), ((b"retry-after", b"1"),)),
+        (UnauthorizedError("no key"), ((b"www-authenticate", b'Bearer realm="turnpike"'),)),
+        (RequestTimeoutError("late"), ((b"connection", b"close"),)),
+        (TooLargeError("long"), ()),
     ],
 )
 def test_some_errors_have_a_header(error: Exception, headers: Any) -> None:

@@ -14,7 +14,7 @@ from service.errors import SettingError
 from service.http import tracing as module
 from service.http.request_context import Exchange
 from service.http.tracing import Tracing, _endpoint
-from service.inference_types import Answer
+from service.inference_types import InferenceResult
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 ROUTE = "/v2/models/{model}/infer"
@@ -77,7 +77,9 @@ def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
     """Wait and run lie in the request's span one after the other, and that below the caller's."""
     tracing, exporter = traced
     one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))
-    one.ran(SimpleNamespace(name="digits", version=3), Answer((), queue_ns=2_000, run_ns=5_000, batch=4))
+    one.ran(
+        SimpleNamespace(name="digits", version=3), InferenceResult((), queue_ns=2_000, run_ns=5_000, batch=4)
+    )
     tracing.record(one, ROUTE, "POST", 200, 9_000_000)
     queue, run, request = exporter.get_finished_spans()
     assert request.name == f"POST {ROUTE}"
@@ -131,7 +133,7 @@ def test_what_the_caller_does_not_sample_is_not_recorded(traced: tuple[Tracing, 
     """Its flag decides, and the trace is carried all the same."""
     tracing, exporter = traced
     one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode()))
-    one.ran(SimpleNamespace(name="digits", version=3), Answer((), queue_ns=2_000, run_ns=5_000))
+    one.ran(SimpleNamespace(name="digits", version=3), InferenceResult((), queue_ns=2_000, run_ns=5_000))
     tracing.record(one, ROUTE, "POST", 200, 1000)
     assert exporter.get_finished_spans() == ()
     assert one.trace is not None

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from service.artifact.limits import Limits
 from service.artifact.runtime import Tensor
 from service.errors import RequestError
-from service.inference_types import Answer, Inference, Wanted
-from service.protocol.infer_request import decode
-from service.protocol.infer_response import encode
+from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
+from service.protocol.infer_request import decode_infer
+from service.protocol.infer_response import encode_infer
 from service.protocol.predict_json import decode_instances
 from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
@@ -72,7 +72,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-def fits(inference: Inference, model: Signature) -> None:
+def fits(inference: InferenceRequest, model: Signature) -> None:
     """Nothing but what the model takes may come out of the decoder."""
     assert inference.feeds.keys() == model.inputs.keys()
     for name, array in inference.feeds.items():
@@ -99,7 +99,7 @@ def told(error: RequestError) -> None:
 
 def fire(held: bytes, header: int | None, model: Signature) -> None:
     try:
-        fits(decode(held, header, model, LIMITS, frozenset({"more"})), model)
+        fits(decode_infer(held, header, model, LIMITS, frozenset({"more"})), model)
     except RequestError as error:
         told(error)
     try:
@@ -167,9 +167,11 @@ def test_json_data_is_what_python_and_numpy_make_of_it(data: st.DataObject) -> N
     held = body(entry(values, *shape, datatype="FP64"), **more)
     if expected is None or expected.shape != shape:
         with pytest.raises(RequestError):
-            decode(held, None, model, LIMITS)
+            decode_infer(held, None, model, LIMITS)
     else:
-        np.testing.assert_array_equal(decode(held, None, model, LIMITS).feeds["x"], expected, strict=True)
+        np.testing.assert_array_equal(
+            decode_infer(held, None, model, LIMITS).feeds["x"], expected, strict=True
+        )
 
 
 @quick
@@ -179,9 +181,11 @@ def test_an_answer_sent_back_is_the_same(values: list[float]) -> None:
     array = np.array(values, np.float32)
     model = signature(Tensor("x", "float32", ("batch",)))
     for as_binary in (False, True):
-        wanted = (Wanted("x", binary=as_binary),)
-        text, header = encode("m", 1, Inference({}, len(array), wanted), Answer((array,)), ())
+        wanted = (RequestedOutput("x", binary=as_binary),)
+        text, header = encode_infer(
+            "m", 1, InferenceRequest({}, len(array), wanted), InferenceResult((array,)), ()
+        )
         answer = json.loads(text[:header])
         again = json.dumps({"inputs": answer["outputs"]}).encode()
         held, length = (again + text[header:], len(again)) if as_binary else (again, None)
-        assert decode(held, length, model, LIMITS).feeds["x"].tobytes() == array.tobytes()
+        assert decode_infer(held, length, model, LIMITS).feeds["x"].tobytes() == array.tobytes()

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 import uvloop
 
-from service.errors import Broken, Forbidden, NotReady, Overloaded, Unknown
-from service.process.ipc import Channel, Gone
+from service.errors import ForbiddenError, InternalError, NotFoundError, NotReadyError, OverloadedError
+from service.process.ipc import ChannelClosedError, IpcChannel
 
-Ends = tuple[Channel, Channel]
+Ends = tuple[IpcChannel, IpcChannel]
 
 
 @contextlib.asynccontextmanager
 async def pair() -> AsyncIterator[Ends]:
     one, other = socket.socketpair()
-    ends = await Channel.over(one), await Channel.over(other)
+    ends = await IpcChannel.over(one), await IpcChannel.over(other)
     try:
         yield ends
     finally:
         await asyncio.gather(*(end.close() for end in ends))
 
 
-def run(test: Callable[[Channel, Channel], Awaitable[None]], *, fast: bool = False) -> None:
+def run(test: Callable[[IpcChannel, IpcChannel], Awaitable[None]], *, fast: bool = False) -> None:
     async def scene() -> None:
         async with pair() as ends:
             await test(*ends)
@@ -44,7 +44,7 @@ async def double(given: Any) -> Any:
 def test_both_ends_ask_and_answer(fast: bool) -> None:
     """On either kind of event loop, since the ends live on one of each."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         one.handlers["double"] = other.handlers["double"] = double
         assert await one.ask("double", {"a": 1}) == [{"a": 1}, {"a": 1}]
         assert await other.ask("double") == [None, None]
@@ -55,7 +55,7 @@ def test_both_ends_ask_and_answer(fast: bool) -> None:
 def test_answers_find_their_questions() -> None:
     """A hundred at once, answered in another order."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def late(given: int) -> int:
             await asyncio.sleep((given * 7 % 13) / 1000)
             return given * given
@@ -70,7 +70,7 @@ def test_answers_find_their_questions() -> None:
 def test_a_note_needs_no_answer() -> None:
     """It arrives, in order."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         heard = []
 
         async def hear(given: Any) -> None:
@@ -87,12 +87,13 @@ def test_a_note_needs_no_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [Unknown("no such model"), Forbidden("no"), NotReady("wait"), Overloaded("full")]
+    "error",
+    [NotFoundError("no such model"), ForbiddenError("no"), NotReadyError("wait"), OverloadedError("full")],
 )
 def test_an_error_of_ours_crosses(error: Exception) -> None:
     """With its kind, so its status, and its sentence."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def refuse(_: Any) -> None:
             raise error
 
@@ -107,7 +108,7 @@ def test_an_error_of_ours_crosses(error: Exception) -> None:
 def test_what_fails_is_said_and_logged(fault: str, caplog: pytest.LogCaptureFixture) -> None:
     """The log has the traceback, the asker one sentence, and the channel goes on."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def handler(_: Any) -> Any:
             if fault == "raises":
                 raise ValueError("secret")
@@ -115,7 +116,7 @@ def test_what_fails_is_said_and_logged(fault: str, caplog: pytest.LogCaptureFixt
 
         if fault != "absent":
             other.handlers["faulty"] = handler
-        with caplog.at_level(logging.ERROR), pytest.raises(Broken) as raised:
+        with caplog.at_level(logging.ERROR), pytest.raises(InternalError) as raised:
             await one.ask("faulty")
         assert str(raised.value) == "faulty: failed; the log says why"
         assert caplog.records[0].exc_info is not None
@@ -128,7 +129,7 @@ def test_what_fails_is_said_and_logged(fault: str, caplog: pytest.LogCaptureFixt
 def test_whoever_waits_learns_that_the_other_is_gone() -> None:
     """At once when it goes, and at once for what is asked after that."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def never(_: Any) -> None:
             await asyncio.Event().wait()
 
@@ -137,10 +138,10 @@ def test_whoever_waits_learns_that_the_other_is_gone() -> None:
         await asyncio.sleep(0.01)
         assert not waiting.done()
         await other.close()
-        with pytest.raises(Gone):
+        with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
         assert one.closed.is_set()
-        with pytest.raises(Gone):
+        with pytest.raises(ChannelClosedError):
             await one.ask("anything")
         one.note("anything")
 
@@ -150,7 +151,7 @@ def test_whoever_waits_learns_that_the_other_is_gone() -> None:
 def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     """TimeoutError after the time given; an answer that comes after that is passed over."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         go = asyncio.Event()
 
         async def late(_: Any) -> int:
@@ -169,7 +170,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
 def test_large_messages_arrive() -> None:
     """Counts of many models do not fit into one piece of a socket."""
 
-    async def test(one: Channel, other: Channel) -> None:
+    async def test(one: IpcChannel, other: IpcChannel) -> None:
         other.handlers["double"] = double
         given = {str(number): "x" * 100 for number in range(20_000)}
         assert await one.ask("double", given) == [given, given]
@@ -182,11 +183,11 @@ def test_what_is_no_message_ends_the_channel(caplog: pytest.LogCaptureFixture) -
 
     async def scene() -> None:
         one, other = socket.socketpair()
-        channel = await Channel.over(one)
+        channel = await IpcChannel.over(one)
         waiting = asyncio.create_task(channel.ask("anything"))
         await asyncio.sleep(0)
         other.sendall(b"not json\n")
-        with pytest.raises(Gone):
+        with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
         other.close()
         assert "broke" in caplog.text
@@ -199,11 +200,11 @@ def test_an_end_that_had_not_read_all_is_an_end(caplog: pytest.LogCaptureFixture
 
     async def scene() -> None:
         one, other = socket.socketpair()
-        channel = await Channel.over(one)
+        channel = await IpcChannel.over(one)
         waiting = asyncio.create_task(channel.ask("anything"))
         await asyncio.sleep(0)
         other.close()
-        with pytest.raises(Gone):
+        with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(waiting, 5)
         assert caplog.messages == []
 

@@ -23,7 +23,7 @@ def test_settings_arrive_as_they_were(tmp_path: Path) -> None:
     given = Settings(
         models=tmp_path, cors=("https://a.org", "*"), api_keys=("ünï", "b"), poll=0.5, docs=False, port=0
     )
-    arrived = launch.unpacked(launch.packed(given))
+    arrived = launch.from_json(launch.to_json(given))
     for name in Settings.model_fields:
         value, expected = getattr(arrived, name), getattr(given, name)
         assert (name, value, type(value)) == (name, expected, type(expected))
@@ -31,7 +31,7 @@ def test_settings_arrive_as_they_were(tmp_path: Path) -> None:
 
 def test_secrets_are_not_shown() -> None:
     """Neither by the settings that arrived, nor where every user of the machine sees how processes began."""
-    arrived = launch.unpacked(launch.packed(Settings(admin_key="hush-hush")))
+    arrived = launch.from_json(launch.to_json(Settings(admin_key="hush-hush")))
     assert arrived.admin_key == "hush-hush"
     assert "hush" not in repr(arrived)
     with serving(TURNPIKE_ADMIN_KEY="hush-hush") as server:
@@ -43,7 +43,7 @@ def test_where_files_in_memory_are_not_to_be_had_one_without_a_name_will_do(
 ) -> None:
     """As on a Mac; the program that follows still has it."""
     monkeypatch.delattr(os, "memfd_create")
-    descriptor = launch.nameless()
+    descriptor = launch.anonymous_file()
     with os.fdopen(descriptor, "r+b") as file:
         file.write(b"settings")
         file.seek(0)
@@ -171,7 +171,7 @@ def test_it_can_be_interrupted_at_any_time(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(supervisor, "supervise", interrupted)
     descriptor = os.memfd_create("settings")
-    os.write(descriptor, launch.packed(Settings()))
+    os.write(descriptor, launch.to_json(Settings()))
     assert launch.main(descriptor, []) == launch.INTERRUPTED
 
 
@@ -182,10 +182,10 @@ def test_files_in_memory_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     reading, writing = os.pipe()
     os.write(writing, b"key\n")
     os.close(writing)
-    launch.launch(Settings(api_keys_file=Path(f"/dev/fd/{reading}")))
+    launch.relaunch(Settings(api_keys_file=Path(f"/dev/fd/{reading}")))
     os.close(reading)
     descriptor = int(began[0][3])
-    settings = launch.unpacked(os.pread(descriptor, 1 << 20, 0))
+    settings = launch.from_json(os.pread(descriptor, 1 << 20, 0))
     assert settings.api_keys_file is not None
     kept = int(settings.api_keys_file.name)
     assert (os.get_inheritable(descriptor), os.get_inheritable(kept)) == (True, True)

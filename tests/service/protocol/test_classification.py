@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.protocol.classification import best, classification, probabilities
+from service.protocol.classification import classification, probabilities, top_classes
 
 
 def test_logits_become_probabilities() -> None:
@@ -31,9 +31,9 @@ def test_no_rows_have_no_probabilities() -> None:
 
 def test_of_equal_values_the_first_is_best() -> None:
     """Ranks go from the greatest down, and ties by index."""
-    assert best(np.float32([[1, 3, 3, 2], [0, 0, 0, 0]]), 3).tolist() == [[1, 2, 3], [0, 1, 2]]
-    assert best(np.float32([[0, 1] * 100]), 4).tolist() == [[1, 3, 5, 7]]
-    assert best(np.uint8([[0, 255, 1]]), 2).tolist() == [[1, 2]]
+    assert top_classes(np.float32([[1, 3, 3, 2], [0, 0, 0, 0]]), 3).tolist() == [[1, 2, 3], [0, 1, 2]]
+    assert top_classes(np.float32([[0, 1] * 100]), 4).tolist() == [[1, 3, 5, 7]]
+    assert top_classes(np.uint8([[0, 255, 1]]), 2).tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(("count", "kept"), [(1, 1), (3, 3), (9, 3), (2**40, 3)])

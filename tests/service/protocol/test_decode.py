@@ -9,9 +9,9 @@ import pytest
 
 from service.artifact.limits import Limits
 from service.artifact.runtime import Tensor
-from service.errors import RequestError, TooLarge
-from service.inference_types import Wanted
-from service.protocol.infer_request import decode
+from service.errors import RequestError, TooLargeError
+from service.inference_types import RequestedOutput
+from service.protocol.infer_request import decode_infer
 from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 
@@ -24,7 +24,7 @@ WHOLE = signature(Tensor("x", "float32", (3,)), batch=None)
 
 
 def asked(*inputs: Any, of: Signature = ROWS, limits: Limits = LIMITS, **more: Any) -> Any:
-    return decode(body(*inputs, **more), None, of, limits)
+    return decode_infer(body(*inputs, **more), None, of, limits)
 
 
 def sized(size: int, *shape: int, name: str = "x", datatype: str = "FP32") -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_a_json_request() -> None:
     for data in (X.tolist(), X.ravel().tolist()):
         got = asked(entry(data, 1, 2, 3))
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
-        assert (got.rows, got.outputs, got.id, got.timeout) == (1, (Wanted("logits"),), None, None)
+        assert (got.rows, got.outputs, got.id, got.timeout) == (1, (RequestedOutput("logits"),), None, None)
         assert got.parameters == {}
 
 
@@ -56,7 +56,7 @@ def test_a_binary_request() -> None:
         ([entry(b.tolist(), 2, name="b", datatype="INT8"), first], [a]),
     ):
         held, header = binary({"inputs": inputs}, *(tensor.tobytes() for tensor in tensors))
-        got = decode(held, header, PAIR, LIMITS)
+        got = decode_infer(held, header, PAIR, LIMITS)
         np.testing.assert_array_equal(got.feeds["a"], a.reshape(2, 2), strict=True)
         np.testing.assert_array_equal(got.feeds["b"], b, strict=True)
         assert got.rows == 2
@@ -65,16 +65,16 @@ def test_a_binary_request() -> None:
 def test_a_header_as_long_as_the_body_is_plain_json() -> None:
     """Nothing needs to follow."""
     text = body(entry(X.tolist(), 1, 2, 3))
-    assert decode(memoryview(text), len(text), ROWS, LIMITS).rows == 1
+    assert decode_infer(memoryview(text), len(text), ROWS, LIMITS).rows == 1
 
 
 def test_a_raw_request() -> None:
     """Without JSON the bytes are the one input's, of as many rows as they come to, and answers are binary."""
     rows = np.arange(12, dtype=np.float32)
-    got = decode(rows.tobytes(), 0, ROWS, LIMITS)
+    got = decode_infer(rows.tobytes(), 0, ROWS, LIMITS)
     np.testing.assert_array_equal(got.feeds["x"], rows.reshape(2, 2, 3), strict=True)
-    assert (got.rows, got.outputs, got.id) == (2, (Wanted("logits", binary=True),), None)
-    assert decode(b"", 0, ROWS, LIMITS).rows == 0
+    assert (got.rows, got.outputs, got.id) == (2, (RequestedOutput("logits", binary=True),), None)
+    assert decode_infer(b"", 0, ROWS, LIMITS).rows == 0
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_raw_request() -> None:
 def test_a_raw_request_that_does_not_fit(held: bytes, of: Signature, says: str) -> None:
     """Odd sizes, and models whose shape they cannot tell."""
     with pytest.raises(RequestError, match=says):
-        decode(held, 0, of, LIMITS)
+        decode_infer(held, 0, of, LIMITS)
 
 
 def test_what_is_asked_for() -> None:
@@ -100,10 +100,10 @@ def test_what_is_asked_for() -> None:
         {"name": "logits", "parameters": {"classification": 3}},
     ]
     got = asked(entry(X.tolist(), 1, 2, 3), outputs=named, parameters={"binary_data_output": True})
-    assert got.outputs == (Wanted(GATE), Wanted("logits", binary=True, classes=3))
+    assert got.outputs == (RequestedOutput(GATE), RequestedOutput("logits", binary=True, classes=3))
     assert got.names == (GATE, "logits")
     got = asked(entry(X.tolist(), 1, 2, 3), outputs=[], parameters={"binary_data_output": True})
-    assert got.outputs == (Wanted("logits", binary=True),)
+    assert got.outputs == (RequestedOutput("logits", binary=True),)
 
 
 def test_id_timeout_and_parameters_come_through() -> None:
@@ -117,7 +117,7 @@ def test_id_timeout_and_parameters_come_through() -> None:
 def test_extra_keys_are_kept_when_asked_for() -> None:
     """As plain lists and dicts, among the parameters."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3), close=["a", 2], curve=True, other=[1])
-    got = decode(text, None, ROWS, LIMITS, frozenset({"close", "curve", "open"}))
+    got = decode_infer(text, None, ROWS, LIMITS, frozenset({"close", "curve", "open"}))
     assert got.parameters == {"close": ["a", 2], "curve": True}
 
 
@@ -141,7 +141,7 @@ def test_halves_come_as_binary_alone() -> None:
     with pytest.raises(RequestError, match=r"inputs\[0\].data: FP16 has no form in JSON; .* binary form"):
         asked(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
     held, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
-    assert decode(held, header, HALVES, LIMITS).feeds["x"].tolist() == [[1, 2, 3]]
+    assert decode_infer(held, header, HALVES, LIMITS).feeds["x"].tolist() == [[1, 2, 3]]
 
 
 GOOD = entry([0] * 6, 1, 2, 3)
@@ -208,7 +208,7 @@ GOOD = entry([0] * 6, 1, 2, 3)
 def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
     """Every sentence says where, what was expected, and what came."""
     with pytest.raises(RequestError, match=says) as caught:
-        decode(text, None, ROWS, LIMITS)
+        decode_infer(text, None, ROWS, LIMITS)
     assert caught.value.status == 400
 
 
@@ -227,7 +227,7 @@ def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
 def test_lying_lengths_are_refused(held: bytes, header: int, says: str) -> None:
     """Of the JSON, of a tensor, of the body: what is said must be what is there."""
     with pytest.raises(RequestError, match=says):
-        decode(held, header, ROWS, LIMITS)
+        decode_infer(held, header, ROWS, LIMITS)
 
 
 def test_inputs_must_agree_in_rows() -> None:
@@ -269,9 +269,9 @@ def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
             asked(GOOD, unknown={"a": deep})
     else:
         text = body(entry(X.tolist(), 1, 2, 3))
-        assert decode(text, None, ROWS, Limits(depth=6)).rows == 1
+        assert decode_infer(text, None, ROWS, Limits(depth=6)).rows == 1
         with pytest.raises(RequestError, match="body: expected JSON nested at most 5 deep, got 6"):
-            decode(text, None, ROWS, Limits(depth=5))
+            decode_infer(text, None, ROWS, Limits(depth=5))
 
 
 def test_long_names_are_cut_in_messages() -> None:
@@ -285,19 +285,19 @@ def test_json_is_measured_before_it_is_read() -> None:
     """Only the JSON counts: the bytes of tensors may be more."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3))
     few = Limits(json=len(text))
-    assert decode(text, None, ROWS, few).rows == 1
-    with pytest.raises(TooLarge):
-        decode(text + b" ", None, ROWS, few)
+    assert decode_infer(text, None, ROWS, few).rows == 1
+    with pytest.raises(TooLargeError):
+        decode_infer(text + b" ", None, ROWS, few)
     held, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
-    assert decode(held, header, ROWS, Limits(json=header)).rows == 1
+    assert decode_infer(held, header, ROWS, Limits(json=header)).rows == 1
 
 
 def test_extra_keys_hold_little() -> None:
     """What is no tensor is never much."""
     layers = list(range(20_000))
     asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers[:1000])
-    got = decode(asked_for, None, ROWS, LIMITS, frozenset({"close"}))
+    got = decode_infer(asked_for, None, ROWS, LIMITS, frozenset({"close"}))
     assert got.parameters["close"] == layers[:1000]
     asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers)
     with pytest.raises(RequestError, match="close: expected at most 65536 bytes, got "):
-        decode(asked_for, None, ROWS, LIMITS, frozenset({"close"}))
+        decode_infer(asked_for, None, ROWS, LIMITS, frozenset({"close"}))

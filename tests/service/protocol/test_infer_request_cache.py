@@ -14,10 +14,10 @@ import pytest
 from service.artifact.limits import Limits
 from service.artifact.runtime import Tensor
 from service.errors import RequestError
-from service.inference_types import Inference
+from service.inference_types import InferenceRequest
 from service.protocol import infer_request_cache as module
-from service.protocol.infer_request import decode
-from service.protocol.infer_request_cache import Decoder
+from service.protocol.infer_request import decode_infer
+from service.protocol.infer_request_cache import CachingDecoder
 from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, signature
 
@@ -36,7 +36,7 @@ def model(of: Signature, digest: str = "0") -> Any:
     return SimpleNamespace(signature=of, digest=digest)
 
 
-def outcome(work: Callable[[], Inference]) -> tuple[Any, ...]:
+def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
     """All of a request, or the error in its place."""
     try:
         made = work()
@@ -51,12 +51,12 @@ class Pair:
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.limits = limits
-        self.decoder = Decoder(limits, EXTRA)
+        self.decoder = CachingDecoder(limits, EXTRA)
 
     def agree(self, body: bytes, header: int | None, of: Any) -> bool:
         """Whether there was a request in the body; both have to say the same of it."""
         got = outcome(lambda: self.decoder.decode(body, header, of))
-        expected = outcome(lambda: decode(body, header, of.signature, self.limits, EXTRA))
+        expected = outcome(lambda: decode_infer(body, header, of.signature, self.limits, EXTRA))
         assert got == expected, body
         return len(got) > 2
 
@@ -220,11 +220,11 @@ def test_any_bytes_are_what_they_are_without_a_memory() -> None:
 
 def test_a_known_request_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its JSON, nor that before its bytes; else all of this would be for nothing."""
-    decoder = Decoder(LIMITS)
+    decoder = CachingDecoder(LIMITS)
     body, header = BINARY[3][1]
     decoder.decode(text(), None, model(ROWS, "rows"))
     decoder.decode(body, header, model(PAIR, "pair"))
-    monkeypatch.setattr(module, "decode", None)
+    monkeypatch.setattr(module, "decode_infer", None)
     made = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, model(ROWS, "rows"))
     assert made.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1.5]
     made = decoder.decode(body[:header] + bytes(len(body) - header), header, model(PAIR, "pair"))
@@ -306,7 +306,7 @@ def test_a_limit_of_bytes_holds_for_known_words() -> None:
 
 def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
     """Each has arrays of its own, and an outline that nobody can write to through it."""
-    decoder = Decoder(LIMITS)
+    decoder = CachingDecoder(LIMITS)
     first = decoder.decode(text(), None, model(ROWS))
     second = decoder.decode(text("[6,5,4,3,2,1]"), None, model(ROWS))
     third = decoder.decode(text(), None, model(ROWS))
@@ -318,11 +318,11 @@ def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
 
 def test_words_do_not_pile_up() -> None:
     """Neither many of them nor long ones are kept for ever, and of wrong requests nothing is."""
-    decoder = Decoder(Limits())
+    decoder = CachingDecoder(Limits())
     for number in range(2 * module.MOST + 1):
         decoder.decode(text(more=f',"id":"{number}"'), None, model(ROWS))
         assert len(decoder._known) <= module.MOST
-    decoder = Decoder(Limits())
+    decoder = CachingDecoder(Limits())
     decoder.decode(text(more=',"id":"' + "x" * module.LONGEST + '"'), None, model(ROWS))
     body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="x" * module.LONGEST)
     decoder.decode(body, header, model(ROWS))
@@ -335,7 +335,7 @@ def test_words_do_not_pile_up() -> None:
 
 def test_words_hold_no_request_in_memory() -> None:
     """What is kept of a request of many numbers is not the numbers."""
-    decoder = Decoder(Limits())
+    decoder = CachingDecoder(Limits())
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
     decoder.decode(body, header, model(ROWS, "bytes"))
     decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, model(ROWS))

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from service.artifact.datatypes import DATATYPES, DTYPES
-from service.errors import NotFinite, RequestError
-from service.inference_types import Answer, Array, Inference, Wanted
-from service.protocol.infer_response import assemble, encode, encode_tensors
+from service.errors import NotFiniteError, RequestError
+from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
+from service.protocol.infer_response import assemble, encode_infer, encode_tensors
 
 
 def encoded(
-    *pairs: tuple[Wanted, Array], labels: Any = (), name: str | None = None
+    *pairs: tuple[RequestedOutput, Array], labels: Any = (), name: str | None = None
 ) -> tuple[bytes, int | None]:
     """The answer to a request of two rows whose id is `name`."""
     wanted, arrays = zip(*pairs, strict=True)
-    return encode("digits", 3, Inference({}, 2, wanted, name), Answer(arrays), labels)
+    return encode_infer("digits", 3, InferenceRequest({}, 2, wanted, name), InferenceResult(arrays), labels)
 
 
-def outputs(*pairs: tuple[Wanted, Array], **more: Any) -> list[dict[str, Any]]:
+def outputs(*pairs: tuple[RequestedOutput, Array], **more: Any) -> list[dict[str, Any]]:
     """The outputs of an answer that is all JSON."""
     text, header = encoded(*pairs, **more)
     assert header is None
@@ -33,14 +33,14 @@ def outputs(*pairs: tuple[Wanted, Array], **more: Any) -> list[dict[str, Any]]:
 def test_a_json_answer() -> None:
     """Name, version as a string, outputs with flat data; an id only where there was one."""
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    text, header = encoded((Wanted("y"), array))
+    text, header = encoded((RequestedOutput("y"), array))
     assert header is None
     assert json.loads(text) == {
         "model_name": "digits",
         "model_version": "3",
         "outputs": [{"name": "y", "datatype": "FP32", "shape": [2, 3], "data": [0, 1, 2, 3, 4, 5]}],
     }
-    assert json.loads(encoded((Wanted("y"), array), name="7")[0])["id"] == "7"
+    assert json.loads(encoded((RequestedOutput("y"), array), name="7")[0])["id"] == "7"
 
 
 @pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "float16"])
@@ -49,7 +49,7 @@ def test_json_is_exact(dtype: str) -> None:
     made = np.random.default_rng(0).integers(0, 256, 80_000, np.uint8)
     array = made > 127 if dtype == "bool" else made.view(dtype)
     array = array[np.isfinite(array)]
-    (got,) = outputs((Wanted("y"), array))
+    (got,) = outputs((RequestedOutput("y"), array))
     assert got["datatype"] == DATATYPES[dtype]
     assert np.array(got["data"], dtype).tobytes() == array.tobytes()
 
@@ -57,7 +57,11 @@ def test_json_is_exact(dtype: str) -> None:
 def test_a_binary_answer() -> None:
     """Tensors follow the JSON in the order of the outputs that say their size, among others as JSON."""
     a, b, c = np.float32([[1, np.nan], [3, 4]]), np.int8([5, 6]), np.float16([[7], [8]])
-    text, header = encoded((Wanted("a", binary=True), a), (Wanted("b"), b), (Wanted("c", binary=True), c))
+    text, header = encoded(
+        (RequestedOutput("a", binary=True), a),
+        (RequestedOutput("b"), b),
+        (RequestedOutput("c", binary=True), c),
+    )
     assert header is not None
     head = json.loads(text[:header])["outputs"]
     assert head[0] == {
@@ -79,16 +83,21 @@ def test_a_binary_answer() -> None:
 def test_arrays_that_lie_in_another_order_are_written_row_by_row() -> None:
     """Row-major on the wire, whatever they are in memory."""
     array = np.arange(6, dtype=np.float32).reshape(3, 2).T
-    assert outputs((Wanted("y"), array))[0]["data"] == [0, 2, 4, 1, 3, 5]
-    text, header = encoded((Wanted("y", binary=True), array))
+    assert outputs((RequestedOutput("y"), array))[0]["data"] == [0, 2, 4, 1, 3, 5]
+    text, header = encoded((RequestedOutput("y", binary=True), array))
     assert np.frombuffer(text[header:], np.float32).tolist() == [0, 2, 4, 1, 3, 5]
 
 
 def test_no_rows_have_a_shape_all_the_same() -> None:
     """In either form."""
     array = np.empty((0, 3), np.float32)
-    assert outputs((Wanted("y"), array))[0] == {"name": "y", "datatype": "FP32", "shape": [0, 3], "data": []}
-    text, header = encoded((Wanted("y", binary=True), array))
+    assert outputs((RequestedOutput("y"), array))[0] == {
+        "name": "y",
+        "datatype": "FP32",
+        "shape": [0, 3],
+        "data": [],
+    }
+    text, header = encoded((RequestedOutput("y", binary=True), array))
     assert header == len(text)
 
 
@@ -97,20 +106,20 @@ def test_nan_and_inf_are_no_json(value: float) -> None:
     """They are never told as null: the answer is 422, and says where and what to do."""
     bad = np.float32([[1, 2], [3, value]])
     for pairs in (
-        [(Wanted("y"), bad)],
-        [(Wanted("a"), np.float32([[1], [1]])), (Wanted("y"), bad.astype(np.float64))],
-        [(Wanted("a", binary=True), bad), (Wanted("y"), bad)],
+        [(RequestedOutput("y"), bad)],
+        [(RequestedOutput("a"), np.float32([[1], [1]])), (RequestedOutput("y"), bad.astype(np.float64))],
+        [(RequestedOutput("a", binary=True), bad), (RequestedOutput("y"), bad)],
     ):
-        with pytest.raises(NotFinite, match="outputs: 'y' has NaN or Inf .* binary form") as caught:
+        with pytest.raises(NotFiniteError, match="outputs: 'y' has NaN or Inf .* binary form") as caught:
             encoded(*pairs)
         assert caught.value.status == 422
-    with pytest.raises(NotFinite, match="outputs: 'y' has NaN or Inf"):
-        encoded((Wanted("y", classes=1), bad))
+    with pytest.raises(NotFiniteError, match="outputs: 'y' has NaN or Inf"):
+        encoded((RequestedOutput("y", classes=1), bad))
 
 
 def test_a_name_with_null_in_it_is_only_a_name() -> None:
     """Finite numbers under such a name, or an id, are answered."""
-    (got,) = outputs((Wanted("null"), np.float32([[1], [2]])), name="null")
+    (got,) = outputs((RequestedOutput("null"), np.float32([[1], [2]])), name="null")
     assert got["data"] == [1, 2]
 
 
@@ -119,17 +128,17 @@ def test_halves_are_no_json() -> None:
     with pytest.raises(
         RequestError, match="outputs: 'y' is FP16, which has no form in JSON; .* binary form"
     ) as caught:
-        encoded((Wanted("y"), np.float16([[1], [2]])))
+        encoded((RequestedOutput("y"), np.float16([[1], [2]])))
     assert caught.value.status == 400
 
 
 def test_classes_as_json_and_binary() -> None:
     """The best of each row, by value, index and label; as bytes each after its length."""
     array = np.float32([[0.1, 3.3, 0.2], [5, 1, 2]])
-    (got,) = outputs((Wanted("y", classes=2), array), labels=("a", "b", "ü"))
+    (got,) = outputs((RequestedOutput("y", classes=2), array), labels=("a", "b", "ü"))
     expected = ["3.300000:1:b", "0.200000:2:ü", "5.000000:0:a", "2.000000:2:ü"]
     assert got == {"name": "y", "datatype": "BYTES", "shape": [2, 2], "data": expected}
-    text, header = encoded((Wanted("y", binary=True, classes=2), array), labels=("a", "b", "ü"))
+    text, header = encoded((RequestedOutput("y", binary=True, classes=2), array), labels=("a", "b", "ü"))
     assert header is not None
     (head,) = json.loads(text[:header])["outputs"]
     rest, found = text[header:], []
@@ -152,11 +161,17 @@ def test_tensors_beside_an_answer() -> None:
     entries, tail = encode_tensors(pairs, binary=False)
     assert assemble({"x": None, "tensors": entries}, tail)[1] is None
     entries, tail = encode_tensors([("a", np.float32([np.nan]))], binary=False)
-    with pytest.raises(NotFinite, match="tensors: 'a' has NaN"):
+    with pytest.raises(NotFiniteError, match="tensors: 'a' has NaN"):
         assemble({"x": None, "tensors": entries}, tail)
 
 
 def test_an_answer_of_too_few_arrays_is_never_sent() -> None:
     """Names and arrays are paired one to one, or not at all."""
     with pytest.raises(ValueError, match="zip"):
-        encode("digits", 1, Inference({}, 1, (Wanted("a"), Wanted("b"))), Answer((np.float32([1]),)), ())
+        encode_infer(
+            "digits",
+            1,
+            InferenceRequest({}, 1, (RequestedOutput("a"), RequestedOutput("b"))),
+            InferenceResult((np.float32([1]),)),
+            (),
+        )

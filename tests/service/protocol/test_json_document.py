@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.errors import RequestError, TooLarge
+from service.errors import RequestError, TooLargeError
 from service.protocol.json_document import (
     expect_flag,
     expect_short,
@@ -13,8 +13,8 @@ from service.protocol.json_document import (
     keys,
     nesting,
     parse,
-    plain,
     scalars,
+    to_python,
 )
 
 NAN = b'{"a": NaN}'
@@ -59,7 +59,7 @@ def test_parts_of_a_document_outlive_the_next_one() -> None:
     first = parse(b'{"a": [1, 2]}')
     part = first["a"]
     assert parse(b'{"a": 3}')["a"] == 3
-    assert plain(part) == [1, 2]
+    assert to_python(part) == [1, 2]
 
 
 def test_parameters_are_scalars() -> None:
@@ -103,7 +103,7 @@ def test_a_body_full_of_names_keeps_nobody_busy() -> None:
 def test_an_array_of_many_values_becomes_a_list() -> None:
     """More values than the parser counts are all there, where its own lists would overflow."""
     count = 2**24 + 10
-    assert len(plain(parse(b'{"a": [' + b"0," * (count - 1) + b"0]}")["a"])) == count
+    assert len(to_python(parse(b'{"a": [' + b"0," * (count - 1) + b"0]}")["a"])) == count
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, True, None, "1"])
@@ -148,5 +148,7 @@ def test_bytes_are_counted_either_way(most: int) -> None:
 def test_more_json_than_allowed_is_refused_unread() -> None:
     """Reading JSON holds up everybody else; the message shows the way out."""
     expect_short(b"12345678", 8)
-    with pytest.raises(TooLarge, match="expected at most 7 bytes of JSON, got 8; binary data may be more"):
+    with pytest.raises(
+        TooLargeError, match="expected at most 7 bytes of JSON, got 8; binary data may be more"
+    ):
         expect_short(b"12345678", 7)

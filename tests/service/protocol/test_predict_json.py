@@ -10,8 +10,8 @@ import pytest
 
 from service.artifact.limits import Limits
 from service.artifact.runtime import Tensor
-from service.errors import NotFinite, RequestError, TooLarge
-from service.inference_types import Answer, Array, Inference, Wanted
+from service.errors import NotFiniteError, RequestError, TooLargeError
+from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.predict_json import decode_instances, encode_predictions
 from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, signature
@@ -24,7 +24,7 @@ WHOLE = signature(Tensor("x", "float32", (2, 2)), batch=None)
 X = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
 
 
-def decoded(instances: Any, of: Signature = ROWS) -> Inference:
+def decoded(instances: Any, of: Signature = ROWS) -> InferenceRequest:
     return decode_instances(json.dumps({"instances": instances}).encode(), of, LIMITS)
 
 
@@ -38,7 +38,7 @@ def test_rows_nested_flat_or_named() -> None:
     ):
         got = decoded(instances)
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
-        assert (got.rows, got.outputs) == (2, (Wanted("logits"),))
+        assert (got.rows, got.outputs) == (2, (RequestedOutput("logits"),))
 
 
 def test_rows_of_several_inputs() -> None:
@@ -110,8 +110,12 @@ def test_a_key_twice_is_refused() -> None:
 
 
 def predicted(*arrays: Array, labels: Any = (), distribution: bool | None = None) -> Any:
-    inference = Inference({}, len(arrays[0]), tuple(Wanted(f"y{index}") for index in range(len(arrays))))
-    return json.loads(encode_predictions("digits", 3, inference, Answer(arrays), labels, distribution))
+    inference = InferenceRequest(
+        {}, len(arrays[0]), tuple(RequestedOutput(f"y{index}") for index in range(len(arrays)))
+    )
+    return json.loads(
+        encode_predictions("digits", 3, inference, InferenceResult(arrays), labels, distribution)
+    )
 
 
 def test_predictions_with_labels() -> None:
@@ -159,14 +163,14 @@ def test_predictions_of_other_forms() -> None:
 
 def test_predictions_that_json_cannot_say() -> None:
     """NaN is 422, and an output that has no rows is not cut into any."""
-    with pytest.raises(NotFinite, match="y0: NaN or Inf is among the values"):
+    with pytest.raises(NotFiniteError, match="y0: NaN or Inf is among the values"):
         predicted(np.float32([[np.nan]]))
-    inference = Inference({}, 2, (Wanted("y"),))
+    inference = InferenceRequest({}, 2, (RequestedOutput("y"),))
     with pytest.raises(RequestError, match=r"y: expected an output of 2 rows, got shape \[3\]"):
-        encode_predictions("digits", 1, inference, Answer((np.float32([1, 2, 3]),)), (), None)
+        encode_predictions("digits", 1, inference, InferenceResult((np.float32([1, 2, 3]),)), (), None)
 
 
 def test_instances_are_measured_before_they_are_read() -> None:
     """As much JSON as infer takes, and no more."""
-    with pytest.raises(TooLarge, match="expected at most 20 bytes of JSON"):
+    with pytest.raises(TooLargeError, match="expected at most 20 bytes of JSON"):
         decode_instances(b'{"instances": [[1, 2, 3]]}', ROWS, Limits(json=20))

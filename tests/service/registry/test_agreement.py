@@ -10,7 +10,7 @@ import pytest
 
 from service.artifact.runtime import Runtime, open_model
 from service.errors import ModelFileError, RunError
-from service.registry.probe import expect_agreement
+from service.registry.probe import check_device_agreement
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import sealed
 
@@ -44,7 +44,7 @@ def cpu() -> Runtime:
 @pytest.mark.parametrize("by", [0.0, 1e-6])
 def test_the_same_arithmetic_passes(cpu: Runtime, by: float) -> None:
     """Last bits may differ, as between any two devices."""
-    expect_agreement(Device(cpu, "logits", by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+    check_device_agreement(Device(cpu, "logits", by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("off", ["logits", "layer01.transform_gate"])
@@ -54,17 +54,17 @@ def test_other_arithmetic_is_refused(cpu: Runtime, off: str, by: float) -> None:
     with pytest.raises(
         ModelFileError, match=f"a.onnx: {off}: expected TestProvider within .* of the CPU"
     ) as error:
-        expect_agreement(Device(cpu, off, by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
+        check_device_agreement(Device(cpu, off, by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
     assert error.value.public == "its device does not answer as the CPU does"
 
 
 def test_shapes_and_nan_must_agree(cpu: Runtime) -> None:
     """A row too few is no answer, and NaN on one side is no agreement; on both it is."""
     nan = Device(cpu, "logits", float("nan"))
-    expect_agreement(nan, nan, "batch", "a.onnx")  # type: ignore[arg-type]
+    check_device_agreement(nan, nan, "batch", "a.onnx")  # type: ignore[arg-type]
     for device, truth in ((Device(cpu, "logits", rows=-1), cpu), (nan, cpu), (cpu, nan)):
         with pytest.raises(ModelFileError, match="of the CPU, got inf"):
-            expect_agreement(device, truth, "batch", "a.onnx")  # type: ignore[arg-type]
+            check_device_agreement(device, truth, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
 def test_a_model_that_takes_no_rows_cannot_be_compared(cpu: Runtime) -> None:
@@ -75,4 +75,4 @@ def test_a_model_that_takes_no_rows_cannot_be_compared(cpu: Runtime) -> None:
             raise RunError("no")
 
     with pytest.raises(ModelFileError, match="the model takes none of those that were tried"):
-        expect_agreement(cpu, Never(cpu), "batch", "a.onnx")  # type: ignore[arg-type]
+        check_device_agreement(cpu, Never(cpu), "batch", "a.onnx")  # type: ignore[arg-type]

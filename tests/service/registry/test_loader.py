@@ -23,8 +23,8 @@ from service.errors import ModelFileError
 from service.registry import loader
 from service.registry.loader import batch_of, may_batch, runner
 from service.registry.model import Model
-from service.registry.probe import Findings
-from service.repository.scan import Found
+from service.registry.probe import ProbeResult
+from service.repository.scan import ModelFile
 from tests.service.artifact.test_manifest import MANIFEST
 from tests.service.artifact.test_sample_rows import kept
 from tests.support.tiny_highway import Gated, highway
@@ -222,8 +222,8 @@ def test_the_batch_leads_every_input(dims: Sequence[tuple[int | str, ...]], batc
     assert batch_of([Tensor(str(n), "float32", one) for n, one in enumerate(dims)]) == batch
 
 
-STEADY = Findings(ran=True, steady=True)
-FOUND = Found("net", 1, Path("model.onnx"), (1, 2, 3))
+STEADY = ProbeResult(ran=True, steady=True)
+FOUND = ModelFile("net", 1, Path("model.onnx"), (1, 2, 3))
 COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
 
 
@@ -234,11 +234,11 @@ COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
         (replace(STEADY, steady=False), True, False, "rows in company get other last bits"),
         (replace(STEADY, steady=False), False, True, ""),
         (replace(STEADY, coupled=True), False, False, "depends on the rows beside it"),
-        (Findings(ran=False), False, False, "it took none of the rows"),
+        (ProbeResult(ran=False), False, False, "it took none of the rows"),
     ],
 )
 def test_only_rows_that_stay_the_same_are_batched(
-    findings: Findings, exact: bool, batched: bool, says: str, caplog: pytest.LogCaptureFixture
+    findings: ProbeResult, exact: bool, batched: bool, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """To the last bit unless told otherwise; one warning says why not."""
     assert may_batch(findings, MANIFEST, FOUND, exact=exact) is batched
@@ -344,13 +344,13 @@ def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
 MEASURED = """
 import os, sys
 from pathlib import Path
-from service.repository.scan import Found, stamp_of
+from service.repository.scan import ModelFile, identity_of
 from tests.support.tiny_repository import opened
 
 def taken():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-small, large = (Found("net", 1, Path(path), stamp_of(os.stat(path))) for path in sys.argv[1:])
+small, large = (ModelFile("net", 1, Path(path), identity_of(os.stat(path))) for path in sys.argv[1:])
 opened(small)
 before = taken()
 model = opened(large)

@@ -11,7 +11,7 @@ import pytest
 
 from service.artifact.runtime import Runtime, Tensor
 from service.errors import RunError
-from service.registry.probe import Findings, probe
+from service.registry.probe import ProbeResult, probe
 from tests.support.tiny_highway import highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,7 +44,7 @@ class Habits:
         ]
 
 
-def found(habits: Habits, batch: str | None = "batch", most: int = 16) -> Findings:
+def found(habits: Habits, batch: str | None = "batch", most: int = 16) -> ProbeResult:
     return probe(cast("Runtime", habits), batch, most)
 
 
@@ -57,7 +57,7 @@ def shaken(y: Array) -> Array:
     return np.nextafter(y, np.float32(9))
 
 
-STEADY = Findings(
+STEADY = ProbeResult(
     ran=True, coupled=False, steady=True, lone_rows=False, splittable=frozenset({"y"}), distribution=False
 )
 
@@ -172,13 +172,13 @@ def test_a_model_that_takes_nothing_is_said() -> None:
     def never(x: Array) -> Array:
         raise RunError("no")
 
-    assert found(Habits({"y": never})) == Findings(ran=False)
+    assert found(Habits({"y": never})) == ProbeResult(ran=False)
 
 
 def test_without_a_batch_nothing_is_split() -> None:
     """Such a model is run once, so that it is warm."""
     habits = Habits({"y": plain}, takes=Tensor("x", "float32", (2, 4)))
-    assert found(habits, None) == Findings(ran=True, distribution=False)
+    assert found(habits, None) == ProbeResult(ran=True, distribution=False)
     assert set(habits.ran) == {2}
 
 

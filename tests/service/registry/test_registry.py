@@ -15,36 +15,36 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.errors import ModelFileError, NotReady, Unknown
+from service.errors import ModelFileError, NotFoundError, NotReadyError
 from service.registry.model import Model
-from service.registry.registry import Shelf
-from service.repository.deployment import Plan, Unserved
-from service.repository.scan import Found
+from service.registry.registry import ModelRegistry
+from service.repository.deployment import Deployment, UnavailableModel
+from service.repository.scan import ModelFile
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import opened, put, sealed
 
 
-def file(name: str, version: int, stamp: int = 0) -> Found:
-    return Found(name, version, Path(f"/secret/{name}/{version}/model.onnx"), (stamp, stamp, stamp))
+def file(name: str, version: int, stamp: int = 0) -> ModelFile:
+    return ModelFile(name, version, Path(f"/secret/{name}/{version}/model.onnx"), (stamp, stamp, stamp))
 
 
-def plan(*files: Found, serial: int = 1, **more: Any) -> dict[str, Any]:
-    models: dict[str, tuple[Found, ...]] = {}
+def plan(*files: ModelFile, serial: int = 1, **more: Any) -> dict[str, Any]:
+    models: dict[str, tuple[ModelFile, ...]] = {}
     for one in files:
         models[one.name] = (*models.get(one.name, ()), one)
-    return Plan(serial, models, **more).to_json()
+    return Deployment(serial, models, **more).to_json()
 
 
 class Loader:
     """Makes models that know their file; `bad` ones cannot be loaded."""
 
     def __init__(self) -> None:
-        self.bad: set[Found] = set()
-        self.loaded: list[Found] = []
+        self.bad: set[ModelFile] = set()
+        self.loaded: list[ModelFile] = []
         self.threads: set[int] = set()
         self.at_once = 0
 
-    def __call__(self, found: Found) -> Model:
+    def __call__(self, found: ModelFile) -> Model:
         self.at_once += 1
         assert self.at_once == 1
         self.threads.add(threading.get_ident())
@@ -61,8 +61,8 @@ def loader() -> Loader:
 
 
 @pytest.fixture
-def shelf(loader: Loader) -> Shelf:
-    return Shelf(loader)
+def shelf(loader: Loader) -> ModelRegistry:
+    return ModelRegistry(loader)
 
 
 def wait(*works: Coroutine[Any, Any, Any]) -> Any:
@@ -74,14 +74,14 @@ def wait(*works: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(one_by_one())
 
 
-def files_of(shelf: Shelf) -> list[Found]:
+def files_of(shelf: ModelRegistry) -> list[ModelFile]:
     return [model.file for model in shelf.models]  # type: ignore[attr-defined]
 
 
 OLD, NEW = file("net", 1), file("net", 2)
 
 
-def test_models_are_found_by_name_and_version(shelf: Shelf) -> None:
+def test_models_are_found_by_name_and_version(shelf: ModelRegistry) -> None:
     """Without a version it is the highest one, as a number."""
     wait(shelf.commit(plan(file("net", 9), file("net", 10), file("other", 3))))
     assert shelf.find("net").version == 10
@@ -104,20 +104,22 @@ def test_models_are_found_by_name_and_version(shelf: Shelf) -> None:
         ("../net", None, "expected a model that is served"),
     ],
 )
-def test_what_is_not_there_is_unknown(shelf: Shelf, name: str, version: str | None, says: str) -> None:
+def test_what_is_not_there_is_unknown(
+    shelf: ModelRegistry, name: str, version: str | None, says: str
+) -> None:
     """The sentence names what was asked for, and never a path."""
     wait(shelf.commit(plan(OLD)))
-    with pytest.raises(Unknown, match=says) as error:
+    with pytest.raises(NotFoundError, match=says) as error:
         shelf.find(name, version)
     assert "secret" not in str(error.value)
-    with pytest.raises(Unknown):
+    with pytest.raises(NotFoundError):
         shelf.is_ready(name, version)
 
 
-def test_before_the_first_plan_nothing_is_ready(shelf: Shelf) -> None:
+def test_before_the_first_plan_nothing_is_ready(shelf: ModelRegistry) -> None:
     """Whatever is asked for may yet come."""
     assert not shelf.ready
-    with pytest.raises(NotReady, match="the models are being loaded"):
+    with pytest.raises(NotReadyError, match="the models are being loaded"):
         shelf.find("net")
     assert shelf.index() == []
     wait(shelf.prepare(plan(OLD)))
@@ -127,22 +129,22 @@ def test_before_the_first_plan_nothing_is_ready(shelf: Shelf) -> None:
     assert shelf.is_ready("net")
 
 
-def test_an_empty_repository_is_ready(shelf: Shelf) -> None:
+def test_an_empty_repository_is_ready(shelf: ModelRegistry) -> None:
     """There is nothing that it should have loaded."""
     wait(shelf.commit(plan()))
     assert shelf.ready
 
 
-def test_a_repository_of_nothing_but_bad_files_is_not_ready(shelf: Shelf, loader: Loader) -> None:
+def test_a_repository_of_nothing_but_bad_files_is_not_ready(shelf: ModelRegistry, loader: Loader) -> None:
     """Whether others said so or this worker found out."""
-    wait(shelf.commit(plan(failed=(Unserved("net", 1, "its file is damaged"),))))
+    wait(shelf.commit(plan(failed=(UnavailableModel("net", 1, "its file is damaged"),))))
     assert not shelf.ready
     loader.bad = {OLD}
     wait(shelf.commit(plan(OLD, serial=2)))
     assert not shelf.ready
 
 
-def test_preparing_leaves_alone_what_is_served(shelf: Shelf, loader: Loader) -> None:
+def test_preparing_leaves_alone_what_is_served(shelf: ModelRegistry, loader: Loader) -> None:
     """The new version is loaded beside the old, in another thread, and found once it is committed."""
     wait(shelf.commit(plan(OLD)), shelf.prepare(plan(NEW, serial=2)))
     assert shelf.find("net").version == 1
@@ -154,7 +156,7 @@ def test_preparing_leaves_alone_what_is_served(shelf: Shelf, loader: Loader) -> 
 
 
 def test_a_bad_file_is_told_and_leaves_the_old(
-    shelf: Shelf, loader: Loader, caplog: pytest.LogCaptureFixture
+    shelf: ModelRegistry, loader: Loader, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The answer has the public reason, the log the whole one."""
     loader.bad = {NEW}
@@ -164,7 +166,7 @@ def test_a_bad_file_is_told_and_leaves_the_old(
     assert "net/2 is not served: /secret/net/2/model.onnx: onnxruntime says no" in caplog.text
 
 
-def test_a_bad_file_is_in_the_index_at_once(shelf: Shelf, loader: Loader) -> None:
+def test_a_bad_file_is_in_the_index_at_once(shelf: ModelRegistry, loader: Loader) -> None:
     """It does not go away between its load and the plan without it, nor while others are prepared."""
     loader.bad = {NEW}
     wait(shelf.commit(plan(OLD)), shelf.prepare(plan(OLD, NEW, serial=2)), shelf.prepare(plan(OLD, serial=2)))
@@ -177,10 +179,10 @@ def test_a_bad_file_is_in_the_index_at_once(shelf: Shelf, loader: Loader) -> Non
     assert [one["version"] for one in shelf.index()] == ["1"]
 
 
-def test_a_loader_that_breaks_is_a_bad_file(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loader_that_breaks_is_a_bad_file(shelf: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever it raises, the worker goes on, and the public reason holds none of it."""
 
-    def broken(found: Found) -> Model:
+    def broken(found: ModelFile) -> Model:
         raise MemoryError("at 0x7f00")
 
     shelf._load = broken
@@ -189,7 +191,7 @@ def test_a_loader_that_breaks_is_a_bad_file(shelf: Shelf, caplog: pytest.LogCapt
     assert "0x7f00" in caplog.text
 
 
-def test_a_file_is_loaded_once(shelf: Shelf, loader: Loader) -> None:
+def test_a_file_is_loaded_once(shelf: ModelRegistry, loader: Loader) -> None:
     """What is served or prepared already is kept; a new file in the same place is another one."""
     both = (OLD, file("other", 1))
     wait(shelf.prepare(plan(*both)), shelf.prepare(plan(*both)), shelf.commit(plan(*both)))
@@ -199,13 +201,13 @@ def test_a_file_is_loaded_once(shelf: Shelf, loader: Loader) -> None:
     assert shelf.find("other") is kept
 
 
-def test_what_is_served_is_kept_while_others_are_prepared(shelf: Shelf, loader: Loader) -> None:
+def test_what_is_served_is_kept_while_others_are_prepared(shelf: ModelRegistry, loader: Loader) -> None:
     """A plan that is given up again does not cost the old model its place."""
     wait(shelf.commit(plan(OLD)), shelf.prepare(plan(NEW, serial=2)), shelf.commit(plan(OLD, serial=3)))
     assert loader.loaded == [OLD, NEW]
 
 
-def test_files_are_loaded_one_at_a_time(shelf: Shelf, loader: Loader) -> None:
+def test_files_are_loaded_one_at_a_time(shelf: ModelRegistry, loader: Loader) -> None:
     """Two plans at once do not load side by side."""
 
     async def both() -> None:
@@ -215,7 +217,7 @@ def test_files_are_loaded_one_at_a_time(shelf: Shelf, loader: Loader) -> None:
     assert loader.loaded == [OLD, NEW]
 
 
-def test_what_is_prepared_and_not_wanted_is_let_go(shelf: Shelf, loader: Loader) -> None:
+def test_what_is_prepared_and_not_wanted_is_let_go(shelf: ModelRegistry, loader: Loader) -> None:
     """A plan that was given up keeps no model in memory."""
     wait(shelf.prepare(plan(OLD, NEW)), shelf.commit(plan(OLD)), shelf.prepare(plan(OLD, NEW, serial=2)))
     assert loader.loaded == [OLD, NEW, NEW]
@@ -223,13 +225,13 @@ def test_what_is_prepared_and_not_wanted_is_let_go(shelf: Shelf, loader: Loader)
     assert loader.loaded == [OLD, NEW, NEW, NEW]
 
 
-def test_an_older_plan_that_comes_late_is_passed_over(shelf: Shelf) -> None:
+def test_an_older_plan_that_comes_late_is_passed_over(shelf: ModelRegistry) -> None:
     """Serials only grow."""
     wait(shelf.commit(plan(NEW, serial=5)), shelf.commit(plan(OLD, serial=4)))
     assert files_of(shelf) == [NEW]
 
 
-def test_a_late_worker_serves_what_it_can(shelf: Shelf, loader: Loader) -> None:
+def test_a_late_worker_serves_what_it_can(shelf: ModelRegistry, loader: Loader) -> None:
     """It loads what others have prepared; where that fails, what it has under that name stays."""
     again = file("net", 1, stamp=7)
     loader.bad = {again}
@@ -246,12 +248,15 @@ def test_a_late_worker_serves_what_it_can(shelf: Shelf, loader: Loader) -> None:
     assert files_of(shelf) == [NEW]
 
 
-LEFT_OUT = (Unserved("away", 1, "unloaded"), Unserved("net", 3, "not chosen by versions=2"))
+LEFT_OUT = (UnavailableModel("away", 1, "unloaded"), UnavailableModel("net", 3, "not chosen by versions=2"))
 
 
-def test_what_is_there_and_not_served_is_not_ready(shelf: Shelf) -> None:
+def test_what_is_there_and_not_served_is_not_ready(shelf: ModelRegistry) -> None:
     """It is known, so it is no 404, and the sentence says why."""
-    failed = (Unserved("bad", 1, "its file is damaged"), Unserved("link", None, "it leaves the repository"))
+    failed = (
+        UnavailableModel("bad", 1, "its file is damaged"),
+        UnavailableModel("link", None, "it leaves the repository"),
+    )
     wait(shelf.commit(plan(OLD, failed=failed, left_out=LEFT_OUT)))
     for name, version, says in (
         ("bad", None, "model 'bad' is not served: its file is damaged"),
@@ -261,21 +266,21 @@ def test_what_is_there_and_not_served_is_not_ready(shelf: Shelf) -> None:
         ("away", "1", "model 'away' version '1' is not served: unloaded"),
         ("net", "3", "model 'net' version '3' is not served: not chosen by versions=2"),
     ):
-        with pytest.raises(NotReady, match=says):
+        with pytest.raises(NotReadyError, match=says):
             shelf.find(name, version)
         assert not shelf.is_ready(name, version)
     for name, version in (("bad", "2"), ("away", "3"), ("net", "2")):
-        with pytest.raises(Unknown):
+        with pytest.raises(NotFoundError):
             shelf.find(name, version)
 
 
-def test_the_index_has_everything(shelf: Shelf, loader: Loader) -> None:
+def test_the_index_has_everything(shelf: ModelRegistry, loader: Loader) -> None:
     """By name and version, in order, each once, with the reason where it is not served."""
     loader.bad = {file("late", 1)}
     failed = (
-        Unserved("net", 10, "its file is damaged"),
-        Unserved("link", None, "it leaves the repository"),
-        Unserved("net", 2, "its file is damaged"),
+        UnavailableModel("net", 10, "its file is damaged"),
+        UnavailableModel("link", None, "it leaves the repository"),
+        UnavailableModel("net", 2, "its file is damaged"),
     )
     served = (file("net", 9), file("net", 2), file("late", 1))
     wait(shelf.commit(plan(*served, failed=failed, left_out=LEFT_OUT)))
@@ -292,7 +297,7 @@ def test_the_index_has_everything(shelf: Shelf, loader: Loader) -> None:
     ]
 
 
-def test_the_index_tells_what_is_being_loaded(shelf: Shelf, loader: Loader) -> None:
+def test_the_index_tells_what_is_being_loaded(shelf: ModelRegistry, loader: Loader) -> None:
     """While it is, and not afterwards."""
     seen: list[Any] = []
     shelf._load = lambda found: seen.extend(shelf.index()) or loader(found)  # type: ignore[func-returns-value]
@@ -307,7 +312,7 @@ def test_a_request_ends_on_the_model_it_began_with(tmp_path: Path) -> None:
     first, second = put(tmp_path, version=1), put(tmp_path, version=2)
 
     async def swap() -> None:
-        shelf = Shelf(opened)
+        shelf = ModelRegistry(opened)
         await shelf.commit(plan(first))
         held = shelf.find("net")
         gone = weakref.ref(held.runtime)
@@ -332,7 +337,7 @@ def test_nothing_is_lost_while_models_are_swapped(tmp_path: Path) -> None:
     right = [opened(one).runtime.run({"x": np.repeat(x, 2, 0)})[0][:1] for one in files]
 
     async def storm() -> None:
-        shelf = Shelf(opened)
+        shelf = ModelRegistry(opened)
         await shelf.commit(plan(files[0]))
         stop = False
         seen = [0, 0]
@@ -359,7 +364,7 @@ def test_loading_and_failing_say_so(tmp_path: Path, caplog: pytest.LogCaptureFix
     """A real file that is damaged: the path is in the log, and in no answer."""
     bad = put(tmp_path, "bad", data=sealed(highway())[:-5])
     with caplog.at_level(logging.INFO):
-        answer = wait(Shelf(opened).prepare(plan(put(tmp_path), bad)))
+        answer = wait(ModelRegistry(opened).prepare(plan(put(tmp_path), bad)))
     assert answer == {"failed": [{"name": "bad", "version": 1, "reason": "its file is damaged or no model"}]}
     assert "net/1: loaded" in caplog.text
     assert str(bad.path) in caplog.text

@@ -14,10 +14,10 @@ import pytest
 
 from service.errors import ModelFileError, SettingError
 from service.registry.model import Model
-from service.registry.registry import Shelf
-from service.repository.deployment import Plan, Unserved
-from service.repository.rollout import Director
-from service.repository.scan import FILE, Found, read, scan
+from service.registry.registry import ModelRegistry
+from service.repository.deployment import Deployment, UnavailableModel
+from service.repository.rollout import Rollout
+from service.repository.scan import FILE, ModelFile, read, scan
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import opened, put, sealed
 
@@ -27,10 +27,10 @@ class Workers:
 
     def __init__(self, count: int = 2) -> None:
         self.count = count
-        self.asked: list[tuple[str, Plan]] = []
+        self.asked: list[tuple[str, Deployment]] = []
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
-        plan = Plan.from_json(json.loads(json.dumps(argument)))
+        plan = Deployment.from_json(json.loads(json.dumps(argument)))
         assert plan.to_json() == argument
         self.asked.append((what, plan))
         if what == "commit":
@@ -43,7 +43,7 @@ class Workers:
         return [{"failed": []}] * (self.count - 1) + [{"failed": bad}]
 
     @property
-    def committed(self) -> Plan:
+    def committed(self) -> Deployment:
         (what, plan) = self.asked[-1]
         assert what == "commit"
         return plan
@@ -65,8 +65,8 @@ def wait(*works: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(one_by_one())
 
 
-def start(root: Path, workers: Workers, policy: str = "latest") -> Director:
-    director = Director(root, policy, workers.broadcast)
+def start(root: Path, workers: Workers, policy: str = "latest") -> Rollout:
+    director = Rollout(root, policy, workers.broadcast)
     wait(director.look())
     return director
 
@@ -97,13 +97,13 @@ def test_the_policy_says_which_versions(
 def test_a_policy_that_makes_no_sense_stops_the_start(tmp_path: Path, workers: Workers) -> None:
     """Before anything is looked at."""
     with pytest.raises(SettingError, match="versions: expected"):
-        Director(tmp_path, "newest", workers.broadcast)
+        Rollout(tmp_path, "newest", workers.broadcast)
 
 
 def test_an_empty_repository_is_committed_too(tmp_path: Path, workers: Workers) -> None:
     """So that workers know that there is nothing to wait for."""
     assert start(tmp_path, workers).names == []
-    assert workers.committed == Plan(serial=1)
+    assert workers.committed == Deployment(serial=1)
 
 
 def test_nothing_new_is_nothing_to_do(tmp_path: Path, workers: Workers) -> None:
@@ -175,7 +175,7 @@ def test_a_bad_version_leaves_the_old_one(tmp_path: Path, workers: Workers) -> N
     write(tmp_path, "other", 2)
     wait(director.look())
     assert director.names == ["net/1", "other/2"]
-    assert workers.committed.failed == (Unserved("net", 2, "its file is damaged"),)
+    assert workers.committed.failed == (UnavailableModel("net", 2, "its file is damaged"),)
     assert director.failed == workers.committed.failed
 
 
@@ -197,7 +197,7 @@ def test_a_bad_file_in_the_place_of_a_good_one(tmp_path: Path, workers: Workers)
     write(tmp_path, "net", 2, b"bad")
     wait(director.look())
     assert workers.committed.models == served
-    assert director.failed == (Unserved("net", 2, "its file is damaged"),)
+    assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
 
 def test_a_bad_successor_of_what_was_removed(tmp_path: Path, workers: Workers) -> None:
@@ -231,14 +231,14 @@ def test_whoever_asks_has_bad_files_tried_again(tmp_path: Path, workers: Workers
     workers.asked.clear()
     wait(director.look())
     assert [what for what, _ in workers.asked] == ["prepare"]
-    assert director.failed == (Unserved("net", 1, "its file is damaged"),)
+    assert director.failed == (UnavailableModel("net", 1, "its file is damaged"),)
 
 
 def test_skipped_models_are_told(tmp_path: Path, workers: Workers) -> None:
     """Their reasons stand in the index beside those of bad files."""
     (tmp_path / "root" / "net" / "1" / FILE).mkdir(parents=True)
     director = start(tmp_path / "root", workers)
-    assert director.failed == (Unserved("net", 1, "model.onnx is no file"),)
+    assert director.failed == (UnavailableModel("net", 1, "model.onnx is no file"),)
     answer = wait(director.load("net"))
     assert answer["reason"] == "model 'net' cannot be loaded: model.onnx is no file"
 
@@ -250,14 +250,16 @@ def test_unload_and_load(tmp_path: Path, workers: Workers) -> None:
     director = start(tmp_path, workers)
     assert wait(director.unload("net")) == {"ok": True}
     assert director.names == ["other/1"]
-    assert workers.committed.left_out == (Unserved("net", 1, "unloaded"),)
+    assert workers.committed.left_out == (UnavailableModel("net", 1, "unloaded"),)
     write(tmp_path, "net", 2)
     wait(director.look())
     assert director.names == ["other/1"]
-    assert workers.committed.left_out == tuple(Unserved("net", version, "unloaded") for version in (1, 2))
+    assert workers.committed.left_out == tuple(
+        UnavailableModel("net", version, "unloaded") for version in (1, 2)
+    )
     assert wait(director.load("net")) == {"ok": True}
     assert director.names == ["net/2", "other/1"]
-    assert workers.committed.left_out == (Unserved("net", 1, "not chosen by versions=latest"),)
+    assert workers.committed.left_out == (UnavailableModel("net", 1, "not chosen by versions=latest"),)
 
 
 def test_load_takes_one_model_only(tmp_path: Path, workers: Workers) -> None:
@@ -307,7 +309,7 @@ def test_a_load_that_brings_an_older_version_is_one(tmp_path: Path, workers: Wor
     assert workers.committed.failed == ()
     assert wait(director.load("net")) == {"ok": True}
     assert director.names == ["net/1"]
-    assert director.failed == (Unserved("net", 2, "its file is damaged"),)
+    assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
 
 def test_a_load_that_brings_anything_new_is_one(tmp_path: Path, workers: Workers) -> None:
@@ -354,14 +356,14 @@ class Shelves:
     """Workers with shelves of their own, on which a model is no more than its name and version."""
 
     def __init__(self, count: int) -> None:
-        self.shelves = [Shelf(light) for _ in range(count)]
+        self.shelves = [ModelRegistry(light) for _ in range(count)]
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
         return [await getattr(shelf, what)(argument) for shelf in self.shelves]
 
-    def replace_the_last(self, director: Director) -> set[str]:
+    def replace_the_last(self, director: Rollout) -> set[str]:
         """The names of which the new one lacks files."""
-        self.shelves[-1] = Shelf(light)
+        self.shelves[-1] = ModelRegistry(light)
         return {one["name"] for one in wait(self.shelves[-1].commit(director.plan))["failed"]}
 
     @property
@@ -369,18 +371,18 @@ class Shelves:
         return [[f"{model.name}/{model.version}" for model in shelf.models] for shelf in self.shelves]
 
 
-def light(found: Found) -> Model:
+def light(found: ModelFile) -> Model:
     if read(found) == b"bad":
         raise ModelFileError(f"{found.path}: bad", "its file is damaged")
     return cast("Model", SimpleNamespace(name=found.name, version=found.version))
 
 
-def begun(root: Path, count: int) -> tuple[Director, Shelves]:
+def begun(root: Path, count: int) -> tuple[Rollout, Shelves]:
     """Two versions and another model."""
     for name, version in (("net", 1), ("net", 2), ("other", 1)):
         write(root, name, version)
     workers = Shelves(count)
-    director = Director(root, "latest", workers.broadcast)
+    director = Rollout(root, "latest", workers.broadcast)
     wait(director.look())
     return director, workers
 
@@ -419,7 +421,7 @@ def test_a_bad_file_and_a_replaced_worker_together_take_nothing_away(tmp_path: P
     wait(director.look())
     wait(director.recover(workers.replace_the_last(director)))
     assert director.plan["models"] == before
-    assert director.failed == (Unserved("net", 2, "its file is damaged"),)
+    assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
 
 @pytest.mark.parametrize(("content", "failed"), [(b"bad", [2]), (None, [])])
@@ -443,7 +445,7 @@ def test_what_no_worker_has_is_served_by_none(tmp_path: Path) -> None:
     (tmp_path / "net").rename(tmp_path / ".away")
     wait(director.recover(workers.replace_the_last(director)))
     assert workers.served == [["other/1"]]
-    assert Unserved("net", 2, "its file cannot be read") in director.failed
+    assert UnavailableModel("net", 2, "its file cannot be read") in director.failed
     assert workers.replace_the_last(director) == set()
 
 
@@ -478,7 +480,7 @@ class Killed(Workers):
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
         answers = await super().broadcast(what, argument)
-        deadly = any(found.path.read_bytes() == b"deadly" for found in Plan.from_json(argument).files)
+        deadly = any(found.path.read_bytes() == b"deadly" for found in Deployment.from_json(argument).files)
         return [None, *answers[1:]] if deadly and what == "prepare" else answers
 
 
@@ -516,7 +518,7 @@ def test_a_worker_that_ends_by_chance_fails_no_file(tmp_path: Path) -> None:
 
 def test_with_real_shelves(tmp_path: Path) -> None:
     """Two workers follow a new version, a bad one, and a third worker that comes in their place."""
-    shelves = [Shelf(opened), Shelf(opened)]
+    shelves = [ModelRegistry(opened), ModelRegistry(opened)]
 
     async def broadcast(what: str, argument: Any) -> list[Any]:
         argument = json.loads(json.dumps(argument))
@@ -524,12 +526,12 @@ def test_with_real_shelves(tmp_path: Path) -> None:
 
     async def follow() -> None:
         put(tmp_path, "net", 1)
-        director = Director(tmp_path, "latest", broadcast)
+        director = Rollout(tmp_path, "latest", broadcast)
         await director.look()
         put(tmp_path, "net", 2)
         put(tmp_path, "net", 3, sealed(highway())[:-9])
         await director.look()
-        late = Shelf(opened)
+        late = ModelRegistry(opened)
         await late.commit(director.plan)
         for shelf in (*shelves, late):
             assert shelf.ready

@@ -11,7 +11,16 @@ import pytest
 
 from service.errors import ModelFileError, SettingError
 from service.repository import scan as repository
-from service.repository.scan import FILE, MOST_NAME, Contents, Found, Policy, read, scan, stamp_of
+from service.repository.scan import (
+    FILE,
+    MAX_NAME_LENGTH,
+    ModelFile,
+    RepositoryScan,
+    VersionPolicy,
+    identity_of,
+    read,
+    scan,
+)
 
 
 def touch(root: Path, name: str, version: str = "1", content: bytes = b"model") -> Path:
@@ -21,13 +30,13 @@ def touch(root: Path, name: str, version: str = "1", content: bytes = b"model") 
     return path
 
 
-def put(root: Path, content: bytes) -> Found:
+def put(root: Path, content: bytes) -> ModelFile:
     """A file with that content, found."""
     path = touch(root, "net", content=content)
-    return Found("net", 1, path, stamp_of(path.stat()))
+    return ModelFile("net", 1, path, identity_of(path.stat()))
 
 
-def numbers(found: tuple[Found, ...]) -> list[int]:
+def numbers(found: tuple[ModelFile, ...]) -> list[int]:
     return [one.version for one in found]
 
 
@@ -43,7 +52,7 @@ def test_names_and_versions_are_read_from_the_folder(tmp_path: Path) -> None:
     }
     kept = path.stat()
     assert contents.models["other net"] == (
-        Found("other net", 1, path, (kept.st_ino, kept.st_mtime_ns, kept.st_size)),
+        ModelFile("other net", 1, path, (kept.st_ino, kept.st_mtime_ns, kept.st_size)),
     )
     assert contents.skipped == ()
 
@@ -66,7 +75,7 @@ def test_what_is_no_model_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "draft" / "1").mkdir(parents=True)
     (tmp_path / "draft" / "1" / ".model.onnx.123").write_bytes(b"half")
     (tmp_path / "README.md").write_text("hello")
-    assert scan(tmp_path) == Contents()
+    assert scan(tmp_path) == RepositoryScan()
 
 
 def test_links_may_not_leave_the_repository(tmp_path: Path) -> None:
@@ -115,10 +124,10 @@ def test_odd_names_are_not_served(tmp_path: Path) -> None:
     touch(tmp_path, "good")
     touch(tmp_path, "line\nbreak")
     touch(tmp_path, os.fsdecode(b"bytes\xff"))
-    touch(tmp_path, "n" * (MOST_NAME + 1))
+    touch(tmp_path, "n" * (MAX_NAME_LENGTH + 1))
     contents = scan(tmp_path)
     assert list(contents.models) == ["good"]
-    assert {one.name for one in contents.skipped} == {"line\\nbreak", "bytes\\udcff", "n" * MOST_NAME}
+    assert {one.name for one in contents.skipped} == {"line\\nbreak", "bytes\\udcff", "n" * MAX_NAME_LENGTH}
     assert all(one.name.isprintable() for one in contents.skipped)
 
 
@@ -139,14 +148,14 @@ def test_a_policy_chooses_versions(tmp_path: Path, policy: str, chosen: list[int
     """The highest, every one, or those of a list that are there."""
     for version in ("1", "2", "10"):
         touch(tmp_path, "net", version)
-    assert numbers(Policy.parse(policy).choose(scan(tmp_path).models["net"])) == chosen
+    assert numbers(VersionPolicy.parse(policy).choose(scan(tmp_path).models["net"])) == chosen
 
 
 @pytest.mark.parametrize("text", ["", "newest", "1,", "0", "1;2", "-1", "1.5", "latest,1"])
 def test_a_policy_that_makes_no_sense_is_refused(text: str) -> None:
     """Start-up stops with what the setting may be."""
     with pytest.raises(SettingError, match="versions: expected latest, all, or whole numbers from 1"):
-        Policy.parse(text)
+        VersionPolicy.parse(text)
 
 
 def test_only_the_file_that_was_found_is_read(tmp_path: Path) -> None:
@@ -181,7 +190,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(
     found = put(tmp_path, b"x" * 5000)
     unchanged = repository.expect_unchanged
 
-    def then_cut(found: Found, opened: int | None = None) -> None:
+    def then_cut(found: ModelFile, opened: int | None = None) -> None:
         unchanged(found, opened)
         os.truncate(found.path, 100)
 

@@ -6,17 +6,17 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from service.inference_types import Answer
-from service.telemetry.counters import MS, ROWS, TIMES, Histogram, Meter, ended, merge
+from service.inference_types import InferenceResult
+from service.telemetry.counters import MS, ROWS, TIMES, Histogram, RequestCounters, ended, merge
 
 
 def batch(rows: int, run_ns: int) -> Any:
     return SimpleNamespace(rows=rows, requests=1, run_ns=run_ns, queue_ns=0, inline=True)
 
 
-def worker() -> Meter:
+def worker() -> RequestCounters:
     """A worker that answered two requests in one run, failed one, and has one under way."""
-    meter = Meter()
+    meter = RequestCounters()
     meter.in_flight = 1
     meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
     meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
@@ -24,8 +24,8 @@ def worker() -> Meter:
     meter.refused("overloaded")
     model = meter.model("digits", 2)
     model.batch(batch(5, MS))
-    model.request(Answer((), queue_ns=100, run_ns=MS, batch=5), 2 * MS, 10, 20, 2)
-    model.request(Answer((), queue_ns=300, run_ns=MS, batch=5), 2 * MS, 30, 40, 3)
+    model.request(InferenceResult((), queue_ns=100, run_ns=MS, batch=5), 2 * MS, 10, 20, 2)
+    model.request(InferenceResult((), queue_ns=300, run_ns=MS, batch=5), 2 * MS, 30, 40, 3)
     model.fail("overloaded", 7)
     return meter
 
@@ -79,8 +79,8 @@ def test_a_snapshot_is_json_and_stays_as_it_is() -> None:
 
 def test_a_request_of_no_rows_ran_in_no_batch() -> None:
     """It is answered and counted, and no batch size is made up for it."""
-    meter = Meter()
-    meter.model("digits", 1).request(Answer(()), MS, 1, 1, 0)
+    meter = RequestCounters()
+    meter.model("digits", 1).request(InferenceResult(()), MS, 1, 1, 0)
     model = meter.snapshot()["models"]["digits"]["1"]
     assert sum(model["seconds"]["counts"]) == 1
     assert model["sizes"] == {}
@@ -140,6 +140,6 @@ def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
 
 def test_a_version_has_one_meter() -> None:
     """A version that is loaded again goes on counting where it was."""
-    meter = Meter()
+    meter = RequestCounters()
     assert meter.model("digits", 1) is meter.model("digits", 1)
     assert meter.model("digits", 1) is not meter.model("digits", 2)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from service.telemetry import log as logs
-from service.telemetry.log import Lines, pieces
+from service.telemetry.log import AccessLogBuffer, chunks
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
     """Many requests are one write, which comes by itself a moment later."""
 
     async def scene() -> None:
-        lines = Lines()
+        lines = AccessLogBuffer()
         lines.start(2, human=False, lowest=logging.INFO)
         for number in range(10):
             lines.request({"method": "GET", "path": f"/{number}", "status": 200, "ms": 0.5})
@@ -173,7 +173,7 @@ def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
     """At the end of a process nothing is missing, and nothing comes twice."""
 
     async def scene() -> None:
-        lines = Lines()
+        lines = AccessLogBuffer()
         lines.start(None, human=True, lowest=logging.INFO)
         lines.request({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         lines.flush()
@@ -194,7 +194,7 @@ def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "write", broken)
 
     async def scene() -> None:
-        lines = Lines()
+        lines = AccessLogBuffer()
         lines.request({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         lines.flush()
 
@@ -207,7 +207,7 @@ def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
 def test_pieces_hold_whole_lines(sizes: list[int]) -> None:
     """None is longer than a pipe takes at once, but for one line that is by itself; nothing is lost."""
     waiting = [b"%d" % (number % 10) * (size - 1) + b"\n" for number, size in enumerate(sizes)]
-    found = pieces(waiting)
+    found = chunks(waiting)
     assert b"".join(found) == b"".join(waiting)
     for piece in found:
         assert piece.endswith(b"\n")

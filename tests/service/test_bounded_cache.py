@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from service.bounded_cache import BoundedCache
+
+
+def test_a_full_cache_is_emptied() -> None:
+    cache: BoundedCache[str, int] = BoundedCache(2)
+    assert cache.add("a", 1) == 1
+    cache.add("b", 2)
+    assert cache == {"a": 1, "b": 2}
+    cache.add("c", 3)
+    assert cache == {"c": 3}
+
+
+def test_it_never_holds_more_than_its_limit() -> None:
+    cache: BoundedCache[int, int] = BoundedCache(3)
+    for number in range(20):
+        cache.add(number, number)
+        assert len(cache) <= 3
+        assert cache[number] == number
