@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 import torch
 from onnxscript.optimizer import fold_constants
 from torch import Tensor, nn
+from torch._decomp import decomposition_table
 from torch._dynamo.exc import UserError
 from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import MappingKey, tree_flatten_with_path, tree_unflatten
@@ -25,8 +27,43 @@ from torch.utils._pytree import MappingKey, tree_flatten_with_path, tree_unflatt
 from export.errors import RequestError, UntraceableError
 from export.signature import Input
 from export.source import Source
-from export.trace.recurrence import any_length
 from export.trace.untraceable import expect_opset, expect_stateless, explained
+
+KEPT = (torch.ops.aten.gru.input, torch.ops.aten.lstm.input)
+
+
+@contextlib.contextmanager
+def any_length() -> Iterator[None]:
+    """Tell torch.export the shapes that nn.GRU and nn.LSTM answer with, while the block runs.
+
+    Left to itself it finds them by stepping through time, which fixes the number of steps.
+    """
+    own = {torch._C.DispatchKey.CompositeImplicitAutograd: shapes}
+    with contextlib.ExitStack() as patched:
+        patched.enter_context(patch.dict(decomposition_table, dict.fromkeys(KEPT, shapes)))
+        for operator in KEPT:
+            patched.callback(operator._dispatch_cache.clear)
+            patched.enter_context(patch.dict(operator.py_kernels, own, clear=True))
+            operator._dispatch_cache.clear()
+        yield
+
+
+def shapes(
+    x: Tensor,
+    state: Tensor | list[Tensor],
+    weights: Any,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """What a recurrent layer answers with, but for the values: outputs, then each state."""
+    states = [state] if isinstance(state, Tensor) else state
+    units = states[0].shape[-1] * (2 if bidirectional else 1)
+    return (x.new_empty((*x.shape[:2], units)), *(torch.empty_like(one) for one in states))
+
 
 DEFAULT_OPSET = 20
 # what torch.onnx can write and onnxruntime can run

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from export.errors import RequestError
 from export.signature import parse_all
 from export.source import Source
-from export.trace.recurrence import KEPT
-from export.trace.trace import OPSETS, Traced, trace
+from export.trace.trace import KEPT, OPSETS, Traced, trace
 from models.networks.families import build
 from models.training.presets import find
 from service.artifact.runtime import Runtime, open_model
