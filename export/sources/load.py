@@ -16,13 +16,12 @@ from export.note import SourceWarning, note
 from export.signature import Input
 from export.source import Rows, Source
 from export.sources.checkpoint import read_checkpoint
-from export.sources.factory import WRITTEN, read_factory
-from export.sources.forward import expect_arguments, expect_ready
 from export.sources.labels import read_labels
 from export.sources.onnx_graph import read_onnx
 from export.sources.rows import is_embedded, is_known, read_rows, rows_of
 from export.sources.state_dict import PICKLED
 from export.sources.torch_program import from_program, read_program
+from export.sources.user_module import WRITTEN, expect_arguments, expect_ready, read_factory
 from models.data.download import cache_folder
 from models.data.load import load
 from models.errors import ModelsError
