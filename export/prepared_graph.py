@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from export.errors import RequestError
-from export.gates.gates import Gates, offer
+from export.gates.instrument import Gates, offer
 from export.output.model_bytes import to_bytes
 from export.source import Array, Source
 from export.trace.trace import DEFAULT_OPSET, OPSETS, Traced, strip, trace

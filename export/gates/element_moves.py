@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.constants import array, attribute, axes_of, first_input, integers
+from export.gates.graph_view import array, attribute, axes_of, first_input, integers
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -37,7 +37,7 @@ def sizes(value: ir.Value) -> list[int | None] | None:
     return [dim if isinstance(dim, int) else None for dim in value.shape]
 
 
-def moved(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
+def move_indices(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
     """Where the elements `index` of a node's first input are in its output; None where unknown.
 
     `index` has the rank of that input, and 1 for an axis along which it does not change.

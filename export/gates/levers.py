@@ -9,10 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from export.gates.element_moves import sizes
-from export.gates.flow import Flow
-from export.gates.logits import Logit, Logits
-from export.gates.naming import call
-from export.gates.offsets import CHANNELS, Offset
+from export.gates.gate_names import call
+from export.gates.graph_view import Flow
+from export.gates.logits import CHANNELS, Logit, Logits, Offset
 from service.artifact.manifest import Lever
 
 # what takes a part of a value, for gates and other things that are computed as one

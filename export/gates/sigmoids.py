@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from export.gates.constants import first_input, given, scalar
-from export.gates.flow import transparent
+from export.gates.graph_view import first_input, given, scalar, transparent
 
 SQUASHES = frozenset({"Sigmoid", "HardSigmoid", "Softmax"})
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.constants import attribute, scalar
 from export.gates.element_moves import MOVES
-from export.gates.flow import Flow
+from export.gates.graph_view import Flow, attribute, scalar
 
 INF = math.inf
 LARGEST_POWER = 700.0

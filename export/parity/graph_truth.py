@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from export.errors import SourceError
-from export.gates.gates import Origin
+from export.gates.instrument import Origin
 from export.parity.batches import Batch
 from export.parity.evaluator import Evaluator, cut
 from export.parity.reference import Answers, RejectedError, complemented, public, reason

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from torch import Tensor
 
 from export.errors import ParityError, UntraceableError
-from export.gates.gates import Origin
+from export.gates.instrument import Origin
 from export.parity.batches import Batch
 from export.parity.evaluator import Evaluator
 from export.parity.inner import Inner

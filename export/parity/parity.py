@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from export.errors import ParityError, UntraceableError
-from export.gates.gates import Origin
+from export.gates.instrument import Origin
 from export.parity.batches import Maker
 from export.parity.compare import Trial
 from export.parity.error_stats import Figures, Kind

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.gates import Origin
+from export.gates.instrument import Origin
 from export.parity.batches import Batch
 from export.source import Array
 

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from export.gates.element_moves import moved
-from export.gates.shapes import infer
+from export.gates.element_moves import move_indices
+from export.gates.instrument import infer
 
 SHAPE = (2, 6, 4)
 CASES: list[tuple[str, dict[str, Any], list[list[int]]]] = [
@@ -63,7 +63,7 @@ def test_elements_go_where_onnx_says(
     for value, expected in zip(
         node.outputs, ReferenceEvaluator(proto).run(outputs, {"x": spread}), strict=True
     ):
-        got = moved(node, value, index)
+        got = move_indices(node, value, index)
         assert got is not None
         assert got.ndim == expected.ndim
         np.testing.assert_array_equal(np.broadcast_to(got, expected.shape), expected)
@@ -75,6 +75,6 @@ def test_a_reshape_over_an_unknown_size_is_not_guessed() -> None:
     (node,) = model.graph
     model.graph.inputs[0].shape = ir.Shape(["batch", 6, 4])
     node.outputs[0].shape = ir.Shape([None, 1, 4])
-    assert moved(node, node.outputs[0], np.arange(6).reshape(1, 6, 1)) is None
-    last = moved(node, node.outputs[0], np.arange(4).reshape(1, 1, 4))
+    assert move_indices(node, node.outputs[0], np.arange(6).reshape(1, 6, 1)) is None
+    last = move_indices(node, node.outputs[0], np.arange(4).reshape(1, 1, 4))
     np.testing.assert_array_equal(last, np.arange(4).reshape(1, 1, 4))

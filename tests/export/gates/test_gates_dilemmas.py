@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from export.gates.gates import Gates, offer
+from export.gates.instrument import Gates, offer
 from export.signature import Input
 from export.source import Source
 from export.trace.trace import trace

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from export.gates.gates import offer
+from export.gates.instrument import offer
 from export.signature import Input
 from export.source import Source
 from export.trace.trace import trace

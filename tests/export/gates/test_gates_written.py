@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from export.gates.gates import Gates, offer
+from export.gates.instrument import Gates, offer
 from service.artifact.runtime import Runtime, open_model
 from tests.highways.written import BY_HAND, FUSED, OLD, RANKLESS, weights, written
 

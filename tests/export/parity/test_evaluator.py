@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.gates.gates import Origin
+from export.gates.instrument import Origin
 from export.parity.batches import Batch
 from export.parity.evaluator import Evaluator, cut
 from export.parity.graph_truth import NOISE, GraphTruth

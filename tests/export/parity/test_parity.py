@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from export.errors import ParityError, UntraceableError
-from export.gates.gates import Origin, offer
+from export.gates.instrument import Origin, offer
 from export.parity.error_stats import BINS
 from export.parity.parity import Proof, prove
 from export.signature import parse_all

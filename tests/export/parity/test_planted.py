@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from export.errors import ExportError, ParityError, UntraceableError
-from export.gates.gates import Origin, offer
+from export.gates.instrument import Origin, offer
 from export.parity import parity
 from export.parity.parity import Proof, prove
 from export.parity.weight_origins import Weights

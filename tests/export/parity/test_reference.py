@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from export.errors import ParityError, UntraceableError
-from export.gates.gates import Origin
+from export.gates.instrument import Origin
 from export.parity.batches import Batch
 from export.parity.inner import constant
 from export.parity.network import Network
