@@ -59,6 +59,22 @@ class Tensor:
         return f"{self.name}:{self.dtype}[{','.join(map(str, self.dims))}]"
 
 
+@dataclass(frozen=True)
+class Signature:
+    """The tensors that a model takes and returns, by name. Hidden outputs are returned only on request.
+
+    `batch` is the name of the dimension that every input has first, None if there is no such dimension.
+    `splittable` are the outputs, hidden ones included, that can be cut along axis 0 into equal parts, one for
+    each row and in the order of the rows.
+    """
+
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+    hidden: Mapping[str, Tensor]
+    batch: str | None
+    splittable: frozenset[str]
+
+
 def available(device: Device) -> bool:
     """Whether this machine's onnxruntime has the provider of a device."""
     return PROVIDERS[device] in onnxruntime.get_available_providers()

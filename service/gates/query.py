@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from service.artifact.manifest import Gate
+from service.artifact.runtime import Signature
 from service.errors import RequestError, TooLargeError
 from service.gates.reader import unit_figures
 from service.inference_types import Array, InferenceRequest
-from service.registry.model import Signature
 
 Level = Literal["summary", "units", "rows"]
 LEVELS = ("summary", "units", "rows")

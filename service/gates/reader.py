@@ -13,11 +13,11 @@ import numpy as np
 import orjson
 
 from service.artifact.manifest import Gate, Profile
+from service.artifact.runtime import Signature
 from service.errors import NotFiniteError
 from service.gates.json_template import JsonTemplate
 from service.gates.statistics import gate_statistics, lay_out, lay_out_carry, longest, mean_of_last, product
 from service.inference_types import Array
-from service.registry.model import Signature
 
 # where the file has no profile: T this near to 0 or 1 counts as closed or open
 EPSILON = 0.01

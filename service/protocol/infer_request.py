@@ -31,8 +31,7 @@ from service.protocol.json_document import (
 from service.protocol.tensors import arrays_in, expect_even, read_binary, read_json, read_shape, solved
 
 if TYPE_CHECKING:
-    from service.artifact.runtime import Tensor
-    from service.registry.model import Signature
+    from service.artifact.runtime import Signature, Tensor
 
 
 class InputReader:

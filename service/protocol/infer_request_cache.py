@@ -15,7 +15,8 @@ from service.protocol.infer_request import decode_infer
 from service.protocol.tensors import numbers, read_binary
 
 if TYPE_CHECKING:
-    from service.registry.model import Model, Signature
+    from service.artifact.runtime import Signature
+    from service.registry.model import Model
 
 KEY = b'"data":'
 # ways to write a request that are kept, more than are in use at any one time; and the longest such

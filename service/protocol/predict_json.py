@@ -30,7 +30,7 @@ from service.protocol.json_document import (
 from service.protocol.tensors import arrays_in, expect_even, expect_fit, read_json, solved
 
 if TYPE_CHECKING:
-    from service.registry.model import Signature
+    from service.artifact.runtime import Signature
 
 
 def decode_instances(body: bytes | memoryview, signature: Signature, limits: Limits) -> InferenceRequest:

@@ -13,14 +13,14 @@ from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import Manifest
 from service.artifact.onnx_constants import expect_whole, initializers
 from service.artifact.protobuf import content_digest
-from service.artifact.runtime import Runtime, Tensor, open_model
+from service.artifact.runtime import Runtime, Signature, Tensor, open_model
 from service.artifact.sample_rows import check_sample_rows
 from service.batching.batch_run import BatchRunner, Run
 from service.batching.batcher import Batcher
 from service.errors import DeviceError, ModelFileError
 from service.gates.drift import DriftMonitor
 from service.inference_types import Array
-from service.registry.model import Model, Signature
+from service.registry.model import Model
 from service.registry.probe import ProbeResult, check_device_agreement, probe
 from service.repository.scan import ModelFile, expect_unchanged, read
 from service.telemetry.counters import RequestCounters

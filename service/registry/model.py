@@ -8,29 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from service.artifact.manifest import Gate, Manifest
-from service.artifact.runtime import Runtime, Tensor
+from service.artifact.runtime import Runtime, Signature
 from service.batching.batcher import Batcher
 from service.gates.drift import DriftMonitor
 from service.inference_types import Array
 from service.telemetry.counters import ModelCounters
 
 Facts = dict[Callable[["Model"], bytes], bytes]
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What goes in and out of a model, by name; hidden outputs are answered when asked for.
-
-    `batch` is the name of the dimension that leads every input, None where there is none: such a model
-    runs each request alone, as does one that couples its rows. `splittable` are the outputs, hidden ones
-    too, that fall into equal parts along axis 0, one a row, in order.
-    """
-
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, Tensor]
-    hidden: Mapping[str, Tensor]
-    batch: str | None
-    splittable: frozenset[str]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from typing import Any
 
 import orjson
 
-from service.artifact.runtime import Tensor
-from service.registry.model import Signature
+from service.artifact.runtime import Signature, Tensor
 
 
 def signature(

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from service.artifact.manifest import Gate
-from service.artifact.runtime import Tensor
+from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError, TooLargeError
 from service.gates.query import GateQuery, OutputSizes, block_names, check_response_size, gate_query, tensors
 from service.inference_types import InferenceRequest
-from service.registry.model import Signature
 
 GATES = tuple(
     Gate(name=name, layer=n, kind="coupled", carry="identity", unit_axis=-1, units=3, output=output)

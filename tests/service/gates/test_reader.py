@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from service.artifact.manifest import Gate
-from service.artifact.runtime import Tensor
+from service.artifact.runtime import Signature, Tensor
 from service.errors import NotFiniteError
 from service.gates.reader import LEVELS, GateReader, unit_figures
 from service.gates.statistics import FEW
-from service.registry.model import Signature
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | str, ...]

@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.artifact.limits import Limits
-from service.artifact.runtime import Tensor
+from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
 from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.infer_request import decode_infer
 from service.protocol.infer_response import encode_infer
 from service.protocol.predict_json import decode_instances
-from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 
 LIMITS = Limits(rows=50, depth=8)

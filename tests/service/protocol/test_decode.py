@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from service.artifact.limits import Limits
-from service.artifact.runtime import Tensor
+from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError, TooLargeError
 from service.inference_types import RequestedOutput
 from service.protocol.infer_request import decode_infer
-from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 
 LIMITS = Limits(rows=100, depth=8)

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from service.artifact.limits import Limits
-from service.artifact.runtime import Tensor
+from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
 from service.inference_types import InferenceRequest
 from service.protocol import infer_request_cache as module
 from service.protocol.infer_request import decode_infer
 from service.protocol.infer_request_cache import CachingDecoder
-from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, binary, signature
 
 LIMITS = Limits(rows=50, depth=8, json=1500)

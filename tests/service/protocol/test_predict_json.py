@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from service.artifact.limits import Limits
-from service.artifact.runtime import Tensor
+from service.artifact.runtime import Signature, Tensor
 from service.errors import NotFiniteError, RequestError, TooLargeError
 from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.predict_json import decode_instances, encode_predictions
-from service.registry.model import Signature
 from tests.support.infer_bodies import IDS, ROWS, signature
 
 LIMITS = Limits(rows=100, depth=8)
