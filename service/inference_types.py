@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -64,3 +64,16 @@ class InferenceResult:
     run_ns: int = 0
     batch: int = 0
     reading: Any = None
+
+
+class Waiter(Protocol):
+    """What a caller awaits; every future of asyncio is one."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Wait until it is done."""
+
+    def done(self) -> bool:
+        """Whether there is a result, or nobody waits for one any more."""
+
+    def set_result(self, result: None, /) -> None:
+        """Let who waits go on."""

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from service.artifact.runtime import Tensor
-from service.batching.queue import Waiter
 from service.errors import InternalError, RequestError, RunError
 from service.http.request_context import Course
-from service.inference_types import Array, InferenceRequest, InferenceResult, OutputReader
+from service.inference_types import Array, InferenceRequest, InferenceResult, OutputReader, Waiter
 from service.protocol.infer_response import encode_infer
 from service.registry.model import Model
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from time import perf_counter_ns
 
 from service.batching.batch_run import BatchRunner, CompletedBatch
-from service.batching.queue import QueuedRequest, RequestQueue, Waiter
+from service.batching.queue import QueuedRequest, RequestQueue
 from service.errors import OverloadedError
-from service.inference_types import Array, InferenceResult, OutputReader
+from service.inference_types import Array, InferenceResult, OutputReader, Waiter
 
 # a change of thread takes some 0.1 ms, which is little beside this, and this is short for others to wait
 SHORT_RUN_NS = 2_000_000

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
-from typing import Any, Protocol
 
 import numpy as np
 
 from service.errors import DeadlineError, InternalError
-from service.inference_types import Array, InferenceResult, OutputReader
+from service.inference_types import Array, InferenceResult, OutputReader, Waiter
 
 Shapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
-
-
-class Waiter(Protocol):
-    """What a caller awaits; every future of asyncio is one."""
-
-    def __await__(self) -> Generator[Any, None, None]:
-        """Wait until it is done."""
-
-    def done(self) -> bool:
-        """Whether there is a result, or nobody waits for one any more."""
-
-    def set_result(self, result: None, /) -> None:
-        """Let who waits go on."""
 
 
 # a deque that has not what it is to remove writes it out, and numbers take 5 µs each

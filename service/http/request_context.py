@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.types import Message, Scope, Send
 
 if TYPE_CHECKING:
-    from service.batching.queue import Waiter
-    from service.inference_types import InferenceResult
+    from service.inference_types import InferenceResult, Waiter
     from service.registry.model import Model
 
 # what a request id of a caller may be: short, printable, without spaces

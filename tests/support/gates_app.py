@@ -19,11 +19,10 @@ from service.api.context import ServiceContext
 from service.api.gates import routes
 from service.artifact.limits import Limits
 from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
-from service.batching.queue import Waiter
 from service.config.settings import Settings
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
-from service.inference_types import InferenceResult
+from service.inference_types import InferenceResult, Waiter
 from service.registry.loader import load
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
