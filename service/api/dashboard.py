@@ -25,7 +25,7 @@ from service.http.auth import Authenticator
 FOLDER = Path(__file__).parents[1] / "dashboard"
 INDEX = "index.html"
 # runs before anything is painted, and is no module
-EARLY = "early.js"
+EARLY = "shell/early_theme.js"
 LIBRARY = "plotly.js"
 IN_PACKAGE = "plotly/package_data/plotly.min.js"
 # where the page reads which release of the library there is
@@ -101,7 +101,9 @@ def add_page(app: FastAPI, access: Authenticator) -> None:
     """Give the application its dashboard. The names of its files are fixed here: no request names a path."""
     library, release = _library()
     assets = {
-        path.name: Asset(path.suffix, path.read_bytes) for path in FOLDER.iterdir() if path.suffix in TYPES
+        path.relative_to(FOLDER).as_posix(): Asset(path.suffix, path.read_bytes)
+        for path in FOLDER.rglob("*")
+        if path.suffix in TYPES
     }
     assets[INDEX] = Asset(".html", lambda: _index(release))
     if library is not None:
@@ -112,7 +114,9 @@ def add_page(app: FastAPI, access: Authenticator) -> None:
     async def page(request: Request) -> Response:
         return await assets[INDEX].answer(request)
 
-    @app.api_route("/dashboard/{file}", methods=["GET", "HEAD"], include_in_schema=False, dependencies=anyone)
+    @app.api_route(
+        "/dashboard/{file:path}", methods=["GET", "HEAD"], include_in_schema=False, dependencies=anyone
+    )
     async def part(file: str, request: Request) -> Response:
         if file == LIBRARY and library is None:
             raise NotFoundError(
@@ -134,8 +138,8 @@ def _library() -> tuple[Path | None, str]:
 
 
 def _index(release: str) -> bytes:
-    names = sorted(path.name for path in FOLDER.glob("*.js") if path.name != EARLY)
-    modules = "".join(MODULE % name for name in names).encode()
+    names = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.js")} - {EARLY}
+    modules = "".join(MODULE % name for name in sorted(names)).encode()
     page = (FOLDER / INDEX).read_bytes().replace(RELEASE % b"", RELEASE % release.encode())
     return page.replace(HEAD_END, modules + HEAD_END)
 

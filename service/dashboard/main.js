@@ -1,12 +1,12 @@
 // The page begins: each room takes its section, and hears from the others by the store.
 
-import { startGates } from "./gates.js";
-import { startLive } from "./live.js";
-import { startModels } from "./models.js";
-import { startRow } from "./row.js";
-import { startShell } from "./shell.js";
-import { startTheme } from "./theme.js";
-import { startTry } from "./try.js";
+import { startGates } from "./gates/gates_section.js";
+import { startLive } from "./live/live_section.js";
+import { startModels } from "./models/models_section.js";
+import { startRow } from "./row/row_section.js";
+import { startShell } from "./shell/page_header.js";
+import { startTheme } from "./shell/theme.js";
+import { startTry } from "./try/try_section.js";
 
 const body = (id) => document.querySelector(`#${id} > .body`);
 

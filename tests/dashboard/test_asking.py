@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
-PUT = """async (row) => (await import("/dashboard/store.js")).publish("row", row)"""
+PUT = """async (row) => (await import("/dashboard/state/store.js")).publish("row", row)"""
 MOST_PER_SECOND = 6.2
 
 

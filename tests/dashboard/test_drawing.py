@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 FIT = """async ([drawings, height, width, samples]) => {
-  const { fitted } = await import("/dashboard/fit.js");
-  const { frameOf } = await import("/dashboard/frame.js");
+  const { fitted } = await import("/dashboard/pictures/fit_to_frame.js");
+  const { frameOf } = await import("/dashboard/pictures/training_frame.js");
   const frame = frameOf(height, width, samples.map((data) => ({ height, width, channels: 1, data })));
   return drawings.map((strokes) =>
     Array.from(fitted(strokes.map((points) => ({ points, width: 0.1 })), frame, 0.1).data));
 }"""
 ROW = """async () => {
-  const { current } = await import("/dashboard/store.js");
+  const { current } = await import("/dashboard/state/store.js");
   const row = current("row");
   return row && { title: row.title, data: Array.from(row.inputs[0].data) };
 }"""

@@ -27,7 +27,7 @@ FLAGS = {"name": "flags", "datatype": "BOOL", "shape": [-1, 3]}
 WHOLE = {"name": "whole", "datatype": "FP64", "shape": [2, 2]}
 
 PARSE = """async (file) => {
-  const { parse } = await import("/dashboard/npy.js");
+  const { parse } = await import("/dashboard/inputs/npy_parser.js");
   const bytes = Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0));
   try {
     const { shape, kind, values } = parse(bytes.buffer);
@@ -35,7 +35,7 @@ PARSE = """async (file) => {
   } catch (error) { return error.message; }
 }"""
 ROWS = """async ([file, input]) => {
-  const { rowsOf } = await import("/dashboard/npy_rows.js");
+  const { rowsOf } = await import("/dashboard/inputs/npy_rows.js");
   const bytes = Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0));
   try {
     const { count, row } = rowsOf(bytes.buffer, input);
@@ -43,12 +43,12 @@ ROWS = """async ([file, input]) => {
   } catch (error) { return error.message; }
 }"""
 READ = """async ([input, text]) => {
-  const { readTensor } = await import("/dashboard/field.js");
+  const { readTensor } = await import("/dashboard/inputs/tensor_parser.js");
   try { return readTensor(input, text); } catch (error) { return error.message; }
 }"""
 READER = """const reader = readerOf({ inputs: [input], certificate: { alphabet } });"""
 SPELL = f"""async ([input, alphabet, text]) => {{
-  const {{ readerOf, tensorOfText, textOf }} = await import("/dashboard/text.js");
+  const {{ readerOf, tensorOfText, textOf }} = await import("/dashboard/inputs/text_tensor.js");
   {READER}
   try {{
     const tensor = tensorOfText(reader, text);
@@ -225,7 +225,7 @@ def test_random_rows_are_within_their_range(page: Page) -> None:
     """Whole numbers reach both ends, others stay between them; free axes are as long as is asked for."""
     made = page.evaluate(
         """async (inputs) => {
-          const { randomRow } = await import("/dashboard/random_row.js");
+          const { randomRow } = await import("/dashboard/inputs/random_row.js");
           return inputs.map((input) => randomRow(input, { low: -1, high: 2, lengths: [50] }));
         }""",
         [IDS, {**X, "shape": [-1, -1, 2]}, {**FLAGS, "shape": [-1, -1, 2]}],
@@ -243,7 +243,7 @@ def test_pictures_become_smaller_by_their_areas(page: Page) -> None:
     picture = np.random.default_rng(0).uniform(size=(7, 5)).astype(np.float32)
     small = page.evaluate(
         """async ([data, height, width]) => {
-          const { resized } = await import("/dashboard/pixels.js");
+          const { resized } = await import("/dashboard/pictures/pixels.js");
           return Array.from(resized({ height: 7, width: 5, channels: 1, data }, height, width).data);
         }""",
         [picture.ravel().tolist(), 3, 2],
@@ -273,7 +273,7 @@ def test_pictures_are_known_by_their_shape(page: Page, shape: list[int], form: A
     """A picture becomes the row with its channels where the model has them, and that row the picture."""
     found = page.evaluate(
         """async (shape) => {
-          const { pictureOf, pixelsOf, tensorOf } = await import("/dashboard/picture_input.js");
+          const { pictureOf, pixelsOf, tensorOf } = await import("/dashboard/pictures/picture_input.js");
           const certificate = { alphabet: "", ranges: { x: { low: -1, high: 1 } } };
           const picture = pictureOf({ inputs: [{ name: "x", datatype: "FP32", shape }], certificate });
           if (picture === null) return null;

@@ -28,8 +28,8 @@ CHARTS = (
 )
 # the row of zeros, asked about as the page asks, and told to all of it
 ASK = """async () => {
-  const { ask } = await import("/dashboard/api.js");
-  const { current, publish } = await import("/dashboard/store.js");
+  const { ask } = await import("/dashboard/state/api.js");
+  const { current, publish } = await import("/dashboard/state/store.js");
   const { path, inputs } = current("model");
   const shape = [1, ...inputs[0].shape.slice(1)];
   const data = new Float32Array(shape.reduce((product, dim) => product * dim));
@@ -188,8 +188,8 @@ def test_the_maps_let_go_of_a_row_by_themselves(dashboard: Opener, served: Serve
         looking_at_gates(page)
         page.evaluate(ASK)
         captions = page.evaluate("""async () => {
-          const { startFigure2 } = await import("/dashboard/figure2.js");
-          const { current } = await import("/dashboard/store.js");
+          const { startFigure2 } = await import("/dashboard/gates/layer_unit_maps.js");
+          const { current } = await import("/dashboard/state/store.js");
           const body = document.createElement("div");
           document.querySelector("#gates .body").append(body);
           const maps = startFigure2(body);

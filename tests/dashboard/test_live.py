@@ -23,13 +23,13 @@ pytestmark = pytest.mark.browser
 FIGURE = re.compile(r"\d")
 IMAGE = {"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
 SAMPLES = """async (text) => {
-  const { samplesOf } = await import("/dashboard/exposition.js");
+  const { samplesOf } = await import("/dashboard/live/metrics_parser.js");
   return [...samplesOf(text)].map(({ name, labels, value }) => [name, labels, String(value)]);
 }"""
 # looks made by hand: requests, counts of the one histogram below 1, 2 and any seconds, its sum
 MOMENTS = """async (looks) => {
-  const { History } = await import("/dashboard/history.js");
-  const { buckets } = await import("/dashboard/histogram.js");
+  const { History } = await import("/dashboard/live/metrics_history.js");
+  const { buckets } = await import("/dashboard/live/histogram.js");
   const history = new History();
   const told = [];
   for (const { at, started = 5, requests, counts, sum, refused = 0 } of looks) {
@@ -101,7 +101,7 @@ def test_samples_of_strange_text(page: Page) -> None:
 def test_quantiles(page: Page, counts: list[int], share: float, expected: float | None) -> None:
     """A quantile lies in its bucket where its rank does; without values there is none."""
     script = """async ([counts, share]) => {
-      const { quantile } = await import("/dashboard/histogram.js");
+      const { quantile } = await import("/dashboard/live/histogram.js");
       return quantile({ bounds: [1, 2, 4, Infinity].slice(0, counts.length), counts, sum: 0 }, share);
     }"""
     assert page.evaluate(script, [counts, share]) == (
@@ -190,7 +190,8 @@ def test_traffic_is_shown(dashboard: Opener, served: Server) -> None:
         expect(live.get_by_role("button", name="digits-10/1")).to_have_attribute("aria-pressed", "true")
         expect(rate).to_have_text(FIGURE)
         known = page.evaluate(
-            "async () => (await import('/dashboard/store.js')).current('live').models.get('digits-10/1').p50"
+            "async () => (await import('/dashboard/state/store.js'))"
+            ".current('live').models.get('digits-10/1').p50"
         )
         assert known > 0
 
@@ -201,7 +202,8 @@ def test_names_of_strangers_are_names(dashboard: Opener, gallery: Server) -> Non
 
     with dashboard(gallery.url) as page:
         page.evaluate(
-            "async (name) => (await import('/dashboard/store.js')).publish('choose', {name, version: '1'})",
+            "async (name) => (await import('/dashboard/state/store.js'))"
+            ".publish('choose', {name, version: '1'})",
             MARKUP,
         )
         expect(page.locator("#live").get_by_role("button", name=f"{MARKUP}/1")).to_be_visible()
@@ -308,10 +310,15 @@ def test_the_server_gone_and_back(dashboard: Opener, served: Server) -> None:
         page.route("**/metrics", lambda route: route.abort())
         expect(live.get_by_role("status").first).to_contain_text("cannot be reached")
         expect(rate).to_have_text(FIGURE)
-        assert page.evaluate("async () => (await import('/dashboard/store.js')).current('live')") is None
+        assert (
+            page.evaluate("async () => (await import('/dashboard/state/store.js')).current('live')") is None
+        )
         page.unroute("**/metrics")
         expect(live.get_by_role("status").first).to_be_hidden()
-        assert page.evaluate("async () => (await import('/dashboard/store.js')).current('live')") is not None
+        assert (
+            page.evaluate("async () => (await import('/dashboard/state/store.js')).current('live')")
+            is not None
+        )
 
 
 def test_a_server_that_does_not_tell(dashboard: Opener, served: Server) -> None:

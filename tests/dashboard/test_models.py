@@ -304,7 +304,7 @@ def test_figures_of_the_last_seconds(dashboard: Opener, served: Server) -> None:
         assert float(fact(digits, "requests/s").inner_text()) > 0
         trend = digits.get_by_role("img", name="Requests per second over the last minutes")
         assert not trend.get_attribute("aria-label").endswith("at most 0")  # type: ignore[union-attr]
-        page.evaluate("async () => (await import('/dashboard/store.js')).publish('live', null)")
+        page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('live', null)")
         expect(fact(digits, "p50")).not_to_have_text(DASH, timeout=1)
 
 

@@ -14,13 +14,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 # one output in the place of those of the reading
 FAKE = """async ([data, shape]) => {
-  const { current, publish } = await import("/dashboard/store.js");
+  const { current, publish } = await import("/dashboard/state/store.js");
   const outputs = [{ name: "map", datatype: "FP32", shape, data: Float32Array.from(data) }];
   publish("reading", { ...current("reading"), outputs });
 }"""
 # word of the row, as comes with each question
 AGAIN = """async () => {
-  const { current, publish } = await import("/dashboard/store.js");
+  const { current, publish } = await import("/dashboard/state/store.js");
   publish("asking", { ...current("asking"), busy: true });
   publish("asking", { ...current("asking"), busy: false });
 }"""
@@ -36,8 +36,8 @@ def test_probabilities_are_those_of_the_service(dashboard: Opener, served: Serve
         took(page, "sample: 4")
         shares = page.evaluate(
             """async () => {
-              const { current } = await import("/dashboard/store.js");
-              const { probabilitiesOf } = await import("/dashboard/probabilities.js");
+              const { current } = await import("/dashboard/state/store.js");
+              const { probabilitiesOf } = await import("/dashboard/try/probabilities.js");
               return probabilitiesOf(current("model").certificate, current("reading").outputs);
             }"""
         )
@@ -61,7 +61,7 @@ def test_a_label_has_the_room_of_its_words(dashboard: Opener, served: Server) ->
         settled(page)
         page.evaluate(
             """async (labels) => {
-              const { current, publish } = await import("/dashboard/store.js");
+              const { current, publish } = await import("/dashboard/state/store.js");
               current("model").certificate.labels.splice(1, 2, ...labels);
               publish("reading", { ...current("reading") });
             }""",
@@ -82,8 +82,8 @@ def test_no_class_is_told_of_what_is_none(dashboard: Opener, served: Server) -> 
     with dashboard(served.url) as page:
         outcomes = page.evaluate(
             """async () => {
-              const { outcomeOf } = await import("/dashboard/outcome.js");
-              const { probabilitiesOf } = await import("/dashboard/probabilities.js");
+              const { outcomeOf } = await import("/dashboard/row/predicted_class.js");
+              const { probabilitiesOf } = await import("/dashboard/try/probabilities.js");
               const certificate = { distribution: "logits", labels: [] };
               const output = (data) => [{ name: "y", shape: [1, data.length], data }];
               const many = new Float32Array(300_000);
@@ -127,7 +127,7 @@ def test_a_lesion_stands_beside_the_prediction(dashboard: Opener, served: Server
         # what was asked of another row says nothing of this one
         page.evaluate(
             """async () => {
-              const { current, publish } = await import("/dashboard/store.js");
+              const { current, publish } = await import("/dashboard/state/store.js");
               const { lesioned, reading } = { lesioned: current("lesioned"), reading: current("reading") };
               publish("lesioned", { ...lesioned, reading: { ...reading } });
             }"""

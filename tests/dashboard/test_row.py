@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 
 # a row as the part "Try it" puts it, and the answer to it
 PUT = """async ([model, title, inputs]) => {
-  const { current, publish } = await import("/dashboard/store.js");
+  const { current, publish } = await import("/dashboard/state/store.js");
   const until = async (holds) => {
     for (let n = 0; !holds(); n += 1) {
       if (n > 1000) throw new Error(`expected an answer, got ${JSON.stringify(current("asking"))}`);
@@ -35,13 +35,13 @@ PUT = """async ([model, title, inputs]) => {
   await until(() => current("reading")?.row === row);
 }"""
 LESIONED = """async () => {
-  const { current } = await import("/dashboard/store.js");
+  const { current } = await import("/dashboard/state/store.js");
   const told = current("lesioned");
   return told && { closed: told.closed, open: told.open, outputs: Array.from(told.outputs[0].data) };
 }"""
 # until a lesion of the present row is there
 FOLLOWED = """async () => {
-  const { current } = await import("/dashboard/store.js");
+  const { current } = await import("/dashboard/state/store.js");
   while (current("lesioned")?.reading !== current("reading")) await new Promise((go) => setTimeout(go, 20));
 }"""
 NUMBERS = "(plot) => plot.data[0].z.map((row) => Array.from(row))"
@@ -239,7 +239,7 @@ def test_layers_that_cannot_be_moved_say_why(dashboard: Opener, gallery: Server)
         chart(page, "T of this row")
         expect(page.get_by_role("radiogroup", name=re.compile("^layer"))).to_have_count(3)
         page.evaluate("""async () => {
-          const { current, publish } = await import("/dashboard/store.js");
+          const { current, publish } = await import("/dashboard/state/store.js");
           const [reading, about] = [current("reading"), structuredClone(current("model"))];
           about.gates[1].levers = [];
           publish("model", about);
@@ -369,7 +369,7 @@ def test_what_is_not_there_is_said(dashboard: Opener, gallery: Server) -> None:
         put_row(page, "own", "made", [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [1] * 6}])
         chart(page, "Outputs of 3 layers")
         page.evaluate("""async () => {
-          const { current, publish } = await import("/dashboard/store.js");
+          const { current, publish } = await import("/dashboard/state/store.js");
           publish("reading", { ...current("reading"), tensors: new Map(), missing: "Too <b>many</b>." });
         }""")
         expect(row.get_by_text("Too <b>many</b>.").first).to_be_visible()
@@ -377,7 +377,8 @@ def test_what_is_not_there_is_said(dashboard: Opener, gallery: Server) -> None:
         expect(page.get_by_role("img", name="The share that each of 3 layers carries.")).to_be_visible()
         bad = [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [1e39, *[1] * 5]}]
         page.evaluate(
-            "async (inputs) => (await import('/dashboard/store.js')).publish('row', { title: '', inputs })",
+            "async (inputs) => (await import('/dashboard/state/store.js'))"
+            ".publish('row', { title: '', inputs })",
             bad,
         )
         expect(row.get_by_text("The gates of this row are not known: ")).to_be_visible()
@@ -397,7 +398,7 @@ def test_names_of_strangers_stay_text(dashboard: Opener, gallery: Server) -> Non
         expect(page.locator("#row .of-row")).to_contain_text("<i>mine</i>")
         page.evaluate(
             """async ([names]) => {
-              const { heatmap } = await import("/dashboard/heatmap.js");
+              const { heatmap } = await import("/dashboard/charts/heatmap.js");
               const figure = document.createElement("figure");
               document.querySelector("#row .body").prepend(figure);
               await heatmap(figure, {
@@ -449,7 +450,7 @@ def test_a_chart_follows_theme_and_room(dashboard: Opener, served: Server) -> No
         )
         left = page.evaluate(
             """async () => {
-              const { draw, erase } = await import("/dashboard/chart.js");
+              const { draw, erase } = await import("/dashboard/charts/chart.js");
               const figure = document.createElement("figure");
               document.querySelector("#row .body").prepend(figure);
               const make = () => ({ data: [{ y: [1, 2] }], layout: {} });
@@ -499,7 +500,7 @@ def test_tensors_are_read_in_the_order_in_which_they_stand(dashboard: Opener, se
     """Bytes of outputs, lesioned outputs and tensors follow each other; halves and whole numbers too."""
     with dashboard(served.url) as page:
         read = page.evaluate("""async () => {
-          const { tensorsOf } = await import("/dashboard/tensors.js");
+          const { tensorsOf } = await import("/dashboard/state/tensors.js");
           const tensor = (name, datatype, size) =>
             ({ name, datatype, shape: [size], parameters: { binary_data_size: size } });
           const head = new TextEncoder().encode(JSON.stringify({
@@ -530,7 +531,7 @@ def test_values_are_laid_out_by_unit_place_and_picture(dashboard: Opener, served
         array = np.arange(2 * 3 * 2 * 2, dtype=np.float32).reshape(2, 3, 2, 2)
         units, places, one, mean = page.evaluate(
             """async (data) => {
-              const { byPlace, byUnit, laid, picture } = await import("/dashboard/units.js");
+              const { byPlace, byUnit, laid, picture } = await import("/dashboard/row/gate_values.js");
               const found = laid({ shape: [2, 3, 2, 2], data }, -3);
               const lists = (all) => all.map((list) => Array.from(list));
               const pictures = [picture(found, 1), picture(found, null)].map(lists);
@@ -548,7 +549,7 @@ def test_an_answer_is_the_class_that_gets_most(dashboard: Opener, served: Server
     """Logits become probabilities without overflow; a model that tells no classes has no such answer."""
     with dashboard(served.url) as page:
         said = page.evaluate("""async () => {
-          const { outcomeSaid } = await import("/dashboard/outcome.js");
+          const { outcomeSaid } = await import("/dashboard/row/predicted_class.js");
           const output = (...data) => [{ shape: [1, data.length], data: Float32Array.from(data) }];
           return [
             outcomeSaid({ distribution: "logits", labels: ["a", "b"] }, output(1000, 1000 + Math.log(3))),

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 MAY_COPY = {"permissions": ["clipboard-read", "clipboard-write"]}
 ANSWER = """async () => {
-  const { current } = await import("/dashboard/store.js");
+  const { current } = await import("/dashboard/state/store.js");
   return current("reading").outputs.map(({ name, data }) => [name, Array.from(data, Number)]);
 }"""
 
@@ -174,7 +174,7 @@ def test_lines_are_copied_where_browsers_hold_the_clipboard_back(dashboard: Open
 # in the place of curl, a program that tells what it was given and reads what it is sent
 TELLS = 'curl() { printf "%s\\n" "$@"; cat; }; '
 WRITTEN = """async ([name, count]) => {
-  const { curl, python, requestOf, whole } = await import("/dashboard/snippets.js");
+  const { curl, python, requestOf, whole } = await import("/dashboard/try/code_snippets.js");
   const inputs = [
     { name, datatype: "FP32", shape: [-1, count] },
     { name: "flag", datatype: "BOOL", shape: [-1, 1] },

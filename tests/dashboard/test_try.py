@@ -186,7 +186,7 @@ def test_an_input_that_json_cannot_say_is_told(dashboard: Opener, served: Server
         took(page, "sample: 0")
         page.evaluate(
             """async () => {
-              const { current, publish } = await import("/dashboard/store.js");
+              const { current, publish } = await import("/dashboard/state/store.js");
               const model = current("model");
               const inputs = [{ ...model.inputs[0], datatype: "FP16" }];
               publish("model", { ...model, version: "2", path: `${model.path}2`, inputs });

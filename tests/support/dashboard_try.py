@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 # the row in hand: shape, datatype and data of each input
 ROW = """async () => {
-  const { current } = await import("/dashboard/store.js");
+  const { current } = await import("/dashboard/state/store.js");
   const listed = ({ shape, datatype, data }) => ({ shape, datatype, data: Array.from(data) });
   return current("row")?.inputs.map(listed) ?? null;
 }"""
 # the answer to it
 READING = """async () => {
-  const { current } = await import("/dashboard/store.js");
+  const { current } = await import("/dashboard/state/store.js");
   const reading = current("reading");
   if (!reading) return null;
   const { row, missing, tensors, gates } = reading;
   return { title: row.title, missing, tensors: [...tensors.keys()], gates: gates.length };
 }"""
 # a layer "closed", "open" or "as is"
-WISH = """async ([layer, what]) => (await import("/dashboard/lesion.js")).wish(layer, what)"""
+WISH = """async ([layer, what]) => (await import("/dashboard/row/lesion.js")).wish(layer, what)"""
 
 
 def took(page: Page, title: str) -> None:

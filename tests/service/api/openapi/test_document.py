@@ -26,7 +26,7 @@ from service.repository.scan import scan
 from tests.support.asgi import ask
 
 # pages for people, and what they are made of
-UNSEEN = {"/", "/dashboard/{file}", "/docs", "/docs/{part}", "/openapi.json", "/v2/"}
+UNSEEN = {"/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json", "/v2/"}
 
 
 class Alone:
