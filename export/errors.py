@@ -13,6 +13,8 @@ Each message is one sentence for a person: what was expected, what came, and whe
 
 from __future__ import annotations
 
+import warnings
+
 
 class ExportError(Exception):
     """Anything that this package reports to its user rather than crashing on."""
@@ -49,3 +51,12 @@ class ParityError(ExportError):
 
 class PrecisionError(ExportError):
     """A variant's answers agree with fp32 too rarely; nothing was written."""
+
+
+class SourceWarning(UserWarning):
+    """A note on a source: whoever loads one may collect them, and show them."""
+
+
+def note(text: str) -> None:
+    """Say it to whoever loads the source."""
+    warnings.warn(text, SourceWarning, stacklevel=3)

@@ -11,20 +11,19 @@ from typing import get_args
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import RequestError, SourceError
+from export.errors import RequestError, SourceError, SourceWarning
+from export.input_spec import Input, parse_all
 from export.measure.gate_profile import profile
 from export.measure.lesion_curve import lesion_curve
 from export.measure.sample_rows import expect_count, ranges, samples_of
-from export.note import SourceWarning
 from export.output.model_bytes import tools, weights_digest
-from export.output.place import deposit, expect_repository, expect_version, newest
-from export.parity.parity import Proof, prove
+from export.output.repository import deposit, expect_repository, expect_version, newest
+from export.parity.prove import Proof, prove
 from export.precision.compare import MIN_AGREEMENT, Comparison, compare, demand
-from export.precision.precision import Lower, lower
+from export.precision.lower import Lower, lower
 from export.prepared_graph import Graph, graph_of, open_everywhere
-from export.report.panel import panel
+from export.report.data import panel
 from export.report.write import Report, write_report
-from export.signature import Input, parse_all
 from export.source import Rows, Source
 from export.sources.labels import expect_labels
 from export.sources.load import load_source

@@ -11,7 +11,7 @@ import onnx
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.signature import Input
+from export.input_spec import Input
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

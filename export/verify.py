@@ -12,12 +12,12 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from export.errors import ParityError, RequestError, SourceError
+from export.input_spec import Input
 from export.output.model_bytes import weights_digest
-from export.parity.parity import Proof, prove
+from export.parity.prove import Proof, prove
 from export.pipeline import load
 from export.precision.compare import MIN_AGREEMENT, Comparison, compare, demand
 from export.prepared_graph import Graph, graph_of
-from export.signature import Input
 from export.source import Source
 from export.steps import Steps, Watcher
 from service.artifact.manifest import Manifest

@@ -81,7 +81,7 @@ def test_one_place_opens_onnxruntime() -> None:
     assert importers == {
         ("service/artifact/runtime.py", "onnxruntime"),
         ("service/artifact/runtime.py", "onnxruntime.capi.onnxruntime_pybind11_state"),
-        ("export/precision/precision.py", "onnxruntime.transformers.float16"),
+        ("export/precision/lower.py", "onnxruntime.transformers.float16"),
     }
 
 

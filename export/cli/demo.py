@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from export.cli.export import show, stoppable
 from export.cli.progress import Display
-from export.output.place import newest, path_of
+from export.output.repository import newest, path_of
 from export.pipeline import export_model
 from models.cli.progress import console
 from models.cli.train import PICTURES, fitted, read_data, run, show_result

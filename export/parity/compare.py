@@ -11,7 +11,7 @@ from export.errors import ParityError, SourceError, UntraceableError
 from export.parity.batches import LARGE, NAN, REAL, Batch
 from export.parity.error_stats import EPS, Figures, measured, moved, rms
 from export.parity.reference import Answers, RejectedError, Truth, alike, reason
-from export.parity.tally import Tally
+from export.parity.verdict import Tally
 from export.source import Array
 from service.artifact import manifest
 from service.artifact.runtime import Runtime

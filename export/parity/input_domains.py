@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Array, Source
 
 # ops that move ids about, or change their type, and leave their values alone

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import torch
 
 from export.errors import ParityError
-from export.parity.inner import constant
+from export.parity.torch_reference import constant
 from export.source import Array, Source
 from export.trace.trace import Traced
 

@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from export.report.findings import Report
-from export.report.markup import Markup, Part, tag
-from export.report.panel import by_depth
-from export.report.report_charts import Series, chart
-from export.report.report_grids import share_map, signed_map
-from export.report.report_parts import figures_row, section, table
+from export.report.charts import Series, chart, share_map, signed_map
+from export.report.data import Report, by_depth
+from export.report.html import Markup, Part, figures_row, section, table, tag
 from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
 NO_ROWS = "No rows of data were given: there is no profile, and drift cannot be told. Give some with --data."

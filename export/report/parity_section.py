@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from export.report.findings import Report
-from export.report.markup import Markup, Part, tag
-from export.report.panel import by_depth
-from export.report.report_charts import Series, chart, histogram
-from export.report.report_parts import figures_row, section, table
+from export.report.charts import Series, chart, histogram
+from export.report.data import Report, by_depth
+from export.report.html import Markup, Part, figures_row, section, table, tag
 from service.artifact.manifest import Manifest, TensorParity
 
 # more tensors than this are taken together by layer, the worst standing for all

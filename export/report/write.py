@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from export.report.findings import Report
-from export.report.report_page import page
+from export.report.data import Report
+from export.report.page import page
 from models.atomic import replacing
 
 __all__ = ["Report", "figures", "write_report"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from export.errors import RequestError, SourceError
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Source
 from models.errors import ModelsError
 from models.networks.base import Net

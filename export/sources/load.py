@@ -10,10 +10,8 @@ from pathlib import Path
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import RefusedError, RequestError, SourceError
-from export.names import model_name
-from export.note import SourceWarning, note
-from export.signature import Input
+from export.errors import RefusedError, RequestError, SourceError, SourceWarning, note
+from export.input_spec import Input, model_name
 from export.source import Rows, Source
 from export.sources.checkpoint import read_checkpoint
 from export.sources.labels import read_labels

@@ -11,8 +11,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.inliner import inline_local_functions
 
-from export.errors import RefusedError, SourceError, UntraceableError
-from export.note import note
+from export.errors import RefusedError, SourceError, UntraceableError, note
 from service.artifact.manifest import KEY
 
 MOST_BYTES = 2 << 30

@@ -12,8 +12,7 @@ import onnx_ir.passes.common as passes
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from export.errors import RefusedError, RequestError, SourceError
-from export.names import expect_rows, renamed
-from export.signature import DTYPES, NAME, Input
+from export.input_spec import DTYPES, NAME, Input, expect_rows, renamed
 from export.source import Source
 from export.sources.onnx_checks import MOST_NUMBERS, STANDARD, read_model
 from export.sources.onnx_opset import recent

@@ -6,9 +6,8 @@ import numpy as np
 import onnx
 from onnx import ModelProto, version_converter
 
-from export.errors import SourceError
-from export.note import note
-from export.signature import Input
+from export.errors import SourceError, note
+from export.input_spec import Input
 from export.source import Array
 from export.sources.onnx_checks import STANDARD
 from export.trace.trace import DEFAULT_OPSET

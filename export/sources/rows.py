@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from export.errors import SourceError
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Array, Rows
 from models.data.dataset import Dataset
 from models.data.load import known_names, load

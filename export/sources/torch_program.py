@@ -9,8 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 from export.errors import SourceError
-from export.names import expect_rows, renamed
-from export.signature import DTYPES, Input
+from export.input_spec import DTYPES, Input, expect_rows, renamed
 from export.source import Source
 from export.sources.pt2_archive import cleaned
 from export.trace.trace import quiet

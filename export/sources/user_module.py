@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from export.errors import RequestError, SourceError, UntraceableError
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Source
 from export.sources.state_dict import fit_weights, read_weights
 from export.sources.user_imports import OURS, Guest

@@ -25,7 +25,7 @@ from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import MappingKey, tree_flatten_with_path, tree_unflatten
 
 from export.errors import RequestError, UntraceableError
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Source
 from export.trace.untraceable import expect_opset, expect_stateless, explained
 

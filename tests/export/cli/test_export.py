@@ -244,7 +244,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from export.output.write import write
+from export.output.repository import write
 write(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), signal.SIGKILL))
 """
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from export.gates.instrument import Gates, offer
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Source
 from export.trace.trace import trace
 from service.artifact.manifest import Gate

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from export.gates.instrument import offer
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Source
 from export.trace.trace import trace
 from models.layers.gate import watched

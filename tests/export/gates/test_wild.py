@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from export.gates.instrument import Gates, offer
-from export.signature import Input
+from export.input_spec import Input
 from export.source import Source
 from export.trace.trace import trace
 from service.artifact.runtime import open_model

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from export.errors import RequestError
+from export.input_spec import parse_all
 from export.measure.sample_rows import FEW, expect_count, ranges, samples_of, stored
-from export.signature import parse_all
 from export.source import Rows, Source
 from service.artifact.manifest import MAX_SAMPLES, Range
 from service.artifact.runtime import Tensor

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from export.parity.batches import FACTOR, LARGE, NAN, Batch, Maker
+from export.input_spec import parse_all
+from export.parity.batches import FACTOR, LARGE, NAN, Batch, Maker, lay_out
 from export.parity.input_domains import Domain
-from export.parity.layout import lay_out
-from export.signature import parse_all
 from export.source import Rows, Source
 
 FLOAT = "x:float32[batch,4]"

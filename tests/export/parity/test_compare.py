@@ -13,7 +13,7 @@ from export.parity.batches import LARGE, Batch
 from export.parity.compare import PART, SHAKE, Trial
 from export.parity.error_stats import EPS
 from export.parity.reference import Answers, RejectedError
-from export.parity.tally import Tally
+from export.parity.verdict import Tally
 from export.source import Array
 from service.artifact.runtime import Tensor
 

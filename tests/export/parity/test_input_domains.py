@@ -9,8 +9,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
+from export.input_spec import parse, parse_all
 from export.parity.input_domains import Domain, domains, table_size
-from export.signature import parse, parse_all
 from export.source import Rows, Source
 
 ANY = helper.make_model(helper.make_graph([], "g", [], []))

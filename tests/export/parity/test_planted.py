@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from export.errors import ExportError, ParityError, UntraceableError
 from export.gates.instrument import Origin, offer
-from export.parity import parity
-from export.parity.parity import Proof, prove
+from export.input_spec import parse_all
+from export.parity import prove as parity
+from export.parity.prove import Proof, prove
 from export.parity.weight_origins import Weights
-from export.signature import parse_all
 from export.source import Source
 from export.trace.trace import Traced, trace
 from models.networks.families import build

@@ -15,12 +15,10 @@ from torch.export import Dim
 
 from export.errors import ParityError, UntraceableError
 from export.gates.instrument import Origin
+from export.input_spec import parse_all
 from export.parity.batches import Batch
-from export.parity.inner import constant
-from export.parity.network import Network
-from export.parity.network_truth import NetworkTruth
 from export.parity.reference import RejectedError, alike
-from export.signature import parse_all
+from export.parity.torch_reference import Network, NetworkTruth, constant
 from export.source import Source
 from export.trace.trace import Traced, trace
 

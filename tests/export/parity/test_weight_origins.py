@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from export.errors import ParityError
+from export.input_spec import parse_all
 from export.parity.weight_origins import FEW, Weights, check_weights
-from export.signature import parse_all
 from export.source import Source
 from export.trace.trace import Traced, trace
 

@@ -10,7 +10,7 @@ import pytest
 from export.errors import PrecisionError
 from export.precision import compare as module
 from export.precision.compare import Comparison, Speed, agreement, compare, demand
-from export.precision.precision import Lower, lower
+from export.precision.lower import Lower, lower
 from export.source import Rows
 from service.artifact.runtime import open_model
 from tests.support.tiny_highway import Gated, highway

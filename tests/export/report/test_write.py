@@ -15,10 +15,10 @@ from export.measure.lesion_curve import lesion_curve
 from export.parity.error_stats import BINS
 from export.precision.compare import Comparison, Distance, Speed
 from export.report import write as module
-from export.report.panel import panel
+from export.report.data import panel
+from export.report.html import size_of
+from export.report.page import page
 from export.report.parity_section import parity_rows
-from export.report.report_page import page
-from export.report.report_parts import size_of
 from export.report.write import Report, figures, write_report
 from export.source import Rows
 from service.artifact.manifest import Gate, Manifest, Parity, ParityBatch, TensorParity

@@ -17,7 +17,7 @@ from torch import nn
 from torch.export import Dim
 
 from export.errors import ExportError, RefusedError, RequestError, SourceError
-from export.signature import parse_all
+from export.input_spec import parse_all
 from export.sources.load import SourceWarning, load_source
 from export.sources.rows import MOST_ROWS
 from models.data.load import load

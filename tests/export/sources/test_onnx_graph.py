@@ -14,9 +14,15 @@ import pytest
 import torch
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from export.errors import ExportError, RefusedError, RequestError, SourceError, UntraceableError
-from export.note import SourceWarning
-from export.signature import parse_all
+from export.errors import (
+    ExportError,
+    RefusedError,
+    RequestError,
+    SourceError,
+    SourceWarning,
+    UntraceableError,
+)
+from export.input_spec import parse_all
 from export.source import Source
 from export.sources import onnx_checks as onnx_file
 from export.sources import onnx_opset as opset

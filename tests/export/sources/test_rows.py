@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from export.errors import SourceError
-from export.signature import parse_all
+from export.input_spec import parse_all
 from export.sources import rows as module
 from export.sources.rows import MOST_ROWS, is_embedded, is_known, numbered, read_rows
 

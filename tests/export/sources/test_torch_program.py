@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from export.errors import ExportError, RefusedError, RequestError, SourceError
-from export.signature import parse_all
+from export.input_spec import parse_all
 from export.sources.torch_program import from_program, read_program
 
 Files = dict[str, bytes]

@@ -17,7 +17,7 @@ import models
 import models.layers.gate
 import service.artifact.manifest
 from export.errors import RequestError, SourceError
-from export.signature import Input, parse_all
+from export.input_spec import Input, parse_all
 from export.sources.user_module import read_factory
 
 INPUTS = parse_all(["x:float32[batch,4]"])
@@ -306,7 +306,7 @@ def test_what_they_load_first_is_not_ours_later(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from export.sources.user_module import read_factory\n"
-        "from export.signature import parse_all\n"
+        "from export.input_spec import parse_all\n"
         "assert 'loadtest' not in sys.modules\n"
         f"read_factory({str(folder / 'net.py')!r} + ':make', parse_all(['x:float32[b,4]']))\n"
         "import loadtest\n"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from export.errors import RequestError
-from export.signature import parse_all
+from export.input_spec import parse_all
 from export.source import Source
 from export.trace.trace import KEPT, OPSETS, Traced, trace
 from models.networks.families import build

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from export.errors import RequestError, UntraceableError
-from export.signature import parse_all
+from export.input_spec import parse_all
 from export.source import Source
 from export.trace.trace import trace
 from export.trace.untraceable import expect_opset

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from export.errors import ExportError, RequestError
-from export.output.place import deposit, expect_repository, expect_version, newest
-from export.output.write import write
+from export.output.repository import deposit, expect_repository, expect_version, newest, write
 from service.artifact.manifest import Sample
 from tests.service.artifact.test_manifest import MANIFEST
 from tests.service.artifact.test_sample_rows import kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from export.measure.gate_profile import profile
-from export.report.panel import panel
+from export.report.data import panel
 from export.source import Rows
 from service.artifact.manifest import Gate, Lever
 from tests.support.tiny_highway import highway

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from export.errors import ExportError, RequestError
 from export.output.model_bytes import with_manifest
-from export.output.write import write
+from models.atomic import replacing
 from service.artifact.manifest import Manifest
 from service.artifact.protobuf import content_digest
 from service.artifact.runtime import open_model
 from service.artifact.sample_rows import check_sample_rows
+
+
+def write(path: Path, data: bytes, check: Callable[[Path], None]) -> None:
+    """Write the bytes beside `path`, check the file that they made, and put it in place.
+
+    Whatever stops it, the old file stays, and no folder is left that was not there.
+    """
+    with folders(path.parent), replacing(path) as draft:
+        draft.write_bytes(data)
+        check(draft)
+
+
+@contextlib.contextmanager
+def folders(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it, and take those that were made away again if the block fails."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for one in made:
+            with contextlib.suppress(OSError):  # not made yet, or in use by someone else by now
+                one.rmdir()
+        raise
+
 
 FILE = "model.onnx"
 

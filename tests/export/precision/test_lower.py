@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from export.errors import PrecisionError
-from export.precision.precision import Lower, lower
+from export.precision.lower import Lower, lower
 from export.source import Rows
 from service.artifact.levers import overrides
 from service.artifact.runtime import open_model

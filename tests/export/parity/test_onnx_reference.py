@@ -9,11 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from export.gates.instrument import Origin
+from export.input_spec import parse_all
 from export.parity.batches import Batch
-from export.parity.evaluator import Evaluator, cut
-from export.parity.graph_truth import NOISE, GraphTruth
+from export.parity.onnx_reference import NOISE, Evaluator, GraphTruth, cut
 from export.parity.reference import RejectedError
-from export.signature import parse_all
 from export.source import Source
 
 THIRD = np.float32(1 / 3)

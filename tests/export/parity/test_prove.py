@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from export.errors import ParityError, UntraceableError
 from export.gates.instrument import Origin, offer
+from export.input_spec import parse_all
 from export.parity.error_stats import BINS
-from export.parity.parity import Proof, prove
-from export.signature import parse_all
+from export.parity.prove import Proof, prove
 from export.source import Rows, Source
 from export.trace.trace import Traced, trace
 from models.networks.families import build

@@ -1,16 +1,18 @@
-"""The picture of a network's gates, layers by units, after the paper's Figure 2."""
+"""Everything that a report shows, as one record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from export.measure.run_rows import first, row_axes, run_rows
+from export.parity.error_stats import DECADES
+from export.precision.compare import Comparison
 from export.source import Rows
-from service.artifact.manifest import Gate, Profile
+from service.artifact.manifest import Gate, Manifest, Profile
 from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -99,3 +101,27 @@ def _grid(rows: Sequence[Array]) -> Array:
     for row, values in zip(grid, rows, strict=True):
         row[: len(values)] = values
     return grid
+
+
+# errors counted by magnitude: onnxruntime's and PyTorch's
+Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an export found out. `inputs` and `outputs` are as a person writes them.
+
+    `size` is the file's, in bytes; `seconds` are what each step took. `histograms` count each tensor's
+    errors in equal bins between the powers of ten of `decades`.
+    """
+
+    manifest: Manifest
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    size: int
+    warnings: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    histograms: Histograms = field(default_factory=dict)
+    decades: tuple[float, float] = DECADES
+    panel: Panel | None = None
+    comparison: Comparison | None = None

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from export.report.markup import Markup
-from export.report.report_charts import Series, chart
-from export.report.report_grids import share_map, signed_map
+from export.report.charts import Series, chart, share_map, signed_map
+from export.report.html import Markup
 
 
 def pixels(markup: Markup) -> np.ndarray:

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from export.errors import ParityError, UntraceableError
 from export.gates.instrument import Origin
-from export.parity.batches import Maker
+from export.parity.batches import Maker, lay_out
 from export.parity.compare import Trial
 from export.parity.error_stats import Figures, Kind
-from export.parity.graph_truth import GraphTruth
 from export.parity.input_domains import domains
-from export.parity.layout import lay_out
-from export.parity.lossy import lossy_values
-from export.parity.network_truth import NetworkTruth
+from export.parity.onnx_reference import GraphTruth
 from export.parity.reference import RejectedError, Truth, own_inputs, public
-from export.parity.tally import Tally, table
+from export.parity.torch_reference import NetworkTruth
+from export.parity.verdict import Tally, table
 from export.parity.weight_origins import check_weights
 from export.source import Rows, Source
 from export.trace.trace import Traced
 from service.artifact import manifest
 from service.artifact.limits import MAX_ROWS
 from service.artifact.runtime import Runtime
+
+# on the CPU the first seven keep or drop a NaN by its place among the numbers they choose from, and the
+# recurrent ones clip it away before they squash
+LOSSY = frozenset(
+    ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "TopK", "ArgMax", "ArgMin", "GRU", "LSTM", "RNN")
+)
+
+
+def lossy_values(model: ir.Model) -> frozenset[str]:
+    """The names of all values that a lossy operator has a part in."""
+    found: set[str] = set()
+    for node in model.graph:
+        if any(one.op_type in LOSSY for one in (node, *_inside(node))) or any(
+            value is not None and value.name in found for value in node.inputs
+        ):
+            found |= {str(value.name) for value in node.outputs}
+    return frozenset(found)
+
+
+def _inside(node: ir.Node) -> Iterator[ir.Node]:
+    """The nodes of the graphs that a node holds, as loops and branches do."""
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH:
+            yield from attribute.as_graph().all_nodes()
+
 
 Progress = Callable[[int, int], None]
 
