@@ -1,4 +1,8 @@
-"""The front door: names the commands, and imports a package only when one of its commands is called."""
+"""The `turnpike` command, and the library's public names: `from turnpike import HighwayLayer, export_model`.
+
+A package is imported only when one of its commands or names is used. So `turnpike serve` never imports torch,
+and `import turnpike` imports neither torch, onnx nor onnxruntime.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +11,168 @@ import importlib
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
+if TYPE_CHECKING:
+    from export.pipeline import Exported, export_model
+    from export.verify import Verified, verify_model
+    from models.layers.activation import Maxout
+    from models.layers.convolutional import ConvHighwayLayer
+    from models.layers.gate import ConvGate1d, ConvGate2d, DenseGate, Passage, watched
+    from models.layers.highway import HighwayLayer
+    from models.layers.resize import SubSample, ZeroPad
+    from models.layers.transform import PlainLayer, ResidualLayer
+    from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet
+    from models.networks.character_cnn import CharacterEncoder, Characters, CharactersConfig
+    from models.networks.feedforward import ConvConfig, ConvNet, Mlp, MlpConfig
+    from models.networks.grid_lstm import GridLstm, GridLstmBlock, GridLstmConfig
+    from models.networks.recurrent import (
+        HighwayLstm,
+        HighwayLstmConfig,
+        HighwayLstmLayer,
+        RecurrentHighway,
+        Rhn,
+        RhnConfig,
+    )
+    from models.networks.transformer import HighwayJoin, Transformer, TransformerConfig
+    from service.artifact.runtime import Runtime, open_model
+
 VERSION = "0.1.0"
+
+__all__ = [
+    "Cbhg",
+    "CbhgConfig",
+    "CbhgNet",
+    "CharacterEncoder",
+    "Characters",
+    "CharactersConfig",
+    "ConvConfig",
+    "ConvGate1d",
+    "ConvGate2d",
+    "ConvHighwayLayer",
+    "ConvNet",
+    "DenseGate",
+    "Exported",
+    "GridLstm",
+    "GridLstmBlock",
+    "GridLstmConfig",
+    "HighwayJoin",
+    "HighwayLayer",
+    "HighwayLstm",
+    "HighwayLstmConfig",
+    "HighwayLstmLayer",
+    "Maxout",
+    "Mlp",
+    "MlpConfig",
+    "Passage",
+    "PlainLayer",
+    "RecurrentHighway",
+    "ResidualLayer",
+    "Rhn",
+    "RhnConfig",
+    "Runtime",
+    "SubSample",
+    "Transformer",
+    "TransformerConfig",
+    "Verified",
+    "ZeroPad",
+    "export_model",
+    "open_model",
+    "verify_model",
+    "watched",
+]
+
+# module: the names above that it defines; the imports for type checkers at the top say the same
+PUBLIC_NAMES = {
+    "export.pipeline": ("Exported", "export_model"),
+    "export.verify": ("Verified", "verify_model"),
+    "models.layers.activation": ("Maxout",),
+    "models.layers.convolutional": ("ConvHighwayLayer",),
+    "models.layers.gate": ("ConvGate1d", "ConvGate2d", "DenseGate", "Passage", "watched"),
+    "models.layers.highway": ("HighwayLayer",),
+    "models.layers.resize": ("SubSample", "ZeroPad"),
+    "models.layers.transform": ("PlainLayer", "ResidualLayer"),
+    "models.networks.cbhg": ("Cbhg", "CbhgConfig", "CbhgNet"),
+    "models.networks.character_cnn": ("CharacterEncoder", "Characters", "CharactersConfig"),
+    "models.networks.feedforward": ("ConvConfig", "ConvNet", "Mlp", "MlpConfig"),
+    "models.networks.grid_lstm": ("GridLstm", "GridLstmBlock", "GridLstmConfig"),
+    "models.networks.recurrent": (
+        "HighwayLstm",
+        "HighwayLstmConfig",
+        "HighwayLstmLayer",
+        "RecurrentHighway",
+        "Rhn",
+        "RhnConfig",
+    ),
+    "models.networks.transformer": ("HighwayJoin", "Transformer", "TransformerConfig"),
+    "service.artifact.runtime": ("Runtime", "open_model"),
+}
+
+if not TYPE_CHECKING:  # type checkers read the imports above, and so report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        for module, names in PUBLIC_NAMES.items():
+            if name in names:
+                return getattr(importlib.import_module(module), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 # command: (module with a typer application, the extra that installs what it needs, one line of help)
 COMMANDS = {
-    "train": ("models.cli.train", "train", "Train a preset and keep the best network, with pictures."),
-    "compare": ("models.cli.compare", "train", "Plain, residual and highway nets against depth."),
-    "export": ("export.cli.export", "export", "A network to a verified ONNX file, its gates open."),
-    "verify": ("export.cli.verify", "export", "Prove an exported file once more, on any device."),
-    "inspect": ("service.cli.inspect", "serve", "What a model file says of itself."),
-    "serve": ("service.cli.serve", "serve", "Models and their gates over HTTP."),
-    "loadtest": ("loadtest.cli.command", "loadtest", "Load a server, and know its latency."),
-    "tune": ("tune.cli", "serve,loadtest", "The settings that serve a model best on this machine."),
-    "demo": ("export.cli.demo", "export", "The main job in a minute: train, export, prove."),
+    "train": ("models.cli.train", "train", "Train a preset, keep the best network, and draw its gates."),
+    "compare": ("models.cli.compare", "train", "Compare plain, residual and highway networks by depth."),
+    "export": (
+        "export.cli.export",
+        "export",
+        "Export to ONNX with proved parity and visible gates.",
+    ),
+    "verify": ("export.cli.verify", "export", "Prove an exported file again, on any device."),
+    "inspect": ("service.cli.inspect", "serve", "Show what a model file contains."),
+    "serve": ("service.cli.serve", "serve", "Serve models and their gates over HTTP."),
+    "loadtest": (
+        "loadtest.cli.command",
+        "loadtest",
+        "Load a server, check its answers, measure latency.",
+    ),
+    "tune": ("tune.cli", "serve,loadtest", "Find the fastest serving settings for this machine."),
+    "demo": ("export.cli.demo", "export", "Train, export and prove the default network in a minute."),
 }
 
 
-class FrontDoor(TyperGroup):
-    """A group whose commands are light until one is called, and whose errors are one clear line."""
+class CommandGroup(TyperGroup):
+    """A command group that imports a command when it is called, and prints an error as one line."""
 
     verbose = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # --verbose may stand anywhere; completion gives an unfinished line, which is left alone
+        # --verbose is accepted anywhere on the line; shell completion parses unfinished lines without it
         if "--verbose" in args and not ctx.resilient_parsing:
             args = [arg for arg in args if arg != "--verbose"]
             self.verbose = True
         if not args:
-            return super().parse_args(ctx, args)  # which shows the help
-        with self.errors_in_a_line():
+            return super().parse_args(ctx, args)  # shows the help
+        with self.errors_as_one_line():
             return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in COMMANDS:
-            self.commands[args[0]] = load(args[0])
+            self.commands[args[0]] = load_command(args[0])
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with self.errors_in_a_line():
+        with self.errors_as_one_line():
             return super().invoke(ctx)
 
     @contextlib.contextmanager
-    def errors_in_a_line(self) -> Iterator[None]:
-        """Say an error in one line, with its traceback where that is asked for, and exit."""
+    def errors_as_one_line(self) -> Iterator[None]:
+        """Print an error as one line, after its traceback if --verbose was given, and exit."""
         try:
             yield
         except (typer.Exit, typer.Abort):
@@ -62,16 +180,17 @@ class FrontDoor(TyperGroup):
         except Exception as error:
             if self.verbose:
                 traceback.print_exc()
-            text, status = say(error)
+            message, status = describe_error(error)
             from rich.console import Console
             from rich.markup import escape
 
-            Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(text)}", highlight=False)
+            console = Console(stderr=True, soft_wrap=True)
+            console.print(f"[bold red]error:[/] {escape(message)}", highlight=False)
             raise typer.Exit(status) from error
 
 
-def load(name: str) -> Any:
-    """Import a command's package; a missing library is said with the extra that brings it."""
+def load_command(name: str) -> Any:
+    """Import a command's package; if a library is missing, the error names the extra that installs it."""
     module, extra, _ = COMMANDS[name]
     try:
         application = importlib.import_module(module).app
@@ -93,22 +212,22 @@ class MissingExtraError(Exception):
         )
 
 
-def say(error: Exception) -> tuple[str, int]:
-    """One line for a person, and the exit status: 2 for wrong use, 1 for a job that failed."""
-    if hasattr(error, "format_message"):  # of the command line itself
+def describe_error(error: Exception) -> tuple[str, int]:
+    """Return a one-line message and the exit status: 2 for wrong use, 1 for a job that failed."""
+    if hasattr(error, "format_message"):  # raised by the command-line parser
         context = getattr(error, "ctx", None)
         hint = f"; see {context.command_path} --help" if context else ""
         return " ".join(error.format_message().split()).rstrip(".") + hint, getattr(error, "exit_code", 2)
-    text = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if hasattr(error, "exit_status") or isinstance(error, OSError):
-        return text, getattr(error, "exit_status", 1)
-    return f"unexpected {type(error).__name__}: {text} (--verbose shows where)", 1
+        return message, getattr(error, "exit_status", 1)
+    return f"unexpected {type(error).__name__}: {message} (--verbose shows where)", 1
 
 
 app = typer.Typer(
-    cls=FrontDoor,
+    cls=CommandGroup,
     name="turnpike",
-    help="Train highway networks, and see which way the data goes.",
+    help="Train highway networks, export and serve them, and see what their gates do.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -118,8 +237,8 @@ for _name, (_, _, _help) in COMMANDS.items():
     app.command(_name, help=_help)(lambda: None)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"turnpike {VERSION}\n")
         raise typer.Exit
 
@@ -127,11 +246,11 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
     ),
-    verbose: bool = typer.Option(False, "--verbose", help="Show the traceback of an error, too."),
+    verbose: bool = typer.Option(False, "--verbose", help="Also show the traceback of an error."),
 ) -> None:
-    """Options before any command."""
+    """Declare the options that come before a command; `CommandGroup` and `_print_version` act on them."""
 
 
 def main() -> None:

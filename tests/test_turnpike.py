@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import os
 import signal
 import subprocess
@@ -42,7 +44,7 @@ def test_every_command_has_help(call: Callable[..., Result], name: str) -> None:
     ran = call(name, "--help")
     assert ran.exit_code == 0, ran.stderr
     assert f"turnpike {name}" in ran.stdout
-    for parameter in turnpike.load(name).params:
+    for parameter in turnpike.load_command(name).params:
         assert parameter.opts[0] in ran.stdout or parameter.param_type_name == "argument"
 
 
@@ -310,3 +312,33 @@ def test_the_version_is_said_once(tmp_path: Path) -> None:
     ran = run(tmp_path, "--version")
     assert ran.stdout.split() == ["turnpike", turnpike.VERSION]
     assert f'version = "{turnpike.VERSION}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_every_public_name_is_there() -> None:
+    """`from turnpike import NAME` works for each of `__all__`, and `dir(turnpike)` lists it."""
+    for name in turnpike.__all__:
+        assert getattr(turnpike, name).__name__ == name
+    assert set(turnpike.__all__) <= set(dir(turnpike))
+    assert sorted(turnpike.__all__) == sorted(itertools.chain(*turnpike.PUBLIC_NAMES.values()))
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    """The imports under TYPE_CHECKING and the table of lazy imports are the same."""
+    (block,) = [
+        node
+        for node in ast.parse((ROOT / "turnpike.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    seen = {
+        node.module: {alias.name for alias in node.names}
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert seen == {module: set(names) for module, names in turnpike.PUBLIC_NAMES.items()}
+
+
+def test_an_unknown_public_name_is_an_attribute_error() -> None:
+    """As with any module, so that `hasattr` and `from turnpike import` say what they always say."""
+    with pytest.raises(AttributeError, match="module 'turnpike' has no attribute 'Highway'"):
+        turnpike.Highway  # noqa: B018
+    assert not hasattr(turnpike, "Highway")
