@@ -84,7 +84,7 @@ def main() -> None:
         some.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     measuring("profile", profile, 20, "where a loaded worker's time goes, by py-spy")
     command("report", tell, "the tables of a results' file").add_argument("file", type=Path)
-    command("docs", write, "docs/performance.md and its pictures anew, from benchmarks/results")
+    command("docs", write, "docs/explanation/performance.md and its pictures anew, from benchmarks/results")
     words = sys.argv[1:]
     named = words and (words[0] in commands.choices or words[0] in ("-h", "--help"))
     given = parser.parse_args(words if named else ["comparison", *words])

@@ -13,7 +13,8 @@ from benchmarks.lines import Line, read
 from benchmarks.places import DOCS, RESULTS
 from benchmarks.tables import comparison, taken_on
 
-DOCUMENT = DOCS / "performance.md"
+DOCUMENT = DOCS / "explanation" / "performance.md"
+PICTURES = DOCS / "images"
 COMPARISON, GROWTH, PROFILE, GATES, LOADING = (
     RESULTS / f"{name}.jsonl" for name in ("comparison", "growth", "profile", "gates", "loading")
 )
@@ -31,7 +32,7 @@ def tables(lines: Sequence[Line]) -> str:
     return "\n\n".join(parts)
 
 
-def write_document(document: Path = DOCUMENT) -> None:
+def write_document(document: Path = DOCUMENT, pictures: Path = PICTURES) -> None:
     """Every table and picture of the document, from the results that the repository holds."""
     rewrite(document, "comparison", comparison(read(COMPARISON)))
     grown = read(GROWTH)
@@ -39,7 +40,7 @@ def write_document(document: Path = DOCUMENT) -> None:
     for what in BESIDE:
         rewrite(document, what, growth(grown, what))
     for name in growth_picture.PICTURES:
-        growth_picture.draw(grown, name, document.with_name(f"performance-{name}.png"))
+        growth_picture.draw(grown, name, pictures / f"performance-{name}.png")
     gates, loading = read(GATES), read(LOADING)
     rewrite(document, "gates", f"{taken_on(gates)}\n\n{feature_tables.gates(gates)}")
     rewrite(document, "loading", f"{taken_on(loading)}\n\n{feature_tables.loading(loading)}")

@@ -15,10 +15,10 @@ from models.training.presets import PRESETS
 from service.config.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-COMMAND_LINE = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+COMMAND_LINE = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "loadtest/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
 
@@ -26,16 +26,16 @@ def options(name: str) -> dict[str, Any]:
     """A command's options by what is typed, without --help."""
     return {
         word: parameter
-        for parameter in turnpike.load(name).params
+        for parameter in turnpike.load_command(name).params
         for word in [*parameter.opts, *parameter.secondary_opts]
         if word.startswith("--") and word != "--help"
     }
 
 
 def section(name: str) -> str:
-    """What docs/command-line.md says of a command."""
+    """What docs/reference/command-line.md says of a command."""
     found = re.search(rf"^## turnpike {name}\b.*?(?=^## |\Z)", COMMAND_LINE, re.DOTALL | re.MULTILINE)
-    assert found, f"docs/command-line.md has no section on turnpike {name}"
+    assert found, f"docs/reference/command-line.md has no section on turnpike {name}"
     return found[0]
 
 
@@ -72,7 +72,7 @@ def test_every_default_of_the_service_is_documented() -> None:
 def test_every_preset_is_documented() -> None:
     """The table of presets is complete and names none that does not exist, each with its family."""
     documented = {}
-    for line in (ROOT / "docs/networks.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs/reference/networks.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if len(cells) == 3 and cells[0].startswith("`"):
             documented |= {name: cells[1].strip("`") for name in re.findall(r"`([^`]+)`", cells[0])}

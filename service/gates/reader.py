@@ -34,7 +34,7 @@ GateSummary = bytes | NotFiniteError
 
 
 class GateReader:
-    """Reads the gates of one model, see docs/gates.md; `tensors` are the hidden outputs that it needs.
+    """Reads the gates of one model (docs/reference/gates.md); `tensors` are the hidden outputs that it needs.
 
     Where rows cannot be told apart in a gate, all rows of a request count as one. Many requests are shared
     out among `threads`, as NumPy lets go of the interpreter's lock.

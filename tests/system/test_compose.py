@@ -17,7 +17,7 @@ TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 FILE = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-DOCUMENT = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
 ONE_SHOT = {"export"}
 # nothing connects to it, so there is nothing to ask
 UNASKED = {"export", "loadtest-worker"}
@@ -144,7 +144,7 @@ def test_every_profile_is_there(profile: str) -> None:
 
 
 def test_every_variable_is_documented() -> None:
-    """The table of docs/deploy.md has each variable of the file with its default, and no other."""
+    """The table of docs/how-to/deploy.md has each variable of the file with its default, and no other."""
     used = dict(re.findall(r"\$\{([A-Z_]+)(?::-([^}]*))?", TEXT))
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \|", DOCUMENT, re.MULTILINE)
     assert len(rows) == len(dict(rows))

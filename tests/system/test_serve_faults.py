@@ -197,7 +197,7 @@ def test_refusals_are_one_sentence_of_json(server: Server, method: str, path: st
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
-@pytest.mark.parametrize("document", ["README.md", "docs/serving.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/how-to/serve.md"])
 def test_the_curl_line_of_the_documents_works(server: Server, document: str) -> None:
     """Word for word, but for the port."""
     (line,) = re.findall(r"^    (curl .*:predict .*)$", (ROOT / document).read_text(), re.MULTILINE)

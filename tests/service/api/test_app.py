@@ -67,8 +67,8 @@ def test_every_route_declares_whom_it_lets_in(app: FastAPI) -> None:
 
 
 def test_every_endpoint_is_documented(app: FastAPI) -> None:
-    """With its method, in docs/serving.md; and none stands there that is no more."""
-    text = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+    """With its method, in docs/reference/http-api.md; and none stands there that is no more."""
+    text = (ROOT / "docs/reference/http-api.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`((?:GET|POST) /[^`]*)`", text))
     real = {
         f"{method} {route.path.replace('/versions/{version}', '')}"
