@@ -17,8 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
-    from export.pipeline import Exported, export_model
-    from export.verify import Verified, verify_model
+    from export.pipeline import ExportResult, export_model
+    from export.verify import VerificationResult, verify_model
     from models.layers.activation import Maxout
     from models.layers.convolutional import ConvHighwayLayer
     from models.layers.gate import ConvGate1d, ConvGate2d, DenseGate, Passage, watched
@@ -55,7 +55,7 @@ __all__ = [
     "ConvHighwayLayer",
     "ConvNet",
     "DenseGate",
-    "Exported",
+    "ExportResult",
     "GridLstm",
     "GridLstmBlock",
     "GridLstmConfig",
@@ -77,7 +77,7 @@ __all__ = [
     "SubSample",
     "Transformer",
     "TransformerConfig",
-    "Verified",
+    "VerificationResult",
     "ZeroPad",
     "export_model",
     "open_model",
@@ -87,8 +87,8 @@ __all__ = [
 
 # module: the names above that it defines; the imports for type checkers at the top say the same
 PUBLIC_NAMES = {
-    "export.pipeline": ("Exported", "export_model"),
-    "export.verify": ("Verified", "verify_model"),
+    "export.pipeline": ("ExportResult", "export_model"),
+    "export.verify": ("VerificationResult", "verify_model"),
     "models.layers.activation": ("Maxout",),
     "models.layers.convolutional": ("ConvHighwayLayer",),
     "models.layers.gate": ("ConvGate1d", "ConvGate2d", "DenseGate", "Passage", "watched"),

@@ -1,19 +1,30 @@
-"""The bridge from a trained network to a verified ONNX file; the one package that knows both worlds."""
+"""Exports a trained network to a verified ONNX file: the only package that knows both PyTorch and ONNX.
+
+Takes a network (a checkpoint, Python code, a .pt2 or an .onnx file) and writes it into a model repository.
+May import `models`, and `service.artifact` of `service`.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from export.pipeline import Exported, export_model
+    from export.pipeline import ExportResult, export_model
+    from export.verify import VerificationResult, verify_model
 
-__all__ = ["Exported", "export_model"]
+__all__ = ["ExportResult", "VerificationResult", "export_model", "verify_model"]
+
+MODULES = {
+    "ExportResult": "export.pipeline",
+    "export_model": "export.pipeline",
+    "VerificationResult": "export.verify",
+    "verify_model": "export.verify",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the pipeline when it is asked for, so that one room can be used without all the others."""
-    if name in __all__:
-        from export import pipeline
-
-        return getattr(pipeline, name)
+    """Import lazily, so that a single sub-package can be used without loading all the others."""
+    if name in MODULES:
+        return getattr(importlib.import_module(MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

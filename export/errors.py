@@ -57,6 +57,6 @@ class SourceWarning(UserWarning):
     """A note on a source: whoever loads one may collect them, and show them."""
 
 
-def note(text: str) -> None:
+def warn_user(text: str) -> None:
     """Say it to whoever loads the source."""
     warnings.warn(text, SourceWarning, stacklevel=3)

@@ -12,28 +12,28 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from export.errors import RequestError, SourceError, SourceWarning
-from export.input_spec import Input, parse_all
-from export.measure.gate_profile import profile
+from export.input_spec import InputSpec, parse_inputs
+from export.measure.gate_profile import profile_gates
 from export.measure.lesion_curve import lesion_curve
-from export.measure.sample_rows import expect_count, ranges, samples_of
-from export.output.model_bytes import tools, weights_digest
-from export.output.repository import deposit, expect_repository, expect_version, newest
+from export.measure.sample_rows import choose_samples, input_ranges, sample_count
+from export.output.model_bytes import tool_versions, weights_digest
+from export.output.repository import expect_repository, expect_version, newest_version, write_model
 from export.parity.prove import Proof, prove
-from export.precision.compare import MIN_AGREEMENT, Comparison, compare, demand
-from export.precision.lower import Lower, lower
-from export.prepared_graph import Graph, graph_of, open_everywhere
-from export.report.data import panel
-from export.report.write import Report, write_report
+from export.precision.compare import MIN_AGREEMENT, Comparison, compare, require_agreement
+from export.precision.lower import LowPrecision, lower
+from export.prepared_graph import PreparedGraph, open_on_all_devices, prepare
+from export.report.data import ReportData, gate_panel
+from export.report.write import write_report
 from export.source import Rows, Source
 from export.sources.labels import expect_labels
 from export.sources.load import load_source
-from export.steps import Steps, Watcher
+from export.steps import ProgressListener, Steps
 from service.artifact.manifest import LesionCurve, Manifest, Precision, Profile
 from service.artifact.runtime import Runtime, Tensor, open_model
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """What an export came to. `written` is False where the very same file was there already."""
 
     path: Path
@@ -51,7 +51,7 @@ def export_model(
     *,
     name: str | None = None,
     version: int | None = None,
-    inputs: Sequence[str | Input] = (),
+    inputs: Sequence[str | InputSpec] = (),
     weights: Path | None = None,
     data: str | Path | None = None,
     data_dir: Path | None = None,
@@ -62,24 +62,24 @@ def export_model(
     samples: int | None = None,
     report: Path | None = None,
     seed: int = 0,
-    watcher: Watcher | None = None,
-) -> Exported:
+    watcher: ProgressListener | None = None,
+) -> ExportResult:
     """Export to `<to>/<name>/<version>/model.onnx`, whole and verified, or not at all.
 
     Without a version the file takes the next one, unless the newest is this very file already.
     """
     steps = Steps(watcher)
     repository = expect_repository(Path(to))
-    expect_choices(precision, min_agreement, version, samples)
+    expect_valid_options(precision, min_agreement, version, samples)
     with steps.step("load"):
-        loaded, notes = load(
+        loaded, notes = load_with_warnings(
             source, inputs, weights=weights, data=data, data_dir=data_dir, labels=labels, name=name
         )
-        tried = samples_of(loaded.rows, expect_count(samples, loaded), loaded.labels)
+        tried = choose_samples(loaded.rows, sample_count(samples, loaded), loaded.labels)
     with steps.step("trace"):
-        graph = graph_of(loaded, opset)
+        graph = prepare(loaded, opset)
     with steps.step("verify"):
-        runtimes = open_everywhere(graph.data)
+        runtimes = open_on_all_devices(graph.data)
         proof = prove(
             loaded,
             graph.traced,
@@ -90,14 +90,16 @@ def export_model(
             progress=steps.watcher.moved,
         )
     with steps.step("measure"):
-        baseline, curve = measure(loaded, graph, runtimes[0])
+        baseline, curve = measure_gates(loaded, graph, runtimes[0])
     data_out, comparison = graph.data, None
     if precision != "fp32":
         with steps.step(f"lower to {precision}"):
-            data_out, comparison = lowered(graph, runtimes[0], loaded.rows, proof, precision, min_agreement)
+            data_out, comparison = lower_precision(
+                graph, runtimes[0], loaded.rows, proof, precision, min_agreement
+            )
     manifest = Manifest(
         name=loaded.name,
-        version=version or max(1, newest(repository, loaded.name)),
+        version=version or max(1, newest_version(repository, loaded.name)),
         source=loaded.kind,
         precision=precision,
         outputs=graph.public,
@@ -109,18 +111,18 @@ def export_model(
         profile=baseline,
         lesion=curve,
         variant=None if comparison is None else comparison.variant,
-        ranges=ranges(loaded.rows),
+        ranges=input_ranges(loaded.rows),
         samples=tried,
         weights=weights_digest(graph.model),
-        tools=tools(),
+        tools=tool_versions(),
     )
     with steps.step("write"):
-        placed = deposit(repository, manifest, data_out, next_free=version is None)
+        placed = write_model(repository, manifest, data_out, next_free=version is None)
     said = (*notes, *graph.gates.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
     page = None
     if report is not None:
         with steps.step("report"):
-            shown = Report(
+            shown = ReportData(
                 manifest=placed.manifest,
                 inputs=tuple(map(str, runtimes[0].inputs)),
                 outputs=tuple(str(tensor) for tensor in runtimes[0].outputs if tensor.name in graph.public),
@@ -128,14 +130,18 @@ def export_model(
                 warnings=said,
                 seconds=steps.seconds,
                 histograms=proof.histograms,
-                panel=panel(runtimes[0], manifest.gates, graph.biases, baseline, loaded.rows, loaded.labels),
+                panel=gate_panel(
+                    runtimes[0], manifest.gates, graph.biases, baseline, loaded.rows, loaded.labels
+                ),
                 comparison=comparison,
             )
             page = write_report(report, shown)
-    return Exported(placed.path, placed.manifest, said, steps.seconds, placed.written, comparison, page)
+    return ExportResult(placed.path, placed.manifest, said, steps.seconds, placed.written, comparison, page)
 
 
-def expect_choices(precision: str, min_agreement: float, version: int | None, samples: int | None) -> None:
+def expect_valid_options(
+    precision: str, min_agreement: float, version: int | None, samples: int | None
+) -> None:
     """Stop with a RequestError at a setting that makes no sense, before any work is done."""
     if version is not None:
         expect_version(version)
@@ -147,9 +153,9 @@ def expect_choices(precision: str, min_agreement: float, version: int | None, sa
         raise RequestError(f"--samples: expected a number of rows, 0 or more, got {samples}")
 
 
-def load(
+def load_with_warnings(
     source: str | Path | nn.Module | ExportedProgram,
-    inputs: Sequence[str | Input],
+    inputs: Sequence[str | InputSpec],
     *,
     weights: Path | None = None,
     data: str | Path | None = None,
@@ -162,7 +168,7 @@ def load(
         warnings.simplefilter("always", SourceWarning)
         found = load_source(
             source,
-            inputs=parse_all([str(one) for one in inputs]),
+            inputs=parse_inputs([str(one) for one in inputs]),
             weights=weights,
             data=data,
             data_dir=data_dir,
@@ -172,7 +178,9 @@ def load(
     return found, tuple(str(note.message) for note in notes if note.category is SourceWarning)
 
 
-def measure(source: Source, graph: Graph, runtime: Runtime) -> tuple[Profile | None, LesionCurve | None]:
+def measure_gates(
+    source: Source, graph: PreparedGraph, runtime: Runtime
+) -> tuple[Profile | None, LesionCurve | None]:
     """How the gates behave on the rows given, and what closing each layer does to the answers."""
     answer = next(tensor for tensor in runtime.outputs if tensor.name == graph.public[0])
     expect_labels(source.labels, answer.dims[-1] if answer.dims else "?", answer.name)
@@ -180,7 +188,7 @@ def measure(source: Source, graph: Graph, runtime: Runtime) -> tuple[Profile | N
     gates = graph.gates.gates
     if source.rows is None or not gates:
         return None, None
-    baseline = profile(runtime, gates, source.rows, source.labels)
+    baseline = profile_gates(runtime, gates, source.rows, source.labels)
     return baseline, lesion_curve(runtime, gates, source.rows, answer.name, graph.biases)
 
 
@@ -196,8 +204,13 @@ def expect_classes(rows: Rows | None, answer: Tensor) -> None:
         )
 
 
-def lowered(
-    graph: Graph, fp32: Runtime, rows: Rows | None, proof: Proof, precision: Lower, least: float
+def lower_precision(
+    graph: PreparedGraph,
+    fp32: Runtime,
+    rows: Rows | None,
+    proof: Proof,
+    precision: LowPrecision,
+    least: float,
 ) -> tuple[bytes, Comparison]:
     """The graph in a lower precision, which must agree with fp32 on the rows given, or on random ones."""
     data = lower(graph.data, precision)
@@ -210,5 +223,5 @@ def lowered(
         sizes=(len(graph.data), len(data)),
         drawn=rows is None,
     )
-    demand(comparison, least)
+    require_agreement(comparison, least)
     return data, comparison

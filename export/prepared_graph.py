@@ -15,7 +15,7 @@ from service.artifact.runtime import Device, Runtime, available, open_model
 
 
 @dataclass(frozen=True)
-class Graph:
+class PreparedGraph:
     """`traced` is None for a graph that was adopted, which has no program behind it."""
 
     traced: Traced | None
@@ -41,7 +41,7 @@ class Graph:
         return {name: value.numpy() for name in names if (value := weights[name].const_value) is not None}
 
 
-def graph_of(source: Source, opset: int | None = None) -> Graph:
+def prepare(source: Source, opset: int | None = None) -> PreparedGraph:
     """The graph of a source; one that was a graph already keeps its opset."""
     if opset is not None and opset not in OPSETS:
         raise RequestError(f"--opset: expected {OPSETS[0]} to {OPSETS[-1]}, got {opset}")
@@ -55,10 +55,10 @@ def graph_of(source: Source, opset: int | None = None) -> Graph:
         if opset not in (None, own):
             raise RequestError(f"--opset: an .onnx file keeps its own, which is {own}, got {opset}")
     gates = offer(model)
-    return Graph(traced, model, gates, to_bytes(model))
+    return PreparedGraph(traced, model, gates, to_bytes(model))
 
 
-def open_everywhere(data: bytes) -> list[Runtime]:
+def open_on_all_devices(data: bytes) -> list[Runtime]:
     """The file opened on every device of this machine, as it will be served."""
     devices: tuple[Device, ...] = ("cpu", "cuda")
     return [open_model(data, device=device) for device in devices if available(device)]

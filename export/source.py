@@ -11,7 +11,7 @@ import onnx
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.input_spec import Input
+from export.input_spec import InputSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,7 +45,7 @@ class Source:
 
     name: str
     kind: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputSpec, ...]
     module: nn.Module | None = None
     program: ExportedProgram | None = None
     graph: onnx.ModelProto | None = None

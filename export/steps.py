@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Watcher:
+class ProgressListener:
     """Hears of the steps; this one says nothing."""
 
     def began(self, step: str) -> None:
@@ -23,8 +23,8 @@ class Watcher:
 class Steps:
     """Runs one step after the other. `seconds` holds how long each took."""
 
-    def __init__(self, watcher: Watcher | None = None) -> None:
-        self.watcher = watcher or Watcher()
+    def __init__(self, watcher: ProgressListener | None = None) -> None:
+        self.watcher = watcher or ProgressListener()
         self.seconds: dict[str, float] = {}
 
     @contextmanager

@@ -12,20 +12,20 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from export.errors import ParityError, RequestError, SourceError
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.output.model_bytes import weights_digest
 from export.parity.prove import Proof, prove
-from export.pipeline import load
-from export.precision.compare import MIN_AGREEMENT, Comparison, compare, demand
-from export.prepared_graph import Graph, graph_of
+from export.pipeline import load_with_warnings
+from export.precision.compare import MIN_AGREEMENT, Comparison, compare, require_agreement
+from export.prepared_graph import PreparedGraph, prepare
 from export.source import Source
-from export.steps import Steps, Watcher
+from export.steps import ProgressListener, Steps
 from service.artifact.manifest import Manifest
 from service.artifact.runtime import Device, Runtime, open_model
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerificationResult:
     """What a verification came to; `comparison` is there for a file of lower precision."""
 
     manifest: Manifest
@@ -38,7 +38,7 @@ def verify_model(
     model: str | Path,
     against: str | Path | nn.Module | ExportedProgram,
     *,
-    inputs: Sequence[str | Input] = (),
+    inputs: Sequence[str | InputSpec] = (),
     weights: Path | None = None,
     data: str | Path | None = None,
     data_dir: Path | None = None,
@@ -46,8 +46,8 @@ def verify_model(
     device: Device = "cpu",
     seed: int = 0,
     min_agreement: float = MIN_AGREEMENT,
-    watcher: Watcher | None = None,
-) -> Verified:
+    watcher: ProgressListener | None = None,
+) -> VerificationResult:
     """Prove that a file computes what a source does; a ParityError says where it does not.
 
     A file of lower precision is compared with the source's own fp32 graph, which is proved first.
@@ -59,16 +59,16 @@ def verify_model(
         manifest = runtime.manifest
         if manifest is None:
             raise SourceError(f"{path}: expected a file that turnpike exported, and it has no manifest")
-        loaded, notes = load(
+        loaded, notes = load_with_warnings(
             against,
-            inputs or own_inputs(runtime, against),
+            inputs or file_inputs(runtime, against),
             weights=weights,
             data=data,
             data_dir=data_dir,
             labels=labels,
         )
     with steps.step("trace"):
-        fresh = graph_of(loaded, opset_of(path) if loaded.graph is None else None)
+        fresh = prepare(loaded, opset_of(path) if loaded.graph is None else None)
         if (expected := len(fresh.gates.gates)) != (got := len(manifest.gates)):
             raise ParityError(
                 f"{path}: expected the gates of its source, which are {expected}, got {got}: it was exported "
@@ -85,7 +85,7 @@ def verify_model(
             seed=seed,
             progress=steps.watcher.moved,
         )
-    expect_honest(manifest, fresh, loaded, path)
+    expect_same_manifest(manifest, fresh, loaded, path)
     if manifest.batch_coupled != proof.batch_coupled:
         raise ParityError(
             f"{path}: manifest: batch_coupled: expected {proof.batch_coupled}, got {manifest.batch_coupled}"
@@ -104,12 +104,12 @@ def verify_model(
                 sizes=(len(fresh.data), path.stat().st_size),
                 drawn=loaded.rows is None,
             )
-            demand(comparison, min_agreement)
+            require_agreement(comparison, min_agreement)
     said = (*notes, *proof.warnings, *(comparison.warnings if comparison else ()))
-    return Verified(manifest, proof, comparison, said)
+    return VerificationResult(manifest, proof, comparison, said)
 
 
-def expect_honest(manifest: Manifest, fresh: Graph, source: Source, path: Path) -> None:
+def expect_same_manifest(manifest: Manifest, fresh: PreparedGraph, source: Source, path: Path) -> None:
     """Stop with a ParityError where the manifest says what the source's own graph does not."""
     for expected, gate in zip(fresh.gates.gates, manifest.gates, strict=True):
         for field, value in expected:
@@ -128,12 +128,12 @@ def expect_honest(manifest: Manifest, fresh: Graph, source: Source, path: Path) 
         )
 
 
-def own_inputs(runtime: Runtime, against: object) -> tuple[Input, ...]:
+def file_inputs(runtime: Runtime, against: object) -> tuple[InputSpec, ...]:
     """The file's own inputs, for a source that does not say what it takes."""
     says = isinstance(against, ExportedProgram) or str(against).endswith((".pt2", ".onnx"))
     if says:
         return ()
-    return tuple(Input(tensor.name, tensor.dtype, tensor.dims) for tensor in runtime.inputs)
+    return tuple(InputSpec(tensor.name, tensor.dtype, tensor.dims) for tensor in runtime.inputs)
 
 
 def opset_of(path: Path) -> int:

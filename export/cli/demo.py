@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from export.cli.export import show, stoppable
-from export.cli.progress import Display
-from export.output.repository import newest, path_of
+from export.cli.export import show_export, stoppable
+from export.cli.progress import StepProgress
+from export.output.repository import model_path, newest_version
 from export.pipeline import export_model
 from models.cli.progress import console
 from models.cli.train import PICTURES, fitted, read_data, run, show_result
@@ -33,14 +33,14 @@ def command(
     """Train the default network on the embedded digits in some seconds, and export it with proved parity."""
     train(out)
     repository = out / REPOSITORY
-    version = newest(repository, DEFAULT)
+    version = newest_version(repository, DEFAULT)
     if version:
-        path = escape(str(path_of(repository, DEFAULT, version)))
+        path = escape(str(model_path(repository, DEFAULT, version)))
         console.print(f"exported already: {path}", highlight=False, soft_wrap=True)
         return
-    with stoppable() as check, Display(check) as display:
+    with stoppable() as check, StepProgress(check) as display:
         done = export_model(out, repository, report=out / REPORT, watcher=display)
-    show(done)
+    show_export(done)
 
 
 def train(out: Path) -> None:

@@ -13,9 +13,9 @@ import torch
 import typer
 from rich.markup import escape
 
-from export.cli.progress import Display, console, warn
+from export.cli.progress import StepProgress, console, warn
 from export.errors import ParityError
-from export.pipeline import Exported, export_model
+from export.pipeline import ExportResult, export_model
 from export.precision.compare import MIN_AGREEMENT
 from export.trace.trace import DEFAULT_OPSET, OPSETS
 from models.interrupt import INTERRUPTED
@@ -95,7 +95,7 @@ def command(
     at all.
     """
     torch.set_num_threads(threads)
-    with stoppable() as check, table_on_failure(), Display(check) as display:
+    with stoppable() as check, table_on_failure(), StepProgress(check) as display:
         done = export_model(
             source,
             to,
@@ -114,14 +114,14 @@ def command(
             seed=seed,
             watcher=display,
         )
-    show(done)
+    show_export(done)
 
 
-def show(done: Exported) -> None:
+def show_export(done: ExportResult) -> None:
     """What an export came to, in a few lines."""
     for text in done.warnings:
         warn(text)
-    for line in lines(done.manifest):
+    for line in summary_lines(done.manifest):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if done.comparison is not None:
         speed = ", ".join(f"{one.ratio:.2f}x at {one.rows}" for one in done.comparison.speed)
@@ -136,7 +136,7 @@ def show(done: Exported) -> None:
     console.print(f"[bold]{verb}[/] {escape(str(done.path))}", highlight=False, soft_wrap=True)
 
 
-def lines(manifest: Manifest) -> Iterator[str]:
+def summary_lines(manifest: Manifest) -> Iterator[str]:
     """The proof and the gates, in words."""
     parity = manifest.parity
     yield (

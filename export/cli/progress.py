@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from export.steps import Watcher
+from export.steps import ProgressListener
 
 console = Console()
 
 
-class Display(Watcher):
+class StepProgress(ProgressListener):
     """Shows the steps while its block runs. `check` is called before each, and may stop the work."""
 
     def __init__(self, check: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from export.cli.export import Data, DataDir, Inputs, Threads, Weights, stoppable, table_on_failure
-from export.cli.progress import Display, console, warn
+from export.cli.progress import StepProgress, console, warn
 from export.errors import RequestError
 from export.precision.compare import MIN_AGREEMENT
 from export.verify import verify_model
@@ -38,7 +38,7 @@ def command(
     if device not in get_args(Device):
         raise RequestError(f"--device: expected {' or '.join(get_args(Device))}, got {device!r}")
     torch.set_num_threads(threads)
-    with stoppable() as check, table_on_failure(), Display(check) as display:
+    with stoppable() as check, table_on_failure(), StepProgress(check) as display:
         done = verify_model(
             model,
             against,

@@ -18,7 +18,7 @@ class Score:
     loss: float
 
 
-def answers_classes(output: Array, classes: Array | None) -> bool:
+def is_classification(output: Array, classes: Array | None) -> bool:
     """Whether an output is a number for each class of each row (or word) whose class is known."""
     return (
         classes is not None
@@ -51,6 +51,6 @@ def score(output: Array, classes: Array, *, probabilities: bool) -> Score:
     return Score(float((values.argmax(-1) == right).mean()), float(losses.mean()))
 
 
-def changed(output: Array, was: Array) -> float:
+def share_changed(output: Array, was: Array) -> float:
     """The share of answers that are other classes than they were."""
     return float((output.argmax(-1) != was.argmax(-1)).mean())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from export.errors import SourceError
-from export.measure.run_rows import digest, first, row_axes, run_rows, short
+from export.measure.run_rows import first_rows, round_figure, row_axes, rows_digest, run_rows
 from export.source import Rows
 from service.artifact.manifest import Gate, LayerProfile, Profile
 from service.artifact.runtime import Runtime
@@ -16,16 +16,16 @@ from service.artifact.runtime import Runtime
 Array = np.ndarray[Any, np.dtype[Any]]
 
 EPSILON = 0.01  # T this near to 0 or 1 counts as closed or open
-LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+QUANTILE_LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 BINS = 20
 # quantiles are read off a histogram, in which any number of rows takes the same room: exact to 1 / FINE
-FINE = 200 * BINS
+FINE_BINS = 200 * BINS
 # values of T, of all gates together: convolutional gates have one for every pixel, and get fewer rows for it
-MOST_VALUES = 2**26
-FEWEST_ROWS = 256
+MAX_GATE_VALUES = 2**26
+MIN_ROWS = 256
 
 
-def profile(runtime: Runtime, gates: Sequence[Gate], rows: Rows, labels: Sequence[str] = ()) -> Profile:
+def profile_gates(runtime: Runtime, gates: Sequence[Gate], rows: Rows, labels: Sequence[str] = ()) -> Profile:
     """The statistics of each gate's T over rows; where their classes are known, the contrast between them.
 
     A gate that stands in several places for one row (pixels, words) is taken over all of them. In the
@@ -33,7 +33,7 @@ def profile(runtime: Runtime, gates: Sequence[Gate], rows: Rows, labels: Sequenc
     """
     rows = _affordable(runtime, gates, rows)
     axes = row_axes(runtime)
-    running = [_Running() for _ in gates]
+    running = [_RunningStatistics() for _ in gates]
     for part in run_rows(runtime, rows, [gate.name for gate in gates]):
         for gate, so_far in zip(gates, running, strict=True):
             values = part.by_unit(gate, gate.name, axes[gate.name])
@@ -45,22 +45,22 @@ def profile(runtime: Runtime, gates: Sequence[Gate], rows: Rows, labels: Sequenc
             so_far.add(values)
     return Profile(
         rows=len(rows),
-        digest=digest(rows),
+        digest=rows_digest(rows),
         epsilon=EPSILON,
-        levels=LEVELS,
+        levels=QUANTILE_LEVELS,
         layers=tuple(so_far.layer(gate.name) for gate, so_far in zip(gates, running, strict=True)),
         contrast=_contrast(running, rows.classes, len(labels)),
     )
 
 
 def _affordable(runtime: Runtime, gates: Sequence[Gate], rows: Rows) -> Rows:
-    one = next(run_rows(runtime, first(rows, 1), [gate.name for gate in gates]))
+    one = next(run_rows(runtime, first_rows(rows, 1), [gate.name for gate in gates]))
     values = sum(array.size for array in one.arrays.values()) // one.fed
-    return first(rows, max(FEWEST_ROWS, MOST_VALUES // max(1, values)))
+    return first_rows(rows, max(MIN_ROWS, MAX_GATE_VALUES // max(1, values)))
 
 
 def _contrast(
-    running: Sequence[_Running], classes: Array | None, labels: int
+    running: Sequence[_RunningStatistics], classes: Array | None, labels: int
 ) -> tuple[tuple[float, ...], ...]:
     if classes is None or classes.ndim != 1:
         return ()
@@ -70,11 +70,11 @@ def _contrast(
     for so_far in running:
         means = np.concatenate(so_far.by_row)
         of_class = np.bincount(classes, weights=means, minlength=count) / np.maximum(sizes, 1)
-        contrast.append(tuple(map(short, np.where(sizes > 0, of_class - means.mean(), 0.0).tolist())))
+        contrast.append(tuple(map(round_figure, np.where(sizes > 0, of_class - means.mean(), 0.0).tolist())))
     return tuple(contrast)
 
 
-class _Running:
+class _RunningStatistics:
     """The statistics of one gate so far, in double precision whatever the number of rows.
 
     Deviations are summed around each batch's own mean and joined as in Chan, Golub and LeVeque 1979:
@@ -87,7 +87,7 @@ class _Running:
         self.squares: Array = np.zeros(())
         self.closed = self.open = 0
         self.low, self.high = np.inf, -np.inf
-        self.fine = np.zeros(FINE, np.int64)
+        self.fine = np.zeros(FINE_BINS, np.int64)
         self.by_row: list[Array] = []
 
     def add(self, values: Array) -> None:
@@ -102,8 +102,8 @@ class _Running:
         self.closed += int((by_unit < EPSILON).sum())
         self.open += int((by_unit > 1 - EPSILON).sum())
         self.low, self.high = min(self.low, float(by_unit.min())), max(self.high, float(by_unit.max()))
-        bins = np.clip((by_unit * FINE).astype(np.int64), 0, FINE - 1)
-        self.fine += np.bincount(bins.reshape(-1), minlength=FINE)
+        bins = np.clip((by_unit * FINE_BINS).astype(np.int64), 0, FINE_BINS - 1)
+        self.fine += np.bincount(bins.reshape(-1), minlength=FINE_BINS)
         self.by_row.append(values.mean((1, 2), dtype=np.float64))
 
     def layer(self, name: str) -> LayerProfile:
@@ -113,17 +113,17 @@ class _Running:
         variance = float(self.squares.sum() + self.count * ((self.mean - mean) ** 2).sum()) / values
         return LayerProfile(
             gate=name,
-            mean=short(mean),
-            sd=short(variance**0.5),
-            quantiles=tuple(short(self._quantile(level)) for level in LEVELS),
-            closed=short(self.closed / values),
-            open=short(self.open / values),
-            histogram=tuple(map(short, (self.fine.reshape(BINS, -1).sum(1) / values).tolist())),
-            units=tuple(map(short, self.mean.tolist())),
-            units_sd=tuple(map(short, np.sqrt(self.squares / self.count).tolist())),
+            mean=round_figure(mean),
+            sd=round_figure(variance**0.5),
+            quantiles=tuple(round_figure(self._quantile(level)) for level in QUANTILE_LEVELS),
+            closed=round_figure(self.closed / values),
+            open=round_figure(self.open / values),
+            histogram=tuple(map(round_figure, (self.fine.reshape(BINS, -1).sum(1) / values).tolist())),
+            units=tuple(map(round_figure, self.mean.tolist())),
+            units_sd=tuple(map(round_figure, np.sqrt(self.squares / self.count).tolist())),
         )
 
     def _quantile(self, level: float) -> float:
         reached = np.cumsum(self.fine)
-        middle = (np.searchsorted(reached, level * reached[-1]) + 0.5) / FINE
+        middle = (np.searchsorted(reached, level * reached[-1]) + 0.5) / FINE_BINS
         return float(np.clip(middle, self.low, self.high))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from export.measure.accuracy import answers_classes, are_probabilities, changed, score
-from export.measure.run_rows import answers, first, short
+from export.measure.accuracy import are_probabilities, is_classification, score, share_changed
+from export.measure.run_rows import first_rows, output_for_rows, round_figure
 from export.source import Rows
 from service.artifact.levers import overrides
 from service.artifact.manifest import Gate, LayerLesion, LesionCurve
@@ -17,7 +17,7 @@ from service.artifact.runtime import Runtime
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # each layer takes a run over all of them
-MOST_ROWS = 1000
+MAX_LESION_ROWS = 1000
 
 
 def lesion_curve(
@@ -29,36 +29,39 @@ def lesion_curve(
     or where what is left of the network gives no numbers.
     `biases` are the values that the file has for the levers. `output` holds logits or probabilities.
     """
-    rows = first(rows, MOST_ROWS)
+    rows = first_rows(rows, MAX_LESION_ROWS)
     if rows.classes is None:
         return None
-    whole = answers(runtime, rows, output)
-    if not answers_classes(whole, rows.classes):
+    whole = output_for_rows(runtime, rows, output)
+    if not is_classification(whole, rows.classes):
         return None
     probabilities = are_probabilities(whole)
     before = score(whole, rows.classes, probabilities=probabilities)
     lesions = []
-    for layer, its_gates in by_layer(gates).items():
+    for layer, its_gates in gates_by_layer(gates).items():
         if not all(gate.levers for gate in its_gates):
             continue
-        closed = answers(runtime, rows, output, overrides(biases, closed=its_gates))
+        closed = output_for_rows(runtime, rows, output, overrides(biases, closed=its_gates))
         if not np.isfinite(closed).all():
             continue
         after = score(closed, rows.classes, probabilities=probabilities)
         lesions.append(
             LayerLesion(
                 layer=layer,
-                accuracy=short(after.accuracy),
-                loss=short(after.loss),
-                flipped=short(changed(closed, whole)),
+                accuracy=round_figure(after.accuracy),
+                loss=round_figure(after.loss),
+                flipped=round_figure(share_changed(closed, whole)),
             )
         )
     return LesionCurve(
-        rows=len(rows), accuracy=short(before.accuracy), loss=short(before.loss), layers=tuple(lesions)
+        rows=len(rows),
+        accuracy=round_figure(before.accuracy),
+        loss=round_figure(before.loss),
+        layers=tuple(lesions),
     )
 
 
-def by_layer(gates: Sequence[Gate]) -> dict[int, list[Gate]]:
+def gates_by_layer(gates: Sequence[Gate]) -> dict[int, list[Gate]]:
     """The gates of each layer, in order."""
     layers: dict[int, list[Gate]] = {}
     for gate in gates:

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Answers:
+class BatchOutputs:
     """What one run gave: an array for each name, for `rows` of the data out of `fed`."""
 
     rows: slice
@@ -49,7 +49,7 @@ def run_rows(
     outputs: Sequence[str],
     overrides: Mapping[str, Array] | None = None,
     at_once: int = MAX_ROWS,
-) -> Iterator[Answers]:
+) -> Iterator[BatchOutputs]:
     """Run all rows; a graph that takes only one number of rows gets the last batch filled up with repeats."""
     fixed = runtime.inputs[0].dims[0]
     size = fixed if isinstance(fixed, int) else at_once
@@ -59,10 +59,12 @@ def run_rows(
         at = np.minimum(np.arange(start, start + fed), taken.stop - 1)
         feeds = {name: array[at] for name, array in rows.inputs.items()}
         arrays = runtime.run({**feeds, **(overrides or {})}, outputs)
-        yield Answers(taken, fed, dict(zip(outputs, arrays, strict=True)))
+        yield BatchOutputs(taken, fed, dict(zip(outputs, arrays, strict=True)))
 
 
-def answers(runtime: Runtime, rows: Rows, output: str, overrides: Mapping[str, Array] | None = None) -> Array:
+def output_for_rows(
+    runtime: Runtime, rows: Rows, output: str, overrides: Mapping[str, Array] | None = None
+) -> Array:
     """One output for all rows."""
     return np.concatenate([part.of_rows(output) for part in run_rows(runtime, rows, [output], overrides)])
 
@@ -76,13 +78,13 @@ def row_axes(runtime: Runtime) -> dict[str, int]:
     }
 
 
-def first(rows: Rows, count: int) -> Rows:
+def first_rows(rows: Rows, count: int) -> Rows:
     """The first rows, or all where there are fewer."""
     classes = None if rows.classes is None else rows.classes[:count]
     return Rows({name: array[:count] for name, array in rows.inputs.items()}, classes)
 
 
-def digest(rows: Rows) -> str:
+def rows_digest(rows: Rows) -> str:
     """What tells these rows from others: names, types, shapes and values of the inputs."""
     sha = hashlib.sha256()
     for name, array in rows.inputs.items():
@@ -91,6 +93,6 @@ def digest(rows: Rows) -> str:
     return sha.hexdigest()
 
 
-def short(number: float) -> float:
+def round_figure(number: float) -> float:
     """A figure for the manifest: six digits are more than anyone compares."""
     return float(f"{number:.6g}")

@@ -13,23 +13,23 @@ from export.source import Array, Rows, Source
 from service.artifact.manifest import MAX_SAMPLES, SIZES, Range, Sample, SampleInput, Stored
 
 # of public data, unless told otherwise
-FEW = 10
+DEFAULT_SAMPLES = 10
 
 
-def expect_count(samples: int | None, source: Source) -> int:
+def sample_count(samples: int | None, source: Source) -> int:
     """How many rows go into the file; a RequestError where so many cannot.
 
     Rows of a user's own go into it only when asked for: they may be nobody else's business.
     """
     why = _obstacle(source)
     if samples is None:
-        return FEW if source.public and why is None else 0
+        return DEFAULT_SAMPLES if source.public and why is None else 0
     if samples and why is not None:
         raise RequestError(f"--samples: expected {why}")
     return samples
 
 
-def samples_of(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tuple[Sample, ...]:
+def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tuple[Sample, ...]:
     """The first row of each class, then the second of each, up to `count`: always the same ones.
 
     Where classes are not known they are the first rows. There are fewer where more would take too much room.
@@ -38,8 +38,8 @@ def samples_of(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tup
         return ()
     found: list[Sample] = []
     room = MAX_SAMPLES
-    for number in _in_turn(rows)[:count]:
-        inputs = tuple(stored(name, array[number]) for name, array in rows.inputs.items())
+    for number in _alternate_classes(rows)[:count]:
+        inputs = tuple(encode_row(name, array[number]) for name, array in rows.inputs.items())
         room -= sum(len(one.data) for one in inputs)
         if room < 0:
             break
@@ -47,7 +47,7 @@ def samples_of(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tup
     return tuple(found)
 
 
-def ranges(rows: Rows | None) -> tuple[Range, ...]:
+def input_ranges(rows: Rows | None) -> tuple[Range, ...]:
     """The least and the greatest value of each input."""
     if rows is None:
         return ()
@@ -57,7 +57,7 @@ def ranges(rows: Rows | None) -> tuple[Range, ...]:
     )
 
 
-def stored(name: str, row: Array) -> SampleInput:
+def encode_row(name: str, row: Array) -> SampleInput:
     """One row of an input in the smallest type that holds it to the bit."""
     kinds: tuple[Stored, ...] = tuple(SIZES)
     for kind in kinds:
@@ -83,7 +83,7 @@ def _obstacle(source: Source) -> str | None:
     return None
 
 
-def _in_turn(rows: Rows) -> list[int]:
+def _alternate_classes(rows: Rows) -> list[int]:
     """The numbers of all rows, one of each class in turn."""
     if rows.classes is None or rows.classes.ndim != 1:
         return list(range(len(rows)))

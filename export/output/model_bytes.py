@@ -15,7 +15,7 @@ from service.artifact.manifest import KEY, Manifest
 from service.artifact.protobuf import content_digest
 
 # what protobuf can hold in one message
-LIMIT = 2**31 - 1
+MAX_FILE_BYTES = 2**31 - 1
 
 TOOLS = ("turnpike", "torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy")
 
@@ -24,7 +24,7 @@ def to_bytes(model: ir.Model) -> bytes:
     """The graph as it will be opened, checked with full shape inference."""
     model.producer_name, model.producer_version = "turnpike", importlib.metadata.version("turnpike")
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value)
-    if size > LIMIT:
+    if size > MAX_FILE_BYTES:
         raise ExportError(
             f"the weights are {size / 2**30:.1f} GiB, and one .onnx file holds at most 2 GiB: "
             "export the network in parts"
@@ -38,7 +38,7 @@ def to_bytes(model: ir.Model) -> bytes:
     return data
 
 
-def with_manifest(data: bytes, manifest: Manifest) -> bytes:
+def embed_manifest(data: bytes, manifest: Manifest) -> bytes:
     """The same file, with what it says of itself, and a digest of all else in it."""
     manifest = manifest.model_copy(update={"content": content_digest(data)})
     model = onnx.load_from_string(data)
@@ -58,6 +58,6 @@ def weights_digest(model: ir.Model) -> str:
     return digest.hexdigest()
 
 
-def tools() -> dict[str, str]:
+def tool_versions() -> dict[str, str]:
     """The versions of everything that had a hand in the file."""
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in TOOLS}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export.errors import ExportError, RequestError
-from export.output.model_bytes import with_manifest
+from export.output.model_bytes import embed_manifest
 from models.atomic import replacing
 from service.artifact.manifest import Manifest
 from service.artifact.protobuf import content_digest
@@ -17,18 +17,18 @@ from service.artifact.runtime import open_model
 from service.artifact.sample_rows import check_sample_rows
 
 
-def write(path: Path, data: bytes, check: Callable[[Path], None]) -> None:
+def write_checked(path: Path, data: bytes, check: Callable[[Path], None]) -> None:
     """Write the bytes beside `path`, check the file that they made, and put it in place.
 
     Whatever stops it, the old file stays, and no folder is left that was not there.
     """
-    with folders(path.parent), replacing(path) as draft:
+    with created_folders(path.parent), replacing(path) as draft:
         draft.write_bytes(data)
         check(draft)
 
 
 @contextlib.contextmanager
-def folders(folder: Path) -> Iterator[None]:
+def created_folders(folder: Path) -> Iterator[None]:
     """Make a folder and those above it, and take those that were made away again if the block fails."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
@@ -41,7 +41,7 @@ def folders(folder: Path) -> Iterator[None]:
         raise
 
 
-FILE = "model.onnx"
+MODEL_FILE = "model.onnx"
 
 
 def expect_version(version: int) -> int:
@@ -61,11 +61,11 @@ def expect_repository(repository: Path) -> Path:
     return repository
 
 
-def path_of(repository: Path, name: str, version: int) -> Path:
-    return repository / name / str(version) / FILE
+def model_path(repository: Path, name: str, version: int) -> Path:
+    return repository / name / str(version) / MODEL_FILE
 
 
-def newest(repository: Path, name: str) -> int:
+def newest_version(repository: Path, name: str) -> int:
     """The highest version that is there, 0 where there is none."""
     folder = repository / name
     if not folder.is_dir():
@@ -75,7 +75,7 @@ def newest(repository: Path, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Placed:
+class WrittenModel:
     """Where a file came to stand; `written` is False where the very same file stood there already."""
 
     path: Path
@@ -83,28 +83,28 @@ class Placed:
     written: bool
 
 
-def deposit(repository: Path, manifest: Manifest, data: bytes, *, next_free: bool) -> Placed:
+def write_model(repository: Path, manifest: Manifest, data: bytes, *, next_free: bool) -> WrittenModel:
     """Write a proved graph with its manifest.
 
     With `next_free`, a newest version that is another file stays, and this one takes the version after it.
     """
-    path = path_of(repository, manifest.name, manifest.version)
+    path = model_path(repository, manifest.name, manifest.version)
     manifest = manifest.model_copy(update={"content": content_digest(data)})
-    sealed = with_manifest(data, manifest)
+    sealed = embed_manifest(data, manifest)
     if path.is_file() and path.read_bytes() == sealed:
-        return Placed(path, manifest, written=False)
+        return WrittenModel(path, manifest, written=False)
     if next_free and path.exists():
-        return deposit(
+        return write_model(
             repository,
             manifest.model_copy(update={"version": manifest.version + 1}),
             data,
             next_free=False,
         )
-    write(path, sealed, lambda draft: expect_served(draft, manifest))
-    return Placed(path, manifest, written=True)
+    write_checked(path, sealed, lambda draft: expect_service_opens(draft, manifest))
+    return WrittenModel(path, manifest, written=True)
 
 
-def expect_served(draft: Path, manifest: Manifest) -> None:
+def expect_service_opens(draft: Path, manifest: Manifest) -> None:
     """Stop with an ExportError unless the service reads from the written file what was put into it."""
     runtime = open_model(draft)
     if runtime.manifest != manifest:

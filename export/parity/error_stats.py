@@ -9,18 +9,18 @@ import numpy as np
 
 from export.source import Array
 
-Kind = Literal["output", "gate", "layer"]
+TensorKind = Literal["output", "gate", "layer"]
 
 # the spacing of fp32 numbers at 1
 EPS = 2.0**-23
 # errors are counted in equal bins between these powers of ten
 DECADES, BINS = (-12.0, -2.0), 41
 # the share of whole numbers that may be choices between two that are level
-LEVEL = 0.01
+MAX_TIED_SHARE = 0.01
 
 
 @dataclass(frozen=True)
-class Figures:
+class TensorErrors:
     """One tensor in one batch: the errors of both sides over the cells that are finite on all sides.
 
     `rows` counts those with numbers of their own. `scale` is the root mean square of the truth, 1 for gates,
@@ -31,7 +31,7 @@ class Figures:
     """
 
     tensor: str
-    kind: Kind
+    kind: TensorKind
     batch: str
     ordinary: bool
     rows: int = 1
@@ -48,7 +48,7 @@ class Figures:
 
 
 @dataclass
-class Histogram:
+class ErrorHistogram:
     """Errors by magnitude, counted in `BINS` bins."""
 
     counts: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
@@ -62,8 +62,8 @@ class Histogram:
         self.counts += np.bincount(places.ravel(), minlength=BINS)
 
 
-def measured(
-    blank: Figures,
+def compare_tensors(
+    blank: TensorErrors,
     *,
     ours: Array,
     own: Array,
@@ -71,23 +71,23 @@ def measured(
     shaken: Array | None = None,
     lossy: bool = False,
     either: bool = False,
-) -> Figures:
+) -> TensorErrors:
     """The figures of what onnxruntime gave (`ours`) and PyTorch gave (`own`), by the truth.
 
     `shaken` is what the truth becomes when the input moves a little. Of a `lossy` value a NaN may be
     forgotten, and is counted; on `either` side, where `own` is no PyTorch that passes it on. Whole numbers
     are held to PyTorch's in ordinary batches, and to the truth's where two are level.
     """
-    if fault := _misfit(ours, own):
+    if fault := _shape_mismatch(ours, own):
         return replace(blank, fault=fault)
     if own.dtype.kind != "f":
         level = np.zeros(own.shape, bool) if shaken is None else shaken != truth
         wrong = int(np.count_nonzero((ours != own) & (ours != truth) & ~level)) if blank.ordinary else 0
         says = f"expected the network's own values, {wrong} of {own.size} differ" if wrong else ""
         return replace(blank, cells=own.size, fault=says)
-    if fault := _unlike_masks(ours, own, lossy, either):
+    if fault := _mask_mismatch(ours, own, lossy, either):
         return replace(blank, fault=fault)
-    e_ours, e_own, finite = errors(ours, own, truth)
+    e_ours, e_own, finite = absolute_errors(ours, own, truth)
     return replace(
         blank,
         cells=e_own.size,
@@ -97,25 +97,29 @@ def measured(
         max_torch=float(e_own.max(initial=0.0)),
         scale=_scale(blank, truth[finite]),
         eps=_eps(own),
-        sway=None if shaken is None else _sway(truth[finite], shaken[finite]),
+        sway=None if shaken is None else _sensitivity(truth[finite], shaken[finite]),
         forgotten=int(np.count_nonzero(np.isnan(own) & ~np.isnan(ours))),
     )
 
 
-def moved(blank: Figures, *, ours: Array, there: Array, truth: Array) -> Figures:
+def compare_places(blank: TensorErrors, *, ours: Array, there: Array, truth: Array) -> TensorErrors:
     """The figures of numbers that stand in two places and should be one: how far apart they are.
 
     Whole numbers that differ may be choices between two that are level, as long as they are few.
     """
-    if fault := _misfit(ours, there):
+    if fault := _shape_mismatch(ours, there):
         return replace(blank, fault=fault)
     if ours.dtype.kind != "f":
         wrong = int(np.count_nonzero(ours != there))
-        says = f"expected the same values, {wrong} of {ours.size} differ" if wrong > LEVEL * ours.size else ""
+        says = (
+            f"expected the same values, {wrong} of {ours.size} differ"
+            if wrong > MAX_TIED_SHARE * ours.size
+            else ""
+        )
         return replace(blank, cells=ours.size, fault=says)
-    if fault := _unlike_masks(ours, there):
+    if fault := _mask_mismatch(ours, there):
         return replace(blank, fault=fault)
-    apart, _, _ = errors(ours, there, there)
+    apart, _, _ = absolute_errors(ours, there, there)
     return replace(
         blank,
         cells=apart.size,
@@ -126,7 +130,7 @@ def moved(blank: Figures, *, ours: Array, there: Array, truth: Array) -> Figures
     )
 
 
-def errors(ours: Array, own: Array, truth: Array) -> tuple[Array, Array, Array]:
+def absolute_errors(ours: Array, own: Array, truth: Array) -> tuple[Array, Array, Array]:
     """Either side's errors, and which cells they are of: those that are finite on all sides."""
     finite = np.isfinite(ours) & np.isfinite(own) & np.isfinite(truth)
     true = truth[finite].astype(np.float64, copy=False)
@@ -140,14 +144,14 @@ def rms(values: Array) -> float:
     return top * float(np.sqrt(np.mean(np.square(values / top, dtype=np.float64)))) if top > 0 else 0.0
 
 
-def _misfit(ours: Array, own: Array) -> str:
+def _shape_mismatch(ours: Array, own: Array) -> str:
     """What is wrong with a shape or a type; nothing where all is well."""
     if ours.shape != own.shape:
         return f"expected shape {list(own.shape)}, got {list(ours.shape)}"
     return "" if ours.dtype == own.dtype else f"expected {own.dtype}, got {ours.dtype}"
 
 
-def _unlike_masks(ours: Array, own: Array, lossy: bool = False, either: bool = False) -> str:
+def _mask_mismatch(ours: Array, own: Array, lossy: bool = False, either: bool = False) -> str:
     """What is wrong with the places of NaN and of either infinity; nothing where all is well."""
     if lossy:
         known = ~np.isnan(own) & ~(np.isnan(ours) & either)
@@ -162,12 +166,12 @@ def _unlike_masks(ours: Array, own: Array, lossy: bool = False, either: bool = F
     return ""
 
 
-def _sway(truth: Array, shaken: Array) -> float:
+def _sensitivity(truth: Array, shaken: Array) -> float:
     moves = np.abs(shaken - truth)
     return rms(moves[np.isfinite(moves)])
 
 
-def _scale(of: Figures, truth: Array) -> float:
+def _scale(of: TensorErrors, truth: Array) -> float:
     return 1.0 if of.kind == "gate" else rms(truth)
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+NARROW_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
-class _Promote(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _PromoteToFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Every narrow tensor or dtype that an operator is given becomes float64."""
 
     def __torch_dispatch__(
@@ -27,7 +27,7 @@ class _Promote(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _promoted(value: Any, in_place: bool) -> Any:
     if isinstance(value, Tensor):
-        if value.dtype not in NARROW:
+        if value.dtype not in NARROW_DTYPES:
             return value
         if in_place:
             # the caller keeps hold of this very tensor, and reads from it what is written now
@@ -35,30 +35,30 @@ def _promoted(value: Any, in_place: bool) -> Any:
             return value
         return value.double()
     if isinstance(value, torch.dtype):
-        return torch.float64 if value in NARROW else value
+        return torch.float64 if value in NARROW_DTYPES else value
     if isinstance(value, list | tuple):
         return type(value)(_promoted(item, in_place) for item in value)
     return value
 
 
 @contextmanager
-def double() -> Iterator[None]:
+def float64_mode() -> Iterator[None]:
     """Whatever PyTorch computes while the block runs, it computes in float64."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Promote():  # type: ignore[no-untyped-call]
+        with _PromoteToFloat64():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.set_default_dtype(default)
 
 
-def widened(values: Any) -> Any:
+def to_float64(values: Any) -> Any:
     """A tensor of narrow numbers in float64; others as they are."""
     return _promoted(values, in_place=False)
 
 
-def copy_of(module: nn.Module) -> nn.Module:
+def independent_copy(module: nn.Module) -> nn.Module:
     """A copy that shares nothing with the module."""
     memo: dict[int, Any] = {}
     for part in module.modules():

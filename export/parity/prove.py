@@ -9,14 +9,14 @@ import onnx_ir as ir
 
 from export.errors import ParityError, UntraceableError
 from export.gates.instrument import Origin
-from export.parity.batches import Maker, lay_out
-from export.parity.compare import Trial
-from export.parity.error_stats import Figures, Kind
-from export.parity.input_domains import domains
-from export.parity.onnx_reference import GraphTruth
-from export.parity.reference import RejectedError, Truth, own_inputs, public
-from export.parity.torch_reference import NetworkTruth
-from export.parity.verdict import Tally, table
+from export.parity.batches import BatchGenerator, choose_sizes
+from export.parity.compare import BatchComparison
+from export.parity.error_stats import TensorErrors, TensorKind
+from export.parity.input_domains import input_domains
+from export.parity.onnx_reference import OnnxReference
+from export.parity.reference import Reference, RejectedError, network_inputs, public_outputs
+from export.parity.torch_reference import TorchReference
+from export.parity.verdict import ErrorTable, format_table
 from export.parity.weight_origins import check_weights
 from export.source import Rows, Source
 from export.trace.trace import Traced
@@ -26,23 +26,23 @@ from service.artifact.runtime import Runtime
 
 # on the CPU the first seven keep or drop a NaN by its place among the numbers they choose from, and the
 # recurrent ones clip it away before they squash
-LOSSY = frozenset(
+NAN_DROPPING_OPS = frozenset(
     ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "TopK", "ArgMax", "ArgMin", "GRU", "LSTM", "RNN")
 )
 
 
-def lossy_values(model: ir.Model) -> frozenset[str]:
+def nan_dropping_values(model: ir.Model) -> frozenset[str]:
     """The names of all values that a lossy operator has a part in."""
     found: set[str] = set()
     for node in model.graph:
-        if any(one.op_type in LOSSY for one in (node, *_inside(node))) or any(
+        if any(one.op_type in NAN_DROPPING_OPS for one in (node, *_nested_nodes(node))) or any(
             value is not None and value.name in found for value in node.inputs
         ):
             found |= {str(value.name) for value in node.outputs}
     return frozenset(found)
 
 
-def _inside(node: ir.Node) -> Iterator[ir.Node]:
+def _nested_nodes(node: ir.Node) -> Iterator[ir.Node]:
     """The nodes of the graphs that a node holds, as loops and branches do."""
     for attribute in node.attributes.values():
         if attribute.type is ir.AttributeType.GRAPH:
@@ -65,12 +65,12 @@ class Proof:
     batch_coupled: bool
     warnings: tuple[str, ...]
     histograms: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
-    figures: tuple[Figures, ...]
+    figures: tuple[TensorErrors, ...]
     drawn: Rows
 
     def table(self) -> str:
         """The errors of each tensor beside PyTorch's own, as lines of text."""
-        return table(self.parity.tensors)
+        return format_table(self.parity.tensors)
 
 
 def prove(
@@ -89,14 +89,18 @@ def prove(
     A ParityError names the first tensor, in the order data flow, that does not; an UntraceableError a
     network that gives two answers to one question, or keeps something from one call to the next.
     """
-    expect_inputs(source, model, runtimes)
+    expect_same_inputs(source, model, runtimes)
     weights = check_weights(source, traced, model)
-    truth: Truth = (
-        GraphTruth(source, model, origins) if traced is None else NetworkTruth(source, traced, model, origins)
+    truth: Reference = (
+        OnnxReference(source, model, origins)
+        if traced is None
+        else TorchReference(source, traced, model, origins)
     )
-    maker = fit(source, truth, model, seed, max_rows)
-    tally = Tally(kinds(model, origins), len(runtimes))
-    trial = Trial(truth, runtimes, [one.name for one in source.inputs], tally, lossy_values(model))
+    maker = choose_batch_generator(source, truth, model, seed, max_rows)
+    tally = ErrorTable(tensor_kinds(model, origins), len(runtimes))
+    trial = BatchComparison(
+        truth, runtimes, [one.name for one in source.inputs], tally, nan_dropping_values(model)
+    )
     batches = maker.all(source.rows)
     for done, batch in enumerate(batches):
         if progress is not None:
@@ -105,7 +109,7 @@ def prove(
     if progress is not None:
         progress(len(batches), len(batches))
     if (broken := tally.broken(truth.noise)) is not None:
-        raise ParityError(broken.says, table(tally.tensors(), broken.tensor))
+        raise ParityError(broken.says, format_table(tally.tensors(), broken.tensor))
     parity = manifest.Parity(
         reference=truth.reference,
         providers=tuple(runtime.provider for runtime in runtimes),
@@ -126,19 +130,19 @@ def prove(
     )
 
 
-def kinds(model: ir.Model, origins: Mapping[str, Origin]) -> dict[str, Kind]:
+def tensor_kinds(model: ir.Model, origins: Mapping[str, Origin]) -> dict[str, TensorKind]:
     """What each output of a graph is, by its name, in the order data flow."""
     order = {value.name: place for place, node in enumerate(model.graph) for value in node.outputs}
-    found: dict[str, Kind] = dict.fromkeys(public(model, origins), "output")
+    found: dict[str, TensorKind] = dict.fromkeys(public_outputs(model, origins), "output")
     for name in origins:
         found[name] = "gate" if name.endswith("_gate") else "layer"
     return {name: found[name] for name in sorted(found, key=lambda name: order.get(name, -1))}
 
 
-def expect_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runtime]) -> None:
+def expect_same_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runtime]) -> None:
     """Stop with a ParityError unless the graph takes as many inputs as the network."""
     expected = [one.name for one in source.inputs]
-    for names in (own_inputs(model), *([one.name for one in runtime.inputs] for runtime in runtimes)):
+    for names in (network_inputs(model), *([one.name for one in runtime.inputs] for runtime in runtimes)):
         if len(names) != len(expected):
             raise ParityError(
                 f"inputs: expected the network's {len(expected)} ({', '.join(expected)}), the graph has "
@@ -146,16 +150,18 @@ def expect_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runtime]) 
             )
 
 
-def fit(source: Source, truth: Truth, model: ir.Model, seed: int, max_rows: int) -> Maker:
+def choose_batch_generator(
+    source: Source, truth: Reference, model: ir.Model, seed: int, max_rows: int
+) -> BatchGenerator:
     """A maker of batches that the network takes: other lengths and fewer ids are tried where it does not."""
-    layout = lay_out(source)
-    known = domains(source, model, own_inputs(model))
+    layout = choose_sizes(source)
+    known = input_domains(source, model, network_inputs(model))
     choices = {name: [domain, *domain.smaller()] for name, domain in known.items()}
     refused = ""
     for tried in range(max(map(len, choices.values()))):
         of = {name: some[min(tried, len(some) - 1)] for name, some in choices.items()}
         for sizes in (layout, *layout.others()):
-            maker = Maker(sizes, of, seed, max_rows)
+            maker = BatchGenerator(sizes, of, seed, max_rows)
             try:
                 truth.own(maker.probe())
             except RejectedError as error:

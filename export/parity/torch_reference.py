@@ -18,52 +18,60 @@ from torch.utils import _pytree as pytree
 
 from export.errors import ParityError, UntraceableError
 from export.gates.instrument import Origin
-from export.parity.batches import Batch
-from export.parity.float64 import copy_of, double, widened
-from export.parity.onnx_reference import Evaluator
-from export.parity.reference import Answers, RejectedError, alike, complemented, own_inputs, public, reason
+from export.parity.batches import ProofBatch
+from export.parity.float64 import float64_mode, independent_copy, to_float64
+from export.parity.onnx_reference import GraphEvaluator
+from export.parity.reference import (
+    RejectedError,
+    TensorValues,
+    complement,
+    equal_up_to_rounding,
+    network_inputs,
+    one_line,
+    public_outputs,
+)
 from export.source import Array, Source
 from export.trace.trace import Traced
 
 
-class Network:
+class NetworkCopy:
     """A copy of a module in eval mode, or of the program that came in a module's place."""
 
     def __init__(self, source: Source) -> None:
         self._inputs = [one.name for one in source.inputs]
         self._in_spec: pytree.TreeSpec | None = None
         if source.module is not None:
-            self._module = copy_of(source.module).eval()
+            self._module = independent_copy(source.module).eval()
         elif source.program is not None:
-            with undisturbed():
-                self._module = copy_of(source.program.module())
+            with isolated():
+                self._module = independent_copy(source.program.module())
             self._in_spec = source.program.call_spec.in_spec
         else:
             raise UntraceableError("expected a network to compare with, and there is only a graph")
         self._wide: dict[str, Tensor] | None = None
 
-    def own(self, batch: Batch) -> list[Array]:
+    def own(self, batch: ProofBatch) -> list[Array]:
         """The outputs that are tensors, in order; whatever the network raises comes out as it is."""
-        with undisturbed():
+        with isolated():
             return self._answers(self._module, self.tensors(batch))
 
-    def wide(self, batch: Batch) -> list[Array]:
+    def wide(self, batch: ProofBatch) -> list[Array]:
         """The same in float64."""
-        with undisturbed(), double():
-            tensors = [widened(tensor) for tensor in self.tensors(batch)]
+        with isolated(), float64_mode():
+            tensors = [to_float64(tensor) for tensor in self.tensors(batch)]
             return self._answers(lambda *args, **kw: self._with_wide(args, kw), tensors)
 
-    def tensors(self, batch: Batch) -> list[Tensor]:
+    def tensors(self, batch: ProofBatch) -> list[Tensor]:
         """What the network is called with; memory of its own for each, in case the network writes there."""
         return [_tensor(batch.arrays[name], batch.strided) for name in self._inputs]
 
     def wide_weights(self) -> dict[str, Tensor]:
         """Every parameter and buffer in float64, by name."""
         if self._wide is None:
-            self._wide = {name: widened(tensor.detach()) for name, tensor in self._weights().items()}
+            self._wide = {name: to_float64(tensor.detach()) for name, tensor in self._weights().items()}
         return self._wide
 
-    def changed_by(self, batch: Batch) -> str | None:
+    def changed_by(self, batch: ProofBatch) -> str | None:
         """The name of a parameter or buffer that a run leaves other than it was; None where all stay."""
         before = self._digests()
         self.own(batch)
@@ -91,7 +99,7 @@ class Network:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def isolated() -> Iterator[None]:
     """Run a network without gradients and warnings, and without a trace in torch's random numbers."""
     with torch.no_grad(), warnings.catch_warnings(action="ignore"), torch.random.fork_rng(devices=[]):
         # each run draws its own random numbers, so that a network that uses them is found out
@@ -104,19 +112,19 @@ def _tensor(array: Array, strided: bool) -> Tensor:
     return torch.stack([tensor, tensor], dim=-1)[..., 0] if strided else tensor
 
 
-class Inner:
+class TracedValues:
     """Runs a program, and keeps the values of those of its nodes that are `wanted` and `known`."""
 
     def __init__(self, program: ExportedProgram, wanted: Sequence[str]) -> None:
         self._program = program
-        self._weights = weights_of(program)
+        self._weights = program_weights(program)
         self._wide: dict[str, Any] | None = None
         values = {node.name for node in program.graph.nodes if isinstance(node.meta.get("val"), Tensor)}
         self.known = frozenset(wanted) & values
 
     def own(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
         """The values kept, by the names of their nodes."""
-        with undisturbed():
+        with isolated():
             return self._run(self._weights, tensors)[0]
 
     def wide(
@@ -126,11 +134,11 @@ class Inner:
         if self._wide is None:
             called = {spec.arg.name: spec.target for spec in self._program.graph_signature.input_specs}
             self._wide = {
-                name: weights[called[name]] if called[name] in weights else widened(value)
+                name: weights[called[name]] if called[name] in weights else to_float64(value)
                 for name, value in self._weights.items()
             }
-        with undisturbed(), double():
-            return self._run(self._wide, [widened(tensor) for tensor in tensors])
+        with isolated(), float64_mode():
+            return self._run(self._wide, [to_float64(tensor) for tensor in tensors])
 
     def _run(
         self, weights: Mapping[str, Any], tensors: Sequence[Tensor]
@@ -138,7 +146,7 @@ class Inner:
         given = iter(tensors)
         names = [spec.arg.name for spec in self._program.graph_signature.input_specs]
         values = [weights[name] if name in weights else next(given) for name in names]
-        keeper = _Keeper(self._program.graph_module, self.known)
+        keeper = _ValueRecorder(self._program.graph_module, self.known)
         results = pytree.tree_leaves(keeper.run(*values, enable_io_processing=False))
         kinds = [spec.kind for spec in self._program.graph_signature.output_specs]
         outputs = [
@@ -149,14 +157,14 @@ class Inner:
         return keeper.kept, outputs
 
 
-def constant(program: ExportedProgram, name: str) -> Array | None:
+def recompute_constant(program: ExportedProgram, name: str) -> Array | None:
     """The value in float64 of a node that no input has a part in; None where there is no such node."""
-    weights = weights_of(program)
+    weights = program_weights(program)
     values: dict[fx.Node, Any] = {}
-    with undisturbed(), double():
+    with isolated(), float64_mode():
         for node in program.graph.nodes:
             if node.op == "placeholder" and node.name in weights:
-                values[node] = widened(weights[node.name])
+                values[node] = to_float64(weights[node.name])
             elif node.op == "call_function" and all(one in values for one in node.all_input_nodes):
                 args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
                 values[node] = node.target(*args, **kwargs)
@@ -166,7 +174,7 @@ def constant(program: ExportedProgram, name: str) -> Array | None:
     return None
 
 
-def weights_of(program: ExportedProgram) -> dict[str, Any]:
+def program_weights(program: ExportedProgram) -> dict[str, Any]:
     """What stands for every input of the program's graph that is not the network's own input."""
     found: dict[str, Any] = {}
     for spec in program.graph_signature.input_specs:
@@ -178,7 +186,7 @@ def weights_of(program: ExportedProgram) -> dict[str, Any]:
     return found
 
 
-class _Keeper(fx.Interpreter):
+class _ValueRecorder(fx.Interpreter):
     """Remembers what the wanted nodes gave."""
 
     def __init__(self, module: fx.GraphModule, wanted: frozenset[str]) -> None:
@@ -193,7 +201,7 @@ class _Keeper(fx.Interpreter):
         return result
 
 
-class NetworkTruth:
+class TorchReference:
     """Outputs of the original network itself, values inside of it of the program that was traced.
 
     A hidden value that is no node of the program, as inside an operator that became several, is worked
@@ -207,24 +215,24 @@ class NetworkTruth:
         self.warnings: tuple[str, ...] = ()
         self.noise = 0.0
         self.forgets = False
-        self._network = Network(source)
-        self._public = public(model, origins)
+        self._network = NetworkCopy(source)
+        self._public = public_outputs(model, origins)
         self._origins = origins
-        self._inner = Inner(traced.program, [origin.value for origin in origins.values()])
-        self._feeds = dict(zip(own_inputs(model), (one.name for one in source.inputs), strict=True))
+        self._inner = TracedValues(traced.program, [origin.value for origin in origins.values()])
+        self._feeds = dict(zip(network_inputs(model), (one.name for one in source.inputs), strict=True))
         unknown = [name for name, origin in origins.items() if origin.value not in self._inner.known]
-        self._evaluator = Evaluator(ir.to_proto(model), unknown) if unknown else None
+        self._evaluator = GraphEvaluator(ir.to_proto(model), unknown) if unknown else None
         if unknown:
             self.reference += f"; the graph by onnx's reference evaluator in float64 for {', '.join(unknown)}"
 
-    def own(self, batch: Batch) -> Answers:
+    def own(self, batch: ProofBatch) -> TensorValues:
         """The original as it is, and in small batches the program's inner values."""
         try:
             outputs = self._named(self._network.own(batch), batch)
         except ParityError:
             raise
         except Exception as exc:  # whatever their code raises
-            raise RejectedError(reason(exc)) from exc
+            raise RejectedError(one_line(exc)) from exc
         if not batch.small:
             return outputs
         try:
@@ -232,11 +240,11 @@ class NetworkTruth:
         except Exception as exc:  # whatever an operator raises
             raise ParityError(
                 f"the traced program does not take the batch {batch.name!r} that the network takes: "
-                f"{reason(exc)}"
+                f"{one_line(exc)}"
             ) from exc
         return outputs | self._hidden(inner, batch, wide=False)
 
-    def wide(self, batch: Batch) -> Answers:
+    def wide(self, batch: ProofBatch) -> TensorValues:
         """Both in float64; a ParityError where the program is not the network."""
         original = self._original(batch)
         if original is not None and not batch.small:
@@ -244,10 +252,10 @@ class NetworkTruth:
         inner, outputs = self._inner.wide(self._network.tensors(batch), self._network.wide_weights())
         traced = self._named([tensor.numpy() for tensor in outputs], batch)
         if original is not None:
-            expect_same(original, traced, batch)
+            expect_traced_equal(original, traced, batch)
         return (original or traced) | self._hidden(inner, batch, wide=True)
 
-    def expect_stateless(self, batch: Batch) -> None:
+    def expect_stateless(self, batch: ProofBatch) -> None:
         """Stop with an UntraceableError where a run changes a parameter or a buffer."""
         if (changed := self._network.changed_by(batch)) is not None:
             raise UntraceableError(
@@ -255,7 +263,7 @@ class NetworkTruth:
                 "parameters and buffers that stay as they are in eval mode; hand state in and out instead"
             )
 
-    def _original(self, batch: Batch) -> Answers | None:
+    def _original(self, batch: ProofBatch) -> TensorValues | None:
         """The original in float64, or None where its code has no mind for such numbers."""
         if self.warnings:
             return None
@@ -264,12 +272,12 @@ class NetworkTruth:
         except Exception as exc:  # whatever their code raises
             self.reference = self.reference.replace("the original network", "the traced program", 1)
             self.warnings = (
-                f"the network does not run in float64 ({reason(exc)}): its traced program stood for it",
+                f"the network does not run in float64 ({one_line(exc)}): its traced program stood for it",
             )
             return None
         return self._named(outputs, batch)
 
-    def _named(self, outputs: list[Array], batch: Batch) -> Answers:
+    def _named(self, outputs: list[Array], batch: ProofBatch) -> TensorValues:
         if len(outputs) != len(self._public):
             raise ParityError(
                 f"outputs: expected the network's {len(outputs)} tensors, the graph has {len(self._public)} "
@@ -277,21 +285,21 @@ class NetworkTruth:
             )
         return dict(zip(self._public, outputs, strict=True))
 
-    def _hidden(self, inner: Mapping[str, Tensor], batch: Batch, wide: bool) -> Answers:
-        found: Answers = {}
+    def _hidden(self, inner: Mapping[str, Tensor], batch: ProofBatch, wide: bool) -> TensorValues:
+        found: TensorValues = {}
         if self._evaluator is not None:
             feeds = {name: batch.arrays[own] for name, own in self._feeds.items()}
             found = self._evaluator.run(feeds, wide=wide)
         for name, origin in self._origins.items():
             if origin.value in inner:
-                found[name] = complemented(inner[origin.value].numpy(), origin)
+                found[name] = complement(inner[origin.value].numpy(), origin)
         return found
 
 
-def expect_same(original: Answers, traced: Answers, batch: Batch) -> None:
+def expect_traced_equal(original: TensorValues, traced: TensorValues, batch: ProofBatch) -> None:
     """Stop with a ParityError unless both are the same but for the rounding of float64."""
     for name, expected in original.items():
-        if not alike(expected, traced[name]):
+        if not equal_up_to_rounding(expected, traced[name]):
             raise ParityError(
                 f"{name}: the traced program does not compute what the network does with the batch "
                 f"{batch.name!r}: a random number, a Python branch or a number that Python worked out was "

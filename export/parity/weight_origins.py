@@ -11,20 +11,20 @@ import onnx_ir as ir
 import torch
 
 from export.errors import ParityError
-from export.parity.torch_reference import constant
+from export.parity.torch_reference import recompute_constant
 from export.source import Array, Source
 from export.trace.trace import Traced
 
 # literals of a formula, shapes and places are no weights: what they do shows in the answers
-FEW = 8
+MAX_LITERAL_SIZE = 8
 # tensors of more axes are not looked for transposed
-MOST_AXES = 4
+MAX_TRANSPOSED_AXES = 4
 # what a constant that was folded may be off by, in units in the last place
-ULP = 2.0
+MAX_ULP = 2.0
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightMatch:
     """How many initializers are the parameters themselves, and how many were worked out from them."""
 
     identical: int
@@ -32,24 +32,24 @@ class Weights:
     ulp: float
 
 
-def check_weights(source: Source, traced: Traced | None, model: ir.Model) -> Weights:
+def check_weights(source: Source, traced: Traced | None, model: ir.Model) -> WeightMatch:
     """Find the origin of every initializer; a ParityError names the first that has none."""
     originals = parameters(source, traced)
-    index = _Index(originals)
+    index = _TensorIndex(originals)
     identical = derived = 0
     worst = 0.0
     for name, value in initializers(model):
         if name in originals:
-            expect_bits(name, value, originals[name])
+            expect_identical(name, value, originals[name])
             identical += 1
-        elif value.dtype.kind != "f" or value.size <= FEW or not value.any():
+        elif value.dtype.kind != "f" or value.size <= MAX_LITERAL_SIZE or not value.any():
             continue
         elif index.holds(value):
             identical += 1
         else:
-            worst = max(worst, off(name, value, traced))
+            worst = max(worst, rounding_distance(name, value, traced))
             derived += 1
-    return Weights(identical, derived, worst)
+    return WeightMatch(identical, derived, worst)
 
 
 def parameters(source: Source, traced: Traced | None) -> dict[str, Array]:
@@ -81,7 +81,7 @@ def initializers(model: ir.Model) -> Iterator[tuple[str, Array]]:
                     yield node.outputs[0].name, tensor.numpy()
 
 
-def expect_bits(name: str, came: Array, expected: Array) -> None:
+def expect_identical(name: str, came: Array, expected: Array) -> None:
     """Stop with a ParityError unless two tensors are the same, to the last bit."""
     if came.shape != expected.shape or came.dtype != expected.dtype:
         raise ParityError(
@@ -97,13 +97,13 @@ def expect_bits(name: str, came: Array, expected: Array) -> None:
         )
 
 
-def off(name: str, value: Array, traced: Traced | None) -> float:
+def rounding_distance(name: str, value: Array, traced: Traced | None) -> float:
     """How far a constant is from the program's own, worked out again in float64.
 
     Counted in units in the last place of its greatest number: where sines and the like come into it, a
     number near zero is no better than those that it was made of.
     """
-    again = None if traced is None else constant(traced.program, name)
+    again = None if traced is None else recompute_constant(traced.program, name)
     if again is None:
         raise ParityError(
             f"{name}: the graph has a constant {value.dtype}{list(value.shape)} that is none of the "
@@ -115,9 +115,9 @@ def off(name: str, value: Array, traced: Traced | None) -> float:
         )
     unit = float(np.spacing(np.abs(again).max(initial=0.0).astype(value.dtype)))
     units = float(np.max(np.abs(value.astype(np.float64) - again))) / unit
-    if not units <= ULP:
+    if not units <= MAX_ULP:
         raise ParityError(
-            f"{name}: expected a constant within {ULP:g} units in the last place of the network's own, "
+            f"{name}: expected a constant within {MAX_ULP:g} units in the last place of the network's own, "
             f"worked out again in float64, got one that is {units:.3g} off"
         )
     return units
@@ -127,7 +127,7 @@ def _bits(array: Array) -> Array:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-class _Index:
+class _TensorIndex:
     """Finds a tensor among others by its bits: as it is, reshaped, transposed, or several joined as one."""
 
     def __init__(self, originals: Mapping[str, Array]) -> None:
@@ -135,14 +135,14 @@ class _Index:
 
     def holds(self, value: Array) -> bool:
         """Whether every bit of a tensor is from others."""
-        if value.size <= FEW:
+        if value.size <= MAX_LITERAL_SIZE:
             return False
         alike = [
             array.tobytes()
             for array in self._originals
             if array.dtype == value.dtype and array.size == value.size
         ]
-        turns = permutations(range(value.ndim)) if alike and value.ndim <= MOST_AXES else []
+        turns = permutations(range(value.ndim)) if alike and value.ndim <= MAX_TRANSPOSED_AXES else []
         if any(value.transpose(turn).tobytes() in alike for turn in turns):
             return True
         return any(self._is_joined(np.moveaxis(value, axis, 0)) for axis in range(value.ndim))

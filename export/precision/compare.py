@@ -10,26 +10,26 @@ from typing import Any, Literal
 import numpy as np
 
 from export.errors import PrecisionError
-from export.measure.accuracy import answers_classes, are_probabilities, score
-from export.measure.run_rows import first, run_rows, short
+from export.measure.accuracy import are_probabilities, is_classification, score
+from export.measure.run_rows import first_rows, round_figure, run_rows
 from export.source import Rows
 from service.artifact.manifest import Gate, Precision, Variant
 from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-Kind = Literal["highest", "near", "equal"]
+AnswerKind = Literal["highest", "near", "equal"]
 
 MIN_AGREEMENT = 0.99
-MOST_ROWS = 2000
-NEAR = 0.01
-BATCHES = (1, 8, 64)
-SECONDS = 0.6  # for each of the batches, both models together
-MOST_RUNS, FEWEST_RUNS = 200, 3
+MAX_COMPARED_ROWS = 2000
+NEAR_TOLERANCE = 0.01
+TIMED_ROWS = (1, 8, 64)
+TIMING_SECONDS = 0.6  # for each of the batches, both models together
+MAX_RUNS, MIN_RUNS = 200, 3
 
 
 @dataclass(frozen=True)
-class Distance:
+class TensorDifference:
     """How far one tensor is from fp32's, over all rows: the mean and the largest difference."""
 
     name: str
@@ -61,12 +61,12 @@ class Comparison:
     provider: str
     rows: int
     drawn: bool
-    kind: Kind
+    kind: AnswerKind
     agreement: float
     metric: float | None
     metric_fp32: float | None
-    outputs: tuple[Distance, ...]
-    gates: tuple[Distance, ...]
+    outputs: tuple[TensorDifference, ...]
+    gates: tuple[TensorDifference, ...]
     speed: tuple[Speed, ...]
     size: int
     size_fp32: int
@@ -108,12 +108,12 @@ def compare(
     drawn: bool = False,
 ) -> Comparison:
     """Run both models over the rows. `sizes` are the files' bytes, fp32's first."""
-    rows = first(rows, MOST_ROWS)
+    rows = first_rows(rows, MAX_COMPARED_ROWS)
     hidden = [gate.name for gate in gates]
     # a file that has no manifest yet does not tell its public outputs from the others
     others = {*hidden, *(name for gate in gates for name in (gate.carry_gate, gate.output))}
     outputs = [tensor.name for tensor in fp32.outputs if tensor.name not in others]
-    distances = {name: _Distance() for name in (*outputs, *hidden)}
+    distances = {name: _DifferenceSum() for name in (*outputs, *hidden)}
     high, low = [], []
     for ours, theirs in zip(
         run_rows(fp32, rows, [*outputs, *hidden]), run_rows(lower, rows, [*outputs, *hidden]), strict=True
@@ -124,26 +124,26 @@ def compare(
         low.append(theirs.of_rows(outputs[0]))
     wanted, got = np.concatenate(high), np.concatenate(low)
     metrics: tuple[float | None, float | None] = (None, None)
-    if rows.classes is not None and answers_classes(wanted, rows.classes):
+    if rows.classes is not None and is_classification(wanted, rows.classes):
         metrics = _accuracy(got, rows.classes), _accuracy(wanted, rows.classes)
     return Comparison(
         precision=precision,
         provider=lower.provider,
         rows=len(rows),
         drawn=drawn,
-        kind=kind_of_answer(wanted),
-        agreement=short(agreement(wanted, got)),
+        kind=answer_kind(wanted),
+        agreement=round_figure(agreement(wanted, got)),
         metric=metrics[0],
         metric_fp32=metrics[1],
         outputs=tuple(distances[name].figures(name) for name in outputs),
         gates=tuple(distances[name].figures(name) for name in hidden),
-        speed=tuple(_race(fp32, lower, rows, outputs, count) for count in _batches(fp32)),
+        speed=tuple(_time_alternately(fp32, lower, rows, outputs, count) for count in _timed_rows(fp32)),
         size=sizes[1],
         size_fp32=sizes[0],
     )
 
 
-def demand(comparison: Comparison, least: float = MIN_AGREEMENT) -> None:
+def require_agreement(comparison: Comparison, least: float = MIN_AGREEMENT) -> None:
     """Stop with a PrecisionError where the two agree too rarely."""
     if comparison.agreement >= least:
         return
@@ -158,7 +158,7 @@ def demand(comparison: Comparison, least: float = MIN_AGREEMENT) -> None:
     )
 
 
-def kind_of_answer(output: Array) -> Kind:
+def answer_kind(output: Array) -> AnswerKind:
     """What two answers are compared by, which the output's type and shape decide."""
     if output.dtype.kind != "f":
         return "equal"
@@ -167,7 +167,7 @@ def kind_of_answer(output: Array) -> Kind:
 
 def agreement(wanted: Array, got: Array) -> float:
     """The share of answers that agree, as `Comparison` defines it; NaN agrees with NaN alone."""
-    kind = kind_of_answer(wanted)
+    kind = answer_kind(wanted)
     if kind == "equal":
         return float((wanted == got).mean())
     nan, nan_too = np.isnan(wanted), np.isnan(got)
@@ -175,28 +175,28 @@ def agreement(wanted: Array, got: Array) -> float:
         same = (wanted.argmax(-1) == got.argmax(-1)) & (nan.any(-1) == nan_too.any(-1))
         return float(same.mean())
     rms = float(np.sqrt((wanted[~nan].astype(np.float64) ** 2).mean())) if not nan.all() else 0.0
-    near = np.abs(got.astype(np.float64) - wanted) <= NEAR * np.maximum(np.abs(wanted), rms)
+    near = np.abs(got.astype(np.float64) - wanted) <= NEAR_TOLERANCE * np.maximum(np.abs(wanted), rms)
     return float((near | (nan & nan_too)).mean())
 
 
 def _accuracy(output: Array, classes: Array) -> float:
-    return short(score(output, classes, probabilities=are_probabilities(output)).accuracy)
+    return round_figure(score(output, classes, probabilities=are_probabilities(output)).accuracy)
 
 
-def _batches(runtime: Runtime) -> tuple[int, ...]:
+def _timed_rows(runtime: Runtime) -> tuple[int, ...]:
     fixed = runtime.inputs[0].dims[0]
-    return (fixed,) if isinstance(fixed, int) else BATCHES
+    return (fixed,) if isinstance(fixed, int) else TIMED_ROWS
 
 
-def _race(fp32: Runtime, lower: Runtime, rows: Rows, outputs: Sequence[str], count: int) -> Speed:
+def _time_alternately(fp32: Runtime, lower: Runtime, rows: Rows, outputs: Sequence[str], count: int) -> Speed:
     """Run the two in turns, so that what else the machine does slows both; too few rows are repeated."""
     at = np.arange(count) % len(rows)
     feeds = {name: array[at] for name, array in rows.inputs.items()}
     times: list[tuple[float, float]] = []
     for runtime in (fp32, lower):
         runtime.run(feeds, outputs)
-    until = time.perf_counter() + SECONDS
-    while len(times) < FEWEST_RUNS or (len(times) < MOST_RUNS and time.perf_counter() < until):
+    until = time.perf_counter() + TIMING_SECONDS
+    while len(times) < MIN_RUNS or (len(times) < MAX_RUNS and time.perf_counter() < until):
         start = time.perf_counter()
         fp32.run(feeds, outputs)
         half = time.perf_counter()
@@ -204,10 +204,15 @@ def _race(fp32: Runtime, lower: Runtime, rows: Rows, outputs: Sequence[str], cou
         times.append((half - start, time.perf_counter() - half))
     both = np.array(times) * 1000
     fp32_ms, ms = np.median(both, axis=0).tolist()
-    return Speed(count, short(fp32_ms), short(ms), short(float(np.median(both[:, 0] / both[:, 1]))))
+    return Speed(
+        count,
+        round_figure(fp32_ms),
+        round_figure(ms),
+        round_figure(float(np.median(both[:, 0] / both[:, 1]))),
+    )
 
 
-class _Distance:
+class _DifferenceSum:
     """The difference of one tensor so far."""
 
     def __init__(self) -> None:
@@ -221,5 +226,5 @@ class _Distance:
         self.count += apart.size
         self.most = max(self.most, float(apart.max(initial=0.0)))
 
-    def figures(self, name: str) -> Distance:
-        return Distance(name, short(self.total / max(1, self.count)), short(self.most))
+    def figures(self, name: str) -> TensorDifference:
+        return TensorDifference(name, round_figure(self.total / max(1, self.count)), round_figure(self.most))

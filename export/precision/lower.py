@@ -17,31 +17,31 @@ from export.trace.trace import quiet
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-LARGEST = 127
+MAX_INT8 = 127
 # rows are kept as unsigned numbers around it: processors multiply unsigned by signed
 ZERO_POINT = 128
 # the opset from which on ReduceMax takes its axes so; ReduceSum did before
-AXES_ARE_INPUTS = 18
+REDUCE_MAX_AXES_OPSET = 18
 # keeps a row of zeros from being divided by zero
-TINY = 1e-30
+MIN_SCALE = 1e-30
 
 
-def quantise(model: ir.Model) -> int:
+def quantize_weights(model: ir.Model) -> int:
     """Put the weights that a MatMul or Gemm multiplies by into int8, in place; how many nodes there were.
 
     A weight has one scale for each of its outputs (per channel), an activation one for each of its rows,
     found as the graph runs: a row with NaN gives a row of NaN. Biases stay as they are, and so do the
     names of everything that the graph offers.
     """
-    making = _Making(model.graph)
-    found = [(node, weight) for node in model.graph if (weight := _weight_of(node)) is not None]
+    making = _NodeBuilder(model.graph)
+    found = [(node, weight) for node in model.graph if (weight := _matrix_weight(node)) is not None]
     for node, weight in found:
         making.replace(node, weight)
     return len(found)
 
 
 @dataclass(frozen=True)
-class _Weight:
+class _MatrixWeight:
     """The initializer that a node multiplies by; `turned` where it lies (outputs, inputs)."""
 
     value: ir.Value
@@ -54,7 +54,7 @@ class _Weight:
         return array.T if self.turned else array
 
 
-def _weight_of(node: ir.Node) -> _Weight | None:
+def _matrix_weight(node: ir.Node) -> _MatrixWeight | None:
     get = node.attributes
     if node.domain or node.op_type not in ("MatMul", "Gemm"):
         return None
@@ -68,19 +68,19 @@ def _weight_of(node: ir.Node) -> _Weight | None:
     if value is None or held is None or value.is_graph_input():
         return None
     # of two axes there is one way to transpose them
-    return _Weight(value, turned) if held.dtype == ir.DataType.FLOAT and len(held.shape) == 2 else None
+    return _MatrixWeight(value, turned) if held.dtype == ir.DataType.FLOAT and len(held.shape) == 2 else None
 
 
-class _Making:
+class _NodeBuilder:
     """The nodes and constants made so far, so that what is shared is made once."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self.graph = graph
         self.rounded: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
-        self.weights: dict[_Weight, tuple[ir.Value, ir.Value]] = {}
+        self.weights: dict[_MatrixWeight, tuple[ir.Value, ir.Value]] = {}
         self.constants: dict[str, ir.Value] = {}
 
-    def replace(self, node: ir.Node, weight: _Weight) -> None:
+    def replace(self, node: ir.Node, weight: _MatrixWeight) -> None:
         """y = x W + b becomes y = (q W') s w + b: q and W' are whole, s scales rows and w channels."""
         x, bias, out = node.inputs[0], node.inputs[2] if len(node.inputs) > 2 else None, node.outputs[0]
         assert x is not None  # noqa: S101, both operators need it
@@ -105,12 +105,12 @@ class _Making:
         """Rows as whole numbers from 1 to 255, and what each row was divided by."""
         axis = self._constant("last_axis", np.array([-1], np.int64))
         size = add("Abs", x)
-        if self.graph.opset_imports[""] < AXES_ARE_INPUTS:
+        if self.graph.opset_imports[""] < REDUCE_MAX_AXES_OPSET:
             top = add("ReduceMax", size, axes=[-1], keepdims=1)
         else:
             top = add("ReduceMax", size, axis, keepdims=1)
-        part = add("Mul", top, self._constant("part", np.float32(1 / LARGEST)))
-        scale = add("Add", part, self._constant("tiny", np.float32(TINY)))
+        part = add("Mul", top, self._constant("part", np.float32(1 / MAX_INT8)))
+        scale = add("Add", part, self._constant("tiny", np.float32(MIN_SCALE)))
         divided = add("Div", x, scale)
         # Cast cuts the fraction off what is now positive: half more than the zero point makes that rounding
         shifted = add("Add", divided, self._constant("shift", np.float32(ZERO_POINT + 0.5)))
@@ -121,11 +121,11 @@ class _Making:
         )
         return rows, add("Add", scale, nothing)
 
-    def _whole(self, weight: _Weight) -> tuple[ir.Value, ir.Value]:
+    def _whole(self, weight: _MatrixWeight) -> tuple[ir.Value, ir.Value]:
         """The weight (inputs, outputs) as whole numbers, and the scale of each output."""
         if weight not in self.weights:
             array = weight.array()
-            scales = np.maximum(np.abs(array).max(0) / LARGEST, TINY)
+            scales = np.maximum(np.abs(array).max(0) / MAX_INT8, MIN_SCALE)
             name = f"{weight.value.name}{'.turned' if weight.turned else ''}"
             self.weights[weight] = (
                 self._initializer(f"{name}.int8", np.rint(array / scales).astype(np.int8)),
@@ -156,21 +156,21 @@ class _Making:
         return value
 
 
-Lower = Literal["fp16", "int8"]
+LowPrecision = Literal["fp16", "int8"]
 
 
-def lower(model: bytes, precision: Lower) -> bytes:
+def lower(model: bytes, precision: LowPrecision) -> bytes:
     """The file in a lower precision, with the same inputs, outputs, hidden outputs, levers and metadata.
 
     All that goes in and comes out stays float32. The same bytes give the same bytes.
     """
-    made = _half(model) if precision == "fp16" else _whole(model)
+    made = _to_fp16(model) if precision == "fp16" else _to_int8(model)
     passes.TopologicalSortPass()(made)
     passes.RemoveUnusedNodesPass()(made)
     return ir.to_proto(made).SerializeToString(deterministic=True)
 
 
-def _half(model: bytes) -> ir.Model:
+def _to_fp16(model: bytes) -> ir.Model:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     proto = onnx.load_model_from_string(model)
@@ -181,9 +181,9 @@ def _half(model: bytes) -> ir.Model:
     return ir.from_proto(onnx.shape_inference.infer_shapes(made))
 
 
-def _whole(model: bytes) -> ir.Model:
+def _to_int8(model: bytes) -> ir.Model:
     made = ir.from_proto(onnx.load_model_from_string(model))
-    if quantise(made) == 0:
+    if quantize_weights(made) == 0:
         raise PrecisionError(
             "--precision int8: expected a network that multiplies by matrices of float32 weights, "
             "and this one has none: export it in fp32 or fp16"

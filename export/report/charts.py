@@ -17,7 +17,7 @@ from export.report.html import Markup, tag
 
 WIDTH, HEIGHT = 440.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 10.0, 40.0
-MOST_DOTS = 60
+MAX_DOTS = 60
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def chart(
     known = [value for one in series for value in one.values if value is not None]
     known += [level[1]] if level else []
     known += [*band[0], *band[1]] if band else []
-    scale = _Log(known) if log else _Linear(known, bounds)
+    scale = _LogScale(known) if log else _LinearScale(known, bounds)
     count = max(len(one.values) for one in series)
     step = (WIDTH - LEFT - RIGHT) / max(1, count)
 
@@ -66,10 +66,13 @@ def chart(
         dots = [(x(n), y(v)) for n, v in enumerate(one.values) if v is not None]
         if joined and len(dots) > 1:
             drawn.append(tag("polyline", points=_points(dots), class_=f"curve {one.colour}"))
-        if not joined or count <= MOST_DOTS:
-            size = 3.2 if count <= MOST_DOTS else 1.8
-            drawn += [tag("circle", cx=_n(a), cy=_n(b), r=size, class_=f"dot {one.colour}") for a, b in dots]
-    drawn += _below(below, places or [str(n) for n in range(count)], x)
+        if not joined or count <= MAX_DOTS:
+            size = 3.2 if count <= MAX_DOTS else 1.8
+            drawn += [
+                tag("circle", cx=_coordinate(a), cy=_coordinate(b), r=size, class_=f"dot {one.colour}")
+                for a, b in dots
+            ]
+    drawn += _x_axis(below, places or [str(n) for n in range(count)], x)
     keys = [(one.name, one.colour) for one in series]
     keys += [(band[2], "band")] if band else []
     keys += [(level[0], "level")] if level else []
@@ -85,7 +88,7 @@ def histogram(
 ) -> Markup:
     """Shares in equal bins between powers of ten, one outline over the other."""
     shares = [(name, [n / max(1, sum(row)) for n in row], colour) for name, row, colour in counts]
-    scale = _Linear([share for _, row, _ in shares for share in row], (0.0, None))
+    scale = _LinearScale([share for _, row, _ in shares for share in row], (0.0, None))
     wide = WIDTH - LEFT - RIGHT
 
     def y(value: float) -> float:
@@ -107,7 +110,7 @@ def histogram(
     return _figure(title, drawn, [(name, colour) for name, _, colour in counts])
 
 
-class _Linear:
+class _LinearScale:
     """A scale whose ends are round numbers around what is shown."""
 
     def __init__(self, values: Sequence[float], bounds: tuple[float | None, float | None] | None) -> None:
@@ -127,7 +130,7 @@ class _Linear:
         return (value - self.low) / (self.high - self.low)
 
 
-class _Log:
+class _LogScale:
     """A scale of powers of ten; zero stands at its foot."""
 
     def __init__(self, values: Sequence[float]) -> None:
@@ -141,7 +144,7 @@ class _Log:
         return (math.log10(value) - self.low) / (self.high - self.low) if value > 0 else 0.0
 
 
-def _frame(scale: _Linear | _Log, y: Callable[[float], float]) -> list[Markup]:
+def _frame(scale: _LinearScale | _LogScale, y: Callable[[float], float]) -> list[Markup]:
     drawn = []
     for value, name in scale.ticks:
         drawn.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "rule"))
@@ -149,7 +152,7 @@ def _frame(scale: _Linear | _Log, y: Callable[[float], float]) -> list[Markup]:
     return drawn
 
 
-def _below(below: str, places: Sequence[str], x: Callable[[float], float]) -> list[Markup]:
+def _x_axis(below: str, places: Sequence[str], x: Callable[[float], float]) -> list[Markup]:
     shown = math.ceil(len(places) / 8) if max(map(len, places)) <= 4 else max(1, len(places) - 1)
     drawn = [
         _text(x(n), HEIGHT - BOTTOM + 16, name, "middle") for n, name in enumerate(places) if n % shown == 0
@@ -169,28 +172,30 @@ def _power(power: int) -> str:
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    return tag("line", x1=_n(x1), y1=_n(y1), x2=_n(x2), y2=_n(y2), class_=kind)
+    return tag(
+        "line", x1=_coordinate(x1), y1=_coordinate(y1), x2=_coordinate(x2), y2=_coordinate(y2), class_=kind
+    )
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> Markup:
-    return tag("text", text, x=_n(x), y=_n(y), text_anchor=anchor)
+    return tag("text", text, x=_coordinate(x), y=_coordinate(y), text_anchor=anchor)
 
 
 def _points(dots: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{_n(a)},{_n(b)}" for a, b in dots)
+    return " ".join(f"{_coordinate(a)},{_coordinate(b)}" for a, b in dots)
 
 
-def _n(number: float) -> str:
+def _coordinate(number: float) -> str:
     return f"{number:.1f}"
 
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # of a scale's ends: a few numbers far out would leave no colours for the rest
-OUTLIERS = 0.5
-CLEAR = 255
+OUTLIER_PERCENT = 0.5
+TRANSPARENT = 255
 # letters of names that fit below a map; of more there are only the first and the last
-ROOM = 46
+MAX_LABEL_LETTERS = 46
 
 
 def share_map(title: str, grid: Array, rows: Sequence[str], columns: Sequence[str] = ()) -> Markup:
@@ -203,7 +208,7 @@ def signed_map(
 ) -> Markup:
     """Numbers on both sides of a middle, blue below and red above."""
     apart = np.abs(grid[np.isfinite(grid)] - middle)
-    bound = float(np.percentile(apart, 100 - OUTLIERS)) if apart.size else 0.0
+    bound = float(np.percentile(apart, 100 - OUTLIER_PERCENT)) if apart.size else 0.0
     bound = bound or float(apart.max(initial=0.0)) or 1.0
     return _map(title, grid, rows, columns, (middle - bound, middle + bound), "RdBu_r")
 
@@ -236,7 +241,7 @@ def _map(
     upright = tag(
         "div", tag("span", rows[0]), tag("span", rows[-1] if len(rows) > 1 else ""), class_="upright"
     )
-    units = _across(grid.shape[1], columns)
+    units = _column_labels(grid.shape[1], columns)
     bar = tag(
         "div",
         tag("span", f"{low:.2g}"),
@@ -247,9 +252,9 @@ def _map(
     return tag("figure", tag("figcaption", title), tag("div", upright, picture, units, class_="framed"), bar)
 
 
-def _across(count: int, columns: Sequence[str]) -> Markup:
+def _column_labels(count: int, columns: Sequence[str]) -> Markup:
     """What stands below a map."""
-    if columns and sum(map(len, columns)) + len(columns) <= ROOM:
+    if columns and sum(map(len, columns)) + len(columns) <= MAX_LABEL_LETTERS:
         return tag("div", *(tag("span", name) for name in columns), class_="across names")
     ends = [columns[0], columns[-1]] if columns else ["unit 0", str(count - 1) if count > 1 else ""]
     return tag("div", *(tag("span", end) for end in ends), class_="across")
@@ -258,10 +263,12 @@ def _across(count: int, columns: Sequence[str]) -> Markup:
 def _png(shares: Array, colours: str) -> str:
     """Numbers from 0 to 1 as a picture; what is no number is left transparent."""
     # a byte for each pixel: its place in a palette whose last colour is none
-    palette = colormaps[colours](np.linspace(0, 1, CLEAR), bytes=True)[:, :3]
-    places = np.where(np.isfinite(shares), np.rint(np.clip(np.nan_to_num(shares), 0, 1) * (CLEAR - 1)), CLEAR)
+    palette = colormaps[colours](np.linspace(0, 1, TRANSPARENT), bytes=True)[:, :3]
+    places = np.where(
+        np.isfinite(shares), np.rint(np.clip(np.nan_to_num(shares), 0, 1) * (TRANSPARENT - 1)), TRANSPARENT
+    )
     picture = Image.fromarray(places.astype(np.uint8), "L")
     picture.putpalette([*palette.reshape(-1).tolist(), 0, 0, 0])
     file = io.BytesIO()
-    picture.save(file, "PNG", optimize=True, transparency=CLEAR)
+    picture.save(file, "PNG", optimize=True, transparency=TRANSPARENT)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

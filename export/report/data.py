@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from export.measure.run_rows import first, row_axes, run_rows
+from export.measure.run_rows import first_rows, row_axes, run_rows
 from export.parity.error_stats import DECADES
 from export.precision.compare import Comparison
 from export.source import Rows
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Panel:
+class GatePanel:
     """Four grids of layers x units; a layer narrower than the widest ends in NaN, as do values unknown.
 
     The gates' biases, their mean over the rows, and of the first row its gates and its layers' outputs.
@@ -36,26 +36,26 @@ class Panel:
     label: str = ""
 
 
-def panel(
+def gate_panel(
     runtime: Runtime,
     gates: Sequence[Gate],
     biases: Mapping[str, Array],
     profile: Profile | None = None,
     rows: Rows | None = None,
     labels: Sequence[str] = (),
-) -> Panel | None:
+) -> GatePanel | None:
     """The grids of a network's gates; None where it has none."""
-    groups = by_depth(gates)
+    groups = gates_by_depth(gates)
     if not groups:
         return None
     names = tuple(groups)
-    bias = _grid([_mean([_bias(gate, biases) for gate in group]) for group in groups.values()])
+    bias = _pad_rows([_mean([_gate_biases(gate, biases) for gate in group]) for group in groups.values()])
     if profile is None or rows is None:
-        return Panel(names, bias)
+        return GatePanel(names, bias)
     units = {layer.gate: np.array(layer.units) for layer in profile.layers}
     wanted = [name for gate in gates for name in (gate.name, gate.output) if name is not None]
     axes = row_axes(runtime)
-    (part,) = run_rows(runtime, first(rows, 1), wanted)
+    (part,) = run_rows(runtime, first_rows(rows, 1), wanted)
 
     def of_row(gate: Gate, name: str | None) -> Array:
         return (
@@ -64,18 +64,18 @@ def panel(
             else part.by_unit(gate, name, axes[name]).mean((0, 1), np.float64)
         )
 
-    return Panel(
+    return GatePanel(
         names,
         bias,
-        _grid([_mean([units[gate.name] for gate in group]) for group in groups.values()]),
-        _grid([_mean([of_row(gate, gate.name) for gate in group]) for group in groups.values()]),
-        _grid([_mean([of_row(gate, gate.output) for gate in group]) for group in groups.values()]),
+        _pad_rows([_mean([units[gate.name] for gate in group]) for group in groups.values()]),
+        _pad_rows([_mean([of_row(gate, gate.name) for gate in group]) for group in groups.values()]),
+        _pad_rows([_mean([of_row(gate, gate.output) for gate in group]) for group in groups.values()]),
         profile.rows,
         rows.label(0, labels),
     )
 
 
-def by_depth(gates: Sequence[Gate]) -> dict[str, list[Gate]]:
+def gates_by_depth(gates: Sequence[Gate]) -> dict[str, list[Gate]]:
     """The gates of each layer, and of each depth within it, under what a person calls it; steps together."""
     groups: dict[str, list[Gate]] = {}
     for gate in gates:
@@ -84,7 +84,7 @@ def by_depth(gates: Sequence[Gate]) -> dict[str, list[Gate]]:
     return groups
 
 
-def _bias(gate: Gate, biases: Mapping[str, Array]) -> Array:
+def _gate_biases(gate: Gate, biases: Mapping[str, Array]) -> Array:
     if not gate.levers:
         return np.full(1, np.nan)
     own = gate.levers[0]
@@ -93,10 +93,10 @@ def _bias(gate: Gate, biases: Mapping[str, Array]) -> Array:
 
 def _mean(values: Sequence[Array]) -> Array:
     """The mean of several steps of one layer."""
-    return np.mean(_grid(values), axis=0)
+    return np.mean(_pad_rows(values), axis=0)
 
 
-def _grid(rows: Sequence[Array]) -> Array:
+def _pad_rows(rows: Sequence[Array]) -> Array:
     grid = np.full((len(rows), max(map(len, rows))), np.nan)
     for row, values in zip(grid, rows, strict=True):
         row[: len(values)] = values
@@ -108,7 +108,7 @@ Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportData:
     """What an export found out. `inputs` and `outputs` are as a person writes them.
 
     `size` is the file's, in bytes; `seconds` are what each step took. `histograms` count each tensor's
@@ -123,5 +123,5 @@ class Report:
     seconds: Mapping[str, float] = field(default_factory=dict)
     histograms: Histograms = field(default_factory=dict)
     decades: tuple[float, float] = DECADES
-    panel: Panel | None = None
+    panel: GatePanel | None = None
     comparison: Comparison | None = None

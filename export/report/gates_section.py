@@ -7,33 +7,33 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from export.report.charts import Series, chart, share_map, signed_map
-from export.report.data import Report, by_depth
-from export.report.html import Markup, Part, figures_row, section, table, tag
+from export.report.data import ReportData, gates_by_depth
+from export.report.html import Markup, Part, section, side_by_side, table, tag
 from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
 NO_ROWS = "No rows of data were given: there is no profile, and drift cannot be told. Give some with --data."
 
 
-def gate_sections(report: Report) -> list[Markup]:
+def gate_sections(report: ReportData) -> list[Markup]:
     """Gates, their panel, contrast and lesions; or a sentence where the network has none."""
     manifest = report.manifest
     if not manifest.gates:
         return section("Gates", "This network has no transform gates: it was exported as it is.")
     profile = manifest.profile
     return [
-        *_found(report),
-        *([] if profile is None else _opened(manifest.gates, profile)),
+        *_gate_table(report),
+        *([] if profile is None else _openness_charts(manifest.gates, profile)),
         *_panel(report),
         *_contrast(manifest.gates, profile, manifest.labels),
         *([] if manifest.lesion is None else _lesion(manifest.lesion)),
     ]
 
 
-def _found(report: Report) -> list[Markup]:
+def _gate_table(report: ReportData) -> list[Markup]:
     gates, profile = report.manifest.gates, report.manifest.profile
     by_name = {} if profile is None else {layer.gate: layer for layer in profile.layers}
     rows: list[list[Part]] = []
-    for name, group in by_depth(gates).items():
+    for name, group in gates_by_depth(gates).items():
         one, layers = group[0], [by_name[gate.name] for gate in group if gate.name in by_name]
         row: list[Part] = [
             name,
@@ -60,8 +60,8 @@ def _behaviour(layers: Sequence[LayerProfile]) -> list[Part]:
     return [f"{mean:.3f}", f"{closed:.1%}", f"{open_:.1%}"]
 
 
-def _opened(gates: Sequence[Gate], profile: Profile) -> list[Markup]:
-    groups = by_depth(gates)
+def _openness_charts(gates: Sequence[Gate], profile: Profile) -> list[Markup]:
+    groups = gates_by_depth(gates)
     by_name = {layer.gate: layer for layer in profile.layers}
     middle = profile.levels.index(0.5)
 
@@ -76,7 +76,7 @@ def _opened(gates: Sequence[Gate], profile: Profile) -> list[Markup]:
     varies = Series("deviation over rows", of(lambda layer: float(np.mean(layer.units_sd))), "green")
     names = list(groups)
     return [
-        figures_row(
+        side_by_side(
             chart(
                 "How open the layers are",
                 [mean, median],
@@ -91,7 +91,7 @@ def _opened(gates: Sequence[Gate], profile: Profile) -> list[Markup]:
     ]
 
 
-def _panel(report: Report) -> list[Markup]:
+def _panel(report: ReportData) -> list[Markup]:
     shown = report.panel
     if shown is None:
         return []
@@ -118,14 +118,14 @@ def _contrast(gates: Sequence[Gate], profile: Profile | None, labels: Sequence[s
     if profile is None or not profile.contrast:
         return []
     rows = dict(zip((layer.gate for layer in profile.layers), profile.contrast, strict=True))
-    groups = by_depth(gates)
+    groups = gates_by_depth(gates)
     grid = np.array([np.mean([rows[gate.name] for gate in group], axis=0) for group in groups.values()])
     names = [*labels, *map(str, range(len(labels), grid.shape[1]))]
     spread = Series("largest difference between two classes", np.ptp(grid, axis=1).tolist(), "blue")
     return section(
         "Classes",
         "Where the gates tell classes apart: the mean of T over the rows of a class, less its mean over all.",
-        figures_row(
+        side_by_side(
             signed_map("T given the class, less T", grid, list(groups), names),
             chart("Contrast by layer", [spread], below="layer", places=list(groups), bounds=(0, None)),
         ),
@@ -143,7 +143,7 @@ def _lesion(curve: LesionCurve) -> list[Markup]:
         "Lesions",
         f"What the network loses when one layer is closed and carries its input on, over {curve.rows:,} "
         f"rows. As it is: accuracy {curve.accuracy:.4f}, loss {curve.loss:.4f}.",
-        figures_row(
+        side_by_side(
             chart(
                 "Accuracy, and answers that change",
                 [accuracy, flipped],

@@ -58,12 +58,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Part]], words: Sequence[i
     return tag("div", tag("table", tag("thead", top), tag("tbody", *lines)), class_="table")
 
 
-def figures_row(*parts: Markup) -> Markup:
+def side_by_side(*parts: Markup) -> Markup:
     """Pictures and tables side by side, where there is room."""
     return tag("div", *parts, class_="figures")
 
 
-def size_of(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Bytes as a person says them."""
     if count < 1000:
         return f"{count} B"

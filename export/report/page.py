@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from export.report.charts import Series, chart
-from export.report.data import Report
+from export.report.data import ReportData
 from export.report.gates_section import gate_sections
-from export.report.html import Markup, Part, figures_row, section, size_of, table, tag, tile
+from export.report.html import Markup, Part, format_bytes, section, side_by_side, table, tag, tile
 from export.report.parity_section import parity_sections
 
 STYLE = """
@@ -84,7 +84,7 @@ BADGES = {True: "✓ parity proved", False: "✓ parity proved in fp32"}
 PRECISIONS = {"fp32": "single precision", "fp16": "half precision", "int8": "weights in eight bits"}
 
 
-def page(report: Report) -> str:
+def render_page(report: ReportData) -> str:
     """The whole page."""
     manifest = report.manifest
     title = f"{manifest.name} · version {manifest.version}"
@@ -97,24 +97,24 @@ def page(report: Report) -> str:
     )
     body = tag(
         "main",
-        *_top(report, title),
+        *_summary(report, title),
         *parity_sections(report),
         *gate_sections(report),
         *_precision(report),
         *_batches(report),
-        *_making(report),
+        *_provenance(report),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n"
 
 
-def _top(report: Report, title: str) -> list[Markup]:
+def _summary(report: ReportData, title: str) -> list[Markup]:
     manifest, parity = report.manifest, report.manifest.parity
     profile = manifest.profile
     tiles = [
         tile(len(parity.tensors), "tensors proved", "outputs, gates and layers"),
         tile(sum(batch.rows for batch in parity.batches), "rows compared", f"{len(parity.batches)} batches"),
         tile(len(manifest.gates), "transform gates", "hidden outputs of the graph"),
-        tile(size_of(report.size), "in one file", PRECISIONS[manifest.precision]),
+        tile(format_bytes(report.size), "in one file", PRECISIONS[manifest.precision]),
         tile("no", "may be batched", "rows depend on each other")
         if manifest.batch_coupled
         else tile("yes", "may be batched", "rows are independent"),
@@ -149,7 +149,7 @@ def _codes(names: tuple[str, ...]) -> list[Part]:
     return parts
 
 
-def _precision(report: Report) -> list[Markup]:
+def _precision(report: ReportData) -> list[Markup]:
     found = report.comparison
     if found is None:
         return []
@@ -158,8 +158,8 @@ def _precision(report: Report) -> list[Markup]:
         ["agreement", f"{found.agreement:.4f}", "1", agreed],
         [
             "file",
-            size_of(found.size),
-            size_of(found.size_fp32),
+            format_bytes(found.size),
+            format_bytes(found.size_fp32),
             f"{found.size / found.size_fp32:.2f} of fp32",
         ],
     ]
@@ -182,11 +182,11 @@ def _precision(report: Report) -> list[Markup]:
         f"Precision: {found.precision} beside fp32",
         f"On {found.rows:,} {'random rows' if found.drawn else 'rows of the data'}, by {found.provider}. "
         "Speeds are of the machine that made this report, and of one thread.",
-        figures_row(table(["", found.precision, "fp32", ""], rows, words=(0, 3)), *charts),
+        side_by_side(table(["", found.precision, "fp32", ""], rows, words=(0, 3)), *charts),
     )
 
 
-def _batches(report: Report) -> list[Markup]:
+def _batches(report: ReportData) -> list[Markup]:
     rows: list[list[Part]] = [
         [batch.name, batch.rows, tag("code", batch.digest[:16], title=batch.digest)]
         for batch in report.manifest.parity.batches
@@ -199,7 +199,7 @@ def _batches(report: Report) -> list[Markup]:
     )
 
 
-def _making(report: Report) -> list[Markup]:
+def _provenance(report: ReportData) -> list[Markup]:
     manifest = report.manifest
     tools: list[list[Part]] = [[name, version] for name, version in sorted(manifest.tools.items())]
     seconds: list[list[Part]] = [[step, f"{taken:.2f}"] for step, taken in report.seconds.items()]
@@ -214,4 +214,4 @@ def _making(report: Report) -> list[Markup]:
     if seconds:
         tables.append(table(["step", "seconds"], seconds, words=(0,)))
     tables.append(table(["what", ""], facts, words=(0, 1)))
-    return section("Made with", None, figures_row(*tables))
+    return section("Made with", None, side_by_side(*tables))

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from export.report.charts import Series, chart, histogram
-from export.report.data import Report, by_depth
-from export.report.html import Markup, Part, figures_row, section, table, tag
+from export.report.data import ReportData, gates_by_depth
+from export.report.html import Markup, Part, section, side_by_side, table, tag
 from service.artifact.manifest import Manifest, TensorParity
 
 # more tensors than this are taken together by layer, the worst standing for all
-MOST_ROWS = 80
+MAX_TABLE_ROWS = 80
 
 
-def parity_sections(report: Report) -> list[Markup]:
+def parity_sections(report: ReportData) -> list[Markup]:
     """The verdict in words, the errors by tensor, and how they are spread."""
     parity = report.manifest.parity
     rows = parity_rows(report.manifest)
-    rival = rival_of(report.manifest)
+    rival = baseline_name(report.manifest)
     ours = Series("onnxruntime", [row.rms for row in rows], "blue")
     own = Series(rival, [row.rms_torch for row in rows], "orange")
     charts = [
@@ -54,12 +54,12 @@ def parity_sections(report: Report) -> list[Markup]:
         "Parity",
         f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {rival} against {parity.reference}. "
         f"onnxruntime passes when it is as close to the truth as {rival} is; {weights}.{notes}",
-        figures_row(*charts),
+        side_by_side(*charts),
         folded,
     )
 
 
-def rival_of(manifest: Manifest) -> str:
+def baseline_name(manifest: Manifest) -> str:
     """Whose errors onnxruntime's are measured by."""
     return "onnx's own evaluator" if manifest.source == "onnx" else "PyTorch"
 
@@ -67,10 +67,10 @@ def rival_of(manifest: Manifest) -> str:
 def parity_rows(manifest: Manifest) -> Sequence[TensorParity]:
     """A row for each tensor, or where there are too many for a page, for each layer's kind of tensor."""
     tensors = manifest.parity.tensors
-    if len(tensors) <= MOST_ROWS:
+    if len(tensors) <= MAX_TABLE_ROWS:
         return tensors
     groups: dict[str, str] = {}
-    for layer, gates in by_depth(manifest.gates).items():
+    for layer, gates in gates_by_depth(manifest.gates).items():
         for gate in gates:
             kinds = ((gate.name, "transform gate"), (gate.carry_gate, "carry gate"), (gate.output, "output"))
             groups |= {name: f"layer {layer}: {kind}" for name, kind in kinds if name is not None}
@@ -88,11 +88,11 @@ def parity_rows(manifest: Manifest) -> Sequence[TensorParity]:
     return tuple(worst.values())
 
 
-def _histograms(report: Report) -> list[Markup]:
+def _histograms(report: ReportData) -> list[Markup]:
     """The outputs' errors, and those of all gates and layers together."""
     public = set(report.manifest.outputs)
     charts = []
-    rival = rival_of(report.manifest)
+    rival = baseline_name(report.manifest)
     for title, chosen in (
         ("Errors of the outputs", [n for n in report.histograms if n in public]),
         ("Errors of the gates and layers", [n for n in report.histograms if n not in public]),

@@ -9,24 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from export.report.data import Report
-from export.report.page import page
+from export.report.data import ReportData
+from export.report.page import render_page
 from models.atomic import replacing
 
-__all__ = ["Report", "figures", "write_report"]
 
-
-def write_report(folder: Path, report: Report) -> Path:
+def write_report(folder: Path, report: ReportData) -> Path:
     """Write index.html and report.json into a folder, each whole or not at all; gives the page's path."""
     with replacing(folder / "report.json") as draft:
-        draft.write_text(json.dumps(figures(report), allow_nan=False) + "\n", encoding="utf-8")
+        draft.write_text(json.dumps(report_json(report), allow_nan=False) + "\n", encoding="utf-8")
     path = folder / "index.html"
     with replacing(path) as draft:
-        draft.write_text(page(report), encoding="utf-8")
+        draft.write_text(render_page(report), encoding="utf-8")
     return path
 
 
-def figures(report: Report) -> dict[str, Any]:
+def report_json(report: ReportData) -> dict[str, Any]:
     """All figures of the page; what is no number is null."""
     return {
         "manifest": report.manifest.model_dump(mode="json"),

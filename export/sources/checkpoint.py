@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from export.errors import RequestError, SourceError
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Source
 from models.errors import ModelsError
 from models.networks.base import Net
@@ -17,7 +17,7 @@ from models.training.checkpoint import Record
 IN_FOLDER = "model.safetensors"
 
 
-def read_checkpoint(path: Path, inputs: tuple[Input, ...] = ()) -> tuple[Source, Record]:
+def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Source, Record]:
     """The network of a file, or of a run's folder; `inputs` may call its input and dimensions otherwise."""
     file = path / IN_FOLDER if path.is_dir() else path
     if not file.is_file():
@@ -46,15 +46,15 @@ def read_checkpoint(path: Path, inputs: tuple[Input, ...] = ()) -> tuple[Source,
     return source, record
 
 
-def own_input(net: Net) -> Input:
+def own_input(net: Net) -> InputSpec:
     """What a network of ours reads; axes of any length are called time, or words where it reads text."""
     free = "words" if net.reads_ids else "time"
     sizes = net.config.inputs
     dims = tuple(free if axis in net.free_axes else size for axis, size in enumerate(sizes))
-    return Input(*(("ids", "int64") if net.reads_ids else ("x", "float32")), ("batch", *dims))
+    return InputSpec(*(("ids", "int64") if net.reads_ids else ("x", "float32")), ("batch", *dims))
 
 
-def _renamed(own: Input, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+def _renamed(own: InputSpec, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, ...]:
     """The user's own names for the input, which must be the same input; a free axis may be fixed."""
     if not inputs:
         return (own,)

@@ -10,8 +10,8 @@ from pathlib import Path
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import RefusedError, RequestError, SourceError, SourceWarning, note
-from export.input_spec import Input, model_name
+from export.errors import RefusedError, RequestError, SourceError, SourceWarning, warn_user
+from export.input_spec import InputSpec, model_name
 from export.source import Rows, Source
 from export.sources.checkpoint import read_checkpoint
 from export.sources.labels import read_labels
@@ -31,7 +31,7 @@ __all__ = ["SourceWarning", "load_source"]
 def load_source(
     source: str | Path | nn.Module | ExportedProgram,
     *,
-    inputs: tuple[Input, ...] = (),
+    inputs: tuple[InputSpec, ...] = (),
     weights: str | Path | None = None,
     data: str | Path | None = None,
     data_dir: str | Path | None = None,
@@ -63,7 +63,9 @@ def load_source(
 
 
 def _found(
-    source: str | Path | nn.Module | ExportedProgram, inputs: tuple[Input, ...], weights: str | Path | None
+    source: str | Path | nn.Module | ExportedProgram,
+    inputs: tuple[InputSpec, ...],
+    weights: str | Path | None,
 ) -> tuple[Source, Record | None]:
     """The source without rows; a checkpoint of ours with its record."""
     text = str(source) if isinstance(source, str | Path) else ""
@@ -113,10 +115,10 @@ def _own_rows(record: Record, source: Source, data_dir: Path | None) -> Rows | N
         rows, _ = rows_of(data, source.inputs, source.labels)
     except (ModelsError, SourceError) as error:
         if is_embedded(name) or data_dir is not None:
-            note(f"no rows: {error}")
+            warn_user(f"no rows: {error}")
         return None
     if digest != data.digest:
-        note(f"data: {name} has other rows here than those it was trained on")
+        warn_user(f"data: {name} has other rows here than those it was trained on")
     return rows
 
 

@@ -11,7 +11,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.inliner import inline_local_functions
 
-from export.errors import RefusedError, SourceError, UntraceableError, note
+from export.errors import RefusedError, SourceError, UntraceableError, warn_user
 from service.artifact.manifest import KEY
 
 MOST_BYTES = 2 << 30
@@ -114,7 +114,7 @@ def expect_whole(tensor: TensorProto, where: str) -> None:
     except Exception as error:  # NumPy and onnx raise almost anything at numbers that do not fit
         raise SourceError(f"{said}: its numbers do not fit its shape {list(tensor.dims)[:8]}") from error
     if array.dtype.kind == "f" and np.isnan(array).any():
-        note(f"{tensor.name or 'a constant'} holds NaN")
+        warn_user(f"{tensor.name or 'a constant'} holds NaN")
 
 
 def expect_deterministic(model: ModelProto, where: str) -> None:

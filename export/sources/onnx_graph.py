@@ -12,7 +12,7 @@ import onnx_ir.passes.common as passes
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from export.errors import RefusedError, RequestError, SourceError
-from export.input_spec import DTYPES, NAME, Input, expect_rows, renamed
+from export.input_spec import DTYPES, NAME_PATTERN, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Source
 from export.sources.onnx_checks import MOST_NUMBERS, STANDARD, read_model
 from export.sources.onnx_opset import recent
@@ -25,16 +25,16 @@ MOST_COPIED = 1 << 16
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 
 
-def read_onnx(path: Path, inputs: tuple[Input, ...] = ()) -> Source:
+def read_onnx(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     """The graph of a file; `inputs` may call its inputs and their dimensions otherwise."""
     model, where = read_model(path), str(path)
     expect_fit(model, where)
     model.ir_version = IR_VERSION
     drop_defaults(model.graph)
     own = own_inputs(model.graph, where)
-    expect_rows(own, where)
+    expect_batch_dimension(own, where)
     model = recent(expect_valid(model, where), own, where)
-    called = renamed(own, inputs)
+    called = with_user_names(own, inputs)
     model = named(model, called)
     expect_modest(model, where)
     return Source(path.stem, "onnx", called, graph=model)
@@ -57,7 +57,7 @@ def drop_defaults(graph: GraphProto) -> None:
     graph.input.extend(kept)
 
 
-def own_inputs(graph: GraphProto, where: str) -> tuple[Input, ...]:
+def own_inputs(graph: GraphProto, where: str) -> tuple[InputSpec, ...]:
     """The inputs as the file has them; dimensions without a name get one: batch the first, then dim1, ..."""
     if not graph.input:
         raise SourceError(f"{where}: expected a graph with an input, got none")
@@ -79,7 +79,7 @@ def own_inputs(graph: GraphProto, where: str) -> tuple[Input, ...]:
                 dims.append(made.setdefault(key, _dim_name(dim.dim_param, made)))
         if math.prod(size for size in dims if isinstance(size, int)) > MOST_NUMBERS:
             raise RefusedError(f"{said}: its shape {dims} claims more than 2^31 numbers a row")
-        found.append(Input(_word(value.name), _dtype(value, said), tuple(dims)))
+        found.append(InputSpec(_word(value.name), _dtype(value, said), tuple(dims)))
     return tuple(found)
 
 
@@ -118,7 +118,7 @@ def unshare(graph: ir.Graph) -> None:
         graph.remove(node, safe=True)
 
 
-def named(model: ModelProto, inputs: tuple[Input, ...]) -> ModelProto:
+def named(model: ModelProto, inputs: tuple[InputSpec, ...]) -> ModelProto:
     """The graph with these names for its inputs and dimensions, words for its outputs, and all shapes."""
     made = ir.from_proto(model)
     name_ends(made, [one.name for one in inputs])
@@ -142,7 +142,7 @@ def name_ends(model: ir.Model, inputs: list[str]) -> None:
         value.name = name
 
 
-def name_dims(model: ir.Model, inputs: tuple[Input, ...]) -> None:
+def name_dims(model: ir.Model, inputs: tuple[InputSpec, ...]) -> None:
     """Call dimensions as the inputs do; one with such a name that was not an input's is left to inference."""
     called: dict[str, str | None] = {dim: None for one in inputs for dim in one.dims if isinstance(dim, str)}
     for value, one in zip(model.graph.inputs, inputs, strict=True):
@@ -190,7 +190,7 @@ def _dtype(value: ValueInfoProto, said: str) -> str:
 
 def _dim_name(param: str, made: dict[str, str]) -> str:
     """A name for a dimension that no other has."""
-    name = param if NAME.match(param) else f"dim{len(made)}" if made else "batch"
+    name = param if NAME_PATTERN.match(param) else f"dim{len(made)}" if made else "batch"
     while name in made.values():
         name += "_"
     return name
@@ -199,4 +199,4 @@ def _dim_name(param: str, made: dict[str, str]) -> str:
 def _word(name: str) -> str:
     """The name of an input or output with only what names have here: `x:0` becomes x_0."""
     word = re.sub(r"[^A-Za-z0-9_.]", "_", name)
-    return word if NAME.match(word) else f"x{word}"
+    return word if NAME_PATTERN.match(word) else f"x{word}"

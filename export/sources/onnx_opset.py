@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import ModelProto, version_converter
 
-from export.errors import SourceError, note
-from export.input_spec import Input
+from export.errors import SourceError, warn_user
+from export.input_spec import InputSpec
 from export.source import Array
 from export.sources.onnx_checks import STANDARD
 from export.trace.trace import DEFAULT_OPSET
@@ -18,7 +18,7 @@ OLDEST = 17
 SIZES = (8, 64, 224)
 
 
-def recent(model: ModelProto, inputs: tuple[Input, ...], where: str) -> ModelProto:
+def recent(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> ModelProto:
     """The model itself, or where its opset is too old its conversion, which has been seen to answer alike."""
     old = next(one.version for one in model.opset_import if one.domain in STANDARD)
     if old >= OLDEST:
@@ -33,11 +33,11 @@ def recent(model: ModelProto, inputs: tuple[Input, ...], where: str) -> ModelPro
             "export the model again"
         ) from error
     expect_same(model, made, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
-    note(f"{where}: opset {old} was converted to {DEFAULT_OPSET}")
+    warn_user(f"{where}: opset {old} was converted to {DEFAULT_OPSET}")
     return made
 
 
-def expect_same(old: ModelProto, new: ModelProto, inputs: tuple[Input, ...], where: str) -> None:
+def expect_same(old: ModelProto, new: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> None:
     """Stop with a SourceError unless both models answer alike."""
     try:
         before, after = (open_model(one.SerializeToString(), where=where) for one in (old, new))
@@ -51,7 +51,7 @@ def expect_same(old: ModelProto, new: ModelProto, inputs: tuple[Input, ...], whe
             raise SourceError(f"{where}: {tensor.name!r} answers differently: export the model again")
 
 
-def answers(runtime: Runtime, inputs: tuple[Input, ...]) -> tuple[list[Array], dict[str, Array]]:
+def answers(runtime: Runtime, inputs: tuple[InputSpec, ...]) -> tuple[list[Array], dict[str, Array]]:
     """What a model answers to random rows, and these rows."""
     random = np.random.default_rng(0)
     for size in SIZES:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from export.errors import SourceError
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Array, Rows
 from models.data.dataset import Dataset
 from models.data.load import known_names, load
@@ -25,7 +25,7 @@ EMBEDDED = ("digits", "names")
 
 
 def read_rows(
-    data: str | Path, inputs: tuple[Input, ...], labels: Sequence[str] = (), data_dir: Path | None = None
+    data: str | Path, inputs: tuple[InputSpec, ...], labels: Sequence[str] = (), data_dir: Path | None = None
 ) -> tuple[Rows, tuple[str, ...]]:
     """Rows for the inputs and their classes, and what the classes are called where the data says so.
 
@@ -47,7 +47,7 @@ def read_rows(
 
 
 def rows_of(
-    data: Dataset, inputs: tuple[Input, ...], labels: Sequence[str] = ()
+    data: Dataset, inputs: tuple[InputSpec, ...], labels: Sequence[str] = ()
 ) -> tuple[Rows, tuple[str, ...]]:
     """The test rows of a data set."""
     if len(inputs) != 1:
@@ -61,7 +61,7 @@ def rows_of(
 
 
 def rows_in(
-    path: Path, inputs: tuple[Input, ...], labels: Sequence[str] = ()
+    path: Path, inputs: tuple[InputSpec, ...], labels: Sequence[str] = ()
 ) -> tuple[Rows, tuple[str, ...]]:
     """The rows of an .npz file: an array for each input by its name, the classes in `y` or `classes`.
 
@@ -128,7 +128,7 @@ def is_embedded(name: str) -> bool:
     return is_known(name) and (name in EMBEDDED or name.startswith("parity-"))
 
 
-def _rows(found: dict[str, Array], classes: Array | None, inputs: tuple[Input, ...], where: str) -> Rows:
+def _rows(found: dict[str, Array], classes: Array | None, inputs: tuple[InputSpec, ...], where: str) -> Rows:
     sizes: dict[str, int] = {}
     for one in inputs:
         expect_fits(found[one.name], one, sizes, f"{where}: {one.name}")
@@ -145,7 +145,7 @@ def _rows(found: dict[str, Array], classes: Array | None, inputs: tuple[Input, .
     return Rows(cast, None if classes is None else classes[kept])
 
 
-def expect_fits(array: Array, one: Input, sizes: dict[str, int], where: str) -> None:
+def expect_fits(array: Array, one: InputSpec, sizes: dict[str, int], where: str) -> None:
     """Stop with a SourceError unless rows have the input's shape; `sizes` holds those of names met before."""
     fits = array.ndim == len(one.dims) and array.size > 0
     for dim, size in zip(one.dims[1:], array.shape[1:], strict=False):
@@ -155,7 +155,7 @@ def expect_fits(array: Array, one: Input, sizes: dict[str, int], where: str) -> 
         raise SourceError(f"{where}: expected shape (rows, {known}), got {array.shape}")
 
 
-def converted(array: Array, one: Input, where: str) -> Array:
+def converted(array: Array, one: InputSpec, where: str) -> Array:
     """Rows in the input's own dtype: numbers of any kind as floats, integers as integers that hold them."""
     wanted = np.dtype(one.dtype)
     if array.dtype.kind not in ("buif" if wanted.kind == "f" else "bui"):

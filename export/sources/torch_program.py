@@ -9,7 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 from export.errors import SourceError
-from export.input_spec import DTYPES, Input, expect_rows, renamed
+from export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Source
 from export.sources.pt2_archive import cleaned
 from export.trace.trace import quiet
@@ -18,7 +18,7 @@ from service.artifact.limits import MAX_ROWS
 SYMBOL = re.compile(r"[a-z]+\d+\Z")
 
 
-def read_program(path: Path, inputs: tuple[Input, ...] = ()) -> Source:
+def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     """The program of a file, which runs nothing as it is opened."""
     archive = cleaned(path)
     try:
@@ -30,14 +30,14 @@ def read_program(path: Path, inputs: tuple[Input, ...] = ()) -> Source:
     return from_program(program, inputs, path.stem)
 
 
-def from_program(program: ExportedProgram, inputs: tuple[Input, ...], name: str) -> Source:
+def from_program(program: ExportedProgram, inputs: tuple[InputSpec, ...], name: str) -> Source:
     """A program whose inputs are tensors; `inputs` may call them and their dimensions otherwise."""
     own = own_inputs(program)
     expect_batch(program, own)
-    return Source(name, "program", renamed(own, inputs), program=program)
+    return Source(name, "program", with_user_names(own, inputs), program=program)
 
 
-def own_inputs(program: ExportedProgram) -> tuple[Input, ...]:
+def own_inputs(program: ExportedProgram) -> tuple[InputSpec, ...]:
     """The program's inputs: the first dynamic dimension is called batch, the others dim1, dim2, ..."""
     spec = program.call_spec.in_spec
     positional, keywords = spec.children() if spec is not None else (None, None)
@@ -50,7 +50,7 @@ def own_inputs(program: ExportedProgram) -> tuple[Input, ...]:
     return tuple(_input(name, values.get(str(name)), symbols) for name in program.graph_signature.user_inputs)
 
 
-def _input(name: object, value: object, symbols: dict[str, str]) -> Input:
+def _input(name: object, value: object, symbols: dict[str, str]) -> InputSpec:
     if not isinstance(name, str) or not isinstance(value, torch.Tensor):
         raise SourceError(f"the program takes {name!r}, which is no tensor: export it without this argument")
     dtype = str(value.dtype).removeprefix("torch.")
@@ -66,12 +66,12 @@ def _input(name: object, value: object, symbols: dict[str, str]) -> Input:
             raise SourceError(
                 f"{name}: dimension {at} is {size}: expected a number, or a dimension that varies by itself"
             )
-    return Input(name, dtype, tuple(dims))
+    return InputSpec(name, dtype, tuple(dims))
 
 
-def expect_batch(program: ExportedProgram, own: tuple[Input, ...]) -> None:
+def expect_batch(program: ExportedProgram, own: tuple[InputSpec, ...]) -> None:
     """Stop with a SourceError where the program does not take as many rows as the service may run."""
-    expect_rows(own, "the program")
+    expect_batch_dimension(own, "the program")
     first = own[0]
     if isinstance(first.dims[0], int):
         return

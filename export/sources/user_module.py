@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from export.errors import RequestError, SourceError, UntraceableError
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Source
 from export.sources.state_dict import fit_weights, read_weights
 from export.sources.user_imports import OURS, Guest
@@ -42,7 +42,7 @@ def expect_ready(module: nn.Module, where: str) -> None:
             raise SourceError(f"{where}: {name} is on the meta device and has no values: load its weights")
 
 
-def expect_arguments(module: nn.Module, inputs: tuple[Input, ...], where: str) -> None:
+def expect_arguments(module: nn.Module, inputs: tuple[InputSpec, ...], where: str) -> None:
     """Stop with a RequestError unless forward can be called with one argument per input."""
     signature = inspect.signature(module.forward)
     parameters = signature.parameters.values()
@@ -69,7 +69,7 @@ def expect_arguments(module: nn.Module, inputs: tuple[Input, ...], where: str) -
 WRITTEN = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
 
 
-def read_factory(text: str, inputs: tuple[Input, ...], weights: str | Path | None = None) -> Source:
+def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path | None = None) -> Source:
     """Load the user's file, call its factory, fill in the weights; an error says where their code stopped."""
     written = WRITTEN.match(text)
     if written is None or not written["factory"].isidentifier():

@@ -25,7 +25,7 @@ from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import MappingKey, tree_flatten_with_path, tree_unflatten
 
 from export.errors import RequestError, UntraceableError
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.untraceable import expect_opset, expect_stateless, explained
 
@@ -104,7 +104,7 @@ def trace(source: Source, opset: int = DEFAULT_OPSET) -> Traced:
     return Traced(made.model, made.exported_program)
 
 
-def export_program(module: nn.Module, inputs: tuple[Input, ...], names: list[str]) -> ExportedProgram:
+def export_program(module: nn.Module, inputs: tuple[InputSpec, ...], names: list[str]) -> ExportedProgram:
     """The program of a module in eval mode; dimensions of one name are one.
 
     torch.export keeps a condition for each size that it was unsure of, and most are its own. One that holds
@@ -129,7 +129,7 @@ def export_program(module: nn.Module, inputs: tuple[Input, ...], names: list[str
         return attempt(lambda name: Dim.AUTO)
 
 
-def example(one: Input, sizes: dict[str, int]) -> Tensor:
+def example(one: InputSpec, sizes: dict[str, int]) -> Tensor:
     """Any values will do: a graph that depends on them is refused."""
     dtype = getattr(torch, one.dtype)
     shape = one.shape(**sizes)
@@ -182,7 +182,7 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def name_ends(model: ir.Model, program: ExportedProgram, inputs: tuple[Input, ...]) -> None:
+def name_ends(model: ir.Model, program: ExportedProgram, inputs: tuple[InputSpec, ...]) -> None:
     """Call inputs and their dimensions as the user does, and outputs by what they are.
 
     A dictionary's outputs have its keys; a lone one is `output`, several are `output0`, `output1`, ...

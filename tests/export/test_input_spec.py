@@ -7,22 +7,29 @@ import warnings
 import pytest
 
 from export.errors import RequestError, SourceError, SourceWarning
-from export.input_spec import Input, expect_rows, model_name, parse, parse_all, renamed
+from export.input_spec import (
+    InputSpec,
+    expect_batch_dimension,
+    model_name,
+    parse_input,
+    parse_inputs,
+    with_user_names,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x:float32[batch,784]", Input("x", "float32", ("batch", 784))),
-        ("ids:int64[batch, tokens, 50]", Input("ids", "int64", ("batch", "tokens", 50))),
-        ("mask:bool[7]", Input("mask", "bool", (7,))),
-        ("scalar:float64[]", Input("scalar", "float64", ())),
+        ("x:float32[batch,784]", InputSpec("x", "float32", ("batch", 784))),
+        ("ids:int64[batch, tokens, 50]", InputSpec("ids", "int64", ("batch", "tokens", 50))),
+        ("mask:bool[7]", InputSpec("mask", "bool", (7,))),
+        ("scalar:float64[]", InputSpec("scalar", "float64", ())),
     ],
 )
-def test_what_is_written_is_what_is_read(text: str, expected: Input) -> None:
+def test_what_is_written_is_what_is_read(text: str, expected: InputSpec) -> None:
     """Numbers are fixed dimensions, names are dynamic ones, spaces do not count; and back again."""
-    assert parse(text) == expected
-    assert parse(str(expected)) == expected
+    assert parse_input(text) == expected
+    assert parse_input(str(expected)) == expected
 
 
 @pytest.mark.parametrize(
@@ -42,22 +49,22 @@ def test_what_is_written_is_what_is_read(text: str, expected: Input) -> None:
 def test_other_writing_is_refused(text: str, says: str) -> None:
     """The message shows what was expected and what came."""
     with pytest.raises(RequestError, match="--input") as error:
-        parse(text)
+        parse_input(text)
     assert says in str(error.value)
 
 
 def test_names_are_distinct() -> None:
     """Two inputs cannot share a name."""
     with pytest.raises(RequestError, match="got 'x' more than once"):
-        parse_all(["x:float32[1]", "x:int64[1]"])
+        parse_inputs(["x:float32[1]", "x:int64[1]"])
 
 
 def test_a_shape_needs_a_size_for_each_name() -> None:
     """Names stand for sizes that are given."""
-    assert parse("x:float32[batch,time,8]").shape(batch=3, time=5) == (3, 5, 8)
+    assert parse_input("x:float32[batch,time,8]").shape(batch=3, time=5) == (3, 5, 8)
 
 
-OWN = parse_all(["x:float32[batch,time,4]", "mask:bool[batch,time]"])
+OWN = parse_inputs(["x:float32[batch,time,4]", "mask:bool[batch,time]"])
 
 
 @pytest.mark.parametrize("name", ["a", "digits-10", "A.b_c-9", "x" * 100])
@@ -90,9 +97,9 @@ def test_a_name_is_made_of_the_sources_where_none_is_given(found: str, name: str
 
 def test_inputs_keep_their_own_names_unless_told_otherwise() -> None:
     """Dimensions are called as the user calls them, those of one name alike."""
-    assert renamed(OWN, ()) == OWN
-    theirs = parse_all(["rows:float32[n,t,4]", "seen:bool[n,t]"])
-    assert renamed(OWN, theirs) == theirs
+    assert with_user_names(OWN, ()) == OWN
+    theirs = parse_inputs(["rows:float32[n,t,4]", "seen:bool[n,t]"])
+    assert with_user_names(OWN, theirs) == theirs
 
 
 @pytest.mark.parametrize(
@@ -112,20 +119,20 @@ def test_inputs_keep_their_own_names_unless_told_otherwise() -> None:
 def test_other_inputs_than_there_are_cannot_be_asked_for(given: list[str]) -> None:
     """A number, dtype, size or equality of dimensions that differs is refused with what there is."""
     with pytest.raises(RequestError, match=r"--input: expected x:float32\[batch,time,4\] mask:bool"):
-        renamed(OWN, parse_all(given))
+        with_user_names(OWN, parse_inputs(given))
 
 
 def test_a_fixed_number_of_rows_is_said() -> None:
     """It is allowed, with a note; a dimension that varies where the batch does not is no batch."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        expect_rows(OWN, "here")
+        expect_batch_dimension(OWN, "here")
     with pytest.warns(SourceWarning, match=r"here: x:float32\[3,4\]: takes 3 rows at a time"):
-        expect_rows(parse_all(["x:float32[3,4]"]), "here")
+        expect_batch_dimension(parse_inputs(["x:float32[3,4]"]), "here")
     with pytest.raises(
         SourceError, match="the first dimension is the batch, and it is fixed while others vary"
     ):
-        expect_rows(parse_all(["x:float32[3,time,4]"]), "here")
-    for none in ((), parse_all(["x:float32[]"])):
+        expect_batch_dimension(parse_inputs(["x:float32[3,time,4]"]), "here")
+    for none in ((), parse_inputs(["x:float32[]"])):
         with pytest.raises(SourceError, match="expected an input whose first dimension is the batch"):
-            expect_rows(none, "here")
+            expect_batch_dimension(none, "here")

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 import export
 from export.errors import ParityError, PrecisionError, RequestError, SourceError
-from export.output.model_bytes import with_manifest
+from export.output.model_bytes import embed_manifest
 from export.pipeline import export_model
-from export.steps import Watcher
+from export.steps import ProgressListener
 from export.verify import verify_model
 from models.layers.highway import HighwayLayer
 from service.artifact.runtime import open_model
@@ -244,7 +244,7 @@ def test_the_steps_are_told() -> None:
     heard: list[str] = []
     moves: list[tuple[int, int]] = []
 
-    class Ear(Watcher):
+    class Ear(ProgressListener):
         def began(self, step: str) -> None:
             heard.append(step)
 
@@ -302,7 +302,7 @@ def test_verify_sees_a_manifest_that_lies(tmp_path: Path, change: dict[str, Any]
         change = {"gates": (gates[0].model_copy(update={"levers": gates[1].levers}), gates[1])}
     elif "gates" in change:
         change = {"gates": gates[:1]}
-    lying = with_manifest(done.path.read_bytes(), done.manifest.model_copy(update=change))
+    lying = embed_manifest(done.path.read_bytes(), done.manifest.model_copy(update=change))
     done.path.write_bytes(lying)
     with pytest.raises(ParityError, match=re.escape(says)):
         verify_model(done.path, network(), labels=names)

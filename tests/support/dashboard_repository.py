@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 import service
-from export.output.model_bytes import with_manifest
+from export.output.model_bytes import embed_manifest
 from export.pipeline import export_model
 from models.networks.character_cnn import CharactersConfig
 from models.networks.families import build
@@ -49,7 +49,7 @@ def fill(root: Path) -> Path:
     manifest = open_model(letters).manifest
     assert manifest is not None
     spelt = manifest.model_copy(update={"alphabet": ALPHABET})
-    letters.write_bytes(with_manifest(letters.read_bytes(), spelt))
+    letters.write_bytes(embed_manifest(letters.read_bytes(), spelt))
     own = nn.Sequential(Independent(6), LearnedCarry(6, 6), Layer(6)).eval()
     export_model(own, root, name="own", inputs=["x:float32[batch,6]"])
     put(root, MARKUP, data=sealed(highway(), labels=LABELS))

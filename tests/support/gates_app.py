@@ -14,7 +14,7 @@ import numpy as np
 from starlette.routing import Router
 from starlette.types import Message, Receive
 
-from export.output.model_bytes import with_manifest
+from export.output.model_bytes import embed_manifest
 from service.api.context import ServiceContext
 from service.api.gates import routes
 from service.artifact.limits import Limits
@@ -130,7 +130,7 @@ class Asker:
     def of(cls, folder: Path, gated: Gated, manifest: Manifest, **settings: Any) -> Asker:
         """Asks a network of ours, written into a folder."""
         path = folder / "model.onnx"
-        path.write_bytes(with_manifest(gated.model, manifest))
+        path.write_bytes(embed_manifest(gated.model, manifest))
         return cls(path, **settings)
 
     def __init__(self, path: Path, **settings: Any) -> None:

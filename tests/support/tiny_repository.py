@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from export.output.model_bytes import with_manifest
+from export.output.model_bytes import embed_manifest
 from service.config.settings import Settings
 from service.registry.loader import load
 from service.registry.model import Model
@@ -18,7 +18,7 @@ from tests.support.tiny_highway import Gated, highway
 def sealed(gated: Gated, **manifest: Any) -> bytes:
     """The network's file, with a manifest that fits it unless told otherwise."""
     fields = {"outputs": ("logits",), "labels": ("a", "b", "c"), "gates": gated.gates, **manifest}
-    return with_manifest(gated.model, MANIFEST.model_copy(update=fields))
+    return embed_manifest(gated.model, MANIFEST.model_copy(update=fields))
 
 
 def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> ModelFile:

@@ -19,7 +19,7 @@ from typer.testing import Result
 
 import turnpike
 from export.cli.export import stoppable
-from export.cli.progress import Display
+from export.cli.progress import StepProgress
 from models.training.checkpoint import load
 from tests.support.run_cli import called, command, environment, run, trained
 
@@ -205,7 +205,7 @@ def test_a_library_that_swallows_the_signal_only_puts_the_end_off(number: signal
     before = signal.getsignal(number)
 
     def work() -> None:
-        with stoppable() as check, Display(check) as display:
+        with stoppable() as check, StepProgress(check) as display:
             display.began("trace")
             with contextlib.suppress(BaseException):
                 signal.raise_signal(number)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from export.gates.instrument import Gates, offer
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
 from service.artifact.manifest import Gate
@@ -32,7 +32,7 @@ ROWS = 3
 
 
 def graph_of(net: nn.Module, shape: tuple[int, ...]) -> ir.Model:
-    x = Input("x", "float32", ("batch", *shape))
+    x = InputSpec("x", "float32", ("batch", *shape))
     return trace(Source("net", "module", (x,), module=net.eval())).model
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from export.gates.instrument import Gates, offer
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
 from service.artifact.levers import overrides
@@ -19,7 +19,7 @@ from tests.highways import convolution, dense, dilemmas, recurrent
 
 
 def offered(net: nn.Module, *inputs: str) -> tuple[ir.Model, Gates, Runtime]:
-    named = tuple(Input(name, "float32", ("batch", 4)) for name in inputs or ("x",))
+    named = tuple(InputSpec(name, "float32", ("batch", 4)) for name in inputs or ("x",))
     model = trace(Source("net", "module", named, module=net.eval())).model
     found = offer(model)
     proto = ir.to_proto(model)
@@ -84,7 +84,7 @@ def test_a_lever_costs_no_operator_where_a_map_has_room_for_a_bias() -> None:
 
 def test_the_bias_of_a_convolution_stays_a_constant() -> None:
     """onnxruntime lays convolutions out by their weights, so zeros are added behind them instead."""
-    one = Input("x", "float32", ("batch", 3, 6, 6))
+    one = InputSpec("x", "float32", ("batch", 3, 6, 6))
     model = trace(Source("net", "module", (one,), module=convolution.Conv2dHighway(3).eval())).model
     (gate,) = offer(model).gates
     assert [lever.tensor for lever in gate.levers] == ["layer00.transform_gate.bias"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from export.gates.instrument import offer
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
 from models.layers.gate import watched
@@ -34,7 +34,7 @@ def test_every_gate_of_a_preset_is_found(name: str) -> None:
     config = PRESETS[name].config
     net = build(config).eval()
     dims = [f"axis{at}" if at in net.free_axes else size for at, size in enumerate(config.inputs)]
-    one = Input("x", "int64" if net.reads_ids else "float32", ("batch", *dims))
+    one = InputSpec("x", "int64" if net.reads_ids else "float32", ("batch", *dims))
     model = trace(Source(name, "preset", (one,), module=net)).model
     found = offer(model)
     proto = ir.to_proto(model)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from export.gates.instrument import Gates, offer
-from export.input_spec import Input
+from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
 from service.artifact.runtime import open_model
@@ -88,7 +88,9 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
 
 def export(net: nn.Module, *inputs: tuple[int, ...]) -> tuple[Gates, list[Tensor], list[np.ndarray]]:
     """What was found, some rows, and the gates on them."""
-    named = tuple(Input(f"x{number}", "float32", ("batch", *shape)) for number, shape in enumerate(inputs))
+    named = tuple(
+        InputSpec(f"x{number}", "float32", ("batch", *shape)) for number, shape in enumerate(inputs)
+    )
     model = trace(Source("wild", "module", named, module=net.eval())).model
     found = offer(model)
     rows = [torch.randn(3, *shape) for shape in inputs]

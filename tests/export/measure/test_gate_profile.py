@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from export.errors import SourceError
 from export.measure import gate_profile as module
-from export.measure.gate_profile import EPSILON, FINE, LEVELS, profile
+from export.measure.gate_profile import EPSILON, FINE_BINS, QUANTILE_LEVELS, profile_gates
 from export.source import Rows
 from service.artifact.limits import MAX_ROWS
 from service.artifact.manifest import Gate
@@ -45,8 +45,8 @@ def test_statistics_are_those_of_all_rows_at_once() -> None:
     """Mean, deviation, shares, histogram and units over three batches equal the plain formulas."""
     net = highway()
     rows = rows_of(2 * MAX_ROWS + 37)
-    got = profile(net.open(), net.gates, rows)
-    assert (got.rows, got.levels, got.epsilon) == (len(rows), LEVELS, EPSILON)
+    got = profile_gates(net.open(), net.gates, rows)
+    assert (got.rows, got.levels, got.epsilon) == (len(rows), QUANTILE_LEVELS, EPSILON)
     for layer, t, found in zip(got.layers, net.gate_values(rows.inputs["x"]), net.gates, strict=True):
         assert layer.gate == found.name
         assert layer.mean == pytest.approx(t.mean(), abs=1e-6)
@@ -54,13 +54,13 @@ def test_statistics_are_those_of_all_rows_at_once() -> None:
         assert layer.units == pytest.approx(t.mean(0).tolist(), abs=1e-6)
         assert layer.units_sd == pytest.approx(t.std(0).tolist(), abs=1e-6)
         assert layer.histogram == pytest.approx((np.histogram(t, 20, (0, 1))[0] / t.size).tolist(), abs=1e-3)
-        assert layer.quantiles == pytest.approx(np.quantile(t, LEVELS).tolist(), abs=0.01)
+        assert layer.quantiles == pytest.approx(np.quantile(t, QUANTILE_LEVELS).tolist(), abs=0.01)
 
 
 def test_a_case_worked_out_by_hand() -> None:
     """Four rows of two units: every figure of the record."""
     t = np.array([[0.001, 0.5], [0.001, 0.5], [0.001, 0.995], [0.001, 0.995]])
-    layer = profile(sigmoid_of("batch", 2), [gate()], Rows({"x": logit(t)})).layers[0]
+    layer = profile_gates(sigmoid_of("batch", 2), [gate()], Rows({"x": logit(t)})).layers[0]
     assert layer.units == pytest.approx((0.001, 0.7475), abs=1e-6)
     assert layer.units_sd == pytest.approx((0.0, 0.2475), abs=1e-6)
     assert layer.mean == pytest.approx(0.37425, abs=1e-6)
@@ -68,16 +68,16 @@ def test_a_case_worked_out_by_hand() -> None:
     assert (layer.closed, layer.open) == (0.5, 0.25)
     assert layer.histogram == (0.5, *[0.0] * 9, 0.25, *[0.0] * 8, 0.25)
     assert sum(layer.histogram) == 1
-    assert layer.quantiles[0] == pytest.approx(0.001, abs=1 / FINE)
-    assert layer.quantiles[3] == pytest.approx(0.001, abs=1 / FINE)
-    assert layer.quantiles[-1] == pytest.approx(0.995, abs=1 / FINE)
+    assert layer.quantiles[0] == pytest.approx(0.001, abs=1 / FINE_BINS)
+    assert layer.quantiles[3] == pytest.approx(0.001, abs=1 / FINE_BINS)
+    assert layer.quantiles[-1] == pytest.approx(0.995, abs=1 / FINE_BINS)
 
 
 def test_a_deviation_far_below_the_mean_is_not_drowned() -> None:
     """A unit that hardly varies keeps its deviation, which a difference of two sums would lose."""
     x = np.zeros((3 * MAX_ROWS, 1), np.float32)
     x[::2] = np.float32(1e-6)
-    layer = profile(sigmoid_of("batch", 1), [gate()], Rows({"x": x})).layers[0]
+    layer = profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": x})).layers[0]
     t = sigmoid_of("batch", 1).run({"x": x})[0].astype(np.float64)
     assert layer.units_sd[0] == pytest.approx(t.std(), rel=1e-4)
     assert 0 < layer.units_sd[0] < 1e-6
@@ -86,15 +86,15 @@ def test_a_deviation_far_below_the_mean_is_not_drowned() -> None:
 def test_quantiles_lie_within_what_was_seen() -> None:
     """A gate that is always the same has that value at every level, not the middle of a bin."""
     x = np.full((7, 1), logit(0.30001), np.float32)
-    layer = profile(sigmoid_of("batch", 1), [gate()], Rows({"x": x})).layers[0]
-    assert layer.quantiles == pytest.approx((0.30001,) * len(LEVELS), abs=1e-6)
+    layer = profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": x})).layers[0]
+    assert layer.quantiles == pytest.approx((0.30001,) * len(QUANTILE_LEVELS), abs=1e-6)
 
 
 def test_channels_are_units_and_pixels_are_places() -> None:
     """A convolutional gate is profiled by channel, over rows and pixels."""
     random = np.random.default_rng(0)
     t = random.uniform(0.01, 0.99, size=(5, 3, 2, 4))
-    layer = profile(sigmoid_of("batch", 3, 2, 4), [gate(unit_axis=-3)], Rows({"x": logit(t)})).layers[0]
+    layer = profile_gates(sigmoid_of("batch", 3, 2, 4), [gate(unit_axis=-3)], Rows({"x": logit(t)})).layers[0]
     assert layer.units == pytest.approx(t.mean((0, 2, 3)).tolist(), abs=1e-6)
     assert layer.units_sd == pytest.approx(t.std((0, 2, 3)).tolist(), abs=1e-6)
 
@@ -102,7 +102,7 @@ def test_channels_are_units_and_pixels_are_places() -> None:
 def test_a_graph_of_one_fixed_batch_counts_each_row_once() -> None:
     """Of five rows, two at a time, the repeat that fills up the last batch is not counted."""
     t = np.array([[0.1], [0.2], [0.3], [0.4], [0.9]])
-    layer = profile(sigmoid_of(2, 1), [gate()], Rows({"x": logit(t)})).layers[0]
+    layer = profile_gates(sigmoid_of(2, 1), [gate()], Rows({"x": logit(t)})).layers[0]
     assert layer.mean == pytest.approx(t.mean(), abs=1e-6)
 
 
@@ -110,9 +110,9 @@ def test_the_contrast_is_by_class() -> None:
     """E[T given class] - E[T]; a class without rows stands at 0."""
     t = np.array([[0.1], [0.2], [0.6]])
     rows = Rows({"x": logit(t)}, np.array([0, 0, 2]))
-    got = profile(sigmoid_of("batch", 1), [gate()], rows, ("a", "b", "c", "d")).contrast
+    got = profile_gates(sigmoid_of("batch", 1), [gate()], rows, ("a", "b", "c", "d")).contrast
     assert got[0] == pytest.approx((-0.15, 0.0, 0.3, 0.0), abs=1e-6)
-    assert profile(sigmoid_of("batch", 1), [gate()], Rows({"x": logit(t)}), ("a", "b")).contrast == ()
+    assert profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": logit(t)}), ("a", "b")).contrast == ()
 
 
 def test_rows_may_lie_along_another_axis() -> None:
@@ -129,23 +129,23 @@ def test_rows_may_lie_along_another_axis() -> None:
     opset = [helper.make_opsetid("", 20)]
     runtime = open_model(helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString())
     values = np.array([[0.1, 0.3], [0.5, 0.7]])
-    got = profile(runtime, [gate()], Rows({"x": logit(values)}, np.array([0, 1])))
+    got = profile_gates(runtime, [gate()], Rows({"x": logit(values)}, np.array([0, 1])))
     assert got.contrast[0] == pytest.approx((-0.2, 0.2), abs=1e-6)
 
 
 def test_it_is_the_same_every_time_and_knows_its_rows() -> None:
     """Two profiles of the same rows are equal; other rows have another digest."""
     net = highway()
-    first, again = (profile(net.open(), net.gates, rows_of(50)) for _ in range(2))
+    first, again = (profile_gates(net.open(), net.gates, rows_of(50)) for _ in range(2))
     assert first == again
-    assert profile(net.open(), net.gates, rows_of(50, seed=2)).digest != first.digest
+    assert profile_gates(net.open(), net.gates, rows_of(50, seed=2)).digest != first.digest
 
 
 def test_large_maps_get_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is bounded: with a value for each of many pixels, the first rows stand for all."""
-    monkeypatch.setattr(module, "MOST_VALUES", 64)
-    monkeypatch.setattr(module, "FEWEST_ROWS", 1)
-    assert profile(sigmoid_of("batch", 8), [gate()], rows_of(50, inputs=8)).rows == 8
+    monkeypatch.setattr(module, "MAX_GATE_VALUES", 64)
+    monkeypatch.setattr(module, "MIN_ROWS", 1)
+    assert profile_gates(sigmoid_of("batch", 8), [gate()], rows_of(50, inputs=8)).rows == 8
 
 
 def test_a_gate_that_is_no_number_is_named() -> None:
@@ -153,4 +153,4 @@ def test_a_gate_that_is_no_number_is_named() -> None:
     x = np.zeros((4, 1), np.float32)
     x[2] = np.nan
     with pytest.raises(SourceError, match="rows 0 to 3: .* got NaN in t"):
-        profile(sigmoid_of("batch", 1), [gate()], Rows({"x": x}))
+        profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": x}))

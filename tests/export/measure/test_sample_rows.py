@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from export.errors import RequestError
-from export.input_spec import parse_all
-from export.measure.sample_rows import FEW, expect_count, ranges, samples_of, stored
+from export.input_spec import parse_inputs
+from export.measure.sample_rows import DEFAULT_SAMPLES, choose_samples, encode_row, input_ranges, sample_count
 from export.source import Rows, Source
 from service.artifact.manifest import MAX_SAMPLES, Range
 from service.artifact.runtime import Tensor
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def source(*inputs: str, rows: Rows | None = None, public: bool = False) -> Source:
-    return Source("net", "module", parse_all(inputs or ["x:float32[batch,2]"]), rows=rows, public=public)
+    return Source("net", "module", parse_inputs(inputs or ["x:float32[batch,2]"]), rows=rows, public=public)
 
 
 def numbered(count: int) -> Array:
@@ -29,7 +29,7 @@ def numbered(count: int) -> Array:
 
 def picked(rows: Rows, count: int) -> list[int]:
     """The numbers of the rows that were taken."""
-    return [sample.inputs[0].raw[0] for sample in samples_of(rows, count)]
+    return [sample.inputs[0].raw[0] for sample in choose_samples(rows, count)]
 
 
 def test_one_of_each_class_in_turn() -> None:
@@ -46,18 +46,18 @@ def test_without_classes_the_first_ones(classes: Array | None) -> None:
     """Nothing is made of classes that are not one a row, and there is no label then."""
     rows = Rows({"x": numbered(5)}, classes)
     assert picked(rows, 3) == [0, 1, 2]
-    assert {sample.label for sample in samples_of(rows, 3, ["a", "b"])} == {""}
+    assert {sample.label for sample in choose_samples(rows, 3, ["a", "b"])} == {""}
 
 
 def test_labels_are_what_people_say() -> None:
     """The class by its name, or by its number where it has none."""
     rows = Rows({"x": numbered(3)}, np.array([0, 1, 2]))
-    assert [sample.label for sample in samples_of(rows, 3, ["cat", "dog"])] == ["cat", "dog", "2"]
+    assert [sample.label for sample in choose_samples(rows, 3, ["cat", "dog"])] == ["cat", "dog", "2"]
 
 
 def test_no_rows_no_samples() -> None:
     """And no ranges."""
-    assert samples_of(None, 0) == ranges(None) == ()
+    assert choose_samples(None, 0) == input_ranges(None) == ()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_no_rows_no_samples() -> None:
 def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, kind: str) -> None:
     """To the bit, with the sign of a zero: what comes out again is what went in."""
     row = np.array(values, dtype)
-    made = stored("x", row)
+    made = encode_row("x", row)
     assert (made.name, made.dtype, made.shape) == ("x", kind, (2,))
     assert to_input_row(made, Tensor("x", dtype, ("batch", 2)))[0].tobytes() == row.tobytes()
 
@@ -89,26 +89,26 @@ def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, kind: st
 def test_large_rows_are_fewer() -> None:
     """As many as there is room for, of all inputs together."""
     rows = Rows({"a": np.zeros((9, 30_000), np.uint8), "b": np.full((9, 10_000), 0.5, np.float32)})
-    made = samples_of(rows, 9)
+    made = choose_samples(rows, 9)
     size = sum(len(one.data) for one in made[0].inputs)
     assert len(made) == MAX_SAMPLES // size == 2
-    assert samples_of(Rows({"x": np.zeros((2, MAX_SAMPLES), np.uint8)}), 2) == ()
+    assert choose_samples(Rows({"x": np.zeros((2, MAX_SAMPLES), np.uint8)}), 2) == ()
 
 
 def test_ranges_are_over_all_rows() -> None:
     """Of each input by itself."""
-    found = ranges(Rows({"x": np.array([[-1.5, 2], [7, 0]], np.float32), "ids": np.array([[3], [5]])}))
+    found = input_ranges(Rows({"x": np.array([[-1.5, 2], [7, 0]], np.float32), "ids": np.array([[3], [5]])}))
     assert found == (Range(input="x", low=-1.5, high=7), Range(input="ids", low=3, high=5))
 
 
 def test_own_rows_stay_out_unless_asked_for() -> None:
     """A user's rows may be nobody else's business; those of public data are ten unless told otherwise."""
     rows = Rows({"x": numbered(20)})
-    assert expect_count(None, source(rows=rows)) == 0
-    assert expect_count(4, source(rows=rows)) == 4
-    assert expect_count(None, source(rows=rows, public=True)) == FEW == 10
-    assert expect_count(0, source(rows=rows, public=True)) == 0
-    assert expect_count(None, source()) == expect_count(0, source()) == 0
+    assert sample_count(None, source(rows=rows)) == 0
+    assert sample_count(4, source(rows=rows)) == 4
+    assert sample_count(None, source(rows=rows, public=True)) == DEFAULT_SAMPLES == 10
+    assert sample_count(0, source(rows=rows, public=True)) == 0
+    assert sample_count(None, source()) == sample_count(0, source()) == 0
 
 
 @pytest.mark.parametrize(
@@ -122,18 +122,18 @@ def test_own_rows_stay_out_unless_asked_for() -> None:
 def test_rows_that_nobody_could_post_stay_out(inputs: list[str], says: str) -> None:
     """They are left out by themselves, and refused where they were asked for."""
     rows = Rows({"x": numbered(20)})
-    assert expect_count(None, source(*inputs, rows=rows, public=True)) == 0
+    assert sample_count(None, source(*inputs, rows=rows, public=True)) == 0
     with pytest.raises(RequestError, match=f"--samples: expected {says}"):
-        expect_count(1, source(*inputs, rows=rows, public=True))
+        sample_count(1, source(*inputs, rows=rows, public=True))
 
 
 def test_a_fixed_batch_of_one_takes_one() -> None:
     """As nets for one image have it."""
     rows = Rows({"x": numbered(20)})
-    assert expect_count(None, source("x:float32[1,2]", rows=rows, public=True)) == 10
+    assert sample_count(None, source("x:float32[1,2]", rows=rows, public=True)) == 10
 
 
 def test_samples_of_nothing_are_refused() -> None:
     """With the option that is missing."""
     with pytest.raises(RequestError, match="--samples: expected rows to take them from, got none: --data"):
-        expect_count(3, source())
+        sample_count(3, source())

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from export.errors import ExportError, RequestError
-from export.output.repository import deposit, expect_repository, expect_version, newest, write
+from export.output.repository import (
+    expect_repository,
+    expect_version,
+    newest_version,
+    write_checked,
+    write_model,
+)
 from service.artifact.manifest import Sample
 from tests.service.artifact.test_manifest import MANIFEST
 from tests.service.artifact.test_sample_rows import kept
@@ -17,10 +23,10 @@ from tests.support.tiny_highway import highway
 
 def test_versions_count_from_one(tmp_path: Path) -> None:
     """Only folders named by a whole number are versions."""
-    assert newest(tmp_path, "net") == 0
+    assert newest_version(tmp_path, "net") == 0
     for name in ("2", "10", "03", "0", "x", ".3"):
         (tmp_path / "net" / name).mkdir(parents=True)
-    assert newest(tmp_path, "net") == 10
+    assert newest_version(tmp_path, "net") == 10
 
 
 @pytest.mark.parametrize("version", [0, -1, 2**31])
@@ -47,7 +53,7 @@ def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
         assert draft.read_bytes() == b"whole"
         assert not path.exists()
 
-    write(path, b"whole", check)
+    write_checked(path, b"whole", check)
     assert path.read_bytes() == b"whole"
     assert [entry.name for entry in path.parent.iterdir()] == ["model.onnx"]
 
@@ -57,10 +63,10 @@ def test_a_file_that_would_not_be_served_does_not_appear(tmp_path: Path) -> None
     gated = highway(layers=1)
     update = {"outputs": ("logits",), "gates": gated.gates}
     fitting = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3, 4]),)),)})
-    assert deposit(tmp_path / "repo", fitting, gated.model, next_free=False).written
+    assert write_model(tmp_path / "repo", fitting, gated.model, next_free=False).written
     other = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3]),)),)})
     with pytest.raises(ExportError, match="expected a row of x:.*, got one of shape .3."):
-        deposit(tmp_path / "other", other, gated.model, next_free=False)
+        write_model(tmp_path / "other", other, gated.model, next_free=False)
     assert not (tmp_path / "other").exists()
 
 
@@ -73,11 +79,11 @@ def test_what_stops_it_leaves_nothing_behind(tmp_path: Path, error: BaseExceptio
 
     (tmp_path / "kept").mkdir()
     with pytest.raises(type(error)):
-        write(tmp_path / "kept" / "net" / "1" / "model.onnx", b"new", check)
+        write_checked(tmp_path / "kept" / "net" / "1" / "model.onnx", b"new", check)
     assert list((tmp_path / "kept").iterdir()) == []
     old = tmp_path / "net" / "1" / "model.onnx"
-    write(old, b"old", lambda draft: None)
+    write_checked(old, b"old", lambda draft: None)
     with pytest.raises(type(error)):
-        write(old, b"new", check)
+        write_checked(old, b"new", check)
     assert old.read_bytes() == b"old"
     assert list(old.parent.iterdir()) == [old]

@@ -5,22 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from export.input_spec import parse_all
-from export.parity.batches import FACTOR, LARGE, NAN, Batch, Maker, lay_out
-from export.parity.input_domains import Domain
+from export.input_spec import parse_inputs
+from export.parity.batches import (
+    LARGE_FACTOR,
+    LARGE_VALUES,
+    ONE_NAN,
+    BatchGenerator,
+    ProofBatch,
+    choose_sizes,
+)
+from export.parity.input_domains import InputDomain
 from export.source import Rows, Source
 
 FLOAT = "x:float32[batch,4]"
 IDS = "ids:int64[batch,tokens]"
 
 
-def maker(*inputs: str, seed: int = 0, max_rows: int = 100, rows: Rows | None = None, low: int = 0) -> Maker:
-    source = Source("s", "module", parse_all(inputs), rows=rows)
-    domains = {one.name: Domain(low, 9, mean=5.0, sd=2.0) for one in source.inputs}
-    return Maker(lay_out(source), domains, seed, max_rows)
+def maker(
+    *inputs: str, seed: int = 0, max_rows: int = 100, rows: Rows | None = None, low: int = 0
+) -> BatchGenerator:
+    source = Source("s", "module", parse_inputs(inputs), rows=rows)
+    domains = {one.name: InputDomain(low, 9, mean=5.0, sd=2.0) for one in source.inputs}
+    return BatchGenerator(choose_sizes(source), domains, seed, max_rows)
 
 
-def by_name(made: Maker, rows: Rows | None = None) -> dict[str, Batch]:
+def by_name(made: BatchGenerator, rows: Rows | None = None) -> dict[str, ProofBatch]:
     batches = made.all(rows)
     assert len({batch.name for batch in batches}) == len(batches)
     return {batch.name: batch for batch in batches}
@@ -68,14 +77,14 @@ def test_strained_batches_strain() -> None:
     """Zeros, numbers 10,000 times as large, denormal ones, and one cell, in the second row, that is none."""
     found = by_name(maker(FLOAT))
     strained = {name: batch.arrays["x"] for name, batch in found.items() if not batch.ordinary}
-    assert list(strained) == ["zeros", LARGE, "denormal", NAN, "one Inf"]
+    assert list(strained) == ["zeros", LARGE_VALUES, "denormal", ONE_NAN, "one Inf"]
     assert not strained["zeros"].any()
-    assert np.abs(strained[LARGE]).mean() > 0.5 * FACTOR
+    assert np.abs(strained[LARGE_VALUES]).mean() > 0.5 * LARGE_FACTOR
     tiny = np.abs(strained["denormal"])
     assert tiny.dtype == np.float32
     assert (tiny > 0).all()
     assert (tiny < np.finfo(np.float32).tiny).all()
-    for name, mask in ((NAN, np.isnan), ("one Inf", np.isinf)):
+    for name, mask in ((ONE_NAN, np.isnan), ("one Inf", np.isinf)):
         assert mask(strained[name]).sum() == 1
         assert mask(strained[name][1]).any()
 
@@ -128,23 +137,25 @@ def test_real_rows_are_tried_where_there_are_any() -> None:
 def test_a_free_length_is_that_of_the_rows() -> None:
     """Rows of 12 tokens say what is ordinary."""
     rows = Rows({"ids": np.zeros((5, 12), np.int64)})
-    assert lay_out(Source("s", "m", parse_all([IDS]), rows=rows)).sizes["tokens"] == 12
+    assert choose_sizes(Source("s", "m", parse_inputs([IDS]), rows=rows)).sizes["tokens"] == 12
 
 
 def test_a_digest_is_of_names_types_shapes_and_bytes() -> None:
     """Any of them makes another digest."""
     x = np.arange(4, dtype=np.float32)
     made = [
-        Batch("b", 1, arrays, {})
+        ProofBatch("b", 1, arrays, {})
         for arrays in ({"x": x}, {"y": x}, {"x": x.view(np.int32)}, {"x": x.reshape(2, 2)}, {"x": x + 1})
     ]
     assert len({batch.record().digest for batch in made}) == 5
-    assert made[0].record() == Batch("b", 1, {"x": x.copy()}, {}).record()
+    assert made[0].record() == ProofBatch("b", 1, {"x": x.copy()}, {}).record()
 
 
 def test_shaking_moves_numbers_by_a_share_of_themselves() -> None:
     """In float64, ids not at all."""
-    batch = Batch("b", 2, {"x": np.float32([[1e4], [0]]), "ids": np.array([[3], [4]])}, {"x": 0, "ids": 0})
+    batch = ProofBatch(
+        "b", 2, {"x": np.float32([[1e4], [0]]), "ids": np.array([[3], [4]])}, {"x": 0, "ids": 0}
+    )
     shaken = batch.shaken(1e-6).arrays
     assert 0 < abs(shaken["x"][0, 0] - 1e4) <= 1e-2
     assert shaken["x"].dtype == np.float64

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from export.errors import ParityError, UntraceableError
-from export.parity.batches import LARGE, Batch
-from export.parity.compare import PART, SHAKE, Trial
+from export.parity.batches import LARGE_VALUES, ProofBatch
+from export.parity.compare import PERTURBATION, REFERENCE_ROWS, BatchComparison
 from export.parity.error_stats import EPS
-from export.parity.reference import Answers, RejectedError
-from export.parity.verdict import Tally
+from export.parity.reference import RejectedError, TensorValues
+from export.parity.verdict import ErrorTable
 from export.source import Array
 from service.artifact.runtime import Tensor
 
 GATE, OUTPUT = "layer00.transform_gate", "y"
 
-Spoil = Callable[[Answers, int], None]
+Spoil = Callable[[TensorValues, int], None]
 
 
-def formula(x: Array) -> Answers:
+def formula(x: Array) -> TensorValues:
     """T = 1 / (1 + e^-x) and y = T x."""
     with np.errstate(over="ignore"):
         t = 1 / (1 + np.exp(-x))
@@ -44,7 +44,7 @@ class Truth:
         self.asked: list[tuple[str, int, bool]] = []
         self.shaken: list[Array] = []
 
-    def own(self, batch: Batch) -> Answers:
+    def own(self, batch: ProofBatch) -> TensorValues:
         if batch.rows == self.refuses:
             raise RejectedError("too few")
         self.asked.append((batch.name, batch.rows, batch.small))
@@ -56,7 +56,7 @@ class Truth:
             found[OUTPUT] = found[OUTPUT] + np.float32(len(self.asked))
         return found if batch.small else {OUTPUT: found[OUTPUT]}
 
-    def wide(self, batch: Batch) -> Answers:
+    def wide(self, batch: ProofBatch) -> TensorValues:
         x = batch.arrays["x"]
         if x.dtype == np.float64:
             self.shaken.append(x)
@@ -64,7 +64,7 @@ class Truth:
         found = formula(x.astype(np.float64))
         return found if batch.small else {OUTPUT: found[OUTPUT]}
 
-    def expect_stateless(self, batch: Batch) -> None:
+    def expect_stateless(self, batch: ProofBatch) -> None:
         self.asked.append(("state", batch.rows, batch.small))
 
 
@@ -86,19 +86,19 @@ class Served:
         return [found[name] for name in outputs]
 
 
-def batch(rows: int, name: str = "", *, factor: float = 1.0, **settings: bool) -> Batch:
+def batch(rows: int, name: str = "", *, factor: float = 1.0, **settings: bool) -> ProofBatch:
     x = np.random.default_rng(0).standard_normal((rows, 4)) * factor
-    return Batch(name or f"{rows} rows", rows, {"x": x.astype(np.float32)}, {"x": 0}, **settings)
+    return ProofBatch(name or f"{rows} rows", rows, {"x": x.astype(np.float32)}, {"x": 0}, **settings)
 
 
 def trial(
     spoil: Spoil = lambda found, runs: None, *, moody: bool = False, refuses: int = 0
-) -> tuple[Trial, Tally, Truth]:
-    truth, tally = Truth(moody=moody, refuses=refuses), Tally({GATE: "gate", OUTPUT: "output"}, 1)
-    return Trial(truth, [Served(spoil)], ["x"], tally, frozenset()), tally, truth
+) -> tuple[BatchComparison, ErrorTable, Truth]:
+    truth, tally = Truth(moody=moody, refuses=refuses), ErrorTable({GATE: "gate", OUTPUT: "output"}, 1)
+    return BatchComparison(truth, [Served(spoil)], ["x"], tally, frozenset()), tally, truth
 
 
-def run(*batches: Batch, spoil: Spoil = lambda found, runs: None) -> str:
+def run(*batches: ProofBatch, spoil: Spoil = lambda found, runs: None) -> str:
     """What is said of the first tensor that broke, after all batches, or nothing."""
     made, tally, _ = trial(spoil)
     for one in batches:
@@ -113,7 +113,7 @@ FIRST, LAST = batch(1, shared=True), batch(128, shared=True, small=False)
 def only_of(size: int, row: int, *names: str) -> Spoil:
     """Spoil one row of batches of one size."""
 
-    def spoil(found: Answers, runs: int) -> None:
+    def spoil(found: TensorValues, runs: int) -> None:
         for name in names:
             if len(found[name]) == size:
                 found[name][row] += np.float32(1e-3)
@@ -149,7 +149,7 @@ def test_the_truth_of_a_large_batch_is_worked_out_for_its_last_rows() -> None:
     made, _, truth = trial()
     made.run(FIRST)
     made.run(LAST)
-    assert ("the truth of 128 rows", PART, False) in truth.asked
+    assert ("the truth of 128 rows", REFERENCE_ROWS, False) in truth.asked
     made.coupled = True
     made.run(LAST)
     assert ("the truth of 128 rows", 128, False) in truth.asked
@@ -158,7 +158,7 @@ def test_the_truth_of_a_large_batch_is_worked_out_for_its_last_rows() -> None:
 def test_both_sides_are_asked_twice() -> None:
     """One that answers otherwise the second time is found, and whose fault it is."""
 
-    def fickle(found: Answers, runs: int) -> None:
+    def fickle(found: TensorValues, runs: int) -> None:
         found[OUTPUT] += np.float32(runs)
 
     with pytest.raises(ParityError, match="^y: onnxruntime answers otherwise when it is asked again"):
@@ -184,7 +184,7 @@ def test_a_batch_that_the_network_does_not_take_is_left_out() -> None:
 def test_a_batch_that_onnxruntime_does_not_take_is_a_fault() -> None:
     """If the network does."""
 
-    def refuse(found: Answers, runs: int) -> None:
+    def refuse(found: TensorValues, runs: int) -> None:
         raise RuntimeError("bad\nluck")
 
     with pytest.raises(ParityError, match="cannot run the batch '1 rows', which the network takes: bad luck"):
@@ -196,8 +196,8 @@ def test_great_numbers_are_shaken() -> None:
     made, tally, truth = trial()
     made.run(FIRST)
     assert truth.shaken == []
-    large = batch(3, LARGE, factor=1e4, ordinary=False)
+    large = batch(3, LARGE_VALUES, factor=1e4, ordinary=False)
     made.run(large)
     moved = np.abs(truth.shaken[0] / large.arrays["x"] - 1)
-    assert 0 < moved.max() <= SHAKE
+    assert 0 < moved.max() <= PERTURBATION
     assert [one.sway is not None for one in tally.figures[0]] == [False, False, True, True]

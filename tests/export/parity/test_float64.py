@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import weight_norm
 
-from export.parity.float64 import copy_of, double, widened
+from export.parity.float64 import float64_mode, independent_copy, to_float64
 
 X = torch.tensor([0.1, 0.2, 0.7])
 
@@ -31,8 +31,8 @@ class Narrow(nn.Module):
 
 def test_single_precision_in_the_code_is_double_under_the_reference() -> None:
     """The very same numbers as code without any of it gives in float64."""
-    with double(), torch.no_grad():
-        found = Narrow()(widened(X))
+    with float64_mode(), torch.no_grad():
+        found = Narrow()(to_float64(X))
     x, made = X.double(), torch.tensor([0.1, 0.2, 0.3]).double()
     held = torch.tensor([0.3, 0.1, 0.2]).double()
     expected = x * held + 1 / torch.tensor(3.0).double() + x / 3 + torch.arange(3).double() / 7 + made
@@ -45,7 +45,7 @@ def test_single_precision_in_the_code_is_double_under_the_reference() -> None:
 def test_writing_in_place_into_a_narrow_tensor_is_kept() -> None:
     """A tensor that the code holds on to becomes wide itself, rather than a copy of it."""
     held = torch.tensor([1.0, 2.0])
-    with double():
+    with float64_mode():
         held.mul_(torch.tensor([1 / 3, 1 / 3], dtype=torch.float64))
     assert held.dtype == torch.float64
     assert held[0].item() == 1 / 3
@@ -57,9 +57,9 @@ def test_the_default_type_comes_back(dtype: torch.dtype) -> None:
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with double():
+        with float64_mode():
             assert torch.ones(1).dtype == torch.float64
-        with pytest.raises(ZeroDivisionError), double():
+        with pytest.raises(ZeroDivisionError), float64_mode():
             raise ZeroDivisionError
         assert torch.get_default_dtype() == dtype
         assert torch.ones(1).dtype == dtype
@@ -69,9 +69,9 @@ def test_the_default_type_comes_back(dtype: torch.dtype) -> None:
 
 def test_whole_numbers_stay_whole() -> None:
     """Ids and masks are no narrow numbers."""
-    with double():
+    with float64_mode():
         assert (torch.arange(3) + 1).dtype == torch.int64
-        assert widened(torch.tensor(True)).dtype == torch.bool
+        assert to_float64(torch.tensor(True)).dtype == torch.bool
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -79,7 +79,7 @@ def test_a_copy_shares_nothing() -> None:
     """Also of a module that keeps a tensor computed from its parameters, as old weight norm does."""
     module = weight_norm(nn.Linear(3, 3))
     module(torch.zeros(1, 3))
-    copied = copy_of(module)
+    copied = independent_copy(module)
     assert torch.equal(copied(torch.ones(1, 3)), module(torch.ones(1, 3)))
     with torch.no_grad():
         for parameter in copied.parameters():

@@ -9,8 +9,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
-from export.input_spec import parse, parse_all
-from export.parity.input_domains import Domain, domains, table_size
+from export.input_spec import parse_input, parse_inputs
+from export.parity.input_domains import InputDomain, input_domains, lookup_table_size
 from export.source import Rows, Source
 
 ANY = helper.make_model(helper.make_graph([], "g", [], []))
@@ -50,33 +50,33 @@ def test_the_smallest_table_says_which_ids_there_are(nodes: list[str], size: int
         seven=np.array(7),
         onoff=np.float32([0, 1]),
     )
-    assert table_size(model, model.graph.inputs[0]) == size
+    assert lookup_table_size(model, model.graph.inputs[0]) == size
 
 
-def of(source: Source, model: ir.Model | None = None) -> Domain:
+def of(source: Source, model: ir.Model | None = None) -> InputDomain:
     model = model or graph()
-    return domains(source, model, [str(model.graph.inputs[0].name)])[source.inputs[0].name]
+    return input_domains(source, model, [str(model.graph.inputs[0].name)])[source.inputs[0].name]
 
 
 def test_ids_are_those_of_the_table_or_of_the_rows_or_two() -> None:
     """Also where the rows use few of them; below zero only where rows do."""
-    inputs = parse_all(["ids:int64[batch,5]"])
+    inputs = parse_inputs(["ids:int64[batch,5]"])
     table = graph("Gather table ids -> y", table=np.zeros((11, 3), np.float32))
     rows = Rows({"ids": np.array([[-1, 3]])})
-    assert of(Source("s", "m", inputs), table) == Domain(0, 10)
-    assert of(Source("s", "m", inputs, rows=rows), table) == Domain(-1, 10)
-    assert of(Source("s", "m", inputs, rows=rows)) == Domain(-1, 3)
-    assert of(Source("s", "m", inputs)) == Domain(0, 1)
-    assert of(Source("s", "m", parse_all(["ids:uint8[batch,5]"]))) == Domain(0, 255)
+    assert of(Source("s", "m", inputs), table) == InputDomain(0, 10)
+    assert of(Source("s", "m", inputs, rows=rows), table) == InputDomain(-1, 10)
+    assert of(Source("s", "m", inputs, rows=rows)) == InputDomain(-1, 3)
+    assert of(Source("s", "m", inputs)) == InputDomain(0, 1)
+    assert of(Source("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(0, 255)
 
 
 def test_numbers_lie_where_the_rows_do() -> None:
     """Cell by cell; one that never varies is varied as much as the others."""
     x = np.float32([[1, 10, 5], [3, 30, 5]])
-    found = of(Source("s", "m", parse_all(["x:float32[batch,3]"]), rows=Rows({"x": x})))
+    found = of(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), rows=Rows({"x": x})))
     np.testing.assert_allclose(found.mean, [2, 20, 5])
     np.testing.assert_allclose(found.sd, [1, 10, x.std()])
-    loose = of(Source("s", "m", parse_all(["x:float32[batch,time]"]), rows=Rows({"x": x})))
+    loose = of(Source("s", "m", parse_inputs(["x:float32[batch,time]"]), rows=Rows({"x": x})))
     assert loose.mean == pytest.approx(9)
 
 
@@ -85,15 +85,15 @@ def test_numbers_lie_where_the_networks_own_scaling_says() -> None:
     net = nn.Module()
     net.register_buffer("shift", torch.tensor(128.0))
     net.register_buffer("scale", torch.tensor(1 / 64))
-    found = of(Source("s", "m", parse_all(["x:float32[batch,3]"]), module=net))
+    found = of(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=net))
     assert (found.mean, found.sd) == (128, 64)
-    assert of(Source("s", "m", parse_all(["x:float32[batch,3]"]), module=nn.Module())) == Domain()
+    assert of(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=nn.Module())) == InputDomain()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "bool"])
 def test_values_have_the_inputs_type(dtype: str) -> None:
     """Also bytes and truth values."""
-    drawn = Domain().draw(parse(f"x:{dtype}[batch,50]"), {"batch": 4}, np.random.default_rng(0))
+    drawn = InputDomain().draw(parse_input(f"x:{dtype}[batch,50]"), {"batch": 4}, np.random.default_rng(0))
     assert drawn.dtype == np.dtype(dtype)
     assert drawn.shape == (4, 50)
     assert len(np.unique(drawn)) > 1
@@ -101,5 +101,5 @@ def test_values_have_the_inputs_type(dtype: str) -> None:
 
 def test_fewer_ids_are_tried_one_after_another() -> None:
     """Down to the least one."""
-    assert [one.high for one in Domain(0, 40).smaller()] == [31, 7, 3, 1, 0]
-    assert [one.high for one in Domain(2, 9).smaller()] == [7, 3]
+    assert [one.high for one in InputDomain(0, 40).smaller()] == [31, 7, 3, 1, 0]
+    assert [one.high for one in InputDomain(2, 9).smaller()] == [7, 3]

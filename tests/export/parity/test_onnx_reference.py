@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from export.gates.instrument import Origin
-from export.input_spec import parse_all
-from export.parity.batches import Batch
-from export.parity.onnx_reference import NOISE, Evaluator, GraphTruth, cut
+from export.input_spec import parse_inputs
+from export.parity.batches import ProofBatch
+from export.parity.onnx_reference import ORT_NOISE, GraphEvaluator, OnnxReference, keep_only
 from export.parity.reference import RejectedError
 from export.source import Source
 
@@ -72,7 +72,7 @@ X = np.float32([[0.1, 0.7]])
 )
 def test_every_narrow_number_is_widened(nodes: list[onnx.NodeProto]) -> None:
     """Weights, casts and literals alike; the graph's own precision stays beside it."""
-    evaluator = Evaluator(model(nodes, "y", three=np.float32([3.0])), ["y"])
+    evaluator = GraphEvaluator(model(nodes, "y", three=np.float32([3.0])), ["y"])
     wide = evaluator.run({"x": X}, wide=True)["y"]
     assert wide.dtype == np.float64
     np.testing.assert_array_equal(wide, X.astype(np.float64) / 3)
@@ -86,7 +86,7 @@ def test_only_what_is_asked_is_worked_out() -> None:
         helper.make_node("Relu", ["x"], ["inner"]),
         helper.make_node("NoSuchThing", ["inner"], ["y"], domain="nowhere"),
     ]
-    found = Evaluator(model(nodes, "y"), ["inner", "x"]).run({"x": -X}, wide=True)
+    found = GraphEvaluator(model(nodes, "y"), ["inner", "x"]).run({"x": -X}, wide=True)
     assert list(found) == ["inner", "x"]
     assert not found["inner"].any()
 
@@ -94,21 +94,21 @@ def test_only_what_is_asked_is_worked_out() -> None:
 def test_a_bias_that_may_be_overridden_is_a_weight() -> None:
     """It need not be fed."""
     made = model([helper.make_node("Add", ["x", "b"], ["y"])], "y", overridable=True, b=np.float32([1, 2]))
-    np.testing.assert_allclose(Evaluator(made, ["y"]).run({"x": X}, wide=True)["y"], [[1.1, 2.7]])
+    np.testing.assert_allclose(GraphEvaluator(made, ["y"]).run({"x": X}, wide=True)["y"], [[1.1, 2.7]])
     graph = ir.from_proto(made)
-    cut(graph, ["y"])
+    keep_only(graph, ["y"])
     assert [value.name for value in graph.graph.inputs] == ["x"]
 
 
-def truth(made: onnx.ModelProto, origins: dict[str, Origin]) -> GraphTruth:
-    source = Source("s", "onnx", parse_all(["x:float32[batch,2]"]), graph=made)
+def truth(made: onnx.ModelProto, origins: dict[str, Origin]) -> OnnxReference:
+    source = Source("s", "onnx", parse_inputs(["x:float32[batch,2]"]), graph=made)
     changed = ir.from_proto(made)
     for value in changed.graph.outputs:
         value.name = "called"
-    return GraphTruth(source, changed, origins)
+    return OnnxReference(source, changed, origins)
 
 
-BATCH = Batch("b", 1, {"x": X}, {"x": 0})
+BATCH = ProofBatch("b", 1, {"x": X}, {"x": 0})
 
 
 def test_an_adopted_graph_is_its_own_truth() -> None:
@@ -128,14 +128,14 @@ def test_an_adopted_graph_is_its_own_truth() -> None:
 def test_where_the_evaluator_cannot_onnxruntime_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The record says so, there is a warning, and the truth is as noisy as single precision."""
 
-    def unable(self: Evaluator, feeds: object, *, wide: bool) -> None:
+    def unable(self: GraphEvaluator, feeds: object, *, wide: bool) -> None:
         raise NotImplementedError("no Relu here")
 
-    monkeypatch.setattr(Evaluator, "run", unable)
+    monkeypatch.setattr(GraphEvaluator, "run", unable)
     found = truth(model([helper.make_node("Relu", ["x"], ["y"])], "y"), {})
     np.testing.assert_array_equal(found.own(BATCH)["called"], X)
     np.testing.assert_array_equal(found.wide(BATCH)["called"], X)
-    assert found.noise == NOISE
+    assert found.noise == ORT_NOISE
     assert found.reference == "the graph as it came, by onnxruntime alone"
     assert "cannot run the graph (no Relu here)" in found.warnings[0]
 
@@ -144,6 +144,6 @@ def test_a_batch_that_the_graph_does_not_take_is_rejected() -> None:
     """Whichever way it is run."""
     found = truth(model([helper.make_node("Add", ["x", "b"], ["y"])], "y", b=np.float32([1, 2])), {})
     with pytest.raises(RejectedError):
-        found.own(Batch("b", 1, {"x": np.zeros((1, 3), np.float32)}, {"x": 0}))
+        found.own(ProofBatch("b", 1, {"x": np.zeros((1, 3), np.float32)}, {"x": 0}))
     assert found.own(BATCH)["called"].shape == (1, 2)
     assert found.warnings == ()

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from export.errors import ExportError, ParityError, UntraceableError
 from export.gates.instrument import Origin, offer
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.parity import prove as parity
 from export.parity.prove import Proof, prove
-from export.parity.weight_origins import Weights
+from export.parity.weight_origins import WeightMatch
 from export.source import Source
 from export.trace.trace import Traced, trace
 from models.networks.families import build
@@ -44,7 +44,7 @@ class Subject:
 
 
 def subject_of(module: nn.Module, *inputs: str) -> Subject:
-    source = Source("planted", "module", parse_all(inputs), module=module.eval())
+    source = Source("planted", "module", parse_inputs(inputs), module=module.eval())
     traced = trace(source)
     return Subject(source, traced, offer(traced.model).origins)
 
@@ -62,7 +62,7 @@ def subject() -> Subject:
 @pytest.fixture
 def by_figures_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check of the initializers, which would be first to see most of these."""
-    monkeypatch.setattr(parity, "check_weights", lambda *args: Weights(0, 0, 0.0))
+    monkeypatch.setattr(parity, "check_weights", lambda *args: WeightMatch(0, 0, 0.0))
 
 
 def change(name: str, how: Callable[[np.ndarray], np.ndarray]) -> Callable[[ir.Model], None]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from export.errors import ParityError, UntraceableError
 from export.gates.instrument import Origin, offer
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.parity.error_stats import BINS
 from export.parity.prove import Proof, prove
 from export.source import Rows, Source
@@ -43,7 +43,7 @@ class Made:
 
 
 def made_of(module: nn.Module, *inputs: str, rows: Rows | None = None) -> Made:
-    source = Source("made", "module", parse_all(inputs), module=module.eval(), rows=rows)
+    source = Source("made", "module", parse_inputs(inputs), module=module.eval(), rows=rows)
     traced = trace(source)
     return Made(source, traced, offer(traced.model).origins)
 
@@ -275,7 +275,7 @@ def test_a_network_that_takes_nothing_is_told() -> None:
 
 def test_a_graph_of_other_inputs_is_told(digits: Made) -> None:
     """By number, before anything is run."""
-    source = replace(digits.source, inputs=parse_all(["x:float32[batch,1,8,8]", "y:float32[batch]"]))
+    source = replace(digits.source, inputs=parse_inputs(["x:float32[batch,1,8,8]", "y:float32[batch]"]))
     with pytest.raises(
         ParityError, match=r"inputs: expected the network's 2 \(x, y\), the graph has 1 \(x\)"
     ):
@@ -337,7 +337,7 @@ def adopted() -> Source:
         opset_imports=[helper.make_opsetid("", 20)],
         ir_version=10,
     )
-    return Source("adopted", "onnx", parse_all(["x:float32[batch,4]"]), graph=graph)
+    return Source("adopted", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
 
 
 def test_an_adopted_graph_is_proved_against_itself() -> None:

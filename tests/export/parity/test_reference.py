@@ -15,15 +15,15 @@ from torch.export import Dim
 
 from export.errors import ParityError, UntraceableError
 from export.gates.instrument import Origin
-from export.input_spec import parse_all
-from export.parity.batches import Batch
-from export.parity.reference import RejectedError, alike
-from export.parity.torch_reference import Network, NetworkTruth, constant
+from export.input_spec import parse_inputs
+from export.parity.batches import ProofBatch
+from export.parity.reference import RejectedError, equal_up_to_rounding
+from export.parity.torch_reference import NetworkCopy, TorchReference, recompute_constant
 from export.source import Source
 from export.trace.trace import Traced, trace
 
 INPUT = "x:float32[batch,3]"
-BATCH = Batch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x": 0})
+BATCH = ProofBatch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x": 0})
 
 
 class Gated(nn.Module):
@@ -41,7 +41,7 @@ class Gated(nn.Module):
 
 
 def traced_of(module: nn.Module, *inputs: str) -> tuple[Source, Traced]:
-    source = Source("s", "module", parse_all(inputs or (INPUT,)), module=module.eval())
+    source = Source("s", "module", parse_inputs(inputs or (INPUT,)), module=module.eval())
     return source, trace(source)
 
 
@@ -62,8 +62,8 @@ def traced(shared: tuple[Source, Traced]) -> Traced:
     return replace(shared[1], model=ir.from_proto(ir.to_proto(shared[1].model)))
 
 
-def truth_of(source: Source, traced: Traced, origins: dict[str, Origin] | None = None) -> NetworkTruth:
-    return NetworkTruth(source, traced, traced.model, origins or {})
+def truth_of(source: Source, traced: Traced, origins: dict[str, Origin] | None = None) -> TorchReference:
+    return TorchReference(source, traced, traced.model, origins or {})
 
 
 def test_outputs_and_gates_are_worked_out_in_float64(source: Source, traced: Traced) -> None:
@@ -99,7 +99,7 @@ def test_the_users_module_is_left_alone(source: Source, traced: Traced) -> None:
 def test_large_batches_show_their_outputs_alone(source: Source, traced: Traced) -> None:
     """Gates are looked at in small batches."""
     found = truth_of(source, traced, {"t": Origin("sigmoid")})
-    large = Batch("b", 2, BATCH.arrays, BATCH.axes, small=False)
+    large = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, small=False)
     assert set(found.own(large)) == set(found.wide(large)) == {"output"}
 
 
@@ -138,7 +138,7 @@ def test_a_program_that_is_not_the_network_is_found(source: Source, traced: Trac
 def test_a_batch_that_the_network_does_not_take_is_rejected(source: Source, traced: Traced) -> None:
     """With what it says of it; a program that does not take what the network does is another matter."""
     found = truth_of(source, traced)
-    wider = Batch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0})
+    wider = ProofBatch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0})
     with pytest.raises(RejectedError, match="shapes"):
         found.own(wider)
     source.module.forward = lambda x: x
@@ -148,8 +148,8 @@ def test_a_batch_that_the_network_does_not_take_is_rejected(source: Source, trac
 
 def test_a_strided_batch_holds_the_same_numbers_elsewhere(source: Source) -> None:
     """The tensor is not contiguous, and the answers are the same."""
-    network = Network(source)
-    strided = Batch("b", 2, BATCH.arrays, BATCH.axes, strided=True)
+    network = NetworkCopy(source)
+    strided = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, strided=True)
     assert not network.tensors(strided)[0].is_contiguous()
     assert network.tensors(BATCH)[0].is_contiguous()
     np.testing.assert_array_equal(network.wide(strided)[0], network.wide(BATCH)[0])
@@ -162,7 +162,7 @@ def test_a_network_may_write_into_its_input() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.mul_(2)
 
-    network = Network(Source("s", "m", parse_all([INPUT]), module=Writing()))
+    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Writing()))
     before = BATCH.arrays["x"].copy()
     assert np.array_equal(network.own(BATCH)[0], 2 * before)
     assert np.array_equal(BATCH.arrays["x"], before)
@@ -171,7 +171,7 @@ def test_a_network_may_write_into_its_input() -> None:
 def test_a_network_in_train_mode_is_asked_as_it_will_be_served() -> None:
     """Without dropout."""
     module = nn.Dropout(0.5).train()
-    network = Network(Source("s", "m", parse_all([INPUT]), module=module))
+    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=module))
     assert np.array_equal(network.own(BATCH)[0], BATCH.arrays["x"])
     assert module.training
 
@@ -202,7 +202,7 @@ class Keeping(nn.Module):
 )
 def test_a_run_that_changes_a_tensor_is_found(keep: Callable[[nn.Module], None], name: str | None) -> None:
     """However it is written, in place, by the back door or anew."""
-    network = Network(Source("s", "m", parse_all([INPUT]), module=Keeping(keep)))
+    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Keeping(keep)))
     assert network.changed_by(BATCH) == name
 
 
@@ -218,10 +218,10 @@ def test_a_program_without_its_module_is_the_original() -> None:
     program = torch.export.export(
         Two(), ({"a": a, "b": b}, scale), dynamic_shapes=({"a": axis, "b": axis}, axis)
     )
-    inputs = parse_all([f"{name}:float32[batch,2]" for name in ("a", "b", "scale")])
+    inputs = parse_inputs([f"{name}:float32[batch,2]" for name in ("a", "b", "scale")])
     source = Source("s", "pt2", inputs, program=program)
     arrays = {name: np.full((2, 2), value, np.float32) for name, value in (("a", 1), ("b", 2), ("scale", 3))}
-    assert np.array_equal(Network(source).wide(Batch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0))
+    assert np.array_equal(NetworkCopy(source).wide(ProofBatch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0))
 
 
 def test_each_run_draws_its_own_random_numbers() -> None:
@@ -231,14 +231,14 @@ def test_each_run_draws_its_own_random_numbers() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.rand_like(x)
 
-    network = Network(Source("s", "m", parse_all([INPUT]), module=Drawing()))
+    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Drawing()))
     assert not np.array_equal(network.own(BATCH)[0], network.own(BATCH)[0])
 
 
 def test_a_network_is_needed() -> None:
     """A graph alone has no network to ask."""
     with pytest.raises(UntraceableError, match="there is only a graph"):
-        Network(Source("s", "onnx", parse_all([INPUT])))
+        NetworkCopy(Source("s", "onnx", parse_inputs([INPUT])))
 
 
 def test_constants_of_a_program_are_worked_out_again() -> None:
@@ -249,11 +249,11 @@ def test_constants_of_a_program_are_worked_out_again() -> None:
             return x + torch.sin(torch.arange(3) / 10)
 
     _, traced = traced_of(Positions())
-    np.testing.assert_allclose(constant(traced.program, "sin"), np.sin([0, 0.1, 0.2]), rtol=1e-15)
-    assert constant(traced.program, "add") is None or "add" not in {
+    np.testing.assert_allclose(recompute_constant(traced.program, "sin"), np.sin([0, 0.1, 0.2]), rtol=1e-15)
+    assert recompute_constant(traced.program, "add") is None or "add" not in {
         n.name for n in traced.program.graph.nodes
     }
-    assert constant(traced.program, "absent") is None
+    assert recompute_constant(traced.program, "absent") is None
 
 
 @pytest.mark.parametrize(
@@ -271,10 +271,10 @@ def test_constants_of_a_program_are_worked_out_again() -> None:
 )
 def test_alike_is_but_for_rounding(one: list[float], other: list[float], same: bool) -> None:
     """Of float64; whole numbers are equal or not."""
-    assert alike(np.array(one), np.array(other)) == same
+    assert equal_up_to_rounding(np.array(one), np.array(other)) == same
 
 
 def test_alike_knows_a_noisy_truth() -> None:
     """Single precision stands for the truth where nothing better is there."""
-    assert alike(np.array([1.0]), np.array([1.000001]), noise=4e-6)
-    assert not alike(np.array([1.0]), np.array([1.00001]), noise=4e-6)
+    assert equal_up_to_rounding(np.array([1.0]), np.array([1.000001]), noise=4e-6)
+    assert not equal_up_to_rounding(np.array([1.0]), np.array([1.00001]), noise=4e-6)

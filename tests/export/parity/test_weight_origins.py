@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from export.errors import ParityError
-from export.input_spec import parse_all
-from export.parity.weight_origins import FEW, Weights, check_weights
+from export.input_spec import parse_inputs
+from export.parity.weight_origins import MAX_LITERAL_SIZE, WeightMatch, check_weights
 from export.source import Source
 from export.trace.trace import Traced, trace
 
@@ -29,9 +29,9 @@ def graph(*nodes: onnx.NodeProto, **weights: np.ndarray) -> onnx.ModelProto:
     return helper.make_model(helper.make_graph(nodes, "g", [x], [], tensors))
 
 
-def check(model: onnx.ModelProto) -> Weights:
+def check(model: onnx.ModelProto) -> WeightMatch:
     """Against a source of the weights W, V and BN."""
-    source = Source("s", "onnx", parse_all(["x:float32[batch,4]"]), graph=graph(w=W, v=V, bn=BN))
+    source = Source("s", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph(w=W, v=V, bn=BN))
     return check_weights(source, None, ir.from_proto(model))
 
 
@@ -51,7 +51,7 @@ def check(model: onnx.ModelProto) -> Weights:
 )
 def test_the_same_weights_in_another_form_are_the_same(array: np.ndarray) -> None:
     """Under another name, transposed, reshaped or joined: every bit is the network's."""
-    assert check(graph(other=np.ascontiguousarray(array))) == Weights(1, 0, 0.0)
+    assert check(graph(other=np.ascontiguousarray(array))) == WeightMatch(1, 0, 0.0)
 
 
 def spoilt(array: np.ndarray) -> np.ndarray:
@@ -109,11 +109,11 @@ def test_bits_decide_not_numbers() -> None:
 def test_literals_places_and_zeros_are_no_weights() -> None:
     """A formula's numbers, shapes and a bias of zeros came from no parameter; it all shows elsewhere."""
     shape = np.arange(100)
-    literal = np.linspace(1, 2, FEW, dtype=np.float32)
+    literal = np.linspace(1, 2, MAX_LITERAL_SIZE, dtype=np.float32)
     found = check(graph(one=np.float32(1), shape=shape, literal=literal, zeros=np.zeros(50, np.float32)))
-    assert found == Weights(0, 0, 0.0)
+    assert found == WeightMatch(0, 0, 0.0)
     with pytest.raises(ParityError, match="^more: "):
-        check(graph(more=np.linspace(1, 2, FEW + 1, dtype=np.float32)))
+        check(graph(more=np.linspace(1, 2, MAX_LITERAL_SIZE + 1, dtype=np.float32)))
 
 
 def test_weights_inside_of_nodes_and_branches_are_checked_too() -> None:
@@ -152,7 +152,7 @@ class Made(nn.Module):
 @pytest.fixture(scope="module")
 def made() -> tuple[Source, Traced]:
     torch.manual_seed(0)
-    source = Source("s", "module", parse_all(["x:float32[batch,10]"]), module=Made().eval())
+    source = Source("s", "module", parse_inputs(["x:float32[batch,10]"]), module=Made().eval())
     return source, trace(source)
 
 
@@ -176,7 +176,7 @@ def test_each_of_them_is_checked(made: tuple[Source, Traced]) -> None:
     """One bit in any of them is found; in what was folded, more than two units in the last place."""
     source, traced = made
     held = {name: value.const_value for name, value in traced.model.graph.initializers.items()}
-    weights = [name for name, value in held.items() if value is not None and value.size > FEW]
+    weights = [name for name, value in held.items() if value is not None and value.size > MAX_LITERAL_SIZE]
     assert len(weights) == 6
     for name in weights:
         with pytest.raises(ParityError, match=f"^{name}: expected"):

@@ -9,8 +9,8 @@ import pytest
 
 from export.errors import PrecisionError
 from export.precision import compare as module
-from export.precision.compare import Comparison, Speed, agreement, compare, demand
-from export.precision.lower import Lower, lower
+from export.precision.compare import Comparison, Speed, agreement, compare, require_agreement
+from export.precision.lower import LowPrecision, lower
 from export.source import Rows
 from service.artifact.runtime import open_model
 from tests.support.tiny_highway import Gated, highway
@@ -18,7 +18,7 @@ from tests.support.tiny_highway import Gated, highway
 
 @pytest.fixture(autouse=True)
 def short_races(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS", 0.0)
+    monkeypatch.setattr(module, "TIMING_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def rows_of(count: int) -> Rows:
     return Rows({"x": np.random.default_rng(1).normal(size=(count, 16)).astype(np.float32)})
 
 
-def compared(net: Gated, precision: Lower, rows: Rows, *, drawn: bool = False) -> Comparison:
+def compared(net: Gated, precision: LowPrecision, rows: Rows, *, drawn: bool = False) -> Comparison:
     made = lower(net.model, precision)
     sizes = (len(net.model), len(made))
     return compare(
@@ -82,7 +82,7 @@ def test_random_rows_are_said_to_be_so(net: Gated) -> None:
 
 def test_enough_rows_are_enough(net: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variant is compared on a bounded number of rows, and says how many."""
-    monkeypatch.setattr(module, "MOST_ROWS", 10)
+    monkeypatch.setattr(module, "MAX_COMPARED_ROWS", 10)
     assert compared(net, "fp16", rows_of(50)).rows == 10
 
 
@@ -120,9 +120,9 @@ def test_too_little_agreement_is_refused_with_the_figures() -> None:
         r"0.99 or more .* got 0.9800 on 100 given rows, accuracy 0.8750 against 0.9000; .* 2.00x at 1, 3.00x"
     )
     with pytest.raises(PrecisionError, match=says):
-        demand(figures(2.0, 3.0, 4.0, agreement=0.98))
-    demand(figures(2.0, 3.0, 4.0, agreement=0.99))
-    demand(figures(2.0, 3.0, 4.0, agreement=0.98), least=0.95)
+        require_agreement(figures(2.0, 3.0, 4.0, agreement=0.98))
+    require_agreement(figures(2.0, 3.0, 4.0, agreement=0.99))
+    require_agreement(figures(2.0, 3.0, 4.0, agreement=0.98), least=0.95)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from export.errors import PrecisionError
-from export.precision.lower import Lower, lower
+from export.precision.lower import LowPrecision, lower
 from export.source import Rows
 from service.artifact.levers import overrides
 from service.artifact.runtime import open_model
@@ -52,7 +52,7 @@ def lone(
 
 
 @BOTH
-def test_the_file_offers_what_it_did(net: Gated, precision: Lower) -> None:
+def test_the_file_offers_what_it_did(net: Gated, precision: LowPrecision) -> None:
     """Inputs, outputs, hidden outputs, levers and metadata keep their names, shapes and float32."""
     made = lower(with_metadata(net.model), precision)
     onnx.checker.check_model(onnx.load_model_from_string(made), full_check=True)
@@ -65,13 +65,13 @@ def test_the_file_offers_what_it_did(net: Gated, precision: Lower) -> None:
 
 
 @BOTH
-def test_the_same_file_comes_out_every_time(net: Gated, precision: Lower) -> None:
+def test_the_same_file_comes_out_every_time(net: Gated, precision: LowPrecision) -> None:
     """Two makings of one variant are byte-identical."""
     assert lower(net.model, precision) == lower(net.model, precision)
 
 
 @BOTH
-def test_answers_and_gates_are_near(net: Gated, precision: Lower) -> None:
+def test_answers_and_gates_are_near(net: Gated, precision: LowPrecision) -> None:
     """Outputs and every hidden output are fp32's up to what so few bits can hold, and are not fp32's own."""
     rows = rows_of(50)
     bound = 2e-3 if precision == "fp16" else 3e-2
@@ -86,7 +86,7 @@ def test_answers_and_gates_are_near(net: Gated, precision: Lower) -> None:
 
 
 @BOTH
-def test_levers_still_close_and_open(net: Gated, precision: Lower) -> None:
+def test_levers_still_close_and_open(net: Gated, precision: LowPrecision) -> None:
     """In a variant, too, the bias of a gate can be overridden: T becomes exactly 0 or 1."""
     runtime, rows = open_model(lower(net.model, precision)), rows_of(5)
     gate = net.gates[2]
@@ -100,7 +100,7 @@ def test_levers_still_close_and_open(net: Gated, precision: Lower) -> None:
 
 
 @BOTH
-def test_rows_do_not_touch_each_other(net: Gated, precision: Lower) -> None:
+def test_rows_do_not_touch_each_other(net: Gated, precision: LowPrecision) -> None:
     """A row's answer is the same alone, beside huge rows, and beside NaN; a row of NaN answers NaN."""
     runtime = open_model(lower(net.model, precision))
     x = rows_of(8).inputs["x"]

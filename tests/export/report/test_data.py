@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from export.measure.gate_profile import profile
-from export.report.data import panel
+from export.measure.gate_profile import profile_gates
+from export.report.data import gate_panel
 from export.source import Rows
 from service.artifact.manifest import Gate, Lever
 from tests.support.tiny_highway import highway
@@ -19,7 +19,7 @@ def test_the_panel_is_layers_by_units() -> None:
     runtime = net.open()
     x = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
     rows = Rows({"x": x}, net.logits(x).argmax(1))
-    shown = panel(runtime, net.gates, net.biases, profile(runtime, net.gates, rows), rows, LABELS)
+    shown = gate_panel(runtime, net.gates, net.biases, profile_gates(runtime, net.gates, rows), rows, LABELS)
     assert shown is not None
     assert rows.classes is not None
     t = np.array(net.gate_values(rows.inputs["x"]))
@@ -32,7 +32,7 @@ def test_the_panel_is_layers_by_units() -> None:
     outputs = runtime.run({"x": rows.inputs["x"][:1]}, ["layer02.output"])[0]
     np.testing.assert_allclose(shown.outputs[2], outputs[0], atol=1e-6)
     assert shown.label == LABELS[int(rows.classes[0])]
-    assert panel(runtime, (), {}) is None
+    assert gate_panel(runtime, (), {}) is None
 
 
 def test_a_carry_gates_bias_is_shown_as_the_transform_gates() -> None:
@@ -47,7 +47,7 @@ def test_a_carry_gates_bias_is_shown_as_the_transform_gates() -> None:
         Gate(name="c", layer=1, levers=(wide,), **plain),
         Gate(name="d", layer=2, **plain),
     ]
-    shown = panel(highway().open(), gates, biases)
+    shown = gate_panel(highway().open(), gates, biases)
     assert shown is not None
     assert shown.layers == ("0", "1", "2")
     np.testing.assert_array_equal(shown.biases, [[-1, -2, np.nan], [0, 0, 0], [np.nan, np.nan, np.nan]])

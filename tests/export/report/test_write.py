@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from export.measure.gate_profile import profile
+from export.measure.gate_profile import profile_gates
 from export.measure.lesion_curve import lesion_curve
 from export.parity.error_stats import BINS
-from export.precision.compare import Comparison, Distance, Speed
+from export.precision.compare import Comparison, Speed, TensorDifference
 from export.report import write as module
-from export.report.data import panel
-from export.report.html import size_of
-from export.report.page import page
+from export.report.data import ReportData, gate_panel
+from export.report.html import format_bytes
+from export.report.page import render_page
 from export.report.parity_section import parity_rows
-from export.report.write import Report, figures, write_report
+from export.report.write import report_json, write_report
 from export.source import Rows
 from service.artifact.manifest import Gate, Manifest, Parity, ParityBatch, TensorParity
 from tests.support.tiny_highway import Gated, highway
@@ -55,12 +55,12 @@ def parity(names: tuple[str, ...]) -> Parity:
 
 
 @pytest.fixture(scope="module")
-def full() -> Report:
+def full() -> ReportData:
     """A report of a network with rows and classes, in which everything is there."""
     net = highway(layers=3, units=6)
     runtime, rows = net.open(), rows_of(net)
     hidden = [name for gate in net.gates for name in (gate.name, gate.output) if name is not None]
-    baseline = profile(runtime, net.gates, rows, LABELS)
+    baseline = profile_gates(runtime, net.gates, rows, LABELS)
     manifest = Manifest(
         name="tiny",
         version=3,
@@ -84,14 +84,14 @@ def full() -> Report:
         agreement=0.9917,
         metric=0.9333,
         metric_fp32=0.95,
-        outputs=(Distance("logits", 0.0123, 0.0456),),
-        gates=tuple(Distance(gate.name, 0.001, 0.01) for gate in net.gates),
+        outputs=(TensorDifference("logits", 0.0123, 0.0456),),
+        gates=tuple(TensorDifference(gate.name, 0.001, 0.01) for gate in net.gates),
         speed=(Speed(1, 0.5, 0.25, 2.0),),
         size=5000,
         size_fp32=20000,
     )
     counts = tuple([0] * 10 + [5] * (BINS - 10))
-    return Report(
+    return ReportData(
         manifest,
         inputs=("x:float32[batch,4]",),
         outputs=("logits:float32[batch,3]",),
@@ -99,7 +99,7 @@ def full() -> Report:
         warnings=("rows are few",),
         seconds={"trace": 1.25},
         histograms=dict.fromkeys(("logits", *hidden), (counts, counts)),
-        panel=panel(runtime, net.gates, net.biases, baseline, rows, LABELS),
+        panel=gate_panel(runtime, net.gates, net.biases, baseline, rows, LABELS),
         comparison=comparison,
     )
 
@@ -131,9 +131,9 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def test_the_page_says_what_was_measured(full: Report) -> None:
+def test_the_page_says_what_was_measured(full: ReportData) -> None:
     """Verdict, every tensor's errors, gates, lesions, precision, batches, tools and warnings are on it."""
-    read = Reader(page(full))
+    read = Reader(render_page(full))
     assert read.open == []
     manifest = full.manifest
     assert manifest.lesion is not None
@@ -177,9 +177,9 @@ def test_the_page_says_what_was_measured(full: Report) -> None:
         assert figure in titles
 
 
-def test_the_page_needs_nothing_else(full: Report) -> None:
+def test_the_page_needs_nothing_else(full: ReportData) -> None:
     """No script, nothing from the network or another file, and both colour schemes."""
-    html = page(full)
+    html = render_page(full)
     read = Reader(html)
     assert not [name for name, _ in read.elements if name in ("script", "link", "iframe", "object")]
     for _, attributes in read.elements:
@@ -192,7 +192,7 @@ def test_the_page_needs_nothing_else(full: Report) -> None:
     assert "width=device-width" in html
 
 
-def test_names_are_never_markup(full: Report) -> None:
+def test_names_are_never_markup(full: ReportData) -> None:
     """A label, name, tensor or warning that looks like HTML is shown as it is written."""
     evil = "</td><script>alert(2)</script>\"'&amp;"
     manifest = full.manifest.model_copy(
@@ -205,7 +205,7 @@ def test_names_are_never_markup(full: Report) -> None:
         }
     )
     assert full.panel is not None
-    html = page(
+    html = render_page(
         replace(
             full,
             manifest=manifest,
@@ -223,7 +223,7 @@ def test_names_are_never_markup(full: Report) -> None:
     assert LABELS[1] in read.text
 
 
-def test_the_json_holds_the_figures_of_the_page(full: Report, tmp_path: Path) -> None:
+def test_the_json_holds_the_figures_of_the_page(full: ReportData, tmp_path: Path) -> None:
     """Manifest, comparison, panel and seconds come back from the file; what is no number is null."""
     assert full.panel is not None
     assert full.panel.means is not None
@@ -238,17 +238,17 @@ def test_the_json_holds_the_figures_of_the_page(full: Report, tmp_path: Path) ->
     assert read["seconds"] == {"trace": 1.25}
     assert read["panel"]["means"][0][0] is None
     assert read["panel"]["means"][1] == pytest.approx(means[1].tolist(), rel=1e-5)
-    assert read == json.loads(json.dumps(figures(full)))
+    assert read == json.loads(json.dumps(report_json(full)))
 
 
-def test_json_is_json(full: Report, tmp_path: Path) -> None:
+def test_json_is_json(full: ReportData, tmp_path: Path) -> None:
     """A figure that JSON has no word for is not written as one that other readers choke on."""
     with pytest.raises(ValueError, match="JSON"):
         write_report(tmp_path, replace(full, seconds={"trace": float("nan")}))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_report_gives_the_same_bytes(full: Report, tmp_path: Path) -> None:
+def test_the_same_report_gives_the_same_bytes(full: ReportData, tmp_path: Path) -> None:
     """Two writings differ in nothing, and leave nothing beside the two files."""
     for folder in ("a", "b"):
         write_report(tmp_path / folder, full)
@@ -258,7 +258,7 @@ def test_the_same_report_gives_the_same_bytes(full: Report, tmp_path: Path) -> N
 
 
 def test_a_failed_write_leaves_the_old_page(
-    full: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    full: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page is replaced whole or not at all."""
     write_report(tmp_path, full)
@@ -274,31 +274,31 @@ def test_a_failed_write_leaves_the_old_page(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_network_without_gates_says_so(full: Report) -> None:
+def test_a_network_without_gates_says_so(full: ReportData) -> None:
     """No empty tables or pictures in the place of gates."""
     manifest = full.manifest.model_copy(
         update={"gates": (), "profile": None, "lesion": None, "precision": "fp32"}
     )
-    read = Reader(page(replace(full, manifest=manifest, panel=None, comparison=None)))
+    read = Reader(render_page(replace(full, manifest=manifest, panel=None, comparison=None)))
     assert "This network has no transform gates" in read.text
     for absent in ("Layers by units", "Lesions", "Precision", "single precision, from which"):
         assert absent not in read.text
     assert "✓ parity proved" in read.text
 
 
-def test_without_rows_the_page_tells_how_to_give_some(full: Report) -> None:
+def test_without_rows_the_page_tells_how_to_give_some(full: ReportData) -> None:
     """Gates are listed and their biases drawn, and the remedy for the rest is named."""
     net = highway(layers=3, units=6)
     manifest = full.manifest.model_copy(update={"profile": None, "lesion": None})
-    shown = panel(net.open(), net.gates, net.biases)
-    read = Reader(page(replace(full, manifest=manifest, panel=shown, comparison=None)))
+    shown = gate_panel(net.open(), net.gates, net.biases)
+    read = Reader(render_page(replace(full, manifest=manifest, panel=shown, comparison=None)))
     assert "Give some with --data" in read.text
     assert "layer02.transform_gate" in read.text
     assert "Biases of the gates" in read.text
     assert "Mean T" not in read.text
 
 
-def test_hundreds_of_steps_are_taken_together(full: Report) -> None:
+def test_hundreds_of_steps_are_taken_together(full: ReportData) -> None:
     """Steps of a recurrent layer become one row, with the worst of their errors."""
     gates = tuple(
         Gate(
@@ -326,7 +326,7 @@ def test_hundreds_of_steps_are_taken_together(full: Report) -> None:
     ]
     assert rows[1].rms == pytest.approx(300e-8)
     assert rows[2].max == pytest.approx(301e-7)
-    html = page(replace(full, manifest=manifest, panel=None, histograms={}))
+    html = render_page(replace(full, manifest=manifest, panel=None, histograms={}))
     assert len(html) < 60_000
     assert "g0.0 and 149 more steps" in Reader(html).text
 
@@ -336,4 +336,4 @@ def test_hundreds_of_steps_are_taken_together(full: Report) -> None:
 )
 def test_sizes_are_said_as_people_say_them(count: int, says: str) -> None:
     """Three digits and a unit."""
-    assert size_of(count) == says
+    assert format_bytes(count) == says

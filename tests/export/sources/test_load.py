@@ -17,7 +17,7 @@ from torch import nn
 from torch.export import Dim
 
 from export.errors import ExportError, RefusedError, RequestError, SourceError
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.sources.load import SourceWarning, load_source
 from export.sources.rows import MOST_ROWS
 from models.data.load import load
@@ -27,7 +27,7 @@ from models.networks.feedforward import MlpConfig
 from models.training import checkpoint, presets
 from models.training.checkpoint import Record
 
-INPUTS = parse_all(["x:float32[batch,4]"])
+INPUTS = parse_inputs(["x:float32[batch,4]"])
 DIGITS = MlpConfig(inputs=(1, 8, 8), classes=10, width=5, layers=1)
 
 
@@ -89,7 +89,7 @@ def test_every_preset_says_what_it_reads(tmp_path: Path, name: str) -> None:
 def test_the_users_names_are_taken(tmp_path: Path) -> None:
     """For the input of a checkpoint, which must be the same input; a time may be fixed."""
     path = saved(tmp_path / "net.safetensors")
-    theirs = parse_all(["pixels:float32[rows,1,8,8]"])
+    theirs = parse_inputs(["pixels:float32[rows,1,8,8]"])
     assert load_source(path, inputs=theirs).inputs == theirs
     for bad in (
         ["p:float32[rows,64]"],
@@ -98,9 +98,9 @@ def test_the_users_names_are_taken(tmp_path: Path) -> None:
         ["p:float32[r,1,8,h]"],
     ):
         with pytest.raises(RequestError, match=r"expected x:float32\[batch,1,8,8\], under any names, got p"):
-            load_source(path, inputs=parse_all(bad))
+            load_source(path, inputs=parse_inputs(bad))
     text = saved(tmp_path / "text.safetensors", presets.find("charcnn").config)
-    fixed = parse_all(["ids:int64[batch,5,12]"])
+    fixed = parse_inputs(["ids:int64[batch,5,12]"])
     assert load_source(text, inputs=fixed).inputs == fixed
 
 
@@ -179,7 +179,7 @@ def test_labels_that_are_given_go_before(tmp_path: Path, digits: dict[str, Any])
     assert load_source(path, labels=list("abcdefghij")).labels == tuple("abcdefghij")
     (tmp_path / "labels.txt").write_text("\n".join("klmnopqrst"))
     assert load_source(path, labels=tmp_path / "labels.txt").labels == tuple("klmnopqrst")
-    one = parse_all(["x:float32[batch,1,8,8]"])
+    one = parse_inputs(["x:float32[batch,1,8,8]"])
     found = load_source(nn.Flatten(), inputs=one, data="digits")
     assert found.labels == tuple("0123456789")
 

@@ -22,7 +22,7 @@ from export.errors import (
     SourceWarning,
     UntraceableError,
 )
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.source import Source
 from export.sources import onnx_checks as onnx_file
 from export.sources import onnx_opset as opset
@@ -67,7 +67,7 @@ def adopt(tmp_path: Path) -> Callable[..., Source]:
     def call(model: ModelProto | bytes, *inputs: str) -> Source:
         path = tmp_path / "net.onnx"
         path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
-        return read_onnx(path, parse_all(inputs))
+        return read_onnx(path, parse_inputs(inputs))
 
     return call
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from export.errors import SourceError
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.sources import rows as module
 from export.sources.rows import MOST_ROWS, is_embedded, is_known, numbered, read_rows
 
-ONE = parse_all(["x:float32[batch,4]"])
-TWO = parse_all(["ids:int64[batch,time]", "mask:bool[batch,time]"])
+ONE = parse_inputs(["x:float32[batch,4]"])
+TWO = parse_inputs(["ids:int64[batch,time]", "mask:bool[batch,time]"])
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 Y = np.array([0, 2, 1])
 
@@ -39,7 +39,7 @@ def test_rows_and_classes_are_read(tmp_path: Path) -> None:
 
 def test_a_lone_input_reads_x_whatever_it_is_called(tmp_path: Path) -> None:
     """Its own name goes before; x is what training wrote."""
-    one = parse_all(["pixels:float32[batch,4]"])
+    one = parse_inputs(["pixels:float32[batch,4]"])
     assert np.array_equal(read_rows(saved(tmp_path, x=X), one)[0].inputs["pixels"], X)
     assert np.array_equal(read_rows(saved(tmp_path, x=X, pixels=X + 1), one)[0].inputs["pixels"], X + 1)
 
@@ -79,7 +79,7 @@ def test_bytes_become_the_raw_numbers_that_networks_take(tmp_path: Path) -> None
 def test_of_many_rows_some_are_chosen_and_always_the_same(tmp_path: Path) -> None:
     """With their own classes."""
     x = np.arange(MOST_ROWS * 3, dtype=np.float32).reshape(-1, 1)
-    one = parse_all(["x:float32[batch,1]"])
+    one = parse_inputs(["x:float32[batch,1]"])
     rows, _ = read_rows(saved(tmp_path, x=x, y=x[:, 0].astype(int)), one)
     assert len(rows) == MOST_ROWS
     assert rows.classes is not None
@@ -121,13 +121,13 @@ def test_rows_that_do_not_fit_are_said(tmp_path: Path, arrays: dict[str, Any], s
 def test_ids_are_integers(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
     """Numbers with a fraction are not rounded."""
     with pytest.raises(SourceError, match="x: expected int64, got"):
-        read_rows(saved(tmp_path, x=array), parse_all(["x:int64[batch,1]"]))
+        read_rows(saved(tmp_path, x=array), parse_inputs(["x:int64[batch,1]"]))
 
 
 @pytest.mark.parametrize(("dtype", "number"), [("uint8", 256), ("int8", -129), ("bool", 2)])
 def test_integers_are_not_cut(tmp_path: Path, dtype: str, number: int) -> None:
     """One that does not fit is said, one that does is taken."""
-    one = parse_all([f"x:{dtype}[batch,1]"])
+    one = parse_inputs([f"x:{dtype}[batch,1]"])
     assert read_rows(saved(tmp_path, x=np.array([[1]])), one)[0].inputs["x"].dtype == np.dtype(dtype)
     with pytest.raises(SourceError, match=f"x: expected integers that fit {dtype}, got {number} to {number}"):
         read_rows(saved(tmp_path, x=np.array([[number]])), one)
@@ -196,13 +196,13 @@ def test_a_file_that_unfolds_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_known_data_gives_its_test_rows() -> None:
     """By name, with the names of its classes."""
-    rows, labels = read_rows("digits", parse_all(["x:float32[batch,1,8,8]"]))
+    rows, labels = read_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert (len(rows), labels) == (359, tuple("0123456789"))
     assert rows.inputs["x"].dtype == np.float32
     with pytest.raises(
         SourceError, match="data: expected the classes cat, dog, got those of digits: 0, 1, 2"
     ):
-        read_rows("digits", parse_all(["x:float32[batch,1,8,8]"]), ("cat", "dog"))
+        read_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]), ("cat", "dog"))
     with pytest.raises(
         SourceError, match=r"data: digits: x: expected shape \(rows, 4\), got \(359, 1, 8, 8\)"
     ):

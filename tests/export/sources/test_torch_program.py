@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from export.errors import ExportError, RefusedError, RequestError, SourceError
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.sources.torch_program import from_program, read_program
 
 Files = dict[str, bytes]
@@ -110,12 +110,12 @@ def test_a_file_of_torch_export_save_is_read_as_it_is(tmp_path: Path, program: E
 def test_the_users_names_are_taken(tmp_path: Path, files: Files) -> None:
     """Of inputs and dimensions; a number for a dimension that varies is no name."""
     path = zipped(tmp_path / "net.pt2", files)
-    theirs = parse_all(["a:float32[rows,4]", "b:float32[rows,4]"])
+    theirs = parse_inputs(["a:float32[rows,4]", "b:float32[rows,4]"])
     assert read_program(path, theirs).inputs == theirs
     with pytest.raises(
         RequestError, match=r"expected device:float32\[batch,4\] target:.* got a:float32\[3,4\]"
     ):
-        read_program(path, parse_all(["a:float32[3,4]", "b:float32[3,4]"]))
+        read_program(path, parse_inputs(["a:float32[3,4]", "b:float32[3,4]"]))
 
 
 def test_a_program_made_on_a_gpu_is_read_on_the_cpu(tmp_path: Path, files: Files) -> None:

@@ -17,10 +17,10 @@ import models
 import models.layers.gate
 import service.artifact.manifest
 from export.errors import RequestError, SourceError
-from export.input_spec import Input, parse_all
+from export.input_spec import InputSpec, parse_inputs
 from export.sources.user_module import read_factory
 
-INPUTS = parse_all(["x:float32[batch,4]"])
+INPUTS = parse_inputs(["x:float32[batch,4]"])
 
 NET = """
 import torch
@@ -157,14 +157,14 @@ def test_ctrl_c_in_their_code_is_ctrl_c(tmp_path: Path) -> None:
 )
 def test_inputs_go_with_forwards_arguments(net: Path, factory: str, inputs: list[str], says: str) -> None:
     """Too few, too many and none are said, with an example."""
-    given = tuple(Input(f"x{at}", "float32", ("b", 4)) for at in range(len(inputs)))
+    given = tuple(InputSpec(f"x{at}", "float32", ("b", 4)) for at in range(len(inputs)))
     with pytest.raises(RequestError, match=says):
         read_factory(f"{net}:{factory}", given)
 
 
 def test_any_number_of_arguments_is_any_number_of_inputs(net: Path) -> None:
     """*args takes them all."""
-    three = parse_all([f"x{at}:float32[b,4]" for at in range(3)])
+    three = parse_inputs([f"x{at}:float32[b,4]" for at in range(3)])
     assert read_factory(f"{net}:Any", three).inputs == three
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from export.errors import RequestError
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.source import Source
 from export.trace.trace import KEPT, OPSETS, Traced, trace
 from models.networks.families import build
@@ -21,7 +21,7 @@ from service.artifact.runtime import Runtime, open_model
 
 
 def traced(module: nn.Module, *inputs: str, opset: int = 20) -> Traced:
-    return trace(Source("net", "module", parse_all(inputs), module=module.eval()), opset)
+    return trace(Source("net", "module", parse_inputs(inputs), module=module.eval()), opset)
 
 
 def opened(made: Traced) -> Runtime:

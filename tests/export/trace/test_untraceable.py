@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from export.errors import RequestError, UntraceableError
-from export.input_spec import parse_all
+from export.input_spec import parse_inputs
 from export.source import Source
 from export.trace.trace import trace
 from export.trace.untraceable import expect_opset
@@ -111,7 +111,7 @@ STEPS = "x:float32[batch,time,4]"
 
 
 def traced(module: nn.Module, *inputs: str) -> Any:
-    return trace(Source("net", "module", parse_all(inputs), module=module.eval()))
+    return trace(Source("net", "module", parse_inputs(inputs), module=module.eval()))
 
 
 @pytest.mark.parametrize(
