@@ -11,7 +11,7 @@ from export.gates.instrument import Gates, offer
 from export.output.model_bytes import to_bytes
 from export.source import Array, Source
 from export.trace.trace import DEFAULT_OPSET, OPSETS, Traced, strip, trace
-from service.artifact.runtime import Device, Runtime, available, open_model
+from service.artifact.runtime import Device, Runtime, device_available, open_model
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,4 @@ def prepare(source: Source, opset: int | None = None) -> PreparedGraph:
 def open_on_all_devices(data: bytes) -> list[Runtime]:
     """The file opened on every device of this machine, as it will be served."""
     devices: tuple[Device, ...] = ("cpu", "cuda")
-    return [open_model(data, device=device) for device in devices if available(device)]
+    return [open_model(data, device=device) for device in devices if device_available(device)]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.config.cpus import cpus
+from service.config.cpus import available_cpus
 
 # the fixtures of tests in a browser
 pytest_plugins = ["tests.support.browser"]
@@ -21,7 +21,7 @@ pytest_plugins = ["tests.support.browser"]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are CPUs: a good part of the tests waits for servers."""
-    return int(cpus()) + 1
+    return int(available_cpus()) + 1
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.config.cpus import cpus
+from service.config.cpus import available_cpus
 from service.config.settings import Settings
 from tune.candidates import Candidate
 from tune.interrupt import Check
@@ -55,7 +55,7 @@ class Bench:
             "wire": self.plan.wire,
             "warmup": str(WARMUP),
             "duration": str(self.seconds),
-            "processes": str(max(1, min(int(cpus()) // SENDING, users))),
+            "processes": str(max(1, min(int(available_cpus()) // SENDING, users))),
             "insecure": url.startswith("https:"),
         }
         if self.plan.slo is not None:

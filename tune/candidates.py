@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from service.config.settings import MOST_WORKERS, Settings
+from service.config.settings import MAX_WORKERS, Settings
 
 # of rows in a run, beside those that serve has
 BATCHES = (16, 32, 64)
@@ -48,7 +48,7 @@ def shapes(base: Candidate, cpus: int) -> list[Candidate]:
 
     Workers with one thread are as many as CPUs: fewer would leave some idle.
     """
-    most = min(cpus, MOST_WORKERS)
+    most = min(cpus, MAX_WORKERS)
     doubled = [1 << power for power in range(most.bit_length()) if 1 << power < most]
     pairs = [(workers, cpus // workers) for workers in [*doubled, most]]
     pairs = [(workers, threads) for workers, threads in pairs if threads > 1 or workers == most]

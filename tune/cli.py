@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from service.config.auto_workers import NAMES
+from service.config.auto_workers import TUNED_SETTINGS
 from tune.errors import StoppedError, UsageError
 from tune.interrupt import interruptible
 from tune.place import prepare, write
@@ -53,7 +53,7 @@ def command(
         str, typer.Option(metavar="WIRE", help="How requests are written, as for loadtest.")
     ] = "json",
     precision: Annotated[
-        str, typer.Option(metavar="NAMES", help="Precisions to compare; fp32 is the file as it is.")
+        str, typer.Option(metavar="TUNED_SETTINGS", help="Precisions to compare; fp32 is the file as it is.")
     ] = "fp32,int8",
     source: Annotated[
         str | None,
@@ -106,7 +106,7 @@ def use(found: Found, settings: Path) -> str:
     """How to serve with what was found."""
     home = found.plan.models
     if found.plan.config is not None:
-        return f"put its {len(NAMES)} settings into {found.plan.config}, for what that says of them"
+        return f"put its {len(TUNED_SETTINGS)} settings into {found.plan.config}, for what that says of them"
     if home is not None and home == settings.parent:
         return shlex.join(["turnpike", "serve", "--models", str(home), "--workers", "auto"])
     models = ["--models", str(home)] if home is not None and home.is_dir() else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import service
-from service.repository.scan import FILE, VERSION, VersionPolicy, scan
+from service.repository.scan import MODEL_FILE, VERSION_PATTERN, VersionPolicy, scan
 from tune.errors import UsageError
 
 BUNDLED = Path(service.__file__).parent / "default"
@@ -45,12 +45,12 @@ def repository_of(file: Path, scratch: Path) -> Path:
     if file.suffix != ".onnx" or not file.is_file():
         raise UsageError(f"MODELS: expected a repository or an .onnx file, got {str(file)!r}")
     where = file.resolve()
-    in_one = where.name == FILE and VERSION.fullmatch(where.parent.name)
+    in_one = where.name == MODEL_FILE and VERSION_PATTERN.fullmatch(where.parent.name)
     home = scratch / "single" / (where.parent.parent.name if in_one else where.stem) / "1"
     home.mkdir(parents=True)
     try:
-        os.link(where, home / FILE)
+        os.link(where, home / MODEL_FILE)
     except OSError:
         # on another disk
-        shutil.copyfile(where, home / FILE)
+        shutil.copyfile(where, home / MODEL_FILE)
     return scratch / "single"

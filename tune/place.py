@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadtest.report.place import put, try_out
-from service.config.auto_workers import FILE
+from service.config.auto_workers import TUNED_FILE
 from tune.errors import TuneError, UsageError
 from tune.page import page
 from tune.result import Found
@@ -27,7 +27,7 @@ def prepare(folder: Path) -> None:
 def write(folder: Path, found: Found) -> tuple[Path, Path]:
     """Write both files, and give their paths."""
     try:
-        put(folder, {FILE: settings_file(found), PAGE: page(found)})
+        put(folder, {TUNED_FILE: settings_file(found), PAGE: page(found)})
     except OSError as error:
         raise TuneError(f"{folder}: what was found could not be written ({error.strerror})") from error
-    return folder / FILE, folder / PAGE
+    return folder / TUNED_FILE, folder / PAGE

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from service.config.auto_workers import machine
-from service.config.cpus import cpus, threads
+from service.config.auto_workers import describe_machine
+from service.config.cpus import available_cpus, threads_per_worker
 from service.config.settings import Settings
 from service.config.sources import resolve
 from service.version import VERSION
@@ -60,7 +60,7 @@ def run(plan: Plan, watcher: Watcher, check: Check) -> Found:
         files, notes = _lower(plan, meant, scratch, watcher, check)
         base = now(settings)
 
-        room, most_rows, users = max(1, int(cpus())), max(plan.users) * plan.rows, len(plan.users)
+        room, most_rows, users = max(1, int(available_cpus())), max(plan.users) * plan.rows, len(plan.users)
         trials = planned(base, room, most_rows) + COMPARED * len(files)
         each = seconds(plan.minutes, trials, users)
         watcher.begin(trials * users, expected(trials, users, each))
@@ -76,7 +76,7 @@ def run(plan: Plan, watcher: Watcher, check: Check) -> Found:
         lines=lines(search, decision),
         lower=tuple(lower),
         notes=(*notes, *told(search, decision)),
-        machine=machine(settings.device),
+        machine=describe_machine(settings.device),
         versions=versions(),
         ended=datetime.now(UTC),
         seconds=each,
@@ -85,7 +85,9 @@ def run(plan: Plan, watcher: Watcher, check: Check) -> Found:
 
 def now(settings: Settings) -> Candidate:
     """What these settings come to: the base that others have to beat."""
-    return Candidate(settings.workers, threads(settings), settings.max_batch, settings.max_delay_ms)
+    return Candidate(
+        settings.workers, threads_per_worker(settings), settings.max_batch, settings.max_delay_ms
+    )
 
 
 def compare(bench: Bench, decision: Decision, precision: str, file: Path) -> Lower:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from loadtest.report import number_format as wording
-from service.config.auto_workers import MEASURED, NAMES
+from service.config.auto_workers import MEASURED_TABLE, TUNED_SETTINGS
 from tune.measurements import Figures
 from tune.result import Found
 from tune.sentences import crowd, sentences
@@ -35,7 +35,7 @@ def _head(found: Found) -> Iterator[str]:
 
 
 def _settings(found: Found) -> Iterator[str]:
-    for name in NAMES:
+    for name in TUNED_SETTINGS:
         yield f"{name} = {getattr(found.decision.best, name)}"
 
 
@@ -53,7 +53,7 @@ def _measured(found: Found) -> Iterator[str]:
         "noise": round(found.decision.noise, 4),
         **{name.replace("-", "_"): version for name, version in found.versions.items()},
     }
-    yield f"[{MEASURED}]"
+    yield f"[{MEASURED_TABLE}]"
     for name, value in told.items():
         # a number, a list or a basic string of TOML is one of JSON
         yield f"{name} = {json.dumps(value, ensure_ascii=False)}"

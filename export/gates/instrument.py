@@ -14,7 +14,7 @@ from export.gates.find import Highway, Search
 from export.gates.gate_names import Names, Place, call, places
 from export.gates.graph_view import Array, first_input, given, integers
 from export.gates.levers import Levers
-from service.artifact.manifest import Bias, Gate, Lever
+from service.artifact.manifest import BiasStats, Gate, Lever
 
 # what is given its shape as a value, which may be computed
 SHAPED = frozenset({"Reshape", "Expand"})
@@ -222,5 +222,7 @@ class Offered:
         return self._one[dtype]
 
 
-def _statistics(bias: Array) -> Bias:
-    return Bias(mean=float(bias.mean()), sd=float(bias.std()), min=float(bias.min()), max=float(bias.max()))
+def _statistics(bias: Array) -> BiasStats:
+    return BiasStats(
+        mean=float(bias.mean()), sd=float(bias.std()), min=float(bias.min()), max=float(bias.max())
+    )

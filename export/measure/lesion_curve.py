@@ -10,7 +10,7 @@ import numpy as np
 from export.measure.accuracy import are_probabilities, is_classification, score, share_changed
 from export.measure.run_rows import first_rows, output_for_rows, round_figure
 from export.source import Rows
-from service.artifact.levers import overrides
+from service.artifact.levers import override_biases
 from service.artifact.manifest import Gate, LayerLesion, LesionCurve
 from service.artifact.runtime import Runtime
 
@@ -41,7 +41,7 @@ def lesion_curve(
     for layer, its_gates in gates_by_layer(gates).items():
         if not all(gate.levers for gate in its_gates):
             continue
-        closed = output_for_rows(runtime, rows, output, overrides(biases, closed=its_gates))
+        closed = output_for_rows(runtime, rows, output, override_biases(biases, closed=its_gates))
         if not np.isfinite(closed).all():
             continue
         after = score(closed, rows.classes, probabilities=probabilities)

@@ -10,7 +10,14 @@ import numpy as np
 
 from export.errors import RequestError
 from export.source import Array, Rows, Source
-from service.artifact.manifest import MAX_SAMPLES, SIZES, Range, Sample, SampleInput, Stored
+from service.artifact.manifest import (
+    DTYPE_BYTES,
+    MAX_SAMPLE_CHARACTERS,
+    InputRange,
+    Sample,
+    SampleInput,
+    StoredDtype,
+)
 
 # of public data, unless told otherwise
 DEFAULT_SAMPLES = 10
@@ -37,7 +44,7 @@ def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) ->
     if rows is None:
         return ()
     found: list[Sample] = []
-    room = MAX_SAMPLES
+    room = MAX_SAMPLE_CHARACTERS
     for number in _alternate_classes(rows)[:count]:
         inputs = tuple(encode_row(name, array[number]) for name, array in rows.inputs.items())
         room -= sum(len(one.data) for one in inputs)
@@ -47,19 +54,19 @@ def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) ->
     return tuple(found)
 
 
-def input_ranges(rows: Rows | None) -> tuple[Range, ...]:
+def input_ranges(rows: Rows | None) -> tuple[InputRange, ...]:
     """The least and the greatest value of each input."""
     if rows is None:
         return ()
     return tuple(
-        Range(input=name, low=float(array.min()), high=float(array.max()))
+        InputRange(input=name, low=float(array.min()), high=float(array.max()))
         for name, array in rows.inputs.items()
     )
 
 
 def encode_row(name: str, row: Array) -> SampleInput:
     """One row of an input in the smallest type that holds it to the bit."""
-    kinds: tuple[Stored, ...] = tuple(SIZES)
+    kinds: tuple[StoredDtype, ...] = tuple(DTYPE_BYTES)
     for kind in kinds:
         with np.errstate(over="ignore", invalid="ignore"):
             values = row.astype(np.dtype(kind).newbyteorder("<"))

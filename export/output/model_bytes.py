@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from export.errors import ExportError
-from service.artifact.manifest import KEY, Manifest
+from service.artifact.manifest import METADATA_KEY, Manifest
 from service.artifact.protobuf import content_digest
 
 # what protobuf can hold in one message
@@ -42,9 +42,11 @@ def embed_manifest(data: bytes, manifest: Manifest) -> bytes:
     """The same file, with what it says of itself, and a digest of all else in it."""
     manifest = manifest.model_copy(update={"content": content_digest(data)})
     model = onnx.load_from_string(data)
-    kept = [entry for entry in model.metadata_props if entry.key != KEY]
+    kept = [entry for entry in model.metadata_props if entry.key != METADATA_KEY]
     del model.metadata_props[:]
-    model.metadata_props.extend([*kept, onnx.StringStringEntryProto(key=KEY, value=manifest.to_json())])
+    model.metadata_props.extend(
+        [*kept, onnx.StringStringEntryProto(key=METADATA_KEY, value=manifest.to_json())]
+    )
     return model.SerializeToString(deterministic=True)
 
 

@@ -12,7 +12,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from onnx.inliner import inline_local_functions
 
 from export.errors import RefusedError, SourceError, UntraceableError, warn_user
-from service.artifact.manifest import KEY
+from service.artifact.manifest import METADATA_KEY
 
 MOST_BYTES = 2 << 30
 MOST_NUMBERS = 1 << 31
@@ -29,7 +29,7 @@ def read_model(path: Path) -> ModelProto:
     """The model of a file, checked as a stranger's; its functions are written out where they are called."""
     model = _parsed(path)
     where = str(path)
-    if any(entry.key == KEY for entry in model.metadata_props):
+    if any(entry.key == METADATA_KEY for entry in model.metadata_props):
         raise SourceError(f"{where}: was exported by turnpike already: check it with turnpike verify")
     expect_standard(model, where)
     for tensor in tensors(model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,14 @@ from service.api.context import ServiceContext, SupervisorClient
 from service.api.dashboard import add_page
 from service.api.gates import routes as gate_routes
 from service.api.openapi.reference_page import add_reference
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.artifact.low_priority import low_priority_caller
 from service.artifact.runtime import expect_device
-from service.config.cpus import threads
+from service.config.cpus import threads_per_worker
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
 from service.http.door import Door
 from service.http.tracing import Tracing
-from service.process.ipc import Handler
 from service.registry.loader import load
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
@@ -43,11 +42,13 @@ class Application:
 
     def __init__(self, settings: Settings, control: SupervisorClient) -> None:
         meter = RequestCounters()
-        self._load = partial(load, settings=settings, meter=meter, threads=threads(settings))
+        self._load = partial(load, settings=settings, meter=meter, threads=threads_per_worker(settings))
         self.shelf = ModelRegistry(self._loaded)
         self.parts = ServiceContext(
             settings=settings,
-            limits=Limits(rows=settings.max_rows, depth=settings.max_depth, json=settings.max_json),
+            limits=RequestLimits(
+                max_rows=settings.max_rows, max_depth=settings.max_depth, max_json_bytes=settings.max_json
+            ),
             shelf=self.shelf,
             meter=meter,
             access=Authenticator.from_settings(settings),
@@ -55,7 +56,7 @@ class Application:
             control=control,
         )
         self.draining = False
-        self.handlers: dict[str, Handler] = {
+        self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "prepare": self.shelf.prepare,
             "commit": self.shelf.commit,
             "snapshot": self.snapshot,
@@ -136,10 +137,10 @@ def routed(parts: ServiceContext, is_ready: Callable[[], bool]) -> FastAPI:
         """Counts of all workers, for Prometheus."""
         # its library is there from the first scrape on, and nobody waits while that is imported
         await asyncio.to_thread(import_module, "service.api.metrics")
-        from service.api.metrics import exposition, gathered
+        from service.api.metrics import collect_metrics, metrics_response
 
-        families = gathered(await parts.control.ask("snapshots"), parts.shelf)
-        return await asyncio.to_thread(exposition, families)
+        families = collect_metrics(await parts.control.ask("snapshots"), parts.shelf)
+        return await asyncio.to_thread(metrics_response, families)
 
     app.openapi = partial(openapi, app)  # type: ignore[method-assign]
     if settings.dashboard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
 from service.registry.registry import ModelRegistry
@@ -27,7 +27,7 @@ class ServiceContext:
     """One worker's: its settings, its models, what it counts, whom it lets in."""
 
     settings: Settings
-    limits: Limits
+    limits: RequestLimits
     shelf: ModelRegistry
     meter: RequestCounters
     access: Authenticator

@@ -15,7 +15,7 @@ from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, respond
 from service.api.inference import Content, InferenceCall, merge_json, wrap_json
 from service.api.model_facts import StaticModelEndpoint, certificate_json, gate_profile_json, samples_json
-from service.config.cpus import threads
+from service.config.cpus import threads_per_worker
 from service.errors import NotFiniteError, NotFoundError, RequestError
 from service.gates.lesions import (
     KEYS,
@@ -106,7 +106,9 @@ class GatesEndpoint(GatedEndpoint):
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
             gate_profile_json = None if model.manifest is None else model.manifest.profile
-            reader = GateReader(model.gates, model.signature, gate_profile_json, threads(self.parts.settings))
+            reader = GateReader(
+                model.gates, model.signature, gate_profile_json, threads_per_worker(self.parts.settings)
+            )
             blocks = block_names(model.gates)
             prepared = self._prepared[model.digest] = Prepared(
                 reader,

@@ -23,27 +23,29 @@ from service.repository.deployment import NOT_CHOSEN, UNLOADED
 from service.telemetry.counters import ROWS, TIMES, Snapshot, merge
 from service.version import VERSION
 
-NS = 1e9
-MODEL = ("model", "version")
+NANOSECONDS = 1e9
+MODEL_LABELS = ("model", "version")
 STATES = ("READY", "LOADING", "UNAVAILABLE")
 
-Drifts = Sequence[tuple[str, int, DriftReport]]
+DriftReports = Sequence[tuple[str, int, DriftReport]]
 
 
-def gathered(snapshots: Iterable[Mapping[str, Any]], shelf: ModelRegistry) -> Families:
+def collect_metrics(snapshots: Iterable[Mapping[str, Any]], shelf: ModelRegistry) -> MetricsCollector:
     """What there is to tell, from the snapshots of all workers and this worker's shelf."""
     snapshots = list(snapshots)
-    return Families(
-        merge(snapshot["meter"] for snapshot in snapshots), list(shelf.index()), drifts(snapshots, shelf)
+    return MetricsCollector(
+        merge(snapshot["meter"] for snapshot in snapshots),
+        list(shelf.index()),
+        drift_reports(snapshots, shelf),
     )
 
 
-def exposition(families: Families) -> Response:
+def metrics_response(families: MetricsCollector) -> Response:
     """The answer to a scrape. Of many models it takes a tenth of a second: call it in a thread."""
     return Response(generate_latest(families), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def drifts(snapshots: Sequence[Mapping[str, Any]], shelf: ModelRegistry) -> Drifts:
+def drift_reports(snapshots: Sequence[Mapping[str, Any]], shelf: ModelRegistry) -> DriftReports:
     """How far each model's gates have moved, over all workers."""
     found = []
     for model in shelf.models:
@@ -54,10 +56,12 @@ def drifts(snapshots: Sequence[Mapping[str, Any]], shelf: ModelRegistry) -> Drif
     return found
 
 
-class Families(Collector):
+class MetricsCollector(Collector):
     """Every metric there is, of merged counts, the repository's index, and drift."""
 
-    def __init__(self, merged: Snapshot, index: Iterable[Mapping[str, Any]] = (), drift: Drifts = ()) -> None:
+    def __init__(
+        self, merged: Snapshot, index: Iterable[Mapping[str, Any]] = (), drift: DriftReports = ()
+    ) -> None:
         self._merged = merged
         self._index = index
         self._drift = drift
@@ -106,17 +110,21 @@ class Families(Collector):
         yield refused
 
     def _traffic(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily("turnpike_model_requests", "Requests a model answered.", labels=MODEL)
+        requests = CounterMetricFamily(
+            "turnpike_model_requests", "Requests a model answered.", labels=MODEL_LABELS
+        )
         failures = CounterMetricFamily(
             "turnpike_model_failures",
             "Requests a model did not answer, by reason.",
-            labels=(*MODEL, "reason"),
+            labels=(*MODEL_LABELS, "reason"),
         )
-        rows = CounterMetricFamily("turnpike_model_rows", "Rows a model answered.", labels=MODEL)
+        rows = CounterMetricFamily("turnpike_model_rows", "Rows a model answered.", labels=MODEL_LABELS)
         depth = GaugeMetricFamily(
-            "turnpike_model_queue_depth", "Requests that wait for their run.", labels=MODEL
+            "turnpike_model_queue_depth", "Requests that wait for their run.", labels=MODEL_LABELS
         )
-        batch = HistogramMetricFamily("turnpike_model_batch_rows", "Rows that ran together.", labels=MODEL)
+        batch = HistogramMetricFamily(
+            "turnpike_model_batch_rows", "Rows that ran together.", labels=MODEL_LABELS
+        )
         for labels, counts in self._models:
             requests.add_metric(labels, sum(counts["seconds"]["counts"]))
             for reason, (count, _) in counts["failed"].items():
@@ -133,17 +141,19 @@ class Families(Collector):
             ("run", "One run of the model, of one request or of several."),
         ):
             name = "turnpike_model_request_seconds" if key == "seconds" else f"turnpike_model_{key}_seconds"
-            family = HistogramMetricFamily(name, what, labels=MODEL)
+            family = HistogramMetricFamily(name, what, labels=MODEL_LABELS)
             for labels, counts in self._models:
                 _add_seconds(family, labels, counts[key])
             yield family
 
     def _states(self) -> Iterator[Metric]:
         state = GaugeMetricFamily(
-            "turnpike_model_state", "1 for the state that a version is in.", labels=(*MODEL, "state")
+            "turnpike_model_state", "1 for the state that a version is in.", labels=(*MODEL_LABELS, "state")
         )
         failed = GaugeMetricFamily(
-            "turnpike_model_load_failed", "1 where a file is not served, and why.", labels=(*MODEL, "reason")
+            "turnpike_model_load_failed",
+            "1 where a file is not served, and why.",
+            labels=(*MODEL_LABELS, "reason"),
         )
         found: dict[tuple[str, str], str] = {}
         reasons: set[tuple[str, str, str]] = set()
@@ -170,10 +180,10 @@ class Families(Collector):
         psi = GaugeMetricFamily(
             "turnpike_gate_drift_psi",
             "Population stability index of a gate's values, live against the profile of its export.",
-            labels=(*MODEL, "gate"),
+            labels=(*MODEL_LABELS, "gate"),
         )
         rows = GaugeMetricFamily(
-            "turnpike_gate_drift_rows", "Rows that the index is told from.", labels=MODEL
+            "turnpike_gate_drift_rows", "Rows that the index is told from.", labels=MODEL_LABELS
         )
         for name, version, report in self._drift:
             rows.add_metric((name, str(version)), report.rows)
@@ -189,7 +199,7 @@ def _gauge(name: str, what: str, value: float) -> Metric:
 
 
 def _add_seconds(family: HistogramMetricFamily, labels: Sequence[str], histogram: Snapshot) -> None:
-    _add(family, labels, histogram, TIMES, NS)
+    _add(family, labels, histogram, TIMES, NANOSECONDS)
 
 
 def _add(

@@ -19,8 +19,8 @@ from service.artifact.sample_rows import to_input_row
 from service.inference_types import Array
 from service.registry.model import Model
 
-Find = Callable[[ServiceContext, Mapping[str, str]], Model]
-Tell = Callable[[Model], bytes]
+FindModel = Callable[[ServiceContext, Mapping[str, str]], Model]
+RenderFacts = Callable[[Model], bytes]
 
 
 def find_model(parts: ServiceContext, params: Mapping[str, str]) -> Model:
@@ -31,7 +31,7 @@ def find_model(parts: ServiceContext, params: Mapping[str, str]) -> Model:
 class StaticModelEndpoint:
     """Answers with what `tell` makes of the model in a thread, since much of it takes its time."""
 
-    def __init__(self, parts: ServiceContext, tell: Tell, find: Find = find_model) -> None:
+    def __init__(self, parts: ServiceContext, tell: RenderFacts, find: FindModel = find_model) -> None:
         self._parts, self._tell, self._find = parts, tell, find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,7 +115,7 @@ def gate_profile_json(model: Model) -> bytes:
     about = {"model_name": model.name, "model_version": str(model.version)}
     told = {} if manifest is None else manifest.model_dump(include={"gates", "lesion"})
     if manifest is not None and manifest.profile is not None:
-        told["profile"] = _layer_by_layer(manifest.profile)
+        told["profile"] = _profile_record(manifest.profile)
     else:
         told["profile"] = None
     biases = {gate.name: bias_of(gate, model.biases) for gate in model.gates}
@@ -130,7 +130,7 @@ def bias_of(gate: Gate, biases: Mapping[str, Array]) -> Array | None:
     return (own.sign * biases[own.tensor].reshape(-1)[own.start : own.stop]).astype(np.float32)
 
 
-def _layer_by_layer(gate_profile_json: Profile) -> dict[str, object]:
+def _profile_record(gate_profile_json: Profile) -> dict[str, object]:
     """A layer at a time, between which other threads may run: of hundreds of wide ones it takes long."""
     told: dict[str, object] = gate_profile_json.model_dump(exclude={"layers"})
     return told | {

@@ -22,7 +22,7 @@ DATATYPES = {
 }
 
 # NumPy takes longer to tell a name than an answer takes to write
-BY_DTYPE = {np.dtype(name): datatype for name, datatype in DATATYPES.items()}
+DATATYPE_BY_DTYPE = {np.dtype(name): datatype for name, datatype in DATATYPES.items()}
 
 # on the wire numbers are little-endian, whatever the machine
-DTYPES = {name: np.dtype(name).newbyteorder("<") for name in DATATYPES}
+WIRE_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in DATATYPES}

@@ -8,10 +8,10 @@ from service.artifact.manifest import Gate
 from service.inference_types import Array
 
 # added to what T is the sigmoid of: at this distance T is exactly 0 or 1, even in half precision
-FAR = 1e4
+SATURATING_SHIFT = 1e4
 
 
-def overrides(
+def override_biases(
     biases: Mapping[str, Array],
     *,
     closed: Iterable[Gate] = (),
@@ -25,8 +25,8 @@ def overrides(
     two things at once.
     """
     asked = [
-        *((gate, -FAR) for gate in closed),
-        *((gate, FAR) for gate in opened),
+        *((gate, -SATURATING_SHIFT) for gate in closed),
+        *((gate, SATURATING_SHIFT) for gate in opened),
         *shifted,
     ]
     shifts: dict[tuple[str, int, int], float] = {}

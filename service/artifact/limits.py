@@ -9,9 +9,9 @@ MAX_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """What one request may be: its rows, how deep its JSON is nested, and how many bytes of JSON it has."""
 
-    rows: int = 4096
-    depth: int = 32
-    json: int = 16 << 20
+    max_rows: int = 4096
+    max_depth: int = 32
+    max_json_bytes: int = 16 << 20

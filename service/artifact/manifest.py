@@ -15,25 +15,25 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from service.errors import ModelFileError
 
-KEY = "turnpike"
+METADATA_KEY = "turnpike"
 
 Precision = Literal["fp32", "fp16", "int8"]
 # what the values of a sample may be stored as, and the bytes of each
-Stored = Literal["uint8", "int32", "float32", "int64", "float64"]
-SIZES: dict[Stored, int] = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+StoredDtype = Literal["uint8", "int32", "float32", "int64", "float64"]
+DTYPE_BYTES: dict[StoredDtype, int] = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # characters of base64, of all samples of a file together
-MAX_SAMPLES = 256 * 1024
+MAX_SAMPLE_CHARACTERS = 256 * 1024
 # axes that a row has beside that of the batch, as numpy has 64 at most
 MAX_AXES = 63
 
 
-class Entry(BaseModel):
+class ManifestRecord(BaseModel):
     """A frozen part of the manifest, which takes no field it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Bias(Entry):
+class BiasStats(ManifestRecord):
     """The gate's bias over its units: the first column of the paper's Figure 2, in four numbers."""
 
     mean: float
@@ -42,7 +42,7 @@ class Bias(Entry):
     max: float
 
 
-class Lever(Entry):
+class Lever(ManifestRecord):
     """A bias of a gate that a caller may override, and so close, open or shift the gate.
 
     `tensor` is an initializer that is also an input of the graph. Of its values, flattened, those from
@@ -55,7 +55,7 @@ class Lever(Entry):
     sign: Literal[1, -1]
 
 
-class Gate(Entry):
+class Gate(ManifestRecord):
     """One transform gate T of the graph: a hidden output called `name`.
 
     `layer` counts from 0 in the order data flows; `depth` and `time` tell the repeats of a recurrent
@@ -77,11 +77,11 @@ class Gate(Entry):
     output: str | None = None
     unit_axis: int
     units: int | None
-    bias: Bias | None = None
+    bias: BiasStats | None = None
     levers: tuple[Lever, ...] = ()
 
 
-class TensorParity(Entry):
+class TensorParity(ManifestRecord):
     """How far one tensor was from the truth, over all ordinary batches: onnxruntime's error and PyTorch's."""
 
     name: str
@@ -91,7 +91,7 @@ class TensorParity(Entry):
     max_torch: float
 
 
-class ParityBatch(Entry):
+class ParityBatch(ManifestRecord):
     """Rows that parity was proved on."""
 
     name: str
@@ -99,7 +99,7 @@ class ParityBatch(Entry):
     digest: str
 
 
-class Parity(Entry):
+class Parity(ManifestRecord):
     """What was compared, with what, and what came of it. A file without a pass does not exist.
 
     `reference` says what stood for the truth. `identical` initializers are bit for bit the parameters
@@ -122,7 +122,7 @@ class Parity(Entry):
         return max(self.tensors, key=lambda one: one.rms / (one.rms_torch or 1), default=None)
 
 
-class LayerProfile(Entry):
+class LayerProfile(ManifestRecord):
     """The statistics of one gate's T over the rows of the profile.
 
     `quantiles` are those of `Profile.levels`; `units` holds the mean of each unit over rows, `units_sd` its
@@ -141,7 +141,7 @@ class LayerProfile(Entry):
     units_sd: tuple[float, ...]
 
 
-class Profile(Entry):
+class Profile(ManifestRecord):
     """How the gates behaved on given rows, the baseline of drift."""
 
     rows: int
@@ -153,7 +153,7 @@ class Profile(Entry):
     contrast: tuple[tuple[float, ...], ...] = ()
 
 
-class LayerLesion(Entry):
+class LayerLesion(ManifestRecord):
     """What closing one layer did: accuracy and loss with it closed, and the share of answers flipped."""
 
     layer: int
@@ -162,7 +162,7 @@ class LayerLesion(Entry):
     flipped: float
 
 
-class LesionCurve(Entry):
+class LesionCurve(ManifestRecord):
     """Each layer closed in its turn, against the network as it is."""
 
     rows: int
@@ -171,7 +171,7 @@ class LesionCurve(Entry):
     layers: tuple[LayerLesion, ...]
 
 
-class Variant(Entry):
+class Variant(ManifestRecord):
     """A lower precision beside fp32 on the same rows; times are of a machine and stay in the report."""
 
     agreement: float
@@ -180,7 +180,7 @@ class Variant(Entry):
     metric_fp32: float | None = None
 
 
-class Range(Entry):
+class InputRange(ManifestRecord):
     """The least and the greatest value of an input over the rows that the export had."""
 
     input: str
@@ -194,17 +194,17 @@ class Range(Entry):
         return self
 
 
-class SampleInput(Entry):
+class SampleInput(ManifestRecord):
     """One row of one input: `shape` is without the batch axis, `data` base64 of little-endian values."""
 
     name: str
     shape: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=MAX_AXES)]
-    dtype: Stored
+    dtype: StoredDtype
     data: str
 
     @model_validator(mode="after")
     def _of_its_size(self) -> Self:
-        if len(self.raw) != prod(self.shape) * SIZES[self.dtype]:
+        if len(self.raw) != prod(self.shape) * DTYPE_BYTES[self.dtype]:
             shape = str(list(self.shape))[:80]
             raise ValueError(f"expected the bytes of {self.dtype} {shape}, got {len(self.raw)} bytes")
         return self
@@ -218,14 +218,14 @@ class SampleInput(Entry):
             raise ValueError(f"expected base64: {error}") from error
 
 
-class Sample(Entry):
+class Sample(ManifestRecord):
     """A row of data for people to try the network with; `label` is what its class is called, where known."""
 
     label: str = ""
     inputs: tuple[SampleInput, ...]
 
 
-class Manifest(Entry):
+class Manifest(ManifestRecord):
     """Everything the service needs to know beyond the graph.
 
     `weights` is the digest of the network's parameters as they were before any lowering, `content` that of
@@ -246,7 +246,7 @@ class Manifest(Entry):
     profile: Profile | None = None
     lesion: LesionCurve | None = None
     variant: Variant | None = None
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[InputRange, ...] = ()
     samples: tuple[Sample, ...] = ()
     weights: str
     content: str = ""
@@ -256,8 +256,8 @@ class Manifest(Entry):
     @classmethod
     def _few(cls, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
         size = sum(len(one.data) for sample in samples for one in sample.inputs)
-        if size > MAX_SAMPLES:
-            raise ValueError(f"expected at most {MAX_SAMPLES} characters of data, got {size}")
+        if size > MAX_SAMPLE_CHARACTERS:
+            raise ValueError(f"expected at most {MAX_SAMPLE_CHARACTERS} characters of data, got {size}")
         return samples
 
     def to_json(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from service.artifact.protobuf import Field, MalformedError, fields, messages, varints
+from service.artifact.protobuf import Field, MalformedError, fields, submessages, unpack_varints
 from service.errors import ModelFileError
 from service.inference_types import Array
 
@@ -27,17 +27,17 @@ DIMS, DTYPE, NAME, RAW, EXTERNAL, LOCATION = 1, 2, 8, 9, 13, 14
 # floating point numbers by ONNX's number for their type: NumPy's name, and their field when not in RAW
 FLOATS = {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 10)}
 
-DEEPEST = 64  # graphs within graphs
+MAX_GRAPH_DEPTH = 64  # graphs within graphs
 
 
-def initializers(
+def read_initializers(
     data: bytes | memoryview, names: Collection[str], where: str = "model.onnx"
 ) -> dict[str, Array]:
     """The values that the graph has for these floating point tensors; a ModelFileError where it has none."""
     found: dict[str, Array] = {}
     try:
-        for graph in messages(memoryview(data), MODEL_GRAPH):
-            for tensor in messages(graph, GRAPH_INITIALIZER):
+        for graph in submessages(memoryview(data), MODEL_GRAPH):
+            for tensor in submessages(graph, GRAPH_INITIALIZER):
                 name = _name(tensor)
                 if name in names:
                     found[name] = _array(tensor, name)
@@ -48,7 +48,7 @@ def initializers(
     return found
 
 
-def expect_whole(data: bytes | memoryview, where: str = "model.onnx") -> None:
+def expect_self_contained(data: bytes | memoryview, where: str = "model.onnx") -> None:
     """Stop with a ModelFileError where the file is no ONNX model, or has numbers in other files."""
     model = memoryview(data)
     try:
@@ -75,38 +75,38 @@ def _model_tensors(model: memoryview) -> Iterator[memoryview]:
     there = {field.number for field in fields(model)}
     if MODEL_GRAPH not in there or MODEL_OPSETS not in there:
         raise MalformedError("it has no graph")
-    for graph in messages(model, MODEL_GRAPH):
+    for graph in submessages(model, MODEL_GRAPH):
         yield from _graph_tensors(graph, 0)
-    for training in messages(model, MODEL_TRAINING):
-        for graph in messages(training, *TRAINING_GRAPHS):
+    for training in submessages(model, MODEL_TRAINING):
+        for graph in submessages(training, *TRAINING_GRAPHS):
             yield from _graph_tensors(graph, 0)
-    for function in messages(model, MODEL_FUNCTIONS):
-        yield from _attribute_tensors(messages(function, FUNCTION_ATTRIBUTE), 0)
-        for node in messages(function, FUNCTION_NODE):
-            yield from _attribute_tensors(messages(node, NODE_ATTRIBUTE), 0)
+    for function in submessages(model, MODEL_FUNCTIONS):
+        yield from _attribute_tensors(submessages(function, FUNCTION_ATTRIBUTE), 0)
+        for node in submessages(function, FUNCTION_NODE):
+            yield from _attribute_tensors(submessages(node, NODE_ATTRIBUTE), 0)
 
 
 def _graph_tensors(graph: memoryview, depth: int) -> Iterator[memoryview]:
-    if depth > DEEPEST:
-        raise MalformedError(f"its graphs are nested more than {DEEPEST} deep")
-    yield from messages(graph, GRAPH_INITIALIZER)
-    for sparse in messages(graph, GRAPH_SPARSE):
-        yield from messages(sparse, *SPARSE_TENSORS)
-    for node in messages(graph, GRAPH_NODE):
-        yield from _attribute_tensors(messages(node, NODE_ATTRIBUTE), depth)
+    if depth > MAX_GRAPH_DEPTH:
+        raise MalformedError(f"its graphs are nested more than {MAX_GRAPH_DEPTH} deep")
+    yield from submessages(graph, GRAPH_INITIALIZER)
+    for sparse in submessages(graph, GRAPH_SPARSE):
+        yield from submessages(sparse, *SPARSE_TENSORS)
+    for node in submessages(graph, GRAPH_NODE):
+        yield from _attribute_tensors(submessages(node, NODE_ATTRIBUTE), depth)
 
 
 def _attribute_tensors(attributes: Iterable[memoryview], depth: int) -> Iterator[memoryview]:
     for attribute in attributes:
-        yield from messages(attribute, *ATTRIBUTE_TENSORS)
-        for sparse in messages(attribute, *ATTRIBUTE_SPARSE):
-            yield from messages(sparse, *SPARSE_TENSORS)
-        for graph in messages(attribute, *ATTRIBUTE_GRAPHS):
+        yield from submessages(attribute, *ATTRIBUTE_TENSORS)
+        for sparse in submessages(attribute, *ATTRIBUTE_SPARSE):
+            yield from submessages(sparse, *SPARSE_TENSORS)
+        for graph in submessages(attribute, *ATTRIBUTE_GRAPHS):
             yield from _graph_tensors(graph, depth + 1)
 
 
 def _name(tensor: memoryview) -> str:
-    return next((bytes(name).decode(errors="replace") for name in messages(tensor, NAME)), "")
+    return next((bytes(name).decode(errors="replace") for name in submessages(tensor, NAME)), "")
 
 
 def _array(tensor: memoryview, name: str) -> Array:
@@ -139,7 +139,7 @@ def _floats(packed: memoryview | bytes, kind: str) -> Array:
 
 def _numbers(field: Field) -> list[int]:
     """Whole numbers of a repeated field, written one by one or packed."""
-    return [field.value] if isinstance(field.value, int) else varints(field.value)
+    return [field.value] if isinstance(field.value, int) else unpack_varints(field.value)
 
 
 def _damaged(where: str, error: MalformedError) -> ModelFileError:

@@ -46,14 +46,14 @@ def fields(message: memoryview) -> Iterator[Field]:
         at += size
 
 
-def messages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
+def submessages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
     """The messages in some fields of a message."""
     for field in fields(message):
         if field.number in numbers and isinstance(field.value, memoryview):
             yield field.value
 
 
-def varints(packed: memoryview) -> list[int]:
+def unpack_varints(packed: memoryview) -> list[int]:
     """Whole numbers that are written one after another."""
     values, at = [], 0
     while at < len(packed):
@@ -76,14 +76,14 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise MalformedError("it ends too early")
 
 
-METADATA = 14
+METADATA_FIELD = 14
 
 
 def content_digest(data: bytes | memoryview) -> str:
     """SHA-256 of every field of the file but its metadata, in order; a MalformedError of what is no file."""
     digest = sha256()
     for field in fields(memoryview(data)):
-        if field.number == METADATA:
+        if field.number == METADATA_FIELD:
             continue
         if isinstance(field.value, int):
             digest.update(f"{field.number}={field.value};".encode())

@@ -13,7 +13,7 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from service.artifact.low_priority import Caller, call_directly
-from service.artifact.manifest import KEY, Manifest
+from service.artifact.manifest import METADATA_KEY, Manifest
 from service.errors import DeviceError, ModelFileError, RunError
 from service.inference_types import Array
 
@@ -21,10 +21,10 @@ Device = Literal["cpu", "cuda"]
 
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # products of 10 bits, which CUDA takes for float32 unless told otherwise, would be no parity
-OPTIONS: dict[Device, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
+PROVIDER_OPTIONS: dict[Device, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
 
 # what onnxruntime calls its types, and what NumPy does
-DTYPES = {
+DTYPE_BY_ONNX_TYPE = {
     "tensor(bool)": "bool",
     "tensor(uint8)": "uint8",
     "tensor(uint16)": "uint16",
@@ -41,7 +41,7 @@ DTYPES = {
 
 
 # a graph that hands on its one number
-SMALLEST = bytes.fromhex(
+IDENTITY_MODEL = bytes.fromhex(
     "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a02080162"
     "0f0a0179120a0a08080112040a02080142040a001011"
 )
@@ -75,14 +75,14 @@ class Signature:
     splittable: frozenset[str]
 
 
-def available(device: Device) -> bool:
+def device_available(device: Device) -> bool:
     """Whether this machine's onnxruntime has the provider of a device."""
     return PROVIDERS[device] in onnxruntime.get_available_providers()
 
 
 def expect_device(device: Device) -> None:
     """Stop with a DeviceError unless models can be run on a device of this machine."""
-    open_model(SMALLEST, device=device)
+    open_model(IDENTITY_MODEL, device=device)
 
 
 class Runtime:
@@ -91,7 +91,7 @@ class Runtime:
 
     def __init__(self, session: onnxruntime.InferenceSession, where: str) -> None:
         self._session = session
-        text = session.get_modelmeta().custom_metadata_map.get(KEY)
+        text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
         self.manifest = None if text is None else Manifest.from_json(text, where)
         self.inputs = tuple(_tensor(arg, where) for arg in session.get_inputs())
         found = {arg.name: _tensor(arg, where) for arg in session.get_outputs()}
@@ -115,11 +115,11 @@ class Runtime:
             return self._call(names, feeds if isinstance(feeds, dict) else dict(feeds)) if names else []
         except Exception as error:  # onnxruntime's own exceptions share no base
             raise RunError(
-                f"onnxruntime cannot run the model on these rows ({_said(error)})",
+                f"onnxruntime cannot run the model on these rows ({_first_line(error)})",
                 callers=isinstance(error, InvalidArgument) or (self._shaped and isinstance(error, Fail)),
             ) from error
 
-    def run_by(self, call: Caller) -> Runtime:
+    def with_caller(self, call: Caller) -> Runtime:
         """The same model, its runs left to `call`."""
         other = copy.copy(self)
         other._call = partial(call, self._call)
@@ -156,7 +156,7 @@ def open_model(
             raise ModelFileError(
                 f"{where}: {'expected a file, and it is a folder' if model.is_dir() else 'no such file'}"
             )
-    if not available(device):
+    if not device_available(device):
         raise DeviceError(
             f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, and this one has "
             f"{', '.join(onnxruntime.get_available_providers())}"
@@ -165,7 +165,7 @@ def open_model(
         onnxruntime.InferenceSession,
         str(model) if isinstance(model, Path) else model,
         session_options(threads),
-        providers=[(PROVIDERS[device], OPTIONS[device])],
+        providers=[(PROVIDERS[device], PROVIDER_OPTIONS[device])],
         # where a provider fails it would print so, and go on with another one
         enable_fallback=0,
     )
@@ -173,7 +173,7 @@ def open_model(
         session = call(opened) if threads == 1 and device == "cpu" else opened()
     except Exception as error:  # onnxruntime's own exceptions share no base
         raise ModelFileError(
-            f"{where}: onnxruntime cannot open it ({_said(error)})", "its file is damaged or no model"
+            f"{where}: onnxruntime cannot open it ({_first_line(error)})", "its file is damaged or no model"
         ) from error
     if session.get_providers()[0] != PROVIDERS[device]:
         raise DeviceError(
@@ -195,12 +195,12 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
     return options
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _tensor(arg: onnxruntime.NodeArg, where: str) -> Tensor:
-    if arg.type not in DTYPES:
+    if arg.type not in DTYPE_BY_ONNX_TYPE:
         raise ModelFileError(f"{where}: {arg.name}: expected a tensor of numbers, got {arg.type}")
     dims = tuple(dim if isinstance(dim, int | str) else "?" for dim in arg.shape)
-    return Tensor(arg.name, DTYPES[arg.type], dims)
+    return Tensor(arg.name, DTYPE_BY_ONNX_TYPE[arg.type], dims)

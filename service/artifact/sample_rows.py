@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from service.artifact.datatypes import DTYPES
+from service.artifact.datatypes import WIRE_DTYPES
 from service.artifact.manifest import Manifest, SampleInput
 from service.artifact.runtime import Tensor
 from service.inference_types import Array
@@ -61,4 +61,4 @@ def _converted(stored: Array, tensor: Tensor) -> Array:
 
 
 def _stored(one: SampleInput) -> Array:
-    return np.frombuffer(one.raw, DTYPES[one.dtype])
+    return np.frombuffer(one.raw, WIRE_DTYPES[one.dtype])

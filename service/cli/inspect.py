@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
 console = Console(width=None if sys.stdout.isatty() else 160)
 
 # of a recurrent network with hundreds of gates, so many are shown
-MOST_GATES = 40
+MAX_SHOWN_GATES = 40
 
 
 @app.command()
@@ -31,36 +31,36 @@ def command(
     """Show the manifest, inputs, outputs, gates, parity and size of MODEL.onnx."""
     runtime = open_model(model)
     if as_json:
-        sys.stdout.write(json.dumps(described(runtime, model), indent=2) + "\n")
+        sys.stdout.write(json.dumps(to_record(runtime, model), indent=2) + "\n")
     elif runtime.manifest is None:
-        show_ends(runtime, model)
+        show_summary(runtime, model)
         console.print("no manifest: it was not exported by turnpike; turnpike export adopts it")
     else:
-        show_ends(runtime, model, runtime.manifest)
+        show_summary(runtime, model, runtime.manifest)
         show_gates(runtime.manifest.gates)
         show_parity(runtime.manifest.parity)
 
 
-def described(runtime: Runtime, path: Path) -> dict[str, Any]:
+def to_record(runtime: Runtime, path: Path) -> dict[str, Any]:
     """The manifest with what the graph itself says; its fields are null in a file that has none."""
     record: dict[str, Any] = dict.fromkeys(Manifest.model_fields)
     record |= {"gates": [], "labels": [], "ranges": [], "samples": []}
     if runtime.manifest is not None:
         record = runtime.manifest.model_dump(mode="json")
     return record | {
-        "inputs": [shown(tensor) for tensor in runtime.inputs],
-        "outputs": [shown(tensor) for tensor in runtime.outputs],
-        "hidden": [shown(tensor) for tensor in runtime.hidden],
-        "levers": [shown(tensor) for tensor in runtime.levers],
+        "inputs": [tensor_record(tensor) for tensor in runtime.inputs],
+        "outputs": [tensor_record(tensor) for tensor in runtime.outputs],
+        "hidden": [tensor_record(tensor) for tensor in runtime.hidden],
+        "levers": [tensor_record(tensor) for tensor in runtime.levers],
         "bytes": path.stat().st_size,
     }
 
 
-def shown(tensor: Tensor) -> dict[str, Any]:
+def tensor_record(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.dims)}
 
 
-def show_ends(runtime: Runtime, path: Path, manifest: Manifest | None = None) -> None:
+def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None) -> None:
     """What goes in and out, and whose the file is."""
     facts = {}
     if manifest is not None:
@@ -94,14 +94,14 @@ def show_gates(gates: tuple[Gate, ...]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), title=f"{len(gates)} transform gates", title_justify="left")
     for heading in ("gate", "units", "kind", "carry", "bias", "levers"):
         table.add_column(heading)
-    for gate in gates[:MOST_GATES]:
+    for gate in gates[:MAX_SHOWN_GATES]:
         bias = "" if gate.bias is None else f"{gate.bias.mean:+.2f} ± {gate.bias.sd:.2f}"
         units = "?" if gate.units is None else str(gate.units)
         table.add_row(escape(gate.name), units, gate.kind, gate.carry, bias, str(len(gate.levers)))
     console.print()
     console.print(table)
-    if len(gates) > MOST_GATES:
-        console.print(f"… and {len(gates) - MOST_GATES} more; --json lists all")
+    if len(gates) > MAX_SHOWN_GATES:
+        console.print(f"… and {len(gates) - MAX_SHOWN_GATES} more; --json lists all")
 
 
 def show_parity(parity: Parity) -> None:

@@ -10,18 +10,18 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from service.config.settings import SECRETS, WORDS, Settings
-from service.config.sources import flag, resolve, written_out
+from service.config.settings import KEYWORDS, SECRETS, Settings
+from service.config.sources import flag_of, resolve, settings_as_toml
 
 app = typer.Typer(add_completion=False)
 
-Config = Annotated[
+ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config", metavar="FILE", help="A TOML file of settings, named as the options are, with _."
     ),
 ]
-PrintConfig = Annotated[
+PrintConfigOption = Annotated[
     bool, typer.Option("--print-config", help="Show every setting and where it came from, and exit.")
 ]
 
@@ -34,7 +34,7 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     """
     resolved = resolve({name: value for name, value in flags.items() if value not in (None, [])}, config)
     if print_config:
-        sys.stdout.write(written_out(resolved))
+        sys.stdout.write(settings_as_toml(resolved))
         return
     from service.process.relaunch import relaunch
 
@@ -56,9 +56,9 @@ def metavar(kind: Any) -> str:
 def options() -> list[inspect.Parameter]:
     """A parameter for each setting, which says nothing of what is valid: that stands in Settings alone."""
     parameters = [
-        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Config),
+        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption),
         inspect.Parameter(
-            "print_config", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=PrintConfig
+            "print_config", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=PrintConfigOption
         ),
     ]
     for name, field in Settings.model_fields.items():
@@ -69,12 +69,12 @@ def options() -> list[inspect.Parameter]:
         words = (field.description or "") + shown
         if field.annotation is bool:
             kind: Any = bool | None
-            option = typer.Option(f"{flag(name)}/{flag('no_' + name)}", help=words, show_default=False)
+            option = typer.Option(f"{flag_of(name)}/{flag_of('no_' + name)}", help=words, show_default=False)
         else:
             several = get_origin(field.annotation) is tuple
             kind = list[str] | None if several else str | None
-            shape = "|".join(filter(None, (metavar(field.annotation), WORDS.get(name))))
-            option = typer.Option(flag(name), help=words, metavar=shape, show_default=False)
+            shape = "|".join(filter(None, (metavar(field.annotation), KEYWORDS.get(name))))
+            option = typer.Option(flag_of(name), help=words, metavar=shape, show_default=False)
         parameters.append(
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]

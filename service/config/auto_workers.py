@@ -14,28 +14,28 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from service.artifact.protobuf import messages
-from service.config.cpus import cpus, default_workers, model
-from service.config.settings import MOST_WORKERS, Settings
+from service.artifact.protobuf import submessages
+from service.config.cpus import available_cpus, cpu_model, default_workers
+from service.config.settings import MAX_WORKERS, Settings
 from service.errors import SettingError
 from service.repository.scan import VersionPolicy, scan
 
 # numbers of fields: ModelProto.graph, GraphProto.initializer
 GRAPH, INITIALIZER = 7, 5
 # biases and scales are smaller, and take next to no time
-MIN_MEASURED_VALUES = 1 << 16
+MIN_WEIGHT_BYTES = 1 << 16
 
 
 def median_weight_size(path: Path) -> int:
     """Bytes of the weight in the middle of all that are not small; 0 where there is none, or no model."""
     try:
         with path.open("rb") as file:
-            model = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            cpu_model = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         sizes = [
             len(weight)
-            for graph in messages(model, GRAPH)
-            for weight in messages(graph, INITIALIZER)
-            if len(weight) >= MIN_MEASURED_VALUES
+            for graph in submessages(cpu_model, GRAPH)
+            for weight in submessages(graph, INITIALIZER)
+            if len(weight) >= MIN_WEIGHT_BYTES
         ]
     except (OSError, ValueError):
         # whoever loads the file says what is wrong with it
@@ -43,11 +43,11 @@ def median_weight_size(path: Path) -> int:
     return int(median(sizes)) if sizes else 0
 
 
-FILE = "tuned.toml"
+TUNED_FILE = "tuned.toml"
 # the table of that file that says on which machine its settings were measured, and when
-MEASURED = "measured"
+MEASURED_TABLE = "measured"
 # the settings that it may hold
-NAMES = ("workers", "threads", "max_batch", "max_delay_ms")
+TUNED_SETTINGS = ("workers", "threads", "max_batch", "max_delay_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,18 @@ class TunedSettings:
     warning: str = ""
 
 
-def tuned(settings: Settings) -> TunedSettings:
+def auto_settings(settings: Settings) -> TunedSettings:
     """What suits the models of these settings on this machine."""
-    file = None if settings.models is None else settings.models / FILE
+    file = None if settings.models is None else settings.models / TUNED_FILE
     if file is None or not file.exists():
         return guess(settings)
     try:
-        return TunedSettings(read(file, machine(settings.device)), str(file))
+        return TunedSettings(read_tuned_file(file, describe_machine(settings.device)), str(file))
     except SettingError as error:
         return guess(settings, f"--workers auto goes without {error}")
 
 
-def read(file: Path, here: Mapping[str, Any]) -> dict[str, int | float]:
+def read_tuned_file(file: Path, here: Mapping[str, Any]) -> dict[str, int | float]:
     """The settings of a file; a SettingError where it is damaged, or was measured on another machine."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):
@@ -80,17 +80,19 @@ def read(file: Path, here: Mapping[str, Any]) -> dict[str, int | float]:
         raise SettingError(f"{file}: expected a file that can be read ({error.strerror})") from error
     except ValueError as error:
         raise SettingError(f"{file}: expected TOML, got something else: {error}") from error
-    measured = found.pop(MEASURED, None)
+    measured = found.pop(MEASURED_TABLE, None)
     if not isinstance(measured, dict):
-        raise SettingError(f"{file}: expected a table [{MEASURED}] that says on what machine, got none")
+        raise SettingError(f"{file}: expected a table [{MEASURED_TABLE}] that says on what machine, got none")
     for name, value in here.items():
         if measured.get(name) != value:
             raise SettingError(
                 f"{file}: expected it to be measured on a machine like this one, with {name} = {value!r}, "
                 f"got {measured.get(name)!r}"
             )
-    if found.keys() != set(NAMES):
-        raise SettingError(f"{file}: expected {', '.join(NAMES)}, got {', '.join(found) or 'nothing'}")
+    if found.keys() != set(TUNED_SETTINGS):
+        raise SettingError(
+            f"{file}: expected {', '.join(TUNED_SETTINGS)}, got {', '.join(found) or 'nothing'}"
+        )
     if any(type(value) not in (int, float) for value in found.values()):
         raise SettingError(f"{file}: expected numbers, got {found}")
     try:
@@ -103,31 +105,31 @@ def read(file: Path, here: Mapping[str, Any]) -> dict[str, int | float]:
     return found
 
 
-def machine(device: str) -> dict[str, Any]:
+def describe_machine(device: str) -> dict[str, Any]:
     """What decides how fast a model is here: settings that were measured elsewhere may be poor ones."""
-    return {"cpus": cpus(), "cpu": model(), "device": device}
+    return {"cpus": available_cpus(), "cpu": cpu_model(), "device": device}
 
 
 def guess(settings: Settings, warning: str = "") -> TunedSettings:
     """What is usual for the largest model that will be served, on so many CPUs."""
-    allowed = cpus()
+    allowed = available_cpus()
     if settings.threads:
         workers, why = max(1, int(allowed) // settings.threads), f"{settings.threads} threads each"
     elif settings.device == "cuda":
         # which holds every model once for each worker
         workers, why = 1, "one GPU"
     else:
-        weight = typical_weight(settings)
+        weight = largest_model_weight_size(settings)
         workers, why = (
             default_workers(allowed, weight),
             f"weights of {weight / 1e6:.1f} MB" if weight else "small weights",
         )
     return TunedSettings(
-        {"workers": min(workers, MOST_WORKERS)}, f"usual for {allowed:g} CPUs and {why}", warning
+        {"workers": min(workers, MAX_WORKERS)}, f"usual for {allowed:g} CPUs and {why}", warning
     )
 
 
-def typical_weight(settings: Settings) -> int:
+def largest_model_weight_size(settings: Settings) -> int:
     """Bytes of a usual weight in the largest file that will be served; the bundled model's are small."""
     if settings.models is None:
         return 0

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
-ROOT = Path("/sys/fs/cgroup")
-SELF = Path("/proc/self/cgroup")
-INFO = Path("/proc/cpuinfo")
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
+CPU_INFO = Path("/proc/cpuinfo")
 # bytes of one weight from which on a part of it for each thread is worth waking them for
-LARGE = 2 << 20
+LARGE_WEIGHT_BYTES = 2 << 20
 # that share the runs of a wide model
-TOGETHER = 4
+CPUS_PER_WIDE_WORKER = 4
 
 
-def threads(settings: Settings) -> int:
+def threads_per_worker(settings: Settings) -> int:
     """Threads of one worker's runs: as told, or an equal share of the CPUs."""
-    return settings.threads or max(1, int(cpus()) // settings.workers)
+    return settings.threads or max(1, int(available_cpus()) // settings.workers)
 
 
 def default_workers(allowed: float, weight: int) -> int:
@@ -35,28 +35,28 @@ def default_workers(allowed: float, weight: int) -> int:
     gain less the more there are.
     """
     whole = max(1, int(allowed))
-    return max(1, whole // TOGETHER) if weight > LARGE else whole
+    return max(1, whole // CPUS_PER_WIDE_WORKER) if weight > LARGE_WEIGHT_BYTES else whole
 
 
-def cpus(root: Path = ROOT, own: Path = SELF) -> float:
+def available_cpus(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> float:
     """CPUs by affinity, or as the cgroups' quotas have it where that is less."""
     affinity = (
         float(len(os.sched_getaffinity(0)))
         if hasattr(os, "sched_getaffinity")
         else float(os.cpu_count() or 1)
     )
-    return min([affinity, *quotas(root, own)])
+    return min([affinity, *cgroup_quotas(root, own)])
 
 
-def model(info: Path = INFO) -> str:
+def cpu_model(info: Path = CPU_INFO) -> str:
     """What the CPU is called, or of what kind it is where it has no name."""
-    lines = (line.partition(":") for line in text(info).splitlines())
+    lines = (line.partition(":") for line in read_text(info).splitlines())
     told = {name.strip(): value.strip() for name, _, value in lines if value.strip()}
     names = (told.get("model name"), told.get("CPU implementer"), told.get("CPU part"))
     return " ".join(filter(None, names)) or platform.processor() or platform.machine()
 
 
-def quotas(root: Path, own: Path) -> list[float]:
+def cgroup_quotas(root: Path, own: Path) -> list[float]:
     """What the groups of this process and those above them allow."""
     try:
         entries = own.read_text(encoding="ascii").splitlines()
@@ -69,9 +69,9 @@ def quotas(root: Path, own: Path) -> list[float]:
         if not path:
             continue
         if not controllers:
-            mount, read = root, unified
+            mount, read = root, quota_v2
         elif "cpu" in controllers.split(","):
-            mount, read = root / controllers, divided
+            mount, read = root / controllers, quota_v1
             if not mount.is_dir():
                 mount = root / "cpu"
         else:
@@ -87,23 +87,23 @@ def quotas(root: Path, own: Path) -> list[float]:
     return found
 
 
-def unified(folder: Path) -> float | None:
+def quota_v2(folder: Path) -> float | None:
     """The quota of a group of version 2, such as `150000 100000`; `max` is none."""
-    return ratio(*words) if len(words := text(folder / "cpu.max").split()) == 2 else None
+    return quota_ratio(*words) if len(words := read_text(folder / "cpu.max").split()) == 2 else None
 
 
-def divided(folder: Path) -> float | None:
+def quota_v1(folder: Path) -> float | None:
     """The quota of a group of version 1; -1 is none."""
-    return ratio(text(folder / "cpu.cfs_quota_us"), text(folder / "cpu.cfs_period_us"))
+    return quota_ratio(read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us"))
 
 
-def ratio(quota: str, period: str) -> float | None:
+def quota_ratio(quota: str, period: str) -> float | None:
     if not (quota.isdigit() and period.isdigit() and int(period)):
         return None
     return int(quota) / int(period)
 
 
-def text(file: Path) -> str:
+def read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

@@ -15,13 +15,13 @@ MIB = 1 << 20
 PREFIX = "TURNPIKE_"
 # neither shown nor taken from the command line, where every user of the machine could read them
 SECRETS = frozenset({"api_keys", "admin_key"})
-MOST_WORKERS = 256
+MAX_WORKERS = 256
 # words that stand for a number, which sources.py puts in its place
-WORDS = {"workers": "auto"}
+KEYWORDS = {"workers": "auto"}
 # files that the service reads, which may be pipes
-FILES = ("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
+FILE_SETTINGS = ("tls_cert", "tls_key", "api_keys_file", "admin_key_file")
 
-Words = tuple[str, ...]
+Strings = tuple[str, ...]
 
 
 class Settings(BaseModel):
@@ -41,11 +41,11 @@ class Settings(BaseModel):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for a free one.")
     tls_cert: Path | None = Field(None, description="Certificate chain (PEM); with --tls-key, speak HTTPS.")
     tls_key: Path | None = Field(None, description="Private key of the certificate (PEM).")
-    cors: Words = Field((), description="Origins whose pages may call the service; none by default.")
+    cors: Strings = Field((), description="Origins whose pages may call the service; none by default.")
 
     # how it runs
     workers: int = Field(
-        1, ge=1, le=MOST_WORKERS, description="Processes on the one port; auto for what suits."
+        1, ge=1, le=MAX_WORKERS, description="Processes on the one port; auto for what suits."
     )
     threads: int = Field(0, ge=0, le=1024, description="Threads of a run; 0 shares the CPUs among workers.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where models run.")
@@ -71,7 +71,7 @@ class Settings(BaseModel):
     api_keys_file: Path | None = Field(
         None, description="File of API keys, one a line; with it, a key is needed."
     )
-    api_keys: Words = Field((), repr=False, description="API keys; a file is the better place.")
+    api_keys: Strings = Field((), repr=False, description="API keys; a file is the better place.")
     admin_key_file: Path | None = Field(
         None, description="File with the admin key; with it, admin routes are on."
     )
@@ -122,7 +122,7 @@ class Settings(BaseModel):
             raise ValueError(f"expected a folder of models that can be read, got {str(value)!r}")
         return value
 
-    @field_validator(*FILES)
+    @field_validator(*FILE_SETTINGS)
     @classmethod
     def _file(cls, value: Path | None) -> Path | None:
         if value is not None and (value.is_dir() or not os.access(value, os.R_OK)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from service.artifact.levers import FAR, overrides
+from service.artifact.levers import SATURATING_SHIFT, override_biases
 from service.artifact.manifest import Gate
 from service.errors import RequestError
 from service.inference_types import Array
@@ -33,7 +33,7 @@ class LesionRequest:
     def feeds(self, biases: Mapping[str, Array]) -> dict[str, Array]:
         """What to feed beside the inputs; a RequestError says which gate is wanted in two ways."""
         try:
-            return overrides(biases, closed=self.closed, opened=self.opened, shifted=self.shifted)
+            return override_biases(biases, closed=self.closed, opened=self.opened, shifted=self.shifted)
         except ValueError as error:
             raise RequestError(f"close, open, shift: {error}") from error
 
@@ -153,8 +153,9 @@ def _shifts(value: Any, gates: Sequence[Gate]) -> tuple[tuple[Gate, float], ...]
     found = []
     for name, by in value.items():
         where = f"shift.{name[:80]}"
-        if isinstance(by, bool) or not isinstance(by, int | float) or not abs(by) <= FAR:
-            raise RequestError(f"{where}: expected a number from -{FAR:g} to {FAR:g}, got {_shown(by)}")
+        if isinstance(by, bool) or not isinstance(by, int | float) or not abs(by) <= SATURATING_SHIFT:
+            limits = f"-{SATURATING_SHIFT:g} to {SATURATING_SHIFT:g}"
+            raise RequestError(f"{where}: expected a number from {limits}, got {_shown(by)}")
         # a key of JSON is a string, so a layer's number comes as one
         place = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name
         found += [(gate, float(by)) for gate in _find(where, place, gates)]

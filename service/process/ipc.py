@@ -22,7 +22,7 @@ Handler = Callable[[Any], Awaitable[Any]]
 MAX_MESSAGE_BYTES = 64 << 20
 # an answer that is not there by then has been lost
 ASK_TIMEOUT_SECONDS = 600.0
-BY_NAME = {
+ERROR_BY_NAME = {
     kind.__name__: kind
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, RequestError)
@@ -68,7 +68,7 @@ class IpcChannel:
         finally:
             del self._asked[number]
 
-    def note(self, what: str, argument: Any = None) -> None:
+    def notify(self, what: str, argument: Any = None) -> None:
         """Tell the other end something that needs no answer."""
         self._send({"ask": what, "number": None, "with": argument})
 
@@ -103,7 +103,7 @@ class IpcChannel:
             task.add_done_callback(self._at_work.discard)
         elif (future := self._asked.get(message["answers"])) is not None and not future.done():
             if "error" in message:
-                future.set_exception(BY_NAME.get(message["error"], InternalError)(message["text"]))
+                future.set_exception(ERROR_BY_NAME.get(message["error"], InternalError)(message["text"]))
             else:
                 future.set_result(message["value"])
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def buffer_pipes(settings: Settings) -> Settings:
     """The settings with each pipe read, and a file in memory in its place, which forked processes have."""
-    from service.config.settings import FILES
+    from service.config.settings import FILE_SETTINGS
 
-    pipes = {name: path for name in FILES if (path := getattr(settings, name)) and not path.is_file()}
-    return settings.model_copy(update={name: _copy(name, path) for name, path in pipes.items()})
+    pipes = {name: path for name in FILE_SETTINGS if (path := getattr(settings, name)) and not path.is_file()}
+    return settings.model_copy(update={name: _copy_to_memory(name, path) for name, path in pipes.items()})
 
 
-def _copy(name: str, path: Path) -> Path:
+def _copy_to_memory(name: str, path: Path) -> Path:
     from service.errors import SettingError
 
     try:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("turnpike")
 
 # what is served when no repository is given
-DEFAULT = Path(__file__).parents[1] / "default"
+BUNDLED_REPOSITORY = Path(__file__).parents[1] / "default"
 # before a worker that lacks a file tries again
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 
 
 def supervise(settings: Settings, make_app: MakeApp) -> int:
@@ -34,7 +34,7 @@ def supervise(settings: Settings, make_app: MakeApp) -> int:
     logs.start(settings.log_level)
     # a pair that is of no use stops the start, rather than every worker
     tls(settings)
-    allow_connections()
+    raise_descriptor_limit()
     listener = listen(settings.host, settings.port)
 
     async def run() -> int:
@@ -44,7 +44,7 @@ def supervise(settings: Settings, make_app: MakeApp) -> int:
         return asyncio.run(run())
 
 
-def allow_connections() -> None:
+def raise_descriptor_limit() -> None:
     """Take as many descriptors as the system gives: each connection needs one, and 1024 are soon used up."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
@@ -63,7 +63,9 @@ class Supervisor:
         self._jobs: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
         self._team = WorkerPool(settings, listener, make_app, handlers, self._introduce)
-        self._director = Rollout(settings.models or DEFAULT, settings.versions, self._team.broadcast)
+        self._director = Rollout(
+            settings.models or BUNDLED_REPOSITORY, settings.versions, self._team.broadcast
+        )
 
     async def run(self) -> int:
         """Start, serve, and end when told to."""
@@ -86,7 +88,7 @@ class Supervisor:
     async def _serve(self) -> None:
         """Have every worker serve what is in the repository, then look into it now and then."""
         await self._team.start()
-        await self._director.look()
+        await self._director.rescan()
         self._begun.set()
         log.info("turnpike serves %s (%s)", self._address, ", ".join(self._director.names) or "no model yet")
         while self._settings.poll:
@@ -101,16 +103,16 @@ class Supervisor:
         Where nobody else has it either, the plan is changed to what there is.
         """
         await self._begun.wait()
-        pause, tried = FIRST_PAUSE, None
+        pause, tried = FIRST_PAUSE_SECONDS, None
         while True:
             plan = self._director.plan
             lacks = (await member.channel.ask("commit", plan))["failed"]
             if lacks and plan != tried:
                 tried = plan
-                await self._director.recover({one["name"] for one in lacks})
+                await self._director.reload_failed({one["name"] for one in lacks})
             elif lacks:
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
             elif plan == self._director.plan:
                 return
 
@@ -123,7 +125,7 @@ class Supervisor:
     async def _look_again(self, *, explicit: bool) -> None:
         """Look into the repository; whatever goes wrong with that, what is served goes on."""
         try:
-            await self._director.look(explicit=explicit)
+            await self._director.rescan(explicit=explicit)
         except Exception:
             log.exception("the look into the repository failed")
 

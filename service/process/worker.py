@@ -101,14 +101,14 @@ class Worker:
             app = make_app(self._settings, channel)
             await app.start()
         except ServiceError as error:
-            channel.note("failed", {"text": str(error), "status": error.exit_status})
+            channel.notify("failed", {"text": str(error), "status": error.exit_status})
             await channel.close()
             return FAILED
         # a look at all that libraries made takes 40 ms; what models make later is still looked at
         gc.collect()
         gc.freeze()
         channel.handlers |= {**app.handlers, "accept": self._accept, "drain": self._drain}
-        channel.note("up")
+        channel.notify("up")
         orphaned = asyncio.create_task(self._when_orphaned(channel))
         reporting = asyncio.create_task(self._report_often(channel, app))
         status = await self._serve(app)
@@ -174,4 +174,4 @@ class Worker:
         counted = await app.handlers["snapshot"](None)
         if counted != self._told and not channel.closed.is_set():
             self._told = counted
-            channel.note("counted", counted)
+            channel.notify("counted", counted)

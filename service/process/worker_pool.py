@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # a start of the interpreter anew would take longer than all else
-FORK = multiprocessing.get_context("fork")
+FORK_CONTEXT = multiprocessing.get_context("fork")
 
 
 class WorkerHandle:
@@ -61,11 +61,11 @@ class WorkerHandle:
         """Fork a worker. `others` are those that live, whose channels it must not hold open."""
         end, its_end = socket.socketpair()
         strange = [end.fileno(), *(other.end.fileno() for other in others)]
-        process = FORK.Process(
-            target=_begin, args=(strange, settings, listener, shares, its_end, number, make_app)
+        process = FORK_CONTEXT.Process(
+            target=_worker_main, args=(strange, settings, listener, shares, its_end, number, make_app)
         )
         # a signal between the fork and the worker's own handlers would be taken by a copy of ours
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
             process.start()
         finally:
@@ -83,12 +83,12 @@ class WorkerHandle:
     def accept(self) -> None:
         """Have it accept connections."""
         self.accepting = True
-        self.channel.note("accept")
+        self.channel.notify("accept")
 
     def drain(self) -> None:
         """Have it finish what it has, and end."""
         if self.accepting:
-            self.channel.note("drain")
+            self.channel.notify("drain")
         else:
             self._process.terminate()
 
@@ -117,7 +117,7 @@ class WorkerHandle:
         self.counted = counted
 
 
-def _begin(
+def _worker_main(
     strange: Iterable[int],
     settings: Settings,
     listener: socket.socket,
@@ -128,9 +128,9 @@ def _begin(
 ) -> None:
     """What a worker does first: it lets go of what is the supervisor's, and imports what that one lacks."""
     signal.set_wakeup_fd(-1)
-    for kind in SIGNALS:
+    for kind in HANDLED_SIGNALS:
         signal.signal(kind, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
     for descriptor in strange:
         os.close(descriptor)
     from service.process.worker import run_worker
@@ -139,15 +139,15 @@ def _begin(
 
 
 # between a worker's end and the next one in its place
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
 # how long those that are just being replaced are waited for, when all are asked
-UP_SECONDS, STEP_SECONDS = 10.0, 0.02
+UP_SECONDS, UP_POLL_SECONDS = 10.0, 0.02
 # a worker that lived as long did not end by its start
 HEALTHY_SECONDS = 10.0
 # counts are wanted while somebody waits
 SNAPSHOT_SECONDS = 2.0
 # what a worker may take for its end beyond what the settings give to requests
-SPARE_SECONDS = 5.0
+EXIT_GRACE_SECONDS = 5.0
 
 
 class StartError(ServiceError):
@@ -194,7 +194,7 @@ class WorkerPool:
         """The answer of each worker, once all are up or that takes too long; None of one that gave none."""
         late = asyncio.get_running_loop().time() + UP_SECONDS
         while not self._all_up() and asyncio.get_running_loop().time() < late and not self._ending:
-            await asyncio.sleep(STEP_SECONDS)
+            await asyncio.sleep(UP_POLL_SECONDS)
         up = [member for member in self._members.values() if member.up.is_set()]
         asked = [member.channel.ask(what, argument) for member in up]
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -215,7 +215,7 @@ class WorkerPool:
         for member in self._members.values():
             member.drain()
         if self._kept:
-            patience = self._settings.drain_wait + self._settings.drain_seconds + SPARE_SECONDS
+            patience = self._settings.drain_wait + self._settings.drain_seconds + EXIT_GRACE_SECONDS
             await asyncio.wait(self._kept, timeout=patience)
             self.kill()
             await asyncio.wait(self._kept)
@@ -229,7 +229,7 @@ class WorkerPool:
     async def _keep(self, number: int) -> None:
         """Have a worker of this number until the team ends."""
         clock = asyncio.get_running_loop().time
-        pause = FIRST_PAUSE
+        pause = FIRST_PAUSE_SECONDS
         while not self._ending:
             born = clock()
             member = self._members[number] = await WorkerHandle.start(
@@ -255,12 +255,12 @@ class WorkerPool:
                 self._fail(member, status)
                 return
             else:
-                pause = FIRST_PAUSE if clock() - born > HEALTHY_SECONDS else pause
+                pause = FIRST_PAUSE_SECONDS if clock() - born > HEALTHY_SECONDS else pause
                 log.warning(
                     "worker %d ended with status %d; another one starts in %.1f s", number, status, pause
                 )
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     async def _welcome(self, member: WorkerHandle) -> None:
         await member.up.wait()

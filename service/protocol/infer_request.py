@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from simdjson import Array as JsonArray
 
-from service.artifact.datatypes import DATATYPES, DTYPES
-from service.artifact.limits import Limits
+from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
+from service.artifact.limits import RequestLimits
 from service.errors import RequestError
 from service.inference_types import Array, InferenceRequest, RequestedOutput
 from service.protocol.json_document import (
@@ -50,7 +50,9 @@ class InputReader:
         "rows",
     )
 
-    def __init__(self, body: bytes | memoryview, position: int, signature: Signature, limits: Limits) -> None:
+    def __init__(
+        self, body: bytes | memoryview, position: int, signature: Signature, limits: RequestLimits
+    ) -> None:
         self._body, self._signature, self._limits = body, signature, limits
         # where in the body the next tensor begins that is written as bytes
         self._position = position
@@ -114,7 +116,7 @@ class InputReader:
                 self._position,
                 size,
                 shape,
-                DTYPES[tensor.dtype],
+                WIRE_DTYPES[tensor.dtype],
                 f"{where}.parameters.binary_data_size",
             )
             self._position += size
@@ -122,7 +124,7 @@ class InputReader:
     def _read_json(self, data: Any, shape: tuple[int, ...], dtype: str, where: str) -> Array:
         if dtype == "float16":
             raise RequestError(f"{where}: FP16 has no form in JSON; expected the binary form")
-        array = read_json(data, shape, DTYPES[dtype], where)
+        array = read_json(data, shape, WIRE_DTYPES[dtype], where)
         self._written.append((data, shape, where))
         self._arrays += arrays_in(data, shape)
         self._deepest = max(self._deepest, len(shape))
@@ -140,8 +142,8 @@ class InputReader:
         return tensor
 
     def _expect_rows(self, rows: int, where: str) -> None:
-        if rows > self._limits.rows:
-            raise RequestError(f"{where}: expected at most {self._limits.rows} rows, got {rows}")
+        if rows > self._limits.max_rows:
+            raise RequestError(f"{where}: expected at most {self._limits.max_rows} rows, got {rows}")
         if self.feeds and rows != self.rows:
             raise RequestError(f"{where}: expected {self.rows} rows as in the inputs before it, got {rows}")
         self.rows = rows
@@ -176,7 +178,7 @@ def decode_infer(
     body: bytes | memoryview,
     header: int | None,
     signature: Signature,
-    limits: Limits,
+    limits: RequestLimits,
     extra: frozenset[str] = frozenset(),
 ) -> InferenceRequest:
     """The request whose JSON is the first `header` bytes of the body: all of them for None, for 0 none.
@@ -188,7 +190,7 @@ def decode_infer(
     if header is not None and header > len(body):
         raise RequestError(f"{LENGTH}: expected at most the {len(body)} bytes of the body, got {header}")
     text = bytes(body[:header])
-    expect_short(text, limits.json)
+    expect_short(text, limits.max_json_bytes)
     request = parse(text)
     present = keys(request, "body")
     parameters: dict[str, Any] = (
@@ -199,7 +201,7 @@ def decode_infer(
             RESERVED[name](value, f"parameters.{name}")
     inputs = InputReader(body, len(text), signature, limits)
     inputs.read(expect_array(request["inputs"] if "inputs" in present else None, "inputs"))
-    inputs.expect_even(text, 1 if "outputs" in present else 0, limits.depth)
+    inputs.expect_even(text, 1 if "outputs" in present else 0, limits.max_depth)
     binary = parameters.get("binary_data_output") is True
     outputs = _outputs(request["outputs"], signature, binary=binary) if "outputs" in present else ()
     for key in extra:
@@ -263,18 +265,18 @@ def _public(names: Iterable[str], *, binary: bool) -> tuple[RequestedOutput, ...
     return tuple(RequestedOutput(name, binary) for name in names)
 
 
-def _raw(body: bytes | memoryview, signature: Signature, limits: Limits) -> InferenceRequest:
+def _raw(body: bytes | memoryview, signature: Signature, limits: RequestLimits) -> InferenceRequest:
     """A request without JSON: the bytes of a model's one input."""
     if len(signature.inputs) != 1:
         raise RequestError(
             f"{LENGTH}: 0 needs a model of one input, and this one has {len(signature.inputs)}; expected JSON"
         )
     (tensor,) = signature.inputs.values()
-    dtype = DTYPES[tensor.dtype]
+    dtype = WIRE_DTYPES[tensor.dtype]
     # bytes beyond whole values are found to be too many
     shape = solved(tensor.dims, len(body) // dtype.itemsize, "body")
     rows = 1 if signature.batch is None else shape[0]
-    if rows > limits.rows:
-        raise RequestError(f"body: expected at most {limits.rows} rows, got {rows}")
+    if rows > limits.max_rows:
+        raise RequestError(f"body: expected at most {limits.max_rows} rows, got {rows}")
     array = read_binary(body, 0, len(body), shape, dtype, "body")
     return InferenceRequest({tensor.name: array}, rows, _public(tuple(signature.outputs), binary=True))

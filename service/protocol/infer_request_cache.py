@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from simdjson import Parser
 
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.errors import RequestError
 from service.inference_types import Array, InferenceRequest
 from service.protocol.infer_request import decode_infer
@@ -63,7 +63,7 @@ class CachingDecoder:
     were then are left to `decode`, as is all that is wrong, so that it alone says what.
     """
 
-    def __init__(self, limits: Limits, extra: frozenset[str] = frozenset()) -> None:
+    def __init__(self, limits: RequestLimits, extra: frozenset[str] = frozenset()) -> None:
         self._limits = limits
         self._extra = extra
         self._known: dict[TemplateKey, RequestTemplate] = {}
@@ -89,7 +89,7 @@ class CachingDecoder:
         words = self._known.get(around)
         if words is not None:
             (place,) = words.places
-            values = _plain(body[start:stop], place) if len(body) <= self._limits.json else None
+            values = _plain(body[start:stop], place) if len(body) <= self._limits.max_json_bytes else None
             if values is not None:
                 return words.with_feeds({place.name: values})
         inference = self._unknown(body, None, model.signature)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from service.artifact.datatypes import BY_DTYPE, BYTES
+from service.artifact.datatypes import BYTES, DATATYPE_BY_DTYPE
 from service.errors import NotFiniteError, RequestError
 from service.inference_types import Array, InferenceRequest, InferenceResult
 from service.protocol.classification import classification
@@ -55,7 +55,7 @@ def assemble(head: Entry, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
 
 def _tensor(name: str, array: Array, tail: list[Buffer], *, binary: bool) -> Entry:
     """The entry of one tensor; the bytes of a binary one go to the tail."""
-    entry: Entry = {"name": name, "datatype": BY_DTYPE[array.dtype], "shape": array.shape}
+    entry: Entry = {"name": name, "datatype": DATATYPE_BY_DTYPE[array.dtype], "shape": array.shape}
     if binary:
         entry["parameters"] = {"binary_data_size": array.nbytes}
         tail.append(np.ascontiguousarray(array).data)

@@ -11,8 +11,8 @@ from simdjson import Array as JsonArray
 from simdjson import Object as JsonObject
 from simdjson import Parser
 
-from service.artifact.datatypes import DTYPES
-from service.artifact.limits import Limits
+from service.artifact.datatypes import WIRE_DTYPES
+from service.artifact.limits import RequestLimits
 from service.errors import NotFiniteError, RequestError
 from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.classification import probabilities
@@ -33,20 +33,22 @@ if TYPE_CHECKING:
     from service.artifact.runtime import Signature
 
 
-def decode_instances(body: bytes | memoryview, signature: Signature, limits: Limits) -> InferenceRequest:
+def decode_instances(
+    body: bytes | memoryview, signature: Signature, limits: RequestLimits
+) -> InferenceRequest:
     """The request of a body whose instances are rows of a model's one input, or objects of `{"input": row}`.
 
     A row is nested as the model takes it, or flat. A model without a batch axis takes one instance, whole.
     """
     text = bytes(body)
-    expect_short(text, limits.json)
+    expect_short(text, limits.max_json_bytes)
     request = parse(text)
-    expect_shallow(text, limits.depth)
+    expect_shallow(text, limits.max_depth)
     present = keys(request, "body")
     instances = expect_array(request["instances"] if "instances" in present else None, "instances")
     rows = len(instances)
-    if rows > limits.rows:
-        raise RequestError(f"instances: expected at most {limits.rows} rows, got {rows}")
+    if rows > limits.max_rows:
+        raise RequestError(f"instances: expected at most {limits.max_rows} rows, got {rows}")
     if signature.batch is None and rows != 1:
         raise RequestError(f"instances: expected 1, since the model knows no rows, got {rows}")
     feeds: dict[str, Array] = {}
@@ -107,7 +109,7 @@ def _rows(values: JsonArray, dims: tuple[int | str, ...], dtype: str, where: str
             f"{where}: expected rows nested as [{', '.join(map(str, dims))}], or flat, "
             f"got {len(to_json) - 1} levels"
         )
-    array = read_json(values, to_json, DTYPES[dtype], where)
+    array = read_json(values, to_json, WIRE_DTYPES[dtype], where)
     # where the text has no more than the arrays of even rows, strings and all, none hides among the numbers
     if brackets != arrays_in(values, to_json):
         expect_even(values, to_json, where)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from service.artifact.low_priority import Caller, call_directly
 from service.artifact.manifest import Manifest
-from service.artifact.onnx_constants import expect_whole, initializers
+from service.artifact.onnx_constants import expect_self_contained, read_initializers
 from service.artifact.protobuf import content_digest
 from service.artifact.runtime import Runtime, Signature, Tensor, open_model
 from service.artifact.sample_rows import check_sample_rows
@@ -22,7 +22,7 @@ from service.gates.drift import DriftMonitor
 from service.inference_types import Array
 from service.registry.model import Model
 from service.registry.probe import ProbeResult, check_device_agreement, probe
-from service.repository.scan import ModelFile, expect_unchanged, read
+from service.repository.scan import ModelFile, expect_unchanged, read_model_file
 from service.telemetry.counters import RequestCounters
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def load(
     """
     began = time.perf_counter()
     where = str(found.path)
-    data = call(read, found)
-    expect_whole(data, where)
+    data = call(read_model_file, found)
+    expect_self_contained(data, where)
     # onnxruntime reads the file once more: of bytes it makes copies, and lets nobody else run meanwhile
     try:
         runtime = open_model(found.path, threads=threads, device=settings.device, call=call)
@@ -58,7 +58,7 @@ def load(
     biases = check_gates(runtime, manifest, data, where)
     expect_fitting_rows(runtime, manifest, where)
     batch = batch_of(runtime.inputs)
-    findings = probe(runtime.run_by(call), batch, settings.max_batch)
+    findings = probe(runtime.with_caller(call), batch, settings.max_batch)
     if settings.check_parity and settings.device != "cpu":
         check_device_agreement(runtime, open_model(found.path, threads=threads), batch, where)
     batched = may_batch(findings, manifest, found, exact=settings.exact) and batch is not None
@@ -139,7 +139,9 @@ def check_gates(
         for name in (gate.name, gate.carry_gate, gate.output):
             if name is not None and name not in hidden:
                 raise _unfitting(where, f"{gate.name}: the graph has no hidden output {name!r}")
-    biases = initializers(data, {lever.tensor for gate in manifest.gates for lever in gate.levers}, where)
+    biases = read_initializers(
+        data, {lever.tensor for gate in manifest.gates for lever in gate.levers}, where
+    )
     for gate in manifest.gates:
         for lever in gate.levers:
             if lever.tensor not in levers:

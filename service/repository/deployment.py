@@ -45,7 +45,7 @@ class Deployment:
             "serial": self.serial,
             "models": {
                 name: [
-                    {"version": found.version, "path": str(found.path), "stamp": list(found.stamp)}
+                    {"version": found.version, "path": str(found.path), "identity": list(found.identity)}
                     for found in versions
                 ]
                 for name, versions in self.models.items()
@@ -61,7 +61,7 @@ class Deployment:
             serial=record["serial"],
             models={
                 name: tuple(
-                    ModelFile(name, one["version"], Path(one["path"]), tuple(one["stamp"]))
+                    ModelFile(name, one["version"], Path(one["path"]), tuple(one["identity"]))
                     for one in versions
                 )
                 for name, versions in record["models"].items()

@@ -53,7 +53,7 @@ class Rollout:
         """What is there and cannot be served."""
         return self._plan.failed
 
-    async def look(self, *, explicit: bool = True) -> None:
+    async def rescan(self, *, explicit: bool = True) -> None:
         """Serve what the repository has now. A SettingError where it cannot be read at the first look.
 
         A look that nobody asked for takes only files that are as they were at the look before: those
@@ -71,7 +71,7 @@ class Rollout:
             self._seen = contents
             if explicit:
                 self._failed = {}
-            await self._act(taken)
+            await self._apply(taken)
 
     async def load(self, name: str) -> Outcome:
         """Serve a model that was unloaded or has new files: `ok`, or a `reason` and whether it is `known`."""
@@ -81,19 +81,19 @@ class Rollout:
                 contents = scan(self._root)
             except SettingError as error:
                 log.warning("%s", error)
-                return _refused(f"{said} cannot be loaded: the repository cannot be read")
+                return _failure(f"{said} cannot be loaded: the repository cannot be read")
             if name not in contents.models:
                 reasons = [skipped.reason for skipped in contents.skipped if skipped.name == name]
                 if reasons:
-                    return _refused(f"{said} cannot be loaded: {reasons[0]}")
-                return _refused(f"{said}: expected a model of the repository", known=False)
+                    return _failure(f"{said} cannot be loaded: {reasons[0]}")
+                return _failure(f"{said}: expected a model of the repository", known=False)
             self._unloaded -= {name}
             before = self._plan.models.get(name)
-            await self._act(self._with([name], contents))
+            await self._apply(self._with([name], contents))
             why = self._why_not(name, before)
-            return {"ok": True} if why is None else _refused(f"{said} cannot be loaded: {why}")
+            return {"ok": True} if why is None else _failure(f"{said} cannot be loaded: {why}")
 
-    async def recover(self, names: Iterable[str]) -> None:
+    async def reload_failed(self, names: Iterable[str]) -> None:
         """Have models served that a worker could not load though they are planned.
 
         New files in their place are taken, where they are good. A file that no worker has any more is
@@ -105,15 +105,15 @@ class Rollout:
             except SettingError as error:
                 log.warning("%s", error)
                 contents = self._taken
-            await self._act(contents, sure=False)
+            await self._apply(contents, verified=False)
 
     async def unload(self, name: str) -> Outcome:
         """Serve a model no more, until it is loaded again or the service starts anew."""
         async with self._lock:
             if name not in self._taken.models:
-                return _refused(f"model {name[:80]!r}: expected a model of the repository", known=False)
+                return _failure(f"model {name[:80]!r}: expected a model of the repository", known=False)
             self._unloaded |= {name}
-            await self._act(self._taken)
+            await self._apply(self._taken)
             return {"ok": True}
 
     def _with(self, names: Iterable[str], contents: RepositoryScan) -> RepositoryScan:
@@ -146,7 +146,7 @@ class Rollout:
                 models[name] = taken
         return RepositoryScan(models, contents.skipped)
 
-    async def _act(self, contents: RepositoryScan, *, sure: bool = True) -> None:
+    async def _apply(self, contents: RepositoryScan, *, verified: bool = True) -> None:
         """Have the workers serve what is there, or where that fails what comes nearest to it.
 
         Unless it is `sure` that what is planned is served, they are asked about that, too.
@@ -157,7 +157,7 @@ class Rollout:
         }
         while True:
             plan = self._planned(contents)
-            if sure and plan.models == self._plan.models:
+            if verified and plan.models == self._plan.models:
                 break
             answers = await self._broadcast("prepare", plan.to_json())
             if None in answers or not answers:
@@ -229,5 +229,5 @@ def _failures(answers: list[Any], plan: Deployment, before: Deployment) -> dict[
     return failed
 
 
-def _refused(reason: str, *, known: bool = True) -> Outcome:
+def _failure(reason: str, *, known: bool = True) -> Outcome:
     return {"ok": False, "known": known, "reason": reason}

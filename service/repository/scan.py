@@ -13,9 +13,9 @@ from pathlib import Path
 
 from service.errors import ModelFileError, SettingError
 
-FILE = "model.onnx"
+MODEL_FILE = "model.onnx"
 
-VERSION = re.compile(r"[1-9][0-9]{0,9}")
+VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,9}")
 MAX_VERSION = 2**31 - 1
 # names stand in addresses, logs and labels of metrics
 MAX_NAME_LENGTH = 200
@@ -26,16 +26,16 @@ FileIdentity = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model file: whose it is, and by its `stamp` (inode, time of change in ns, bytes) which one it is."""
+    """A model file of the repository. `identity` (inode, mtime in ns, size) changes when it is replaced."""
 
     name: str
     version: int
     path: Path
-    stamp: FileIdentity
+    identity: FileIdentity
 
     @property
     def size(self) -> int:
-        return self.stamp[2]
+        return self.identity[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class VersionPolicy:
         if text == "all":
             return cls()
         numbers = [one.strip() for one in text.split(",")]
-        if not all(VERSION.fullmatch(one) for one in numbers):
+        if not all(VERSION_PATTERN.fullmatch(one) for one in numbers):
             raise SettingError(
                 f"versions: expected latest, all, or whole numbers from 1 with commas between, got {text!r}"
             )
@@ -102,20 +102,20 @@ def scan(root: Path) -> RepositoryScan:
         if name.startswith("."):
             continue
         try:
-            found = list(_versions(home, name, skipped))
+            found = list(_scan_model(home, name, skipped))
         except OSError as error:  # gone in the meantime, or not ours to read
-            skipped.append(SkippedPath(_shown(name), None, f"it cannot be read ({error.strerror})"))
+            skipped.append(SkippedPath(_printable(name), None, f"it cannot be read ({error.strerror})"))
             continue
         if found:
             models[name] = tuple(sorted(found, key=lambda one: one.version))
     return RepositoryScan(models, tuple(skipped))
 
 
-def identity_of(kept: os.stat_result) -> FileIdentity:
+def file_identity(kept: os.stat_result) -> FileIdentity:
     return (kept.st_ino, kept.st_mtime_ns, kept.st_size)
 
 
-def read(found: ModelFile) -> memoryview:
+def read_model_file(found: ModelFile) -> memoryview:
     """All of a file; a ModelFileError where it is not the one that was found."""
     try:
         with found.path.open("rb") as file:
@@ -125,9 +125,9 @@ def read(found: ModelFile) -> memoryview:
                     f"{found.path}: expected at most {MAX_FILE_BYTES} bytes, got {found.size}",
                     "its file is larger than 2 GiB",
                 )
-            content = memoryview(_room(found.size))
+            content = memoryview(_allocate(found.size))
             if file.readinto(content) != found.size:
-                raise _changed(found)
+                raise _changed_error(found)
             return content
     except OSError as error:
         raise ModelFileError(
@@ -138,21 +138,21 @@ def read(found: ModelFile) -> memoryview:
 def expect_unchanged(found: ModelFile, opened: int | None = None) -> None:
     """Stop with a ModelFileError unless the file there, or an opened one, is the one that was found."""
     try:
-        stamp = identity_of(found.path.stat() if opened is None else os.fstat(opened))
+        identity = file_identity(found.path.stat() if opened is None else os.fstat(opened))
     except OSError:
-        stamp = None
-    if stamp != found.stamp:
-        raise _changed(found)
+        identity = None
+    if identity != found.identity:
+        raise _changed_error(found)
 
 
-def _changed(found: ModelFile) -> ModelFileError:
+def _changed_error(found: ModelFile) -> ModelFileError:
     return ModelFileError(
         f"{found.path}: expected the file that was found, and it has changed since then",
         "its file changed while it was loaded",
     )
 
 
-def _room(size: int) -> bytearray | mmap.mmap:
+def _allocate(size: int) -> bytearray | mmap.mmap:
     """Memory in huge pages where the system has them.
 
     To give back 100 MB of small ones takes 6 ms, in which the interpreter's lock is kept from all others.
@@ -165,20 +165,20 @@ def _room(size: int) -> bytearray | mmap.mmap:
     return room
 
 
-def _versions(home: Path, name: str, skipped: list[SkippedPath]) -> Iterator[ModelFile]:
+def _scan_model(home: Path, name: str, skipped: list[SkippedPath]) -> Iterator[ModelFile]:
     folder = home / name
     if not folder.is_dir():
         return
-    if not _inside(folder, home):
-        skipped.append(SkippedPath(_shown(name), None, "its folder is a link that leaves the repository"))
+    if not _is_inside(folder, home):
+        skipped.append(SkippedPath(_printable(name), None, "its folder is a link that leaves the repository"))
         return
-    versions = [entry.name for entry in folder.iterdir() if VERSION.fullmatch(entry.name)]
+    versions = [entry.name for entry in folder.iterdir() if VERSION_PATTERN.fullmatch(entry.name)]
     versions = [version for version in versions if int(version) <= MAX_VERSION]
-    if versions and (wrong := _odd(name)):
-        skipped.append(SkippedPath(_shown(name), None, wrong))
+    if versions and (wrong := _name_problem(name)):
+        skipped.append(SkippedPath(_printable(name), None, wrong))
         return
     for version in versions:
-        path = folder / version / FILE
+        path = folder / version / MODEL_FILE
         try:
             kept = path.stat()
         except FileNotFoundError:
@@ -188,19 +188,19 @@ def _versions(home: Path, name: str, skipped: list[SkippedPath]) -> Iterator[Mod
         except OSError as error:
             skipped.append(SkippedPath(name, int(version), f"its file cannot be read ({error.strerror})"))
             continue
-        if not _inside(path, home):
+        if not _is_inside(path, home):
             skipped.append(SkippedPath(name, int(version), "its file is a link that leaves the repository"))
         elif not stat.S_ISREG(kept.st_mode):
-            skipped.append(SkippedPath(name, int(version), f"{FILE} is no file"))
+            skipped.append(SkippedPath(name, int(version), f"{MODEL_FILE} is no file"))
         else:
-            yield ModelFile(name, int(version), path, identity_of(kept))
+            yield ModelFile(name, int(version), path, file_identity(kept))
 
 
-def _inside(path: Path, home: Path) -> bool:
+def _is_inside(path: Path, home: Path) -> bool:
     return path.resolve().is_relative_to(home)
 
 
-def _odd(name: str) -> str | None:
+def _name_problem(name: str) -> str | None:
     """What is wrong with a name, None for a good one."""
     if len(name) > MAX_NAME_LENGTH:
         return f"its name is longer than {MAX_NAME_LENGTH} characters"
@@ -210,6 +210,6 @@ def _odd(name: str) -> str | None:
     return None
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """A name that is safe to send: what cannot be shown is written as an escape."""
-    return ascii(name[:MAX_NAME_LENGTH])[1:-1] if _odd(name) else name
+    return ascii(name[:MAX_NAME_LENGTH])[1:-1] if _name_problem(name) else name

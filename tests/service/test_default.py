@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import service
-from service.artifact.manifest import Range
+from service.artifact.manifest import InputRange
 from service.artifact.protobuf import content_digest
 from service.registry.model import Model
 from service.repository.scan import scan
@@ -44,7 +44,7 @@ def test_it_is_a_whole_model(model: Model) -> None:
 def test_it_brings_a_digit_of_each_class(model: Model) -> None:
     """From among those that it was not trained on; and says that pixels go from 0 to 16."""
     assert model.manifest is not None
-    assert model.manifest.ranges == (Range(input="x", low=0, high=16),)
+    assert model.manifest.ranges == (InputRange(input="x", low=0, high=16),)
     assert [sample.label for sample in model.manifest.samples] == list("0123456789")
     known = {digit.tobytes() for digit in load_digits().images.astype(np.uint8)}
     for sample in model.manifest.samples:

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive
 from export.output.model_bytes import embed_manifest
 from service.api.context import ServiceContext
 from service.api.gates import routes
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
 from service.config.settings import Settings
 from service.http.auth import Authenticator
@@ -26,7 +26,7 @@ from service.inference_types import InferenceResult, Waiter
 from service.registry.loader import load
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
-from service.repository.scan import ModelFile, identity_of
+from service.repository.scan import ModelFile, file_identity
 from service.telemetry.counters import RequestCounters
 from tests.support.tiny_highway import Gated
 
@@ -134,7 +134,7 @@ class Asker:
         return cls(path, **settings)
 
     def __init__(self, path: Path, **settings: Any) -> None:
-        found = ModelFile("net", 3, path, identity_of(path.stat()))
+        found = ModelFile("net", 3, path, file_identity(path.stat()))
         chosen = Settings(**settings)
         meter = RequestCounters()
         self.model = load(found, chosen, meter, 1)
@@ -144,7 +144,7 @@ class Asker:
         self.routes = routes(
             ServiceContext(
                 settings=chosen,
-                limits=Limits(),
+                limits=RequestLimits(),
                 shelf=cast("ModelRegistry", OneModel(self.model)),
                 meter=meter,
                 access=Authenticator(),

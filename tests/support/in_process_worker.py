@@ -26,7 +26,7 @@ from service.http.express import Express
 from service.inference_types import Array
 from service.registry.model import Model
 from service.repository.deployment import Deployment
-from service.repository.scan import ModelFile, identity_of
+from service.repository.scan import ModelFile, file_identity
 from tests.support.asgi import Reply
 from tests.support.live_server import ROOT
 
@@ -182,7 +182,7 @@ class Wired:
         self.config.load()
 
     async def load(self) -> None:
-        found = ModelFile(NAME, 1, FILE, identity_of(FILE.stat()))
+        found = ModelFile(NAME, 1, FILE, file_identity(FILE.stat()))
         assert not (await self.app.shelf.commit(Deployment(1, {NAME: (found,)}).to_json()))["failed"]
 
     @property

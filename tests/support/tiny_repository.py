@@ -9,7 +9,7 @@ from export.output.model_bytes import embed_manifest
 from service.config.settings import Settings
 from service.registry.loader import load
 from service.registry.model import Model
-from service.repository.scan import FILE, ModelFile, identity_of
+from service.repository.scan import MODEL_FILE, ModelFile, file_identity
 from service.telemetry.counters import RequestCounters
 from tests.service.artifact.test_manifest import MANIFEST
 from tests.support.tiny_highway import Gated, highway
@@ -23,12 +23,12 @@ def sealed(gated: Gated, **manifest: Any) -> bytes:
 
 def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> ModelFile:
     """A model in the repository, whole at once as an export leaves it; each version has other weights."""
-    path = root / name / str(version) / FILE
+    path = root / name / str(version) / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(".draft")
     draft.write_bytes(sealed(highway(seed=version)) if data is None else data)
     draft.replace(path)
-    return ModelFile(name, version, path, identity_of(path.stat()))
+    return ModelFile(name, version, path, file_identity(path.stat()))
 
 
 def opened(found: ModelFile, **settings: Any) -> Model:

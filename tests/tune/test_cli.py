@@ -18,7 +18,7 @@ from typer.testing import Result
 
 from service.config.settings import Settings
 from service.config.sources import resolve
-from service.repository.scan import FILE
+from service.repository.scan import MODEL_FILE
 from tests.support.live_server import module, serving
 from tests.support.run_cli import called
 from tests.support.tune_results import trial
@@ -29,7 +29,7 @@ from tune.errors import ExportError, StoppedError, UsageError
 from tune.measurements import Trial
 from tune.model_under_test import BUNDLED, subject
 
-MODEL = BUNDLED / "digits-10" / "1" / FILE
+MODEL = BUNDLED / "digits-10" / "1" / MODEL_FILE
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """A machine of two CPUs that is made up."""
     one = Made()
-    monkeypatch.setattr(run, "cpus", lambda: 2.0)
+    monkeypatch.setattr(run, "available_cpus", lambda: 2.0)
     monkeypatch.setattr(
         Bench, "measure", lambda self, candidate, repository=None: one.measure(self, candidate, repository)
     )
@@ -75,7 +75,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 def repository(folder: Path, *names: str) -> Path:
     for name in names:
         (folder / "repo" / name / "1").mkdir(parents=True)
-        shutil.copyfile(MODEL, folder / "repo" / name / "1" / FILE)
+        shutil.copyfile(MODEL, folder / "repo" / name / "1" / MODEL_FILE)
     return folder / "repo"
 
 
@@ -231,10 +231,10 @@ def test_which_model_is_meant(tmp_path: Path) -> None:
     home = repository(tmp_path, "one", "two")
     with pytest.raises(UsageError, match="--model: expected the name of one of the models there, .*one, two"):
         subject(home, None, "latest", tmp_path)
-    assert subject(home, "two", "latest", tmp_path).file == home / "two" / "1" / FILE
+    assert subject(home, "two", "latest", tmp_path).file == home / "two" / "1" / MODEL_FILE
     with pytest.raises(UsageError, match="which are none"):
         subject(home, None, "7", tmp_path)
-    single = subject(home / "two" / "1" / FILE, None, "latest", tmp_path)
+    single = subject(home / "two" / "1" / MODEL_FILE, None, "latest", tmp_path)
     assert (single.name, single.repository) == ("two", tmp_path / "single")
     with pytest.raises(UsageError, match="MODELS: expected a repository or an .onnx file"):
         subject(Path(__file__), None, "latest", tmp_path)

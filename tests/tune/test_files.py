@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config.auto_workers import NAMES, read
+from service.config.auto_workers import TUNED_SETTINGS, read_tuned_file
 from service.config.settings import Settings
 from service.config.sources import resolve
 from tests.support.tune_results import BASE, found, trial
@@ -33,7 +33,7 @@ def test_serve_reads_the_settings_back(tmp_path: Path, monkeypatch: pytest.Monke
     settings, _ = write(tmp_path, one)
     expected = Settings(workers=2, threads=1, max_batch=32, max_delay_ms=0.5)
     assert resolve({}, settings).settings == expected
-    assert Settings(**read(settings, one.machine)) == expected
+    assert Settings(**read_tuned_file(settings, one.machine)) == expected
 
 
 def test_the_file_says_how_it_was_measured() -> None:
@@ -59,7 +59,7 @@ def test_the_file_says_how_it_was_measured() -> None:
 def test_a_name_cannot_end_its_comment() -> None:
     """What stands in a path is no setting, and no letter that TOML does not take."""
     text = settings_file(found(lower=[INT8], source="a\nhost = '0.0.0.0'\x07\x85port = 1"))
-    assert set(tomllib.loads(text)) == {*NAMES, "measured"}
+    assert set(tomllib.loads(text)) == {*TUNED_SETTINGS, "measured"}
     assert "host = " in text
 
 

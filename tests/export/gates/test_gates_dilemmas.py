@@ -13,7 +13,7 @@ from export.gates.instrument import Gates, offer
 from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
-from service.artifact.levers import overrides
+from service.artifact.levers import override_biases
 from service.artifact.runtime import Runtime, open_model
 from tests.highways import convolution, dense, dilemmas, recurrent
 
@@ -58,7 +58,7 @@ def test_a_bias_that_others_use_is_let_be() -> None:
         {"t.0.bias", "t.1.bias"}
     )
     x = {"x": np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)}
-    moved = x | overrides(biases(model, found), closed=[first])
+    moved = x | override_biases(biases(model, found), closed=[first])
     names = [first.name, second.name]
     assert (runtime.run(moved, names)[0] == 0).all()
     assert (runtime.run(moved, names)[1] > 0).all()
@@ -96,7 +96,7 @@ def test_a_lever_moves_the_gate_and_not_what_else_its_logit_makes() -> None:
     net = dilemmas.SharedLogit()
     model, found, runtime = offered(net)
     x = torch.randn(3, 4)
-    feeds = {"x": x.numpy()} | overrides(biases(model, found), opened=found.gates)
+    feeds = {"x": x.numpy()} | override_biases(biases(model, found), opened=found.gates)
     (y,) = runtime.run(feeds, [runtime.outputs[0].name])
     np.testing.assert_allclose(y, torch.tanh(net.both(x)).detach(), atol=1e-6)
 

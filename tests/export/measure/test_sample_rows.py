@@ -11,7 +11,7 @@ from export.errors import RequestError
 from export.input_spec import parse_inputs
 from export.measure.sample_rows import DEFAULT_SAMPLES, choose_samples, encode_row, input_ranges, sample_count
 from export.source import Rows, Source
-from service.artifact.manifest import MAX_SAMPLES, Range
+from service.artifact.manifest import MAX_SAMPLE_CHARACTERS, InputRange
 from service.artifact.runtime import Tensor
 from service.artifact.sample_rows import to_input_row
 
@@ -91,14 +91,14 @@ def test_large_rows_are_fewer() -> None:
     rows = Rows({"a": np.zeros((9, 30_000), np.uint8), "b": np.full((9, 10_000), 0.5, np.float32)})
     made = choose_samples(rows, 9)
     size = sum(len(one.data) for one in made[0].inputs)
-    assert len(made) == MAX_SAMPLES // size == 2
-    assert choose_samples(Rows({"x": np.zeros((2, MAX_SAMPLES), np.uint8)}), 2) == ()
+    assert len(made) == MAX_SAMPLE_CHARACTERS // size == 2
+    assert choose_samples(Rows({"x": np.zeros((2, MAX_SAMPLE_CHARACTERS), np.uint8)}), 2) == ()
 
 
 def test_ranges_are_over_all_rows() -> None:
     """Of each input by itself."""
     found = input_ranges(Rows({"x": np.array([[-1.5, 2], [7, 0]], np.float32), "ids": np.array([[3], [5]])}))
-    assert found == (Range(input="x", low=-1.5, high=7), Range(input="ids", low=3, high=5))
+    assert found == (InputRange(input="x", low=-1.5, high=7), InputRange(input="ids", low=3, high=5))
 
 
 def test_own_rows_stay_out_unless_asked_for() -> None:

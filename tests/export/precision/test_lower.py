@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from export.errors import PrecisionError
 from export.precision.lower import LowPrecision, lower
 from export.source import Rows
-from service.artifact.levers import overrides
+from service.artifact.levers import override_biases
 from service.artifact.runtime import open_model
 from tests.support.tiny_highway import Gated, highway
 
@@ -91,12 +91,14 @@ def test_levers_still_close_and_open(net: Gated, precision: LowPrecision) -> Non
     runtime, rows = open_model(lower(net.model, precision)), rows_of(5)
     gate = net.gates[2]
     closed = runtime.run(
-        {**rows.inputs, **overrides(net.biases, closed=[gate])}, [gate.name, "layer02.output"]
+        {**rows.inputs, **override_biases(net.biases, closed=[gate])}, [gate.name, "layer02.output"]
     )
     assert (closed[0] == 0).all()
     carried = runtime.run(rows.inputs, ["layer01.output"])[0]
     assert np.array_equal(closed[1], carried)
-    assert (runtime.run({**rows.inputs, **overrides(net.biases, opened=[gate])}, [gate.name])[0] == 1).all()
+    assert (
+        runtime.run({**rows.inputs, **override_biases(net.biases, opened=[gate])}, [gate.name])[0] == 1
+    ).all()
 
 
 @BOTH

@@ -27,7 +27,7 @@ from export.source import Source
 from export.sources import onnx_checks as onnx_file
 from export.sources import onnx_opset as opset
 from export.sources.onnx_graph import read_onnx
-from service.artifact.manifest import KEY
+from service.artifact.manifest import METADATA_KEY
 from service.artifact.runtime import open_model
 
 WEIGHT = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3) / 10, "w")
@@ -523,7 +523,7 @@ def test_other_kinds_of_files_are_said(adopt: Callable[..., Source], tmp_path: P
 def test_a_file_of_ours_is_said(adopt: Callable[..., Source]) -> None:
     """It has been verified already; to adopt it would lose what it was verified against."""
     model = model_of(dense())
-    helper.set_model_props(model, {KEY: "{}"})
+    helper.set_model_props(model, {METADATA_KEY: "{}"})
     with pytest.raises(SourceError, match="was exported by turnpike already: check it with turnpike verify"):
         adopt(model)
 

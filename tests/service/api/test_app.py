@@ -14,7 +14,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
 from service.api.app import create_app, routed
-from service.artifact.low_priority import LEAST, Caller, call_directly
+from service.artifact.low_priority import LOWEST_PRIORITY, Caller, call_directly
 from service.config.settings import Settings
 from service.http.auth import level_of
 from service.registry.registry import ModelRegistry
@@ -113,4 +113,4 @@ def test_a_model_that_comes_later_is_loaded_aside(monkeypatch: pytest.MonkeyPatc
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert application._loaded(found) == own
     served.append(object())
-    assert application._loaded(found) == LEAST
+    assert application._loaded(found) == LOWEST_PRIORITY

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.api.model_facts import certificate_json
-from service.artifact.manifest import ParityBatch, Range, Sample, TensorParity, Variant
+from service.artifact.manifest import InputRange, ParityBatch, Sample, TensorParity, Variant
 from service.registry.model import Model
 from tests.service.artifact.test_manifest import PARITY
 from tests.service.artifact.test_sample_rows import kept
@@ -42,7 +42,7 @@ def test_it_tells_what_was_proved(tmp_path: Path) -> None:
             alphabet="ab",
             precision="int8",
             variant=Variant(agreement=0.99, rows=100),
-            ranges=(Range(input="x", low=-1, high=16),),
+            ranges=(InputRange(input="x", low=-1, high=16),),
             samples=(Sample(inputs=(kept("x", [1, 2, 3, 4]),)),) * 2,
         ),
     )

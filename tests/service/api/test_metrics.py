@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api.metrics import exposition, gathered
+from service.api.metrics import collect_metrics, metrics_response
 from service.inference_types import InferenceResult
 from service.telemetry.counters import MS, RequestCounters, ended
 
@@ -53,7 +53,7 @@ def scraped(
     snapshots: list[dict[str, Any]], shelf: Shelf | None = None
 ) -> tuple[dict[str, Any], dict[Any, float]]:
     """Families by name, and values by name and labels, as Prometheus would have them."""
-    response = exposition(gathered(snapshots, shelf or Shelf()))
+    response = metrics_response(collect_metrics(snapshots, shelf or Shelf()))
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
     values: dict[Any, float] = {}

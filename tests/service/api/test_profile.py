@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.api.model_facts import bias_of, gate_profile_json
-from service.artifact.levers import overrides
+from service.artifact.levers import override_biases
 from service.artifact.manifest import Gate, Lever
 from service.artifact.runtime import open_model
 from tests.support.gates_app import manifest_of, profile_of
@@ -52,7 +52,7 @@ def test_a_higher_bias_is_a_wider_gate(tmp_path: Path) -> None:
     gated = highway(layers=1)
     (gate,) = gated.gates
     before = bias_of(gate, gated.biases)
-    moved = overrides(gated.biases, shifted=[(gate, 1.0)])
+    moved = override_biases(gated.biases, shifted=[(gate, 1.0)])
     after = bias_of(gate, moved)
     assert before is not None
     assert after is not None

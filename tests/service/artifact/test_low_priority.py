@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.low_priority import LEAST, call_directly, low_priority_caller
+from service.artifact.low_priority import LOWEST_PRIORITY, call_directly, low_priority_caller
 from service.artifact.runtime import open_model
 from service.config.settings import Settings
 from service.errors import ModelFileError
@@ -28,7 +28,7 @@ def test_it_has_the_least_priority_and_nobody_else_has() -> None:
     """The thread that waits stays as it was, and so do those that come after it."""
     before = priority()
     with low_priority_caller() as call:
-        assert call(priority) == LEAST
+        assert call(priority) == LOWEST_PRIORITY
         assert priority() == before
     with low_priority_caller() as call:
         assert call(threading.get_ident) != threading.get_ident()
@@ -57,7 +57,7 @@ def test_a_model_is_loaded_aside_but_for_what_is_python(tmp_path: Path) -> None:
         return do(*given)
 
     model = load(put(tmp_path), Settings(), RequestCounters(), 1, call=call)
-    assert called[:2] == ["read", "InferenceSession"]
+    assert called[:2] == ["read_model_file", "InferenceSession"]
     assert {"content_digest", "openssl_sha256", "run"} < set(called)
     runs = len(called)
     rows = np.zeros((1, *model.signature.inputs["x"].dims[1:]), np.float32)

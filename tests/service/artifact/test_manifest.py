@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.artifact.manifest import MAX_SAMPLES, Gate, Manifest, Parity, TensorParity
+from service.artifact.manifest import MAX_SAMPLE_CHARACTERS, Gate, Manifest, Parity, TensorParity
 from service.errors import ModelFileError
 
 PARITY = Parity(
@@ -66,12 +66,14 @@ def test_samples_are_few() -> None:
     """However many rows there are, they stay a small part of a file."""
     half = {
         "name": "x",
-        "shape": [MAX_SAMPLES * 3 // 8],
+        "shape": [MAX_SAMPLE_CHARACTERS * 3 // 8],
         "dtype": "uint8",
-        "data": "A" * (MAX_SAMPLES // 2),
+        "data": "A" * (MAX_SAMPLE_CHARACTERS // 2),
     }
     assert Manifest.from_json(changed(samples=[{"inputs": [half]}] * 2), "x").samples
-    with pytest.raises(ModelFileError, match=f"expected at most {MAX_SAMPLES} characters of data, got"):
+    with pytest.raises(
+        ModelFileError, match=f"expected at most {MAX_SAMPLE_CHARACTERS} characters of data, got"
+    ):
         Manifest.from_json(changed(samples=[{"inputs": [half]}] * 2 + [{"inputs": [ROW]}]), "x")
 
 

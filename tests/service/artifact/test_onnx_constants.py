@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from service.artifact.onnx_constants import expect_whole, initializers
+from service.artifact.onnx_constants import expect_self_contained, read_initializers
 from service.errors import ModelFileError
 from tests.support.tiny_highway import highway
 
@@ -35,7 +35,7 @@ def model(made: onnx.GraphProto) -> onnx.ModelProto:
 def test_the_numbers_are_onnx_s_own() -> None:
     """Every weight of a network comes out as onnx itself reads it, in an array that may be written to."""
     gated = highway()
-    found = initializers(gated.model, set(gated.weights))
+    found = read_initializers(gated.model, set(gated.weights))
     assert found.keys() == gated.weights.keys()
     for name, array in found.items():
         assert array.dtype == gated.weights[name].dtype
@@ -49,7 +49,7 @@ def test_every_way_to_write_numbers_is_read(kind: int, raw: bool) -> None:
     """Raw bytes or a list, in single, half and double precision."""
     values = np.array([[0.5, -2, 65504], [1e-7, 0, -0.0]], helper.tensor_dtype_to_np_dtype(kind))
     tensor = helper.make_tensor("w", kind, [2, 3], values.tobytes() if raw else values.ravel(), raw=raw)
-    found = initializers(model(graph(weights=[tensor])).SerializeToString(), {"w"})["w"]
+    found = read_initializers(model(graph(weights=[tensor])).SerializeToString(), {"w"})["w"]
     assert found.dtype == values.dtype
     assert found.tobytes() == values.tobytes()
 
@@ -72,7 +72,7 @@ def test_a_lever_that_makes_no_sense_is_said(change: Callable[[onnx.TensorProto]
     tensor = numpy_helper.from_array(np.zeros(2, np.float32), "w")
     change(tensor)
     with pytest.raises(ModelFileError, match=says):
-        initializers(model(graph(weights=[tensor])).SerializeToString(), {"w"}, "a.onnx")
+        read_initializers(model(graph(weights=[tensor])).SerializeToString(), {"w"}, "a.onnx")
 
 
 def outside(name: str = "w") -> onnx.TensorProto:
@@ -147,15 +147,15 @@ def located_only() -> onnx.ModelProto:
 def test_numbers_in_other_files_are_refused(make: Callable[[], onnx.ModelProto]) -> None:
     """Wherever the graph hides them; the public reason does not say which file was meant."""
     with pytest.raises(ModelFileError, match="w: expected its numbers in this very file") as error:
-        expect_whole(make().SerializeToString(), "a.onnx")
+        expect_self_contained(make().SerializeToString(), "a.onnx")
     assert error.value.public == "its weights are in another file"
 
 
 def test_a_whole_model_passes() -> None:
     """With constants of every kind inside of it."""
-    expect_whole(highway().model)
+    expect_self_contained(highway().model)
     inner = numpy_helper.from_array(np.zeros(1, np.float32))
-    expect_whole(
+    expect_self_contained(
         model(graph(nodes=[helper.make_node("Constant", [], ["y"], value=inner)])).SerializeToString()
     )
 
@@ -175,7 +175,7 @@ def test_a_whole_model_passes() -> None:
 def test_what_is_no_model_is_refused(data: bytes) -> None:
     """Empty, another kind of file, or cut."""
     with pytest.raises(ModelFileError, match="a.onnx: expected an ONNX model") as error:
-        expect_whole(data, "a.onnx")
+        expect_self_contained(data, "a.onnx")
     assert error.value.public == "its file is damaged or no model"
 
 
@@ -186,7 +186,7 @@ def test_graphs_without_end_are_refused() -> None:
         for number in (6, 5, 1):
             graph = written(number, graph)
     with pytest.raises(ModelFileError, match="nested more than 64 deep"):
-        expect_whole(written(8, b"") + written(7, graph))
+        expect_self_contained(written(8, b"") + written(7, graph))
 
 
 def written(number: int, inner: bytes) -> bytes:
@@ -205,7 +205,7 @@ def test_any_damage_is_one_clear_error(junk: bytes, at: int, byte: int) -> None:
     damaged[at % len(damaged)] = byte
     for data in (junk, bytes(damaged)):
         try:
-            expect_whole(data)
-            initializers(data, {"layers.0.gate.bias"})
+            expect_self_contained(data)
+            read_initializers(data, {"layers.0.gate.bias"})
         except ModelFileError:
             pass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.artifact.protobuf import Field, MalformedError, fields, varints
+from service.artifact.protobuf import Field, MalformedError, fields, unpack_varints
 
 
 def test_every_kind_of_field_is_read() -> None:
@@ -45,7 +45,7 @@ def test_whole_numbers_are_protobuf_s_own(numbers: list[int]) -> None:
     written = onnx.TensorProto(int64_data=numbers).SerializeToString()
     packed = next((field.value for field in fields(memoryview(written))), memoryview(b""))
     assert isinstance(packed, memoryview)
-    assert varints(packed) == numbers
+    assert unpack_varints(packed) == numbers
 
 
 @given(st.binary())

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from service.artifact import runtime as runtime_module
-from service.artifact.manifest import KEY
-from service.artifact.runtime import available, expect_device, open_model
+from service.artifact.manifest import METADATA_KEY
+from service.artifact.runtime import device_available, expect_device, open_model
 from service.errors import DeviceError, ModelFileError, RunError
 from tests.service.artifact.test_manifest import MANIFEST
 
@@ -55,7 +55,7 @@ def test_a_file_without_a_manifest_is_all_public() -> None:
 
 def test_a_manifest_says_what_is_hidden() -> None:
     """Hidden outputs are left out unless they are asked for."""
-    runtime = open_model(model(metadata={KEY: MANIFEST.to_json()}))
+    runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}))
     assert runtime.manifest == MANIFEST
     assert [one.name for one in runtime.hidden] == ["half"]
     assert len(runtime.run({"x": X})) == 1
@@ -72,7 +72,7 @@ def test_a_lever_may_be_given() -> None:
 
 def test_a_manifest_of_another_graph_is_refused() -> None:
     """An output it names must be there."""
-    data = model(outputs=("half",), metadata={KEY: MANIFEST.to_json()})
+    data = model(outputs=("half",), metadata={METADATA_KEY: MANIFEST.to_json()})
     with pytest.raises(ModelFileError, match="a.onnx: manifest: outputs: the graph has no output 'output'"):
         open_model(data, where="a.onnx")
 
@@ -101,7 +101,7 @@ def test_inputs_that_are_no_tensors_are_refused() -> None:
         open_model(made.SerializeToString())
 
 
-@pytest.mark.skipif(available("cuda"), reason="this machine has CUDA")
+@pytest.mark.skipif(device_available("cuda"), reason="this machine has CUDA")
 def test_a_missing_device_is_said() -> None:
     """Never silently on another one."""
     with pytest.raises(DeviceError, match="device: cuda needs an onnxruntime with CUDAExecutionProvider"):
@@ -111,7 +111,7 @@ def test_a_missing_device_is_said() -> None:
 def test_a_device_can_be_tried_before_there_is_a_model() -> None:
     """So that a service without its device does not even start."""
     expect_device("cpu")
-    if not available("cuda"):
+    if not device_available("cuda"):
         with pytest.raises(DeviceError, match="device: cuda needs"):
             expect_device("cuda")
 
@@ -119,8 +119,8 @@ def test_a_device_can_be_tried_before_there_is_a_model() -> None:
 def test_a_device_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """onnxruntime would go on without it, and run on the CPU."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "cuda", "AzureExecutionProvider")
-    monkeypatch.setitem(runtime_module.OPTIONS, "cuda", {})
-    monkeypatch.setattr(runtime_module, "available", lambda device: True)
+    monkeypatch.setitem(runtime_module.PROVIDER_OPTIONS, "cuda", {})
+    monkeypatch.setattr(runtime_module, "device_available", lambda device: True)
     session = runtime_module.onnxruntime.InferenceSession
     monkeypatch.setattr(session, "get_providers", lambda self: ["CPUExecutionProvider"])
     with pytest.raises(DeviceError, match="could not start AzureExecutionProvider"):

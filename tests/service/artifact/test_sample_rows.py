@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.manifest import Range, Sample, SampleInput
+from service.artifact.manifest import InputRange, Sample, SampleInput
 from service.artifact.runtime import Tensor
 from service.artifact.sample_rows import check_sample_rows, to_input_row
 from tests.service.artifact.test_manifest import MANIFEST
@@ -25,7 +25,7 @@ def kept(name: str, values: Any, dtype: Any = "uint8", shape: tuple[int, ...] | 
     return SampleInput(name=name, shape=array.shape if shape is None else shape, dtype=dtype, data=data)
 
 
-def expect(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[Range, ...] = ()) -> None:
+def expect(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[InputRange, ...] = ()) -> None:
     """Hold one sample of these rows against the inputs."""
     samples = (Sample(inputs=rows),) if rows else ()
     manifest = MANIFEST.model_copy(update={"samples": samples, "ranges": ranges})
@@ -115,6 +115,6 @@ def test_none_at_all_are_refused() -> None:
 
 def test_ranges_are_those_of_inputs() -> None:
     """A range of anything else tells nothing."""
-    expect([X], ranges=(Range(input="x", low=0, high=16),))
+    expect([X], ranges=(InputRange(input="x", low=0, high=16),))
     with pytest.raises(ValueError, match="ranges: expected an input, x, got 'y'"):
-        expect([X], ranges=(Range(input="y", low=0, high=16),))
+        expect([X], ranges=(InputRange(input="y", low=0, high=16),))

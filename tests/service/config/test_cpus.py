@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.config import cpus as module
-from service.config.cpus import cpus, threads
+from service.config.cpus import available_cpus, threads_per_worker
 from service.config.settings import Settings
 
 
@@ -62,13 +62,13 @@ def test_the_least_of_all_limits_counts(
     tmp_path: Path, own: str, files: dict[str, str], expected: float
 ) -> None:
     """Affinity, the process's own group, and those above it; what cannot be read limits nothing."""
-    assert cpus(*machine(tmp_path, own, files)) == expected
+    assert available_cpus(*machine(tmp_path, own, files)) == expected
 
 
 @pytest.mark.usefixtures("sixteen")
 def test_without_cgroups_the_affinity_counts(tmp_path: Path) -> None:
     """As on another system."""
-    assert cpus(tmp_path / "absent", tmp_path / "absent") == 16
+    assert available_cpus(tmp_path / "absent", tmp_path / "absent") == 16
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_workers_share_the_cpus(
     monkeypatch: pytest.MonkeyPatch, allowed: float, workers: int, told: int, expected: int
 ) -> None:
     """Whole threads, at least one each, or as many as were asked for."""
-    monkeypatch.setattr(module, "cpus", lambda: allowed)
-    assert threads(Settings(workers=workers, threads=told)) == expected
+    monkeypatch.setattr(module, "available_cpus", lambda: allowed)
+    assert threads_per_worker(Settings(workers=workers, threads=told)) == expected

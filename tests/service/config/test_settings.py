@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.config.settings import SECRETS, Settings
-from service.config.sources import Resolved, resolve, written_out
+from service.config.sources import ResolvedSettings, resolve, settings_as_toml
 from service.errors import SettingError
 
 
@@ -235,7 +235,7 @@ def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TURNPIKE_ADMIN_KEY", "hush-3")
     resolved = resolve({})
     assert resolved.settings.api_keys == ("hush-1", "hush-2")
-    assert "hush" not in written_out(resolved)
+    assert "hush" not in settings_as_toml(resolved)
     assert "hush" not in repr(resolved)
     file = tmp_path / "serve.toml"
     file.write_text("api_keys = [{hush = 1}]\n")
@@ -265,7 +265,7 @@ def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
     resolved = resolve(
         {"models": str(folder), "cors": ["*", "https://a.org"], "poll": "1e-7", "docs": False, "port": "0"}
     )
-    text = written_out(resolved)
+    text = settings_as_toml(resolved)
     (tmp_path / "back.toml").write_text(text)
     assert resolve({}, tmp_path / "back.toml").settings == resolved.settings
     lines = text.splitlines()
@@ -278,7 +278,7 @@ def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
 
 def test_every_setting_is_printed() -> None:
     """By its name, set or not."""
-    text = written_out(Resolved(Settings(), {}))
+    text = settings_as_toml(ResolvedSettings(Settings(), {}))
     for name in Settings.model_fields:
         assert f"{name} " in text
 

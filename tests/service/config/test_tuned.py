@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from service.cli.serve import app
 from service.config import auto_workers as tuned
 from service.config import cpus as cpus_module
-from service.config.cpus import LARGE, default_workers
+from service.config.cpus import LARGE_WEIGHT_BYTES, default_workers
 from service.config.settings import Settings
-from service.config.sources import Resolved, resolve, written_out
+from service.config.sources import ResolvedSettings, resolve, settings_as_toml
 from service.process import relaunch as launch
-from service.repository.scan import FILE as MODEL
+from service.repository.scan import MODEL_FILE as MODEL
 from tests.support.onnx_with_weights import graph
 
 HERE = {"cpus": 4.0, "cpu": "Some CPU", "device": "cpu"}
@@ -28,17 +28,17 @@ TABLE = '[measured]\ncpus = 4\ncpu = "Some CPU"\ndevice = "cpu"\ndate = "2026-01
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with four CPUs of a kind, and an environment without a word of ours."""
-    monkeypatch.setattr(tuned, "cpus", lambda: HERE["cpus"])
-    monkeypatch.setattr(tuned, "model", lambda: HERE["cpu"])
+    monkeypatch.setattr(tuned, "available_cpus", lambda: HERE["cpus"])
+    monkeypatch.setattr(tuned, "cpu_model", lambda: HERE["cpu"])
     for name in list(os.environ):
         if name.upper().startswith("TURNPIKE_"):
             monkeypatch.delenv(name)
 
 
-def auto(models: Path, text: str | None = GOOD + TABLE, **flags: Any) -> Resolved:
+def auto(models: Path, text: str | None = GOOD + TABLE, **flags: Any) -> ResolvedSettings:
     """What `--workers auto` comes to in a repository with such a file."""
     if text is not None:
-        (models / tuned.FILE).write_text(text)
+        (models / tuned.TUNED_FILE).write_text(text)
     return resolve({"models": str(models), "workers": "auto", **flags})
 
 
@@ -48,10 +48,10 @@ def test_what_was_measured_here_is_taken(tmp_path: Path) -> None:
     settings = found.settings
     assert (settings.workers, settings.threads, settings.max_batch, settings.max_delay_ms) == (3, 1, 32, 0.5)
     assert found.warning == ""
-    file = tmp_path / tuned.FILE
+    file = tmp_path / tuned.TUNED_FILE
     assert found.origins["workers"] == f"--workers auto: {file}"
     assert found.origins["max_batch"] == str(file)
-    text = written_out(found)
+    text = settings_as_toml(found)
     assert f"workers = 3  # --workers auto: {file}\n" in text
     assert tomllib.loads(text)["workers"] == 3
 
@@ -61,7 +61,7 @@ def test_what_is_given_otherwise_goes_first(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("TURNPIKE_MAX_DELAY_MS", "7")
     config = tmp_path / "serve.toml"
     config.write_text(f'workers = "auto"\nthreads = 2\nmodels = "{tmp_path}"\n')
-    (tmp_path / tuned.FILE).write_text(GOOD + TABLE)
+    (tmp_path / tuned.TUNED_FILE).write_text(GOOD + TABLE)
     found = resolve({"max_batch": "16"}, config)
     settings = found.settings
     assert (settings.workers, settings.threads, settings.max_batch, settings.max_delay_ms) == (3, 2, 16, 7)
@@ -71,7 +71,7 @@ def test_what_is_given_otherwise_goes_first(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_number_of_workers_asks_for_nothing(tmp_path: Path) -> None:
     """The file is not looked at unless auto is said."""
-    (tmp_path / tuned.FILE).write_text(GOOD + TABLE)
+    (tmp_path / tuned.TUNED_FILE).write_text(GOOD + TABLE)
     assert resolve({"models": str(tmp_path)}).settings == Settings(models=tmp_path)
     assert resolve({"models": str(tmp_path), "workers": "2"}).settings.max_batch == 128
 
@@ -100,17 +100,17 @@ def test_a_number_of_workers_asks_for_nothing(tmp_path: Path) -> None:
 )
 def test_a_file_that_will_not_do_is_said_and_left(tmp_path: Path, text: str, says: str) -> None:
     """Damaged, measured elsewhere, or with what was never measured: it is as if it were not there."""
-    (tmp_path / tuned.FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
+    (tmp_path / tuned.TUNED_FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
     found = auto(tmp_path, None)
     assert found.settings == Settings(models=tmp_path, workers=4)
-    assert found.warning.startswith(f"--workers auto goes without {tmp_path / tuned.FILE}: ")
+    assert found.warning.startswith(f"--workers auto goes without {tmp_path / tuned.TUNED_FILE}: ")
     assert says in found.warning
     assert found.origins["workers"].startswith("--workers auto: usual for 4 CPUs and ")
 
 
 def test_what_is_no_file_is_left(tmp_path: Path) -> None:
     """A pipe would have the start wait for ever."""
-    os.mkfifo(tmp_path / tuned.FILE)
+    os.mkfifo(tmp_path / tuned.TUNED_FILE)
     assert "expected a file, got something else" in auto(tmp_path, None).warning
 
 
@@ -125,12 +125,12 @@ def test_another_device_is_another_machine(tmp_path: Path) -> None:
     ("cpus", "weight", "expected"),
     [
         (2.0, 1000, 2),
-        (2.0, LARGE, 2),
-        (2.0, LARGE + 1, 1),
+        (2.0, LARGE_WEIGHT_BYTES, 2),
+        (2.0, LARGE_WEIGHT_BYTES + 1, 1),
         (0.5, 1000, 1),
         (2.9, 1000, 2),
-        (3.0, LARGE + 1, 1),
-        (8.0, LARGE + 1, 2),
+        (3.0, LARGE_WEIGHT_BYTES + 1, 1),
+        (8.0, LARGE_WEIGHT_BYTES + 1, 2),
         (16.0, 1000, 16),
     ],
 )
@@ -150,7 +150,7 @@ def test_the_largest_model_that_is_served_decides(tmp_path: Path, monkeypatch: p
     assert auto(tmp_path, None).settings.workers == 4
     assert auto(tmp_path, None, versions="all").settings.workers == 1
     assert resolve({"workers": "auto"}).settings.workers == 4
-    monkeypatch.setattr(tuned, "cpus", lambda: 1000.0)
+    monkeypatch.setattr(tuned, "available_cpus", lambda: 1000.0)
     assert resolve({"workers": "auto"}).settings.workers == 256
 
 
@@ -176,7 +176,7 @@ def test_what_was_left_is_logged_before_it_serves(
 
     monkeypatch.setattr(launch, "relaunch", served.append)
     monkeypatch.setattr("service.telemetry.log.start", lambda level: None)
-    (tmp_path / tuned.FILE).write_text("nothing")
+    (tmp_path / tuned.TUNED_FILE).write_text("nothing")
     assert CliRunner().invoke(app, ["--models", str(tmp_path), "--workers", "auto"]).exit_code == 0
     assert [settings.workers for settings in served] == [4]
     assert [record.message[:26] for record in caplog.records] == ["--workers auto goes without"[:26]]
@@ -192,5 +192,5 @@ def test_what_was_left_is_logged_before_it_serves(
 def test_the_cpu_has_a_name(tmp_path: Path, text: str, expected: str) -> None:
     """As Linux tells it, or of what kind it is where there is no name."""
     (tmp_path / "cpuinfo").write_text(text)
-    assert cpus_module.model(tmp_path / "cpuinfo") == expected
-    assert cpus_module.model(tmp_path / "absent")
+    assert cpus_module.cpu_model(tmp_path / "cpuinfo") == expected
+    assert cpus_module.cpu_model(tmp_path / "absent")

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.config.auto_workers import MIN_MEASURED_VALUES, median_weight_size
+from service.config.auto_workers import MIN_WEIGHT_BYTES, median_weight_size
 from tests.support.onnx_with_weights import graph
 
-FEW = MIN_MEASURED_VALUES // 4
+FEW = MIN_WEIGHT_BYTES // 4
 
 
 def told(tmp_path: Path, content: bytes) -> int:
@@ -33,7 +33,7 @@ def test_a_quarter_in_eight_bits(tmp_path: Path) -> None:
 def test_small_ones_are_none(tmp_path: Path) -> None:
     """As are none at all."""
     assert told(tmp_path, graph({"a": (FEW - 64,)})) == 0
-    assert told(tmp_path, graph({"a": (FEW,)})) >= MIN_MEASURED_VALUES
+    assert told(tmp_path, graph({"a": (FEW,)})) >= MIN_WEIGHT_BYTES
     assert told(tmp_path, graph({})) == 0
 
 

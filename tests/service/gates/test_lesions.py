@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.levers import FAR
+from service.artifact.levers import SATURATING_SHIFT
 from service.artifact.manifest import Gate, Lever
 from service.errors import RequestError
 from service.gates.lesions import MOST_RUN_ROWS, layers, lesion_effect, lesion_request
@@ -37,8 +37,8 @@ def test_layers_and_names_mean_their_gates() -> None:
     assert [one.name for one in asked.closed] == [one.name for one in GATES[:2]]
     assert asked.opened == GATES[2:3]
     fed = asked.feeds(BIASES)
-    assert fed["first"].tolist() == [-FAR, -FAR]
-    assert fed["second"].tolist() == [1 + FAR, 1 + FAR]
+    assert fed["first"].tolist() == [-SATURATING_SHIFT, -SATURATING_SHIFT]
+    assert fed["second"].tolist() == [1 + SATURATING_SHIFT, 1 + SATURATING_SHIFT]
     assert not asked.curve
     assert lesion_request({"shift": {"1": 0.5}}, GATES).feeds(BIASES)["second"].tolist() == [1.5, 1.5]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
 from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
@@ -19,7 +19,7 @@ from service.protocol.infer_response import encode_infer
 from service.protocol.predict_json import decode_instances
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 
-LIMITS = Limits(rows=50, depth=8)
+LIMITS = RequestLimits(max_rows=50, max_depth=8)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "bool", ("batch",)))
 MODELS = [ROWS, IDS, PAIR, signature(Tensor("x", "float16", ("?", "?")), batch="?")]
 

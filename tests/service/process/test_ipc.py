@@ -78,7 +78,7 @@ def test_a_note_needs_no_answer() -> None:
 
         other.handlers["hear"] = hear
         for number in range(10):
-            one.note("hear", number)
+            one.notify("hear", number)
         other.handlers["double"] = double
         await one.ask("double")
         assert heard == list(range(10))
@@ -143,7 +143,7 @@ def test_whoever_waits_learns_that_the_other_is_gone() -> None:
         assert one.closed.is_set()
         with pytest.raises(ChannelClosedError):
             await one.ask("anything")
-        one.note("anything")
+        one.notify("anything")
 
     run(test)
 

@@ -19,7 +19,7 @@ import pytest
 
 from service.config.settings import Settings
 from service.http.listener import listen
-from service.process.supervisor import Supervisor, allow_connections
+from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
 from tests.support.fake_service import Running, SmallApp, running, until
 from tests.support.load_clients import Load, Shot, Tally
@@ -371,7 +371,7 @@ def test_a_fault_of_ours_in_a_look_ends_nothing(
     async def story() -> None:
         with listen("127.0.0.1", 0) as listener:
             supervisor = Supervisor(Settings(models=tmp_path), listener, SmallApp)
-            monkeypatch.setattr(supervisor._director, "look", broken)
+            monkeypatch.setattr(supervisor._director, "rescan", broken)
             await supervisor._look_again(explicit=False)
 
     asyncio.run(story())
@@ -382,7 +382,7 @@ def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recovery is tried once for each plan, then the worker alone tries again."""
-    monkeypatch.setattr("service.process.supervisor.FIRST_PAUSE", 0)
+    monkeypatch.setattr("service.process.supervisor.FIRST_PAUSE_SECONDS", 0)
     lacks = [{"name": "m", "version": 1, "reason": "its file changed while it was loaded"}]
     answers = [lacks, lacks, lacks, lacks, []]
     asked: list[int] = []
@@ -394,7 +394,7 @@ def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
         asked.append(plan["serial"])
         return {"failed": answers[len(asked) - 1]}
 
-    async def recover(names: set[str]) -> None:
+    async def reload_failed(names: set[str]) -> None:
         recovered.append(names)
         director.plan = {"serial": 2}
 
@@ -402,7 +402,7 @@ def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
         with listen("127.0.0.1", 0) as listener:
             supervisor = Supervisor(Settings(models=tmp_path), listener, SmallApp)
             monkeypatch.setattr(supervisor, "_director", director)
-            director.recover = recover
+            director.reload_failed = reload_failed
             supervisor._begun.set()
             member: Any = SimpleNamespace(channel=SimpleNamespace(ask=ask))
             await asyncio.wait_for(supervisor._introduce(member), 5)
@@ -502,7 +502,7 @@ def test_all_descriptors_that_are_allowed_are_used() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(500, before[1]), before[1]))
     try:
-        allow_connections()
+        raise_descriptor_limit()
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError, TooLargeError
 from service.inference_types import RequestedOutput
 from service.protocol.infer_request import decode_infer
 from tests.support.infer_bodies import IDS, ROWS, binary, body, entry, signature
 
-LIMITS = Limits(rows=100, depth=8)
+LIMITS = RequestLimits(max_rows=100, max_depth=8)
 X = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
 GATE = "layer00.transform_gate"
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int8", ("batch",)))
@@ -22,7 +22,7 @@ HALVES = signature(Tensor("x", "float16", ("batch", 3)))
 WHOLE = signature(Tensor("x", "float32", (3,)), batch=None)
 
 
-def asked(*inputs: Any, of: Signature = ROWS, limits: Limits = LIMITS, **more: Any) -> Any:
+def asked(*inputs: Any, of: Signature = ROWS, limits: RequestLimits = LIMITS, **more: Any) -> Any:
     return decode_infer(body(*inputs, **more), None, of, limits)
 
 
@@ -268,9 +268,9 @@ def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
             asked(GOOD, unknown={"a": deep})
     else:
         text = body(entry(X.tolist(), 1, 2, 3))
-        assert decode_infer(text, None, ROWS, Limits(depth=6)).rows == 1
+        assert decode_infer(text, None, ROWS, RequestLimits(max_depth=6)).rows == 1
         with pytest.raises(RequestError, match="body: expected JSON nested at most 5 deep, got 6"):
-            decode_infer(text, None, ROWS, Limits(depth=5))
+            decode_infer(text, None, ROWS, RequestLimits(max_depth=5))
 
 
 def test_long_names_are_cut_in_messages() -> None:
@@ -283,12 +283,12 @@ def test_long_names_are_cut_in_messages() -> None:
 def test_json_is_measured_before_it_is_read() -> None:
     """Only the JSON counts: the bytes of tensors may be more."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3))
-    few = Limits(json=len(text))
+    few = RequestLimits(max_json_bytes=len(text))
     assert decode_infer(text, None, ROWS, few).rows == 1
     with pytest.raises(TooLargeError):
         decode_infer(text + b" ", None, ROWS, few)
     held, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
-    assert decode_infer(held, header, ROWS, Limits(json=header)).rows == 1
+    assert decode_infer(held, header, ROWS, RequestLimits(max_json_bytes=header)).rows == 1
 
 
 def test_extra_keys_hold_little() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError
 from service.inference_types import InferenceRequest
@@ -20,7 +20,7 @@ from service.protocol.infer_request import decode_infer
 from service.protocol.infer_request_cache import CachingDecoder
 from tests.support.infer_bodies import IDS, ROWS, binary, signature
 
-LIMITS = Limits(rows=50, depth=8, json=1500)
+LIMITS = RequestLimits(max_rows=50, max_depth=8, max_json_bytes=1500)
 EXTRA = frozenset({"more"})
 HALF = signature(Tensor("x", "float16", ("batch", 2)))
 DOUBLE = signature(Tensor("x", "float64", ("batch", 2, 3)))
@@ -48,7 +48,7 @@ def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
 class Pair:
     """A decoder, and the way without one that it is held against."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: RequestLimits = LIMITS) -> None:
         self.limits = limits
         self.decoder = CachingDecoder(limits, EXTRA)
 
@@ -298,7 +298,7 @@ def test_models_of_other_inputs_share_a_decoder() -> None:
 
 def test_a_limit_of_bytes_holds_for_known_words() -> None:
     """However the numbers between them are written."""
-    pair = Pair(Limits(json=200))
+    pair = Pair(RequestLimits(max_json_bytes=200))
     assert pair.agree(text(), None, model(ROWS))
     assert not pair.agree(text("[1,2,3,4,5," + " " * 200 + "6]"), None, model(ROWS))
 
@@ -317,11 +317,11 @@ def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
 
 def test_words_do_not_pile_up() -> None:
     """Neither many of them nor long ones are kept for ever, and of wrong requests nothing is."""
-    decoder = CachingDecoder(Limits())
+    decoder = CachingDecoder(RequestLimits())
     for number in range(2 * module.MOST + 1):
         decoder.decode(text(more=f',"id":"{number}"'), None, model(ROWS))
         assert len(decoder._known) <= module.MOST
-    decoder = CachingDecoder(Limits())
+    decoder = CachingDecoder(RequestLimits())
     decoder.decode(text(more=',"id":"' + "x" * module.LONGEST + '"'), None, model(ROWS))
     body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="x" * module.LONGEST)
     decoder.decode(body, header, model(ROWS))
@@ -334,7 +334,7 @@ def test_words_do_not_pile_up() -> None:
 
 def test_words_hold_no_request_in_memory() -> None:
     """What is kept of a request of many numbers is not the numbers."""
-    decoder = CachingDecoder(Limits())
+    decoder = CachingDecoder(RequestLimits())
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
     decoder.decode(body, header, model(ROWS, "bytes"))
     decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, model(ROWS))

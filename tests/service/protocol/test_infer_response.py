@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.datatypes import DATATYPES, DTYPES
+from service.artifact.datatypes import DATATYPES, WIRE_DTYPES
 from service.errors import NotFiniteError, RequestError
 from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.infer_response import assemble, encode_infer, encode_tensors
@@ -43,7 +43,7 @@ def test_a_json_answer() -> None:
     assert json.loads(encoded((RequestedOutput("y"), array), name="7")[0])["id"] == "7"
 
 
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "float16"])
+@pytest.mark.parametrize("dtype", [name for name in WIRE_DTYPES if name != "float16"])
 def test_json_is_exact(dtype: str) -> None:
     """What is read back from the text has the bits that were written, to the ends of each dtype."""
     made = np.random.default_rng(0).integers(0, 256, 80_000, np.uint8)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.datatypes import DTYPES
+from service.artifact.datatypes import WIRE_DTYPES
 from service.errors import RequestError
 from service.inference_types import Array
 from service.protocol.json_document import parse
@@ -19,12 +19,12 @@ def read(data: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:
     """What is read from a value, or from the text of one, by both checks."""
     text = data if isinstance(data, str) else json.dumps(data)
     value = parse(b'{"data": ' + text.encode() + b"}")["data"]
-    array = read_json(value, shape, DTYPES[dtype], "data")
+    array = read_json(value, shape, WIRE_DTYPES[dtype], "data")
     expect_even(value, shape, "data")  # type: ignore[arg-type]
     return array
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", WIRE_DTYPES)
 def test_flat_and_nested_say_the_same(dtype: str) -> None:
     """Of every dtype, a flat list and a nested one give the same array."""
     array = (np.arange(24).reshape(2, 3, 4) % 2).astype(dtype)
@@ -34,7 +34,7 @@ def test_flat_and_nested_say_the_same(dtype: str) -> None:
         np.testing.assert_array_equal(got, array)
 
 
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if DTYPES[name].kind in "iu"])
+@pytest.mark.parametrize("dtype", [name for name in WIRE_DTYPES if WIRE_DTYPES[name].kind in "iu"])
 def test_whole_numbers_are_exact_to_their_ends(dtype: str) -> None:
     """The least and the greatest number come through, one beyond them does not, 2**53 or not."""
     info = np.iinfo(dtype)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.artifact.limits import Limits
+from service.artifact.limits import RequestLimits
 from service.artifact.runtime import Signature, Tensor
 from service.errors import NotFiniteError, RequestError, TooLargeError
 from service.inference_types import Array, InferenceRequest, InferenceResult, RequestedOutput
 from service.protocol.predict_json import decode_instances, encode_predictions
 from tests.support.infer_bodies import IDS, ROWS, signature
 
-LIMITS = Limits(rows=100, depth=8)
+LIMITS = RequestLimits(max_rows=100, max_depth=8)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int64", ("batch",)))
 HALVES = signature(Tensor("x", "float16", ("batch", 3)))
 SINGLE = signature(Tensor("x", "float32", ("batch",)))
@@ -172,4 +172,4 @@ def test_predictions_that_json_cannot_say() -> None:
 def test_instances_are_measured_before_they_are_read() -> None:
     """As much JSON as infer takes, and no more."""
     with pytest.raises(TooLargeError, match="expected at most 20 bytes of JSON"):
-        decode_instances(b'{"instances": [[1, 2, 3]]}', ROWS, Limits(json=20))
+        decode_instances(b'{"instances": [[1, 2, 3]]}', ROWS, RequestLimits(max_json_bytes=20))

@@ -17,7 +17,7 @@ from service.registry.model import Model
 from service.registry.registry import ModelRegistry
 from service.repository.deployment import Deployment, UnavailableModel
 from service.repository.rollout import Rollout
-from service.repository.scan import FILE, ModelFile, read, scan
+from service.repository.scan import MODEL_FILE, ModelFile, read_model_file, scan
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import opened, put, sealed
 
@@ -67,7 +67,7 @@ def wait(*works: Coroutine[Any, Any, Any]) -> Any:
 
 def start(root: Path, workers: Workers, policy: str = "latest") -> Rollout:
     director = Rollout(root, policy, workers.broadcast)
-    wait(director.look())
+    wait(director.rescan())
     return director
 
 
@@ -111,7 +111,7 @@ def test_nothing_new_is_nothing_to_do(tmp_path: Path, workers: Workers) -> None:
     write(tmp_path, "net", 1)
     director = start(tmp_path, workers)
     workers.asked.clear()
-    wait(director.look(), director.look(explicit=False), director.load("net"))
+    wait(director.rescan(), director.rescan(explicit=False), director.load("net"))
     assert workers.asked == []
 
 
@@ -122,7 +122,7 @@ def test_a_missing_repository_stops_the_start_and_no_more(tmp_path: Path, worker
     write(tmp_path / "root", "net", 1)
     director = start(tmp_path / "root", workers)
     (tmp_path / "root").rename(tmp_path / "away")
-    wait(director.look())
+    wait(director.rescan())
     assert director.names == ["net/1"]
     answer = wait(director.load("net"))
     assert answer == {
@@ -138,12 +138,12 @@ def test_a_poll_waits_until_files_stand_still(tmp_path: Path, workers: Workers) 
     director = start(tmp_path, workers)
     write(tmp_path, "net", 2, b"go")
     write(tmp_path, "other", 1)
-    wait(director.look(explicit=False))
+    wait(director.rescan(explicit=False))
     assert director.names == ["net/1"]
     write(tmp_path, "net", 2, b"goo")
-    wait(director.look(explicit=False))
+    wait(director.rescan(explicit=False))
     assert director.names == ["net/1", "other/1"]
-    wait(director.look(explicit=False))
+    wait(director.rescan(explicit=False))
     assert director.names == ["net/2", "other/1"]
 
 
@@ -151,7 +151,7 @@ def test_whoever_asks_need_not_wait(tmp_path: Path, workers: Workers) -> None:
     """An explicit look takes what is there."""
     director = start(tmp_path, workers)
     write(tmp_path, "net", 1)
-    wait(director.look())
+    wait(director.rescan())
     assert director.names == ["net/1"]
 
 
@@ -160,9 +160,9 @@ def test_a_model_that_is_removed_is_served_no_more(tmp_path: Path, workers: Work
     write(tmp_path, "net", 1)
     director = start(tmp_path, workers)
     shutil.rmtree(tmp_path / "net")
-    wait(director.look(explicit=False))
+    wait(director.rescan(explicit=False))
     assert director.names == ["net/1"]
-    wait(director.look(explicit=False))
+    wait(director.rescan(explicit=False))
     assert director.names == []
 
 
@@ -173,7 +173,7 @@ def test_a_bad_version_leaves_the_old_one(tmp_path: Path, workers: Workers) -> N
     director = start(tmp_path, workers)
     write(tmp_path, "net", 2, b"bad")
     write(tmp_path, "other", 2)
-    wait(director.look())
+    wait(director.rescan())
     assert director.names == ["net/1", "other/2"]
     assert workers.committed.failed == (UnavailableModel("net", 2, "its file is damaged"),)
     assert director.failed == workers.committed.failed
@@ -195,7 +195,7 @@ def test_a_bad_file_in_the_place_of_a_good_one(tmp_path: Path, workers: Workers)
     director = start(tmp_path, workers)
     served = workers.committed.models
     write(tmp_path, "net", 2, b"bad")
-    wait(director.look())
+    wait(director.rescan())
     assert workers.committed.models == served
     assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
@@ -206,7 +206,7 @@ def test_a_bad_successor_of_what_was_removed(tmp_path: Path, workers: Workers) -
     director = start(tmp_path, workers)
     shutil.rmtree(tmp_path / "net" / "1")
     write(tmp_path, "net", 2, b"bad")
-    wait(director.look())
+    wait(director.rescan())
     assert director.names == ["net/1"]
 
 
@@ -216,10 +216,10 @@ def test_a_bad_file_is_tried_once_and_again_when_it_changes(tmp_path: Path, work
     write(tmp_path, "net", 2, b"bad")
     director = start(tmp_path, workers)
     workers.asked.clear()
-    wait(director.look(explicit=False), director.look(explicit=False))
+    wait(director.rescan(explicit=False), director.rescan(explicit=False))
     assert workers.asked == []
     write(tmp_path, "net", 2, b"good")
-    wait(director.look(explicit=False), director.look(explicit=False))
+    wait(director.rescan(explicit=False), director.rescan(explicit=False))
     assert director.names == ["net/2"]
     assert director.failed == ()
 
@@ -229,14 +229,14 @@ def test_whoever_asks_has_bad_files_tried_again(tmp_path: Path, workers: Workers
     write(tmp_path, "net", 1, b"bad")
     director = start(tmp_path, workers)
     workers.asked.clear()
-    wait(director.look())
+    wait(director.rescan())
     assert [what for what, _ in workers.asked] == ["prepare"]
     assert director.failed == (UnavailableModel("net", 1, "its file is damaged"),)
 
 
 def test_skipped_models_are_told(tmp_path: Path, workers: Workers) -> None:
     """Their reasons stand in the index beside those of bad files."""
-    (tmp_path / "root" / "net" / "1" / FILE).mkdir(parents=True)
+    (tmp_path / "root" / "net" / "1" / MODEL_FILE).mkdir(parents=True)
     director = start(tmp_path / "root", workers)
     assert director.failed == (UnavailableModel("net", 1, "model.onnx is no file"),)
     answer = wait(director.load("net"))
@@ -252,7 +252,7 @@ def test_unload_and_load(tmp_path: Path, workers: Workers) -> None:
     assert director.names == ["other/1"]
     assert workers.committed.left_out == (UnavailableModel("net", 1, "unloaded"),)
     write(tmp_path, "net", 2)
-    wait(director.look())
+    wait(director.rescan())
     assert director.names == ["other/1"]
     assert workers.committed.left_out == tuple(
         UnavailableModel("net", version, "unloaded") for version in (1, 2)
@@ -270,7 +270,7 @@ def test_load_takes_one_model_only(tmp_path: Path, workers: Workers) -> None:
     write(tmp_path, "other", 1)
     assert wait(director.load("other")) == {"ok": True}
     assert director.names == ["net/1", "other/1"]
-    wait(director.look(explicit=False))
+    wait(director.rescan(explicit=False))
     assert wait(director.unload("other")) == {"ok": True}
     assert director.names == ["net/1"]
 
@@ -315,7 +315,7 @@ def test_a_load_that_brings_an_older_version_is_one(tmp_path: Path, workers: Wor
 def test_a_load_that_brings_anything_new_is_one(tmp_path: Path, workers: Workers) -> None:
     """Even where another version fails, or an older one has been of no use all along."""
     write(tmp_path, "net", 2)
-    (tmp_path / "net" / "1" / FILE).mkdir(parents=True)
+    (tmp_path / "net" / "1" / MODEL_FILE).mkdir(parents=True)
     director = start(tmp_path, workers, "all")
     assert wait(director.load("net")) == {"ok": True}
     write(tmp_path, "net", 3, b"bad")
@@ -328,7 +328,7 @@ def test_a_load_that_brings_anything_new_is_one(tmp_path: Path, workers: Workers
 def test_a_load_of_which_nothing_is_served_says_why(tmp_path: Path, workers: Workers) -> None:
     """The reason of the newest file, as that is the one that was meant."""
     write(tmp_path, "net", 3, b"bad")
-    (tmp_path / "net" / "2" / FILE).mkdir(parents=True)
+    (tmp_path / "net" / "2" / MODEL_FILE).mkdir(parents=True)
     answer = wait(start(tmp_path, workers).load("net"))
     assert answer["reason"] == "model 'net' cannot be loaded: its file is damaged"
 
@@ -345,7 +345,7 @@ def test_a_late_worker_cannot_take_down_what_others_serve(tmp_path: Path, worker
     write(tmp_path, "net", 1)
     director = start(tmp_path, workers)
     write(tmp_path, "net", 1, b"bad")
-    wait(director.look(explicit=False))
+    wait(director.rescan(explicit=False))
     write(tmp_path, "other", 1)
     wait(director.load("other"))
     assert director.names == ["net/1", "other/1"]
@@ -372,7 +372,7 @@ class Shelves:
 
 
 def light(found: ModelFile) -> Model:
-    if read(found) == b"bad":
+    if read_model_file(found) == b"bad":
         raise ModelFileError(f"{found.path}: bad", "its file is damaged")
     return cast("Model", SimpleNamespace(name=found.name, version=found.version))
 
@@ -383,7 +383,7 @@ def begun(root: Path, count: int) -> tuple[Rollout, Shelves]:
         write(root, name, version)
     workers = Shelves(count)
     director = Rollout(root, "latest", workers.broadcast)
-    wait(director.look())
+    wait(director.rescan())
     return director, workers
 
 
@@ -396,7 +396,7 @@ def test_a_new_file_is_taken_where_a_worker_lacks_the_old(tmp_path: Path, count:
     write(tmp_path, "other", 2)
     lacked = workers.replace_the_last(director)
     assert lacked == {"net"}
-    wait(director.recover(lacked))
+    wait(director.reload_failed(lacked))
     assert workers.served == [["net/2", "other/1"]] * count
     assert director.plan["models"]["net"] != before
     assert workers.replace_the_last(director) == set()
@@ -408,7 +408,7 @@ def test_what_another_worker_has_is_served_on(tmp_path: Path, away: str) -> None
     director, workers = begun(tmp_path / "models", 2)
     before = director.plan["models"]
     (tmp_path / "models" / away).rename(tmp_path / "away")
-    wait(director.recover(workers.replace_the_last(director)))
+    wait(director.reload_failed(workers.replace_the_last(director)))
     assert director.plan["models"] == before
     assert workers.served[0] == ["net/2", "other/1"]
 
@@ -418,8 +418,8 @@ def test_a_bad_file_and_a_replaced_worker_together_take_nothing_away(tmp_path: P
     director, workers = begun(tmp_path, 2)
     before = director.plan["models"]
     write(tmp_path, "net", 2, b"bad")
-    wait(director.look())
-    wait(director.recover(workers.replace_the_last(director)))
+    wait(director.rescan())
+    wait(director.reload_failed(workers.replace_the_last(director)))
     assert director.plan["models"] == before
     assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
@@ -434,7 +434,7 @@ def test_what_no_worker_has_gives_its_place_to_an_older_version(
         shutil.rmtree(tmp_path / "net" / "2")
     else:
         write(tmp_path, "net", 2, content)
-    wait(director.recover(workers.replace_the_last(director)))
+    wait(director.reload_failed(workers.replace_the_last(director)))
     assert workers.served == [["net/1", "other/1"]]
     assert [one.version for one in director.failed] == failed
 
@@ -443,7 +443,7 @@ def test_what_no_worker_has_is_served_by_none(tmp_path: Path) -> None:
     """With nothing in its place the plan has nothing of it, and the reason; the other model goes on."""
     director, workers = begun(tmp_path, 1)
     (tmp_path / "net").rename(tmp_path / ".away")
-    wait(director.recover(workers.replace_the_last(director)))
+    wait(director.reload_failed(workers.replace_the_last(director)))
     assert workers.served == [["other/1"]]
     assert UnavailableModel("net", 2, "its file cannot be read") in director.failed
     assert workers.replace_the_last(director) == set()
@@ -468,7 +468,7 @@ def test_one_thing_at_a_time(tmp_path: Path, workers: Workers) -> None:
     async def storm() -> None:
         director._broadcast = slow
         await asyncio.gather(
-            director.unload("one"), director.load("one"), director.look(), director.unload("two")
+            director.unload("one"), director.load("one"), director.rescan(), director.unload("two")
         )
 
     asyncio.run(storm())
@@ -492,7 +492,7 @@ def test_a_file_that_ends_workers_is_served_by_none(tmp_path: Path, count: int) 
     director = start(tmp_path, workers)
     workers.count = count
     write(tmp_path, "net", 2, b"deadly")
-    wait(director.look())
+    wait(director.rescan())
     assert director.names == ["net/1"]
     assert [(one.version, one.reason) for one in director.failed] == [
         (2, "a worker ended while it was loaded")
@@ -512,7 +512,7 @@ def test_a_worker_that_ends_by_chance_fails_no_file(tmp_path: Path) -> None:
 
     director._broadcast = once
     write(tmp_path, "net", 2)
-    wait(director.look())
+    wait(director.rescan())
     assert director.names == ["net/2"]
 
 
@@ -527,10 +527,10 @@ def test_with_real_shelves(tmp_path: Path) -> None:
     async def follow() -> None:
         put(tmp_path, "net", 1)
         director = Rollout(tmp_path, "latest", broadcast)
-        await director.look()
+        await director.rescan()
         put(tmp_path, "net", 2)
         put(tmp_path, "net", 3, sealed(highway())[:-9])
-        await director.look()
+        await director.rescan()
         late = ModelRegistry(opened)
         await late.commit(director.plan)
         for shelf in (*shelves, late):

@@ -12,19 +12,19 @@ import pytest
 from service.errors import ModelFileError, SettingError
 from service.repository import scan as repository
 from service.repository.scan import (
-    FILE,
     MAX_NAME_LENGTH,
+    MODEL_FILE,
     ModelFile,
     RepositoryScan,
     VersionPolicy,
-    identity_of,
-    read,
+    file_identity,
+    read_model_file,
     scan,
 )
 
 
 def touch(root: Path, name: str, version: str = "1", content: bytes = b"model") -> Path:
-    path = root / name / version / FILE
+    path = root / name / version / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
@@ -33,7 +33,7 @@ def touch(root: Path, name: str, version: str = "1", content: bytes = b"model") 
 def put(root: Path, content: bytes) -> ModelFile:
     """A file with that content, found."""
     path = touch(root, "net", content=content)
-    return ModelFile("net", 1, path, identity_of(path.stat()))
+    return ModelFile("net", 1, path, file_identity(path.stat()))
 
 
 def numbers(found: tuple[ModelFile, ...]) -> list[int]:
@@ -87,11 +87,11 @@ def test_links_may_not_leave_the_repository(tmp_path: Path) -> None:
     (root / "version").mkdir()
     (root / "version" / "1").symlink_to(outside / "secret" / "1")
     (root / "file" / "1").mkdir(parents=True)
-    (root / "file" / "1" / FILE).symlink_to(secret)
+    (root / "file" / "1" / MODEL_FILE).symlink_to(secret)
     (root / "dangling" / "1").mkdir(parents=True)
-    (root / "dangling" / "1" / FILE).symlink_to(outside / "nowhere")
+    (root / "dangling" / "1" / MODEL_FILE).symlink_to(outside / "nowhere")
     (root / "loop" / "1").mkdir(parents=True)
-    (root / "loop" / "1" / FILE).symlink_to(root / "loop" / "1" / FILE)
+    (root / "loop" / "1" / MODEL_FILE).symlink_to(root / "loop" / "1" / MODEL_FILE)
     contents = scan(root)
     assert list(contents.models) == ["inside"]
     assert {(one.name, one.version) for one in contents.skipped} == {
@@ -114,7 +114,7 @@ def test_links_within_the_repository_are_followed(tmp_path: Path) -> None:
 
 def test_a_folder_in_the_place_of_the_file_is_said(tmp_path: Path) -> None:
     """What is called like a model and is none was meant to be one."""
-    (tmp_path / "net" / "1" / FILE).mkdir(parents=True)
+    (tmp_path / "net" / "1" / MODEL_FILE).mkdir(parents=True)
     (skipped,) = scan(tmp_path).skipped
     assert (skipped.name, skipped.version, skipped.reason) == ("net", 1, "model.onnx is no file")
 
@@ -162,14 +162,14 @@ def test_only_the_file_that_was_found_is_read(tmp_path: Path) -> None:
     """One that was exchanged, changed or removed since then waits to be found again."""
     found = put(tmp_path, b"model")
     path = found.path
-    assert read(found) == b"model"
+    assert read_model_file(found) == b"model"
     path.write_bytes(b"another one")
     with pytest.raises(ModelFileError, match="has changed since then") as error:
-        read(found)
+        read_model_file(found)
     assert str(tmp_path) not in error.value.public
     path.unlink()
     with pytest.raises(ModelFileError, match="expected a file that can be read") as error:
-        read(found)
+        read_model_file(found)
     assert str(tmp_path) not in error.value.public
 
 
@@ -196,14 +196,14 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(
 
     monkeypatch.setattr(repository, "expect_unchanged", then_cut)
     with pytest.raises(ModelFileError, match="expected the file that was found, and it has changed"):
-        read(found)
+        read_model_file(found)
 
 
 @pytest.mark.parametrize("size", [0, 1, 5 << 20])
 def test_all_of_a_file_is_read(tmp_path: Path, size: int) -> None:
     """As it is, be it empty or large."""
     content = random.Random(0).randbytes(size)
-    assert bytes(read(put(tmp_path, content))) == content
+    assert bytes(read_model_file(put(tmp_path, content))) == content
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="a system without huge pages")
@@ -218,7 +218,7 @@ def test_what_is_read_is_soon_given_back(tmp_path: Path) -> None:
         return sum(" hg" in line for line in maps.read_text().splitlines() if line.startswith("VmFlags"))
 
     before = advised()
-    content = read(put(tmp_path, b"x" * (9 << 20)))
+    content = read_model_file(put(tmp_path, b"x" * (9 << 20)))
     assert advised() == before + 1
     del content
     assert advised() == before

@@ -20,7 +20,7 @@ from service.api.openapi.operations import OPERATIONS
 from service.api.openapi.schemas import SCHEMAS
 from service.config.settings import Settings
 from service.http.auth import level_of
-from service.process.supervisor import DEFAULT
+from service.process.supervisor import BUNDLED_REPOSITORY
 from service.repository.deployment import Deployment
 from service.repository.scan import scan
 from tests.support.asgi import ask
@@ -55,7 +55,7 @@ def routed() -> tuple[Application, FastAPI]:
         patch.setattr(service.api.app, "routed", watched)
         application = create_app(Settings(access_log=False, admin_key="root"), control)
     control.app = application
-    plan = Deployment(serial=1, models=scan(DEFAULT).models).to_json()
+    plan = Deployment(serial=1, models=scan(BUNDLED_REPOSITORY).models).to_json()
 
     async def load() -> None:
         await application.shelf.prepare(plan)
