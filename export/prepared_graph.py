@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from export.errors import RequestError
-from export.gates.instrument import Gates, offer
+from export.gates.instrument import Instrumentation, instrument
 from export.output.model_bytes import to_bytes
 from export.source import Array, Source
-from export.trace.trace import DEFAULT_OPSET, OPSETS, Traced, strip, trace
+from export.trace.trace import DEFAULT_OPSET, OPSETS, TracedGraph, strip_metadata, trace
 from service.artifact.runtime import Device, Runtime, device_available, open_model
 
 
@@ -18,9 +18,9 @@ from service.artifact.runtime import Device, Runtime, device_available, open_mod
 class PreparedGraph:
     """`traced` is None for a graph that was adopted, which has no program behind it."""
 
-    traced: Traced | None
+    traced: TracedGraph | None
     model: ir.Model
-    gates: Gates
+    gates: Instrumentation
     data: bytes
 
     @property
@@ -50,11 +50,11 @@ def prepare(source: Source, opset: int | None = None) -> PreparedGraph:
         model = traced.model
     else:
         traced, model = None, ir.from_proto(source.graph)
-        strip(model)
+        strip_metadata(model)
         own = model.opset_imports.get("")
         if opset not in (None, own):
             raise RequestError(f"--opset: an .onnx file keeps its own, which is {own}, got {opset}")
-    gates = offer(model)
+    gates = instrument(model)
     return PreparedGraph(traced, model, gates, to_bytes(model))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.graph_view import array, attribute, axes_of, first_input, integers
+from export.gates.graph_view import attribute, axes_of, constant_array, constant_integers, first_input
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
-MOVES = frozenset(
+MOVE_OPS = frozenset(
     {
         "Identity",
         "Cast",
@@ -30,7 +30,7 @@ MOVES = frozenset(
 )
 
 
-def sizes(value: ir.Value) -> list[int | None] | None:
+def shape_of(value: ir.Value) -> list[int | None] | None:
     """The shape, None for a dimension that varies; None where even the rank is unknown."""
     if value.shape is None:
         return None
@@ -55,7 +55,7 @@ def move_indices(node: ir.Node, output: ir.Value, index: Indices) -> Indices | N
         case "Reshape" | "Flatten":
             return _reshaped(node, output, index)
         case "Expand":
-            shape = sizes(output)
+            shape = shape_of(output)
             return None if shape is None else index.reshape((1,) * (len(shape) - index.ndim) + index.shape)
         case "Slice":
             return _sliced(node, index)
@@ -68,13 +68,13 @@ def move_indices(node: ir.Node, output: ir.Value, index: Indices) -> Indices | N
 
 def _squeezed(node: ir.Node, index: Indices) -> Indices | None:
     axes = axes_of(node)
-    if axes is None and (shape := sizes(first_input(node))) is not None:
+    if axes is None and (shape := shape_of(first_input(node))) is not None:
         axes = [axis for axis, size in enumerate(shape) if size == 1]
     return None if axes is None else np.squeeze(index, tuple(axes))
 
 
 def _reshaped(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
-    before, after = sizes(first_input(node)), sizes(output)
+    before, after = shape_of(first_input(node)), shape_of(output)
     if before is None or after is None:
         return None
     shape: list[int] = []  # of the index afterwards, from the last axis on
@@ -110,10 +110,12 @@ def _reshaped(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None
 
 def _sliced(node: ir.Node, index: Indices) -> Indices | None:
     if len(node.inputs) > 1:
-        starts, ends = integers(node.inputs[1]), integers(node.inputs[2])
-        axes = integers(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
+        starts, ends = constant_integers(node.inputs[1]), constant_integers(node.inputs[2])
+        axes = (
+            constant_integers(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
+        )
         given = len(node.inputs) > 4 and node.inputs[4] is not None
-        steps = integers(node.inputs[4]) if given else None
+        steps = constant_integers(node.inputs[4]) if given else None
         if given and steps is None:
             return None
     else:
@@ -138,7 +140,9 @@ def _split(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
     size = index.shape[axis]
     if size == 1:
         return index
-    lengths = integers(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    lengths = (
+        constant_integers(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
+    )
     lengths = lengths or attribute(node, "split")
     if lengths is None:
         each = -(-size // len(node.outputs))
@@ -152,7 +156,7 @@ def _gathered(node: ir.Node, index: Indices) -> Indices | None:
     axis = attribute(node, "axis", 0)
     axis += index.ndim if axis < 0 else 0
     where = node.inputs[1]
-    chosen = array(where)
+    chosen = constant_array(where)
     if index.shape[axis] > 1:
         return None if chosen is None else np.take(index, chosen, axis=axis)
     rank = chosen.ndim if chosen is not None else None

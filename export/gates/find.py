@@ -12,17 +12,17 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.element_moves import MOVES, sizes
-from export.gates.gated_sums import Block, Blocks, Branch
-from export.gates.graph_view import Flow, first_input, given, transparent
-from export.gates.logits import Logits
-from export.gates.sigmoids import opposite
-from export.gates.value_ranges import Ranges
+from export.gates.element_moves import MOVE_OPS, shape_of
+from export.gates.gated_sums import Branch, GatedSum, GatedSumFinder
+from export.gates.graph_view import GraphView, first_input, is_pass_through, present_inputs
+from export.gates.logits import LogitTracer
+from export.gates.sigmoids import are_complements
+from export.gates.value_ranges import ValueRanges
 
 Carry = Literal["identity", "projected"]
 
 # weighed sums of what comes in, and norms: what a carry may go through and still be no transform
-LINEAR = MOVES | {
+LINEAR_OPS = MOVE_OPS | {
     "Gemm",
     "MatMul",
     "Conv",
@@ -46,10 +46,10 @@ LINEAR = MOVES | {
     "Concat",
     "Tile",
 }
-WEIGHTED = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose"})
+WEIGHTED_OPS = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose"})
 
 
-class Ground(IntEnum):
+class Evidence(IntEnum):
     """Why a branch was taken for the carry, the surest first."""
 
     STATE = 0  # it is what the same layer put out a step of time before
@@ -61,23 +61,23 @@ class Ground(IntEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CarryDecision:
     """The numbers of the branch that carries and of one that transforms, why, and if it is a plain carry."""
 
     carries: int
     transforms: int
-    ground: Ground
+    ground: Evidence
     carry: Carry
 
 
-class Judge:
+class CarryClassifier:
     """Tells the carry from the transform."""
 
-    def __init__(self, flow: Flow, ranges: Ranges) -> None:
+    def __init__(self, flow: GraphView, ranges: ValueRanges) -> None:
         self._flow = flow
         self._ranges = ranges
 
-    def decide(self, branches: tuple[Branch, ...], before: Container[ir.Value]) -> Verdict | None:
+    def decide(self, branches: tuple[Branch, ...], before: Container[ir.Value]) -> CarryDecision | None:
         """The verdict on two branches or more; `before` is what the same layer put out earlier.
 
         Of more than two, some are made of others: the first of those that are made of none carries.
@@ -87,7 +87,7 @@ class Judge:
             return self._between(branches, 0, 1, before)
         pairs = combinations(range(len(branches)), 2)
         verdicts = [self._between(branches, one, two, before) for one, two in pairs]
-        sure = [verdict for verdict in verdicts if verdict.ground != Ground.NONE]
+        sure = [verdict for verdict in verdicts if verdict.ground != Evidence.NONE]
         made = {verdict.transforms for verdict in sure}
         for verdict in sure:
             if verdict.carries not in made:
@@ -100,28 +100,28 @@ class Judge:
 
     def _between(
         self, branches: tuple[Branch, ...], one: int, two: int, before: Container[ir.Value]
-    ) -> Verdict:
+    ) -> CarryDecision:
         pair = {one: branches[one], two: branches[two]}
         states = [at for at in pair if (root := self.state(pair[at])) is not None and root in before]
         if len(states) == 1:
-            return Verdict(states[0], one + two - states[0], Ground.STATE, "identity")
+            return CarryDecision(states[0], one + two - states[0], Evidence.STATE, "identity")
         fixed = [at for at in pair if not any(self._ranges.data(value) for value in pair[at].values)]
         if len(fixed) == 1:
-            return Verdict(fixed[0], one + two - fixed[0], Ground.START, "projected")
+            return CarryDecision(fixed[0], one + two - fixed[0], Evidence.START, "projected")
         own = dict(zip(pair, self._flow.apart(*map(self._made_of, pair.values())), strict=True))
         bare = [at for at in pair if own[at] == []]
         if len(bare) == 1:
-            return self._verdict(bare[0], Ground.INPUT, pair)
-        for ground, count in ((Ground.LINEAR, self._activations), (Ground.LIGHT, _weights)):
+            return self._verdict(bare[0], Evidence.INPUT, pair)
+        for ground, count in ((Evidence.LINEAR, self._activations), (Evidence.LIGHT, _count_weighted)):
             counts = {at: count(own[at] or []) for at in pair}
             without = [at for at in pair if not counts[at]]
             if len(without) == 1:
                 return self._verdict(without[0], ground, pair)
-        return Verdict(two, one, Ground.NONE, "projected")
+        return CarryDecision(two, one, Evidence.NONE, "projected")
 
-    def _verdict(self, carries: int, ground: Ground, pair: dict[int, Branch]) -> Verdict:
+    def _verdict(self, carries: int, ground: Evidence, pair: dict[int, Branch]) -> CarryDecision:
         transforms = sum(pair) - carries
-        return Verdict(carries, transforms, ground, self._carry(pair[carries], pair[transforms]))
+        return CarryDecision(carries, transforms, ground, self._carry(pair[carries], pair[transforms]))
 
     def _carry(self, carried: Branch, other: Branch) -> Carry:
         """The identity, where what is carried is just what the other branch or the gate is made of."""
@@ -129,7 +129,7 @@ class Judge:
             return "projected"
         root = self._root(carried.sole)
         looked_at = self._made_of(other) | {self._root(carried.gate), self._root(other.gate)}
-        if not _reaches(self._flow, root, looked_at):
+        if not _depends_on_source(self._flow, root, looked_at):
             return "projected"
         return "identity"
 
@@ -138,7 +138,7 @@ class Judge:
 
     def _root(self, value: ir.Value) -> ir.Value:
         """The value before its elements were only arranged anew, or a step of a sequence taken out."""
-        while (node := value.producer()) is not None and (transparent(node) or _arranges(node)):
+        while (node := value.producer()) is not None and (is_pass_through(node) or _only_rearranges(node)):
             value = first_input(node)
         return self._flow.first(value)
 
@@ -147,17 +147,17 @@ class Judge:
 
     def _linear(self, node: ir.Node) -> bool:
         if node.op_type in {"Mul", "Div"}:
-            return sum(map(self._ranges.data, given(node))) < 2
-        return node.op_type in LINEAR
+            return sum(map(self._ranges.data, present_inputs(node))) < 2
+        return node.op_type in LINEAR_OPS
 
 
-def _arranges(node: ir.Node) -> bool:
+def _only_rearranges(node: ir.Node) -> bool:
     if node.op_type in {"Reshape", "Flatten", "Transpose", "Unsqueeze", "Squeeze"}:
         return True
     if node.op_type not in {"Slice", "Gather", "Split"}:
         return False
     # a step of time is taken out where an axis is left with one element, or goes
-    before, after = sizes(first_input(node)), sizes(node.outputs[0])
+    before, after = shape_of(first_input(node)), shape_of(node.outputs[0])
     if before is None or after is None:
         return False
     if len(before) != len(after):
@@ -166,11 +166,11 @@ def _arranges(node: ir.Node) -> bool:
     return all(size == 1 for size in changed)
 
 
-def _weights(nodes: Iterable[ir.Node]) -> int:
-    return sum(node.op_type in WEIGHTED for node in nodes)
+def _count_weighted(nodes: Iterable[ir.Node]) -> int:
+    return sum(node.op_type in WEIGHTED_OPS for node in nodes)
 
 
-def _reaches(flow: Flow, source: ir.Value, values: Iterable[ir.Value]) -> bool:
+def _depends_on_source(flow: GraphView, source: ir.Value, values: Iterable[ir.Value]) -> bool:
     """Whether any of the values is made of the source, or is the source itself."""
     least = flow.order(source)
     waiting = list(values)
@@ -183,12 +183,12 @@ def _reaches(flow: Flow, source: ir.Value, values: Iterable[ir.Value]) -> bool:
         if value in seen or node is None or flow.order(value) <= least:
             continue
         seen.add(value)
-        waiting.extend(given(node))
+        waiting.extend(present_inputs(node))
     return False
 
 
 # biases of carry gates start at 1 or more; drawn around 0, they say nothing, and the gate is T by custom
-CLEARLY = 0.5
+MIN_TELLING_BIAS = 0.5
 
 Kind = Literal["coupled", "independent", "softmax"]
 
@@ -211,20 +211,20 @@ class Highway:
     doubt: str | None = None
 
 
-class Search:
+class HighwayFinder:
     """Finds the highways of one graph, in the order data flows."""
 
     def __init__(self, graph: ir.Graph) -> None:
-        self.flow = Flow(graph)
-        ranges = Ranges(self.flow)
-        self.logits = Logits(self.flow, ranges)
-        self.blocks = Blocks(self.flow, ranges)
-        self._judge = Judge(self.flow, ranges)
+        self.flow = GraphView(graph)
+        ranges = ValueRanges(self.flow)
+        self.logits = LogitTracer(self.flow, ranges)
+        self.blocks = GatedSumFinder(self.flow, ranges)
+        self._judge = CarryClassifier(self.flow, ranges)
         self._outputs: defaultdict[Hashable, set[ir.Value]] = defaultdict(set)
 
     def find(self) -> list[Highway]:
         """Every highway; the repeats of one layer in time are judged as one."""
-        found: list[tuple[Block, Hashable, Verdict]] = []
+        found: list[tuple[GatedSum, Hashable, CarryDecision]] = []
         tried: dict[ir.Node, int] = {}
         for nodes in self.blocks.candidates():
             if any(self.blocks.settled(node.outputs[0]) for node in nodes):
@@ -238,21 +238,21 @@ class Search:
                     self._outputs[judged[1]].add(self.flow.first(judged[0].output))
                     found.append(judged)
                     break
-        surest: dict[Hashable, Verdict] = {}
+        surest: dict[Hashable, CarryDecision] = {}
         for _, weights, verdict in found:
             if weights not in surest or verdict.ground < surest[weights].ground:
                 surest[weights] = verdict
         return [one for block, weights, _ in found for one in self._highways(block, weights, surest[weights])]
 
-    def _judged(self, node: ir.Node) -> tuple[Block, Hashable, Verdict] | None:
+    def _judged(self, node: ir.Node) -> tuple[GatedSum, Hashable, CarryDecision] | None:
         for read in self.blocks.read(node):
             block, weights = self._in_order(read)
             verdict = self._judge.decide(block.branches, self._outputs.get(weights, set()))
-            if verdict is not None and (block.coupled or verdict.ground != Ground.NONE):
+            if verdict is not None and (block.coupled or verdict.ground != Evidence.NONE):
                 return block, weights, verdict
         return None
 
-    def _in_order(self, block: Block) -> tuple[Block, Hashable]:
+    def _in_order(self, block: GatedSum) -> tuple[GatedSum, Hashable]:
         """The block with its branches in an order that repeats share, and what its gates are made with."""
         identities = [self.logits.of(branch.gate).identity for branch in block.branches]
         if None in identities:
@@ -260,11 +260,11 @@ class Search:
         if block.coupled:
             return block, identities[0]
         branches = sorted(block.branches, key=lambda branch: str(self.logits.of(branch.gate).identity))
-        return Block(block.output, False, tuple(branches)), frozenset(identities)
+        return GatedSum(block.output, False, tuple(branches)), frozenset(identities)
 
-    def _highways(self, block: Block, weights: Hashable, verdict: Verdict) -> list[Highway]:
+    def _highways(self, block: GatedSum, weights: Hashable, verdict: CarryDecision) -> list[Highway]:
         doubt = None
-        if verdict.ground == Ground.NONE:
+        if verdict.ground == Evidence.NONE:
             verdict, doubt = self._guess(block, verdict)
         carried = block.branches[verdict.carries]
         state = self._judge.state(carried) or block.output
@@ -283,18 +283,18 @@ class Search:
             if branch is not carried
         ]
 
-    def _kind(self, block: Block, transform: Branch, carried: Branch) -> Kind:
-        if block.coupled or opposite(transform.gate, carried.gate):
+    def _kind(self, block: GatedSum, transform: Branch, carried: Branch) -> Kind:
+        if block.coupled or are_complements(transform.gate, carried.gate):
             return "coupled"
         shared = self.logits.softmax(transform.gate)
         return "softmax" if shared and shared is self.logits.softmax(carried.gate) else "independent"
 
-    def _guess(self, block: Block, verdict: Verdict) -> tuple[Verdict, str]:
+    def _guess(self, block: GatedSum, verdict: CarryDecision) -> tuple[CarryDecision, str]:
         """A highway begins by carrying: a bias is negative in a transform gate, positive in a carry gate."""
         bias = self.logits.of(block.branches[0].gate).bias
         mean = None if bias is None else float(np.mean(bias))
-        carries = 0 if mean is not None and mean > CLEARLY else 1
+        carries = 0 if mean is not None and mean > MIN_TELLING_BIAS else 1
         gate = "a carry gate" if carries == 0 else "a transform gate"
         why = "it has no bias" if mean is None else f"its bias is {mean:.3g} on average"
         doubt = f"which branch carries cannot be told; the gate is taken for {gate}, as {why}"
-        return Verdict(carries, 1 - carries, verdict.ground, verdict.carry), doubt
+        return CarryDecision(carries, 1 - carries, verdict.ground, verdict.carry), doubt

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from export.gates.find import Highway
-from export.gates.graph_view import Flow
+from export.gates.graph_view import GraphView
 
 
 @dataclass(frozen=True)
-class Place:
+class GatePosition:
     """Counted from 0 in the order data flows; depth and time are None where there is but one."""
 
     layer: int
@@ -21,7 +21,7 @@ class Place:
     time: int | None = None
 
 
-def places(highways: Sequence[Highway], flow: Flow) -> list[Place]:
+def gate_positions(highways: Sequence[Highway], flow: GraphView) -> list[GatePosition]:
     """The place of every highway.
 
     Gates of the same weights are one gate at several times. Of gates that repeat equally often, those
@@ -30,11 +30,11 @@ def places(highways: Sequence[Highway], flow: Flow) -> list[Place]:
     gates: dict[Hashable, list[Highway]] = {}
     for highway in highways:
         gates.setdefault(highway.weights, []).append(highway)
-    made: dict[Highway, Place] = {}
+    made: dict[Highway, GatePosition] = {}
     for layer, depths in enumerate(_layers(list(gates.values()), flow)):
         for depth, repeats in enumerate(depths):
             for time, highway in enumerate(repeats):
-                made[highway] = Place(
+                made[highway] = GatePosition(
                     layer,
                     depth if len(depths) > 1 else None,
                     time if len(repeats) > 1 else None,
@@ -42,12 +42,12 @@ def places(highways: Sequence[Highway], flow: Flow) -> list[Place]:
     return [made[highway] for highway in highways]
 
 
-def _layers(gates: list[list[Highway]], flow: Flow) -> list[list[list[Highway]]]:
+def _layers(gates: list[list[Highway]], flow: GraphView) -> list[list[list[Highway]]]:
     """The gates of each layer, in the order of their depth."""
     above: dict[int, int] = {}
     for upper, gate in enumerate(gates):
         for lower, other in enumerate(gates):
-            if lower != upper and lower not in above.values() and _carries_on(gate, other, flow):
+            if lower != upper and lower not in above.values() and _continues(gate, other, flow):
                 above[upper] = lower
                 break
     below = {lower: upper for upper, lower in above.items()}
@@ -64,7 +64,7 @@ def _layers(gates: list[list[Highway]], flow: Flow) -> list[list[list[Highway]]]
     return layers
 
 
-def _carries_on(gate: list[Highway], other: list[Highway], flow: Flow) -> bool:
+def _continues(gate: list[Highway], other: list[Highway], flow: GraphView) -> bool:
     """Whether a gate goes on with what another left at the same time, or is a further gate of its block."""
     if len(gate) != len(other):
         return False
@@ -76,25 +76,25 @@ def _carries_on(gate: list[Highway], other: list[Highway], flow: Flow) -> bool:
 
 
 # what a name may end with, or go on with after
-PARTS = ("transform_gate", "carry_gate", "transform", "output")
+NAME_PARTS = ("transform_gate", "carry_gate", "transform", "output")
 
 
-class Names:
+class GateNames:
     """Names for the gates of one graph, none of which the graph has for anything else."""
 
-    def __init__(self, graph: ir.Graph, places: Sequence[Place]) -> None:
+    def __init__(self, graph: ir.Graph, gate_positions: Sequence[GatePosition]) -> None:
         taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
         for node in graph.all_nodes():
             taken |= {node.name, *(value.name for value in node.outputs)}
         self._digits = {
-            part: len(str(max((getattr(place, part) or 0 for place in places), default=0)))
+            part: len(str(max((getattr(place, part) or 0 for place in gate_positions), default=0)))
             for part in ("layer", "depth", "time")
         }
         self._word = "layer"
         while any(name is not None and self._ours(name) for name in taken):
             self._word = f"highway_{self._word}"
 
-    def of(self, place: Place, part: str, *, timeless: bool = False) -> str:
+    def of(self, place: GatePosition, part: str, *, timeless: bool = False) -> str:
         """The name of one part of a layer's block; `timeless` for what all times share."""
         words = [f"{self._word}{place.layer:0{max(2, self._digits['layer'])}}"]
         if place.depth is not None:
@@ -111,10 +111,10 @@ class Names:
     def _ours(self, name: str) -> bool:
         if name.startswith(self.one):
             return True
-        return bool(re.match(rf"{self._word}\d+\.((depth|time)\d+\.)*({'|'.join(PARTS)})\b", name))
+        return bool(re.match(rf"{self._word}\d+\.((depth|time)\d+\.)*({'|'.join(NAME_PARTS)})\b", name))
 
 
-def call(value: ir.Value, name: str) -> None:
+def rename(value: ir.Value, name: str) -> None:
     """Give a value its name, and its node too where it makes nothing else."""
     value.name = name
     node = value.producer()

@@ -7,26 +7,33 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.element_moves import MOVES
-from export.gates.graph_view import Flow, first_input, given, is_one, scalar, transparent
-from export.gates.sigmoids import multiple
-from export.gates.value_ranges import Ranges
+from export.gates.element_moves import MOVE_OPS
+from export.gates.graph_view import (
+    GraphView,
+    constant_scalar,
+    first_input,
+    is_all_ones,
+    is_pass_through,
+    present_inputs,
+)
+from export.gates.sigmoids import match_scaling
+from export.gates.value_ranges import ValueRanges
 
 # the factors of a product, in the order of the graph, and how often it is counted
 Term = tuple[ir.Value, ...]
 Sum = dict[Term, float]
 
-ADDITIONS = frozenset({"Add", "Sub", "Sum", "Where"})
-ARITHMETIC = ADDITIONS | {"Mul", "Neg", "Div"}
+ADDITION_OPS = frozenset({"Add", "Sub", "Sum", "Where"})
+ARITHMETIC_OPS = ADDITION_OPS | {"Mul", "Neg", "Div"}
 # a sum of more products than this, or of sums of sums deeper than this, is no gated block
 MAX_TERMS = 64
 MAX_SUM_DEPTH = 32
 
 
-class Sums:
+class SumExpander:
     """Writes values as sums; `settled` are values that are taken whole, as what they are made of is known."""
 
-    def __init__(self, flow: Flow, ranges: Ranges, settled: Container[ir.Value]) -> None:
+    def __init__(self, flow: GraphView, ranges: ValueRanges, settled: Container[ir.Value]) -> None:
         self.flow = flow
         self.settled = settled
         self.complements: dict[ir.Value, ir.Value] = {}
@@ -39,7 +46,7 @@ class Sums:
 
     def write(self, root: ir.Node) -> Sum | None:
         """The sum that a node makes, written in what it does not share with the rest of the graph."""
-        made = Writing(self, root).expand(root)
+        made = SumExpansion(self, root).expand(root)
         return None if made is None or made == {(root.outputs[0],): 1.0} else made
 
     def gate(self, value: ir.Value) -> tuple[ir.Value, bool] | None:
@@ -56,20 +63,20 @@ class Sums:
         node = value.producer()
         if node is None:
             return value, False
-        for source in _taken_from_one(node):
+        for source in _subtracted_from_one(node):
             if (inner := self.gate(source)) is not None:
                 return inner[0], not inner[1]
-        if node.op_type in MOVES:
+        if node.op_type in MOVE_OPS:
             inner = self.gate(first_input(node))
             if inner is not None and inner[1] and (other := self.flow.alike(node, inner[0])) is not None:
                 return other, True
         return value, False
 
 
-class Writing:
+class SumExpansion:
     """One sum being written: that of the node `root`."""
 
-    def __init__(self, sums: Sums, root: ir.Node) -> None:
+    def __init__(self, sums: SumExpander, root: ir.Node) -> None:
         self._sums = sums
         self._flow = sums.flow
         self._root = root
@@ -81,24 +88,24 @@ class Writing:
         """What a node makes, written in its inputs; None for what is no arithmetic, or too much of it."""
         if self._depth > MAX_SUM_DEPTH:
             return None
-        if transparent(node):
+        if is_pass_through(node):
             return self._of(first_input(node))
-        if node.op_type not in ARITHMETIC:
+        if node.op_type not in ARITHMETIC_OPS:
             return None
         self._depth += 1
-        parts = [self._of(value) for value in given(node)]
+        parts = [self._of(value) for value in present_inputs(node)]
         self._depth -= 1
         match node.op_type, parts:
             case "Add" | "Sum", _:
-                made = _total(parts, [1.0] * len(parts))
+                made = _add_sums(parts, [1.0] * len(parts))
             case "Sub", [a, b]:
-                made = _total([a, b], [1.0, -1.0])
+                made = _add_sums([a, b], [1.0, -1.0])
             case "Neg", [a]:
-                made = _total([a], [-1.0])
+                made = _add_sums([a], [-1.0])
             case "Mul", [a, b]:
                 made = self._times(a, b)
             case "Div", [a, b] if b.keys() == {()}:
-                made = _total([a], [1 / b[()]])
+                made = _add_sums([a], [1 / b[()]])
             case "Where", [_, a, b] if a == b:
                 # two ways to round one sum: so is torch.lerp computed
                 made = a
@@ -113,8 +120,8 @@ class Writing:
 
     def _write(self, value: ir.Value) -> Sum:
         # zero is taken for a value, not a number: it is the state that a recurrent layer begins from
-        number = scalar(value)
-        if number or is_one(value):
+        number = constant_scalar(value)
+        if number or is_all_ones(value):
             return {(): number or 1.0}
         first = self._flow.first(value)
         if first in self._sums.settled:
@@ -131,7 +138,7 @@ class Writing:
         node = value.producer()
         if node is None or node.op_type not in {"Mul", "Div"} or len(value.uses()) > 1:
             return False
-        times = multiple(node)
+        times = match_scaling(node)
         return times is None or self._sums.gate(times[0]) is not None
 
     def _times(self, a: Sum, b: Sum) -> Sum:
@@ -148,7 +155,7 @@ class Writing:
             self._inner[value] = not value.is_graph_output() and all(
                 user is self._root
                 or (
-                    (user.op_type in ARITHMETIC or transparent(user))
+                    (user.op_type in ARITHMETIC_OPS or is_pass_through(user))
                     and self._flow.place.get(user, len(self._flow.nodes)) < self._flow.place[self._root]
                     and all(map(self._inside, user.outputs))
                 )
@@ -157,21 +164,21 @@ class Writing:
         return self._inner[value]
 
 
-def _taken_from_one(node: ir.Node) -> list[ir.Value]:
+def _subtracted_from_one(node: ir.Node) -> list[ir.Value]:
     """What a node takes from 1, if it does: of 1 - t, 1 + -t and -(t - 1) it is t."""
-    match node.op_type, given(node):
-        case "Sub", [one, taken] if is_one(one):
+    match node.op_type, present_inputs(node):
+        case "Sub", [one, taken] if is_all_ones(one):
             return [taken]
         case "Add", [a, b]:
-            negated = [(one, other.producer()) for one, other in ((a, b), (b, a)) if is_one(one)]
+            negated = [(one, other.producer()) for one, other in ((a, b), (b, a)) if is_all_ones(one)]
             return [first_input(maker) for _, maker in negated if maker and maker.op_type == "Neg"]
         case "Neg", [value] if (inner := value.producer()) is not None and inner.op_type == "Sub":
-            taken, one = given(inner)
-            return [taken] if is_one(one) else []
+            taken, one = present_inputs(inner)
+            return [taken] if is_all_ones(one) else []
     return []
 
 
-def _total(parts: list[Sum], signs: list[float]) -> Sum:
+def _add_sums(parts: list[Sum], signs: list[float]) -> Sum:
     made: Sum = {}
     for part, sign in zip(parts, signs, strict=True):
         for term, times in part.items():
@@ -206,7 +213,7 @@ class Branch:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class GatedSum:
     """A gated sum: two branches of one gate where it is coupled, else a branch for every gate."""
 
     output: ir.Value
@@ -214,18 +221,18 @@ class Block:
     branches: tuple[Branch, ...]
 
 
-class Blocks:
+class GatedSumFinder:
     """Finds the gated sums of a graph, in the order data flows.
 
     `accept` has the last word: the products of two gates are a highway only if one carries what the
     other transforms.
     """
 
-    def __init__(self, flow: Flow, ranges: Ranges) -> None:
+    def __init__(self, flow: GraphView, ranges: ValueRanges) -> None:
         self._flow = flow
         self._ranges = ranges
-        self._settled: dict[ir.Value, Block] = {}
-        self.sums = Sums(flow, ranges, self._settled)
+        self._settled: dict[ir.Value, GatedSum] = {}
+        self.sums = SumExpander(flow, ranges, self._settled)
 
     def candidates(self) -> Iterator[list[ir.Node]]:
         """For every sum itself and those around it, one of which may be a block, the likeliest first.
@@ -234,31 +241,33 @@ class Blocks:
         is multiplied before more is added, as a recurrent state is, comes before those around it.
         """
         for node in self._flow.nodes:
-            if node.op_type in ADDITIONS:
+            if node.op_type in ADDITION_OPS:
                 yield [one for level in self._levels(node) for one in reversed(level)]
 
-    def read(self, node: ir.Node) -> list[Block]:
+    def read(self, node: ir.Node) -> list[GatedSum]:
         """The ways in which a sum may be a block; coupled ones are certain, others are to be judged."""
         written = self.sums.write(node)
         if written is None:
             return []
         # a zero may be what is carried, or a number that changes nothing
-        bare = {term: times for term, times in written.items() if len(term) != 1 or scalar(term[0]) != 0}
+        bare = {
+            term: times for term, times in written.items() if len(term) != 1 or constant_scalar(term[0]) != 0
+        }
         return self._read(node, written) or (self._read(node, bare) if bare != written else [])
 
-    def _read(self, node: ir.Node, written: Sum) -> list[Block]:
+    def _read(self, node: ir.Node, written: Sum) -> list[GatedSum]:
         gates = self._gates(written)
         output = node.outputs[0]
         for gate in gates:
-            if (branches := _coupled(written, gate)) is not None:
-                return [Block(output, True, branches)]
-        return [Block(output, False, branches) for branches in _separate(written, gates)]
+            if (branches := _match_coupled(written, gate)) is not None:
+                return [GatedSum(output, True, branches)]
+        return [GatedSum(output, False, branches) for branches in _match_independent(written, gates)]
 
-    def settle(self, block: Block) -> None:
+    def settle(self, block: GatedSum) -> None:
         """From here on the block's output is one value, whatever it is made of."""
         self._settled[self._flow.first(block.output)] = block
 
-    def settled(self, value: ir.Value) -> Block | None:
+    def settled(self, value: ir.Value) -> GatedSum | None:
         """The block whose output a value is."""
         return self._settled.get(self._flow.first(value))
 
@@ -276,16 +285,16 @@ class Blocks:
             if len(users) != 1 or value.is_graph_output() or users[0] not in self._flow.place:
                 break
             inner = users[0]
-            if inner.op_type in ADDITIONS:
+            if inner.op_type in ADDITION_OPS:
                 levels[-1].append(inner)
             elif inner.op_type in {"Mul", "Div"}:
                 levels.append([])
-            elif not (inner.op_type in ARITHMETIC or transparent(inner)):
+            elif not (inner.op_type in ARITHMETIC_OPS or is_pass_through(inner)):
                 break
         return levels
 
 
-def _coupled(written: Sum, gate: ir.Value) -> tuple[Branch, Branch] | None:
+def _match_coupled(written: Sum, gate: ir.Value) -> tuple[Branch, Branch] | None:
     """y = r + G s is G (r + s) + (1 - G) r: a block if s takes all of r away and puts something there."""
     without: Sum = {}
     beside: Sum = {}
@@ -303,10 +312,10 @@ def _coupled(written: Sum, gate: ir.Value) -> tuple[Branch, Branch] | None:
     return (Branch(gate, False, instead), Branch(gate, True, without)) if instead else None
 
 
-def _separate(written: Sum, gates: list[ir.Value]) -> Iterator[tuple[Branch, ...]]:
+def _match_independent(written: Sum, gates: list[ir.Value]) -> Iterator[tuple[Branch, ...]]:
     """Every product has a gate of its own, of which there are two or three."""
     seen = set()
-    for chosen in _choices(written, gates):
+    for chosen in _gate_assignments(written, gates):
         parts: dict[ir.Value, Sum] = {}
         for (term, times), gate in zip(written.items(), chosen, strict=True):
             parts.setdefault(gate, {})[_without_factor(term, gate)] = times
@@ -317,7 +326,7 @@ def _separate(written: Sum, gates: list[ir.Value]) -> Iterator[tuple[Branch, ...
         yield tuple(Branch(gate, False, part) for gate, part in parts.items())
 
 
-def _choices(written: Sum, gates: list[ir.Value]) -> Iterator[list[ir.Value]]:
+def _gate_assignments(written: Sum, gates: list[ir.Value]) -> Iterator[list[ir.Value]]:
     """A gate for every product: the same wherever it occurs, else each of those that it has."""
     options = [[value for value in dict.fromkeys(term) if value in gates] for term in written]
     if not all(options) or len(options) > 6 or any(len(option) > 2 for option in options):

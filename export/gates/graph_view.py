@@ -12,10 +12,10 @@ import onnx_ir as ir
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # what a literal may pass through without becoming another number
-KEEPS_NUMBER = frozenset({"Identity", "Cast", "CastLike", "Expand", "Reshape", "Unsqueeze", "Squeeze"})
+VALUE_KEEPING_OPS = frozenset({"Identity", "Cast", "CastLike", "Expand", "Reshape", "Unsqueeze", "Squeeze"})
 
 
-def array(value: ir.Value | None) -> Array | None:
+def constant_array(value: ir.Value | None) -> Array | None:
     """The elements of an initializer or a Constant node; None for what is computed."""
     if value is None:
         return None
@@ -23,30 +23,30 @@ def array(value: ir.Value | None) -> Array | None:
     return None if tensor is None or tensor.dtype == ir.DataType.STRING else tensor.numpy()
 
 
-def integers(value: ir.Value | None) -> list[int] | None:
+def constant_integers(value: ir.Value | None) -> list[int] | None:
     """The elements as integers, of axes, sizes and the like."""
-    data = array(value)
+    data = constant_array(value)
     return None if data is None else [int(number) for number in data.reshape(-1)]
 
 
-def scalar(value: ir.Value | None) -> float | None:
+def constant_scalar(value: ir.Value | None) -> float | None:
     """The one number that a literal holds, however often it was repeated."""
     node = None if value is None else value.producer()
-    while node is not None and node.op_type in KEEPS_NUMBER:
+    while node is not None and node.op_type in VALUE_KEEPING_OPS:
         value = node.inputs[0]
         node = None if value is None else value.producer()
     if node is not None and node.op_type == "ConstantOfShape":
         fill = node.attributes.get("value")
         return 0.0 if fill is None else float(fill.as_tensor().numpy().reshape(-1)[0])
-    data = array(value)
+    data = constant_array(value)
     return float(data.reshape(-1)[0]) if data is not None and data.size == 1 else None
 
 
-def is_one(value: ir.Value | None) -> bool:
+def is_all_ones(value: ir.Value | None) -> bool:
     """Whether every element is 1, as in `torch.ones_like(t) - t`."""
-    if (number := scalar(value)) is not None:
+    if (number := constant_scalar(value)) is not None:
         return number == 1.0
-    data = array(value)
+    data = constant_array(value)
     return data is not None and data.size > 0 and bool((data == 1).all())
 
 
@@ -59,7 +59,7 @@ def attribute(node: ir.Node, name: str, default: Any = None) -> Any:
 def axes_of(node: ir.Node) -> list[int] | None:
     """The axes of a Squeeze, Unsqueeze or the like: an input in new opsets, an attribute in old ones."""
     if len(node.inputs) > 1 and node.inputs[1] is not None:
-        return integers(node.inputs[1])
+        return constant_integers(node.inputs[1])
     axes = attribute(node, "axes")
     return None if axes is None else [int(axis) for axis in axes]
 
@@ -71,19 +71,19 @@ def first_input(node: ir.Node) -> ir.Value:
     return node.inputs[0]
 
 
-def given(node: ir.Node) -> list[ir.Value]:
+def present_inputs(node: ir.Node) -> list[ir.Value]:
     """The inputs of a node without those that were left out."""
     return [value for value in node.inputs if value is not None]
 
 
-RANDOM = frozenset(
+RANDOM_OPS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
 # literals up to this size are compared by what they hold, weights by who they are
-LITERAL_SIZE = 16
+MAX_LITERAL_ELEMENTS = 16
 
 
-class Flow:
+class GraphView:
     """A graph in its order. `twin` leads from a value to the first that is computed in just the same way."""
 
     def __init__(self, graph: ir.Graph) -> None:
@@ -151,14 +151,14 @@ class Flow:
         return found[1], found[2]
 
     def _literal(self, value: ir.Value) -> ir.Value:
-        data = array(value)
-        if data is None or data.size > (LITERAL_SIZE if data.dtype.kind in "iub" else 1):
+        data = constant_array(value)
+        if data is None or data.size > (MAX_LITERAL_ELEMENTS if data.dtype.kind in "iub" else 1):
             return value
         key = ("literal", str(value.dtype), data.shape, data.tobytes())
         return self._made.setdefault(key, value)
 
     def _number(self, node: ir.Node) -> None:
-        if transparent(node):
+        if is_pass_through(node):
             self.twin[node.outputs[0]] = self.first(first_input(node))
             return
         if node.op_type == "Constant":
@@ -177,25 +177,25 @@ class Flow:
             if one.type == ir.AttributeType.TENSOR:
                 content = one.as_tensor().tobytes()
             attributes.append((name, tuple(content) if isinstance(content, list) else content))
-        if node.op_type in RANDOM:
+        if node.op_type in RANDOM_OPS:
             return None
         made_of = tuple(None if value is None else self.first(value) for value in inputs)
         return node.domain, node.op_type, number, tuple(attributes), made_of
 
 
-def transparent(node: ir.Node) -> bool:
+def is_pass_through(node: ir.Node) -> bool:
     """Whether a node hands on its first input as it is: the same numbers, perhaps in another float type."""
     if node.op_type == "Identity":
         return True
     if node.op_type == "Dropout":
-        training = array(node.inputs[2]) if len(node.inputs) > 2 else None
+        training = constant_array(node.inputs[2]) if len(node.inputs) > 2 else None
         return training is None or not training.any()
     if node.op_type in {"Cast", "CastLike"}:
-        return floating(first_input(node)) and floating(node.outputs[0])
+        return is_float(first_input(node)) and is_float(node.outputs[0])
     return False
 
 
-def floating(value: ir.Value) -> bool:
+def is_float(value: ir.Value) -> bool:
     """Whether a value is of real numbers; so it is where the graph does not say."""
     node = value.producer()
     if value.dtype is None and node is not None and node.op_type == "Cast":

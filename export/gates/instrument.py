@@ -9,33 +9,37 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from export.gates.element_moves import sizes
-from export.gates.find import Highway, Search
-from export.gates.gate_names import Names, Place, call, places
-from export.gates.graph_view import Array, first_input, given, integers
-from export.gates.levers import Levers
+from export.gates.element_moves import shape_of
+from export.gates.find import Highway, HighwayFinder
+from export.gates.gate_names import GateNames, GatePosition, gate_positions, rename
+from export.gates.graph_view import Array, constant_integers, first_input, present_inputs
+from export.gates.levers import LeverFactory
 from service.artifact.manifest import BiasStats, Gate, Lever
 
 # what is given its shape as a value, which may be computed
-SHAPED = frozenset({"Reshape", "Expand"})
+SHAPE_INPUT_OPS = frozenset({"Reshape", "Expand"})
 
 
-def infer(model: ir.Model) -> None:
+def infer_shapes(model: ir.Model) -> None:
     """Fill in the shapes that can be known without running the graph, where some are missing."""
     if all(value.shape is not None for node in model.graph for value in node.outputs):
         return
     infer_once = passes.ShapeInferencePass(check_type=False, strict_mode=False)
     infer_once(model)
-    while _rank(model.graph):
+    while _fill_in_ranks(model.graph):
         infer_once(model)
 
 
-def _rank(graph: ir.Graph) -> bool:
+def _fill_in_ranks(graph: ir.Graph) -> bool:
     """Give each value of computed shape as many dimensions as its shape has elements."""
     ranked = False
     for node in graph:
-        if node.op_type in SHAPED and node.outputs[0].shape is None and len(given(node)) == 2:
-            dims = _elements(given(node)[1])
+        if (
+            node.op_type in SHAPE_INPUT_OPS
+            and node.outputs[0].shape is None
+            and len(present_inputs(node)) == 2
+        ):
+            dims = _dims_in(present_inputs(node)[1])
             if dims is not None:
                 node.outputs[0].shape = ir.Shape(dims)
                 node.outputs[0].type = first_input(node).type
@@ -43,17 +47,17 @@ def _rank(graph: ir.Graph) -> bool:
     return ranked
 
 
-def _elements(shape: ir.Value) -> list[int | None] | None:
+def _dims_in(shape: ir.Value) -> list[int | None] | None:
     """The dimensions that a shape holds: None for one that varies, None for all where their number does."""
-    numbers = integers(shape)
+    numbers = constant_integers(shape)
     if numbers is not None:
         return [number if number > 0 else None for number in numbers]
     node = shape.producer()
     if node is not None and node.op_type == "Concat":
-        parts = [_elements(part) for part in given(node)]
+        parts = [_dims_in(part) for part in present_inputs(node)]
         known = [part for part in parts if part is not None]
         return [dim for part in known for dim in part] if len(known) == len(parts) else None
-    length = sizes(shape)
+    length = shape_of(shape)
     return None if length is None or length == [] or length[0] is None else [None] * length[0]
 
 
@@ -66,7 +70,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Gates:
+class Instrumentation:
     """The gates of a graph in the order data flows, and of every hidden output its origin by its name."""
 
     gates: tuple[Gate, ...]
@@ -74,13 +78,13 @@ class Gates:
     warnings: tuple[str, ...]
 
 
-def offer(model: ir.Model) -> Gates:
+def instrument(model: ir.Model) -> Instrumentation:
     """Find the gates of a graph, name them, and add their hidden outputs and levers to it, in place."""
-    infer(model)
-    search = Search(model.graph)
+    infer_shapes(model)
+    search = HighwayFinder(model.graph)
     found = search.find()
     highways = [one for one in found if one.output.shape is not None and one.transform.gate.shape is not None]
-    offered = Offered(model.graph, search, highways)
+    offered = GateInstrumenter(model.graph, search, highways)
     gates = tuple(offered.gate(highway) for highway in highways)
     doubts = {
         highway.weights: f"{gate.name}: {highway.doubt}"
@@ -90,19 +94,19 @@ def offer(model: ir.Model) -> Gates:
     warnings = list(reversed(doubts.values()))
     if unknown := len(found) - len(highways):
         warnings.append(f"{unknown} gates are left out, as their number of dimensions depends on the input")
-    return Gates(gates, offered.origins, tuple(warnings))
+    return Instrumentation(gates, offered.origins, tuple(warnings))
 
 
-class Offered:
+class GateInstrumenter:
     """A graph whose gates become outputs, one by one."""
 
-    def __init__(self, graph: ir.Graph, search: Search, highways: list[Highway]) -> None:
+    def __init__(self, graph: ir.Graph, search: HighwayFinder, highways: list[Highway]) -> None:
         self.origins: dict[str, Origin] = {}
         self._graph = graph
         self._search = search
-        self._levers = Levers(graph, search.flow, search.logits)
-        self._places = dict(zip(highways, places(highways, search.flow), strict=True))
-        self._names = Names(graph, list(self._places.values()))
+        self._levers = LeverFactory(graph, search.flow, search.logits)
+        self._places = dict(zip(highways, gate_positions(highways, search.flow), strict=True))
+        self._names = GateNames(graph, list(self._places.values()))
         self._public = set(graph.outputs)
         self._former: dict[ir.Value, str] = {}
         self._hidden: dict[ir.Value, str] = {}
@@ -127,7 +131,7 @@ class Offered:
         if (made := highway.transform.sole) is not None:
             self._call(made, self._names.of(place, "transform"))
         output = self._share(highway.output, self._names.of(place, "output"))
-        shape = sizes(highway.transform.gate)
+        shape = shape_of(highway.transform.gate)
         return Gate(
             name=name,
             layer=place.layer,
@@ -143,7 +147,7 @@ class Offered:
             levers=levers,
         )
 
-    def _pull(self, highway: Highway, place: Place) -> tuple[Lever, ...]:
+    def _pull(self, highway: Highway, place: GatePosition) -> tuple[Lever, ...]:
         """The levers of a highway: one and the same at all of its times."""
         layer = self._layers[place.layer]
         repeats = [one for one in layer if self._places[one].depth == place.depth]
@@ -209,7 +213,7 @@ class Offered:
         """Give a value a readable name, unless it has one already or must keep its own."""
         if value not in self._public and value not in self._former and value.producer() is not None:
             self._former[value] = str(value.name)
-            call(value, name)
+            rename(value, name)
 
     def _ones(self, gate: ir.Value) -> ir.Value:
         dtype = gate.dtype or ir.DataType.FLOAT

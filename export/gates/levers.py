@@ -8,22 +8,22 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.element_moves import sizes
-from export.gates.gate_names import call
-from export.gates.graph_view import Flow
-from export.gates.logits import CHANNELS, Logit, Logits, Offset
+from export.gates.element_moves import shape_of
+from export.gates.gate_names import rename
+from export.gates.graph_view import GraphView
+from export.gates.logits import CHANNEL_OPS, BiasTerm, Logit, LogitTracer
 from service.artifact.manifest import Lever
 
 # what takes a part of a value, for gates and other things that are computed as one
-PARTS = frozenset({"Slice", "Split", "Gather", "Shape"})
+SLICING_OPS = frozenset({"Slice", "Split", "Gather", "Shape"})
 # a gate whose bias lies in more pieces than this is given another
-PIECES = 4
+MAX_BIAS_PIECES = 4
 
 
-class Levers:
+class LeverFactory:
     """Offers the levers of one graph."""
 
-    def __init__(self, graph: ir.Graph, flow: Flow, logits: Logits) -> None:
+    def __init__(self, graph: ir.Graph, flow: GraphView, logits: LogitTracer) -> None:
         self._graph = graph
         self._flow = flow
         self._logits = logits
@@ -39,9 +39,9 @@ class Levers:
         """
         logits = [self._logits.of(gate) for gate in gates]
         near = {value for gate in (*gates, *beside) for value in self._way(gate)}
-        mine = [one for one in logits[0].offsets if _fits(one, logits[0]) and self._own(one, near)]
+        mine = [one for one in logits[0].offsets if _is_usable(one, logits[0]) and self._own(one, near)]
         # onnxruntime plans these by their weights: nets whose biases may change took 1.4 times as long
-        ready = [one for one in mine if one.maker is None or one.maker.op_type not in CHANNELS]
+        ready = [one for one in mine if one.maker is None or one.maker.op_type not in CHANNEL_OPS]
         return (
             self._take(ready, sign)
             or self._give(logits, ready, sign, name)
@@ -55,14 +55,14 @@ class Levers:
         way = {gate, *logit.inside, *(value for offset in logit.offsets for value in offset.path)}
         return {self._flow.first(value) for value in way}
 
-    def _own(self, offset: Offset, near: set[ir.Value]) -> bool:
+    def _own(self, offset: BiasTerm, near: set[ir.Value]) -> bool:
         """Whether a bias has no part in anything but these gates."""
         if offset.tensor is not None and not (
             offset.tensor.is_initializer() and all(self._near(user, near) for user, _ in offset.tensor.uses())
         ):
             return False
         return all(
-            self._near(user, near) or user.op_type in PARTS
+            self._near(user, near) or user.op_type in SLICING_OPS
             for value in offset.path[:-1]
             for user, _ in value.uses()
         )
@@ -70,7 +70,7 @@ class Levers:
     def _near(self, user: ir.Node, near: set[ir.Value]) -> bool:
         return any(self._flow.first(value) in near for value in user.outputs)
 
-    def _take(self, offsets: Iterable[Offset], sign: int) -> tuple[Lever, ...]:
+    def _take(self, offsets: Iterable[BiasTerm], sign: int) -> tuple[Lever, ...]:
         """The first bias that there is."""
         for offset in offsets:
             if offset.tensor is not None:
@@ -78,16 +78,16 @@ class Levers:
         return ()
 
     def _give(
-        self, logits: Sequence[Logit], ready: Sequence[Offset], sign: int, name: str
+        self, logits: Sequence[Logit], ready: Sequence[BiasTerm], sign: int, name: str
     ) -> tuple[Lever, ...]:
         """A bias for a Gemm that has none, at all times of the gate: it costs no operator."""
         for number, offset in enumerate(logits[0].offsets):
-            makers = [_room_for_bias(logit, number) for logit in logits]
+            makers = [_gemm_without_bias(logit, number) for logit in logits]
             maker = makers[0]
             if offset not in ready or maker is None or not all(makers):
                 continue
             if maker not in self._given:
-                width = (sizes(maker.outputs[0]) or [])[-1]
+                width = (shape_of(maker.outputs[0]) or [])[-1]
                 bias = self._zeros(name, (width or 0,), maker.outputs[0])
                 for one in filter(None, makers):
                     one.resize_inputs(3)
@@ -101,7 +101,11 @@ class Levers:
     ) -> tuple[Lever, ...]:
         """An addition of zeros to what a gate squashes, at all of its times."""
         added = logits[0].added
-        if added is None or not _fits(added, logits[0]) or any(logit.squashed is None for logit in logits):
+        if (
+            added is None
+            or not _is_usable(added, logits[0])
+            or any(logit.squashed is None for logit in logits)
+        ):
             return ()
         source = added.path[0]
         if source not in self._added:
@@ -118,7 +122,7 @@ class Levers:
         node = ir.node("Add", [squashed, bias])
         (made,) = node.outputs
         made.type, made.shape = squashed.type, squashed.shape
-        call(made, label)
+        rename(made, label)
         self._graph.insert_before(users[0], node)
         for user in users:
             for place, value in enumerate(user.inputs):
@@ -126,7 +130,7 @@ class Levers:
                     user.replace_input_with(place, made)
         self._added[squashed] = bias
 
-    def _levers(self, tensor: ir.Value, offset: Offset, sign: int) -> tuple[Lever, ...]:
+    def _levers(self, tensor: ir.Value, offset: BiasTerm, sign: int) -> tuple[Lever, ...]:
         if tensor not in self._graph.inputs:
             self._graph.inputs.append(tensor)
         way: Literal[1, -1] = 1 if sign * offset.scale > 0 else -1
@@ -140,15 +144,15 @@ class Levers:
         return value
 
 
-def _room_for_bias(logit: Logit, number: int) -> ir.Node | None:
+def _gemm_without_bias(logit: Logit, number: int) -> ir.Node | None:
     """The Gemm that could offset a gate and does not."""
     offset = logit.offsets[number] if number < len(logit.offsets) else None
     maker = None if offset is None or offset.tensor is not None else offset.maker
     return maker if maker is not None and maker.op_type == "Gemm" else None
 
 
-def _fits(offset: Offset, logit: Logit) -> bool:
+def _is_usable(offset: BiasTerm, logit: Logit) -> bool:
     """Whether a bias can be shifted for each unit by itself, by as much as what is squashed shall be."""
     units = offset.index.shape[logit.unit_axis] if offset.index.ndim else 1
     whole = max((one.index.shape[logit.unit_axis] for one in logit.offsets), default=1)
-    return abs(offset.scale) == 1.0 and units == whole and len(offset.runs) <= PIECES
+    return abs(offset.scale) == 1.0 and units == whole and len(offset.runs) <= MAX_BIAS_PIECES

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from export.gates.element_moves import MOVES, Indices, move_indices, sizes
-from export.gates.graph_view import Array, Flow, array, attribute, first_input, given
-from export.gates.sigmoids import inside, multiple, squash
-from export.gates.value_ranges import Ranges
+from export.gates.element_moves import MOVE_OPS, Indices, move_indices, shape_of
+from export.gates.graph_view import Array, GraphView, attribute, constant_array, first_input, present_inputs
+from export.gates.sigmoids import intermediate_values, match_scaling, match_sigmoid
+from export.gates.value_ranges import ValueRanges
 
 # operators of data and weights
-MAPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormalization"})
+AFFINE_OPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormalization"})
 # sums of sums deeper than this are no logit of a gate
 MAX_LOGIT_DEPTH = 64
 # an element of a joined tensor that this bias does not offset
-NOWHERE = -1
+NO_BIAS = -1
 # maps from channels to channels, the second axis; others map from the last axis to the last
-CHANNELS = frozenset({"Conv", "BatchNormalization"})
+CHANNEL_OPS = frozenset({"Conv", "BatchNormalization"})
 
 
 @dataclass(frozen=True, eq=False)
-class Offset:
+class BiasTerm:
     """A bias that is added to a value: `scale` times its element `index`, for every element of the value.
 
     `index` has the value's rank, and 1 for an axis along which it does not change. `tensor` is None where
@@ -44,104 +44,110 @@ class Offset:
     @property
     def runs(self) -> list[tuple[int, int]]:
         """The elements in use, flat, as few ranges from a start to a stop."""
-        used = np.unique(self.index[self.index != NOWHERE])
+        used = np.unique(self.index[self.index != NO_BIAS])
         ends = np.flatnonzero(np.diff(used) != 1)
         return [(int(run[0]), int(run[-1]) + 1) for run in np.split(used, ends + 1) if run.size]
 
-    def on(self, value: ir.Value, index: Indices | None = None, factor: float = 1.0) -> Offset:
+    def on(self, value: ir.Value, index: Indices | None = None, factor: float = 1.0) -> BiasTerm:
         """The same bias as it offsets a value made of this one."""
         where = self.index if index is None else index
-        return Offset(self.tensor, where, self.scale * factor, (*self.path, value))
+        return BiasTerm(self.tensor, where, self.scale * factor, (*self.path, value))
 
 
-def offsets(value: ir.Value, depth: int = 0) -> Iterator[Offset]:
+def find_bias_terms(value: ir.Value, depth: int = 0) -> Iterator[BiasTerm]:
     """The biases that a value is the sum of, beside what is not a bias."""
     node = value.producer()
-    data = array(value)
+    data = constant_array(value)
     if data is not None:
-        yield Offset(value, np.arange(data.size).reshape(data.shape))
-    elif node is not None and depth < MAX_LOGIT_DEPTH and (not depth or own(value, node)):
+        yield BiasTerm(value, np.arange(data.size).reshape(data.shape))
+    elif node is not None and depth < MAX_LOGIT_DEPTH and (not depth or belongs_to_one_logit(value, node)):
         yield from _through(node, value, depth + 1)
 
 
-def own(value: ir.Value, node: ir.Node) -> bool:
+def belongs_to_one_logit(value: ir.Value, node: ir.Node) -> bool:
     """Whether a value belongs to one logit: if it is used for more, a map made it or it is cut up."""
     uses = value.uses()
-    return len(uses) < 2 or node.op_type in MAPS | MOVES or all(user.op_type in MOVES for user, _ in uses)
+    return (
+        len(uses) < 2
+        or node.op_type in AFFINE_OPS | MOVE_OPS
+        or all(user.op_type in MOVE_OPS for user, _ in uses)
+    )
 
 
-def rearranged(node: ir.Node, value: ir.Value, offsets: Iterable[Offset]) -> Iterator[Offset]:
+def move_bias_terms(
+    node: ir.Node, value: ir.Value, find_bias_terms: Iterable[BiasTerm]
+) -> Iterator[BiasTerm]:
     """What offsets a value whose elements were moved about, given what offset them before."""
-    for offset in offsets:
+    for offset in find_bias_terms:
         index = move_indices(node, value, offset.index)
-        if index is not None and (index != NOWHERE).any():
+        if index is not None and (index != NO_BIAS).any():
             yield offset.on(value, index)
 
 
-def _through(node: ir.Node, value: ir.Value, depth: int) -> Iterator[Offset]:
+def _through(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
     match node.op_type:
         case "Add" | "Sum" | "Sub":
             yield from _added(node, value, depth)
         case "Neg" | "Mul" | "Div":
-            if (found := multiple(node)) is not None:
-                for offset in offsets(found[0], depth):
+            if (found := match_scaling(node)) is not None:
+                for offset in find_bias_terms(found[0], depth):
                     yield offset.on(value, factor=found[1])
         case "Gemm" | "MatMul" | "Conv" | "BatchNormalization" | "LayerNormalization":
             yield from _mapped(node, value, depth)
         case "Concat":
             yield from _joined(node, value, depth)
-        case op if op in MOVES:
-            yield from rearranged(node, value, offsets(first_input(node), depth))
+        case op if op in MOVE_OPS:
+            yield from move_bias_terms(node, value, find_bias_terms(first_input(node), depth))
 
 
-def _added(node: ir.Node, value: ir.Value, depth: int) -> Iterator[Offset]:
-    shape = sizes(value)
+def _added(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
+    shape = shape_of(value)
     if shape is None:
         return
-    for number, source in enumerate(given(node)):
+    for number, source in enumerate(present_inputs(node)):
         sign = -1.0 if number and node.op_type == "Sub" else 1.0
-        for offset in offsets(source, depth):
+        for offset in find_bias_terms(source, depth):
             if offset.index.ndim <= len(shape):
                 missing = (1,) * (len(shape) - offset.index.ndim)
                 yield offset.on(value, offset.index.reshape(missing + offset.index.shape), sign)
 
 
-def _mapped(node: ir.Node, value: ir.Value, depth: int) -> Iterator[Offset]:
-    shape = sizes(value)
+def _mapped(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
+    shape = shape_of(value)
     if shape is None:
         return
-    axis = 1 if node.op_type in CHANNELS else len(shape) - 1
+    axis = 1 if node.op_type in CHANNEL_OPS else len(shape) - 1
     spread = [1] * len(shape)
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         beta = float(attribute(node, "beta", 1.0))
-        for offset in offsets(node.inputs[2], depth):
+        for offset in find_bias_terms(node.inputs[2], depth):
             if offset.index.size == max(offset.index.shape, default=1):
                 spread[axis] = offset.index.size
                 yield offset.on(value, offset.index.reshape(spread), beta)
     elif node.op_type in {"Gemm", "MatMul", "Conv"} and (units := shape[axis]) is not None:
         spread[axis] = units
-        yield Offset(None, np.arange(units).reshape(spread), path=(value,))
+        yield BiasTerm(None, np.arange(units).reshape(spread), path=(value,))
 
 
-def _joined(node: ir.Node, value: ir.Value, depth: int) -> Iterator[Offset]:
+def _joined(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
     """One part of a joined tensor is offset, the others are not."""
     axis = int(attribute(node, "axis"))
-    shapes = [sizes(source) for source in given(node)]
+    shapes = [shape_of(source) for source in present_inputs(node)]
     lengths = [0 if shape is None else shape[axis] or 0 for shape in shapes]
     if not all(lengths):
         return
-    for number, source in enumerate(given(node)):
-        for offset in offsets(source, depth):
+    for number, source in enumerate(present_inputs(node)):
+        for offset in find_bias_terms(source, depth):
             whole = [*offset.index.shape]
             whole[axis] = lengths[number]
             margins = [(0, 0)] * len(whole)
             margins[axis] = (sum(lengths[:number]), sum(lengths[number + 1 :]))
             inner = np.broadcast_to(offset.index, whole)
-            yield offset.on(value, np.pad(inner, margins, constant_values=NOWHERE))
+            yield offset.on(value, np.pad(inner, margins, constant_values=NO_BIAS))
 
 
 # operators each of whose inputs has a part in a logit
-MIXES = frozenset({"Add", "Sum", "Sub", "Neg", "Mul", "Div", "Concat"})
+MIXING_OPS = frozenset({"Add", "Sum", "Sub", "Neg", "Mul", "Div", "Concat"})
 
 
 @dataclass(frozen=True)
@@ -154,13 +160,13 @@ class Logit:
 
     squashed: ir.Value | None = None
     inside: frozenset[ir.Value] = frozenset()
-    offsets: tuple[Offset, ...] = ()
-    added: Offset | None = None
+    offsets: tuple[BiasTerm, ...] = ()
+    added: BiasTerm | None = None
     room: tuple[int, ...] = ()
     weights: frozenset[ir.Value] = frozenset()
 
     @property
-    def biases(self) -> list[Offset]:
+    def biases(self) -> list[BiasTerm]:
         """The offsets that there are, not those that there could be."""
         return [offset for offset in self.offsets if offset.tensor is not None]
 
@@ -169,10 +175,10 @@ class Logit:
         """The sum of the biases, in the gate's rank; None where there is none."""
         parts = []
         for offset in self.biases:
-            data = array(offset.tensor)
+            data = constant_array(offset.tensor)
             if data is not None:
                 numbers = data.astype(np.float64).reshape(-1)[offset.index]
-                parts.append(np.where(offset.index == NOWHERE, 0.0, offset.scale * numbers))
+                parts.append(np.where(offset.index == NO_BIAS, 0.0, offset.scale * numbers))
         return sum(parts[1:], parts[0]) if parts else None
 
     @property
@@ -188,10 +194,10 @@ class Logit:
         return (tuple(sorted(names)), tuple(sorted(runs))) if names else None
 
 
-class Logits:
+class LogitTracer:
     """Traces the gates of a graph back to their weights and biases."""
 
-    def __init__(self, flow: Flow, ranges: Ranges) -> None:
+    def __init__(self, flow: GraphView, ranges: ValueRanges) -> None:
         self._flow = flow
         self._ranges = ranges
         self._known: dict[ir.Value, Logit] = {}
@@ -200,7 +206,7 @@ class Logits:
         """What a gate is the sigmoid of, as far as it can be told."""
         gate = self._flow.first(gate)
         if gate not in self._known:
-            found = squash(_unmoved(gate))
+            found = match_sigmoid(_unmoved(gate))
             self._known[gate] = Logit() if found is None else self._traced(gate, found[0])
         return self._known[gate]
 
@@ -210,12 +216,12 @@ class Logits:
         return node if node is not None and node.op_type == "Softmax" else None
 
     def _traced(self, gate: ir.Value, squashed: ir.Value) -> Logit:
-        before = list(offsets(squashed))
+        before = list(find_bias_terms(squashed))
         room = _room(squashed, before)
-        added = None if room is None else Offset(None, _spread(room, squashed), path=(squashed,))
+        added = None if room is None else BiasTerm(None, _spread(room, squashed), path=(squashed,))
         return Logit(
             squashed=squashed,
-            inside=frozenset(inside(gate, squashed)),
+            inside=frozenset(intermediate_values(gate, squashed)),
             offsets=tuple(_in_gate(gate, before)),
             added=None if added is None else next(iter(_in_gate(gate, [added])), None),
             room=room or (),
@@ -227,36 +233,36 @@ class Logits:
         node = value.producer()
         if node is None or node.op_type == "Constant":
             yield from _initializers(value)
-        elif depth > MAX_LOGIT_DEPTH or (depth and not own(value, node)):
+        elif depth > MAX_LOGIT_DEPTH or (depth and not belongs_to_one_logit(value, node)):
             return
-        elif node.op_type in MOVES:
+        elif node.op_type in MOVE_OPS:
             yield from self._weights(first_input(node), depth + 1)
-        elif node.op_type in MAPS:
-            for number, source in enumerate(given(node)):
+        elif node.op_type in AFFINE_OPS:
+            for number, source in enumerate(present_inputs(node)):
                 # what stands where data does is a state that does not depend on any yet
-                if not self._ranges.data(source) and (number or self._ranges.data(given(node)[1])):
+                if not self._ranges.data(source) and (number or self._ranges.data(present_inputs(node)[1])):
                     yield from _initializers(source)
-        elif node.op_type in MIXES:
-            for source in given(node):
+        elif node.op_type in MIXING_OPS:
+            for source in present_inputs(node):
                 yield from self._weights(source, depth + 1)
 
 
-def _in_gate(gate: ir.Value, before: Iterable[Offset]) -> list[Offset]:
+def _in_gate(gate: ir.Value, before: Iterable[BiasTerm]) -> list[BiasTerm]:
     """The offsets of what is squashed as those of the gate: squashing moves no element."""
     moves: list[tuple[ir.Node, ir.Value]] = []
     value = gate
-    while (found := squash(value)) is None and (node := value.producer()) is not None:
+    while (found := match_sigmoid(value)) is None and (node := value.producer()) is not None:
         moves.append((node, value))
         value = first_input(node)
     made = [] if found is None else [offset.on(value, factor=found[1]) for offset in before]
     for node, output in reversed(moves):
-        made = list(rearranged(node, output, made))
+        made = list(move_bias_terms(node, output, made))
     return made
 
 
-def _room(value: ir.Value, before: list[Offset]) -> tuple[int, ...] | None:
+def _room(value: ir.Value, before: list[BiasTerm]) -> tuple[int, ...] | None:
     """The shape of a bias for the units of a value, which lie where those of another offset do."""
-    shape = sizes(value)
+    shape = shape_of(value)
     if shape is None or not before:
         return None
     axis = _unit_axis(before)
@@ -266,17 +272,17 @@ def _room(value: ir.Value, before: list[Offset]) -> tuple[int, ...] | None:
 
 def _spread(room: tuple[int, ...], value: ir.Value) -> Indices:
     """The elements of a bias in the rank of a value."""
-    rank = len(sizes(value) or room)
+    rank = len(shape_of(value) or room)
     return np.arange(room[0]).reshape((1,) * (rank - len(room)) + room)
 
 
-def _unit_axis(found: Iterable[Offset]) -> int:
+def _unit_axis(found: Iterable[BiasTerm]) -> int:
     """The axis of a value along which its biases change, from the end: that of its units."""
     axis = -1
     for offset in found:
         if long := [at for at, size in enumerate(offset.index.shape) if size > 1]:
             return long[-1] - offset.index.ndim
-        if offset.maker is not None and offset.maker.op_type in CHANNELS:
+        if offset.maker is not None and offset.maker.op_type in CHANNEL_OPS:
             # of one unit, which no bias shows
             axis = 1 - offset.index.ndim
     return axis
@@ -289,15 +295,15 @@ def _initializers(value: ir.Value) -> Iterator[ir.Value]:
     while waiting:
         one = waiting.pop()
         node = one.producer()
-        data = array(one)
+        data = constant_array(one)
         if data is not None and data.size > 1 and data.dtype.kind not in "iub":
             yield one
         elif node is not None and one not in seen:
             seen.add(one)
-            waiting.extend(given(node))
+            waiting.extend(present_inputs(node))
 
 
 def _unmoved(value: ir.Value) -> ir.Value:
-    while (node := value.producer()) is not None and node.op_type in MOVES:
+    while (node := value.producer()) is not None and node.op_type in MOVE_OPS:
         value = first_input(node)
     return value

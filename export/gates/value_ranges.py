@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.gates.element_moves import MOVES
-from export.gates.graph_view import Flow, attribute, scalar
+from export.gates.element_moves import MOVE_OPS
+from export.gates.graph_view import GraphView, attribute, constant_scalar
 
 INF = math.inf
-LARGEST_POWER = 700.0
+MAX_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
-class Range:
+class ValueRange:
     """Bounds; `data` where a value depends on the numbers of an input, `soft` where it does so by degrees.
 
     A mask that is cast from yes and no lies in [0, 1] and depends on data too, but is not soft.
@@ -28,7 +28,7 @@ class Range:
     soft: bool = False
 
 
-FIXED = {
+FIXED_RANGES = {
     "Sigmoid": (0.0, 1.0),
     "HardSigmoid": (0.0, 1.0),
     "Softmax": (0.0, 1.0),
@@ -40,7 +40,7 @@ FIXED = {
     "Softplus": (0.0, INF),
 }
 # elements are moved, chosen, repeated or averaged, never made larger
-HULL = MOVES | {
+RANGE_KEEPING_OPS = MOVE_OPS | {
     "Tile",
     "GatherElements",
     "GatherND",
@@ -56,37 +56,37 @@ HULL = MOVES | {
     "Where",
 }
 # of these the number of elements counts, not what they are
-SHAPE_ONLY = frozenset({"Shape", "Size", "EyeLike"})
+SHAPE_ONLY_OPS = frozenset({"Shape", "Size", "EyeLike"})
 
 
 # what these make is read off them
-LITERALS = frozenset({"Constant", "ConstantOfShape"})
+LITERAL_OPS = frozenset({"Constant", "ConstantOfShape"})
 # whatever these are given, weights make numbers of it
-BLENDING = frozenset({"Gather", "GatherND", "Gemm", "MatMul", "Conv", "ConvTranspose", "Einsum"})
+CONTINUOUS_OPS = frozenset({"Gather", "GatherND", "Gemm", "MatMul", "Conv", "ConvTranspose", "Einsum"})
 
 
-class Ranges:
+class ValueRanges:
     """The range of every value of a graph, from its inputs on."""
 
-    def __init__(self, flow: Flow) -> None:
-        self._ranges: dict[ir.Value, Range] = {}
+    def __init__(self, flow: GraphView) -> None:
+        self._ranges: dict[ir.Value, ValueRange] = {}
         for value in flow.graph.inputs:
             # an input with an initializer is a weight that may be overridden
             given = value.const_value is None
             soft = given and (value.dtype is None or value.dtype.is_floating_point())
-            self._ranges[value] = Range(data=given, soft=soft)
+            self._ranges[value] = ValueRange(data=given, soft=soft)
         for node in flow.nodes:
-            if node.op_type in LITERALS:
+            if node.op_type in LITERAL_OPS:
                 continue
             made = self._of(node)
             for value in node.outputs:
                 self._ranges[value] = made
 
-    def __getitem__(self, value: ir.Value) -> Range:
+    def __getitem__(self, value: ir.Value) -> ValueRange:
         if (found := self._ranges.get(value)) is not None:
             return found
-        number = scalar(value)
-        return Range() if number is None else Range(number, number)
+        number = constant_scalar(value)
+        return ValueRange() if number is None else ValueRange(number, number)
 
     def gate(self, value: ir.Value) -> bool:
         """Whether a value is between 0 and 1, and is so by degrees and by the data: what a gate has to be."""
@@ -97,24 +97,24 @@ class Ranges:
         """Whether a value depends on the numbers of an input."""
         return self[value].data
 
-    def _of(self, node: ir.Node) -> Range:
+    def _of(self, node: ir.Node) -> ValueRange:
         inputs = [self[value] for value in node.inputs if value is not None]
-        data = any(one.data for one in inputs) and node.op_type not in SHAPE_ONLY
+        data = any(one.data for one in inputs) and node.op_type not in SHAPE_ONLY_OPS
         if any(a.type in {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS} for a in node.attributes.values()):
-            return Range(data=True, soft=True)
+            return ValueRange(data=True, soft=True)
         kind = node.outputs[0].dtype if node.outputs else None
         real = kind is None or kind.is_floating_point()
-        soft = data and real and (node.op_type in BLENDING or any(one.soft for one in inputs))
+        soft = data and real and (node.op_type in CONTINUOUS_OPS or any(one.soft for one in inputs))
         low, high = self._bounds(node, inputs)
-        return Range(low, high, data, soft)
+        return ValueRange(low, high, data, soft)
 
-    def _bounds(self, node: ir.Node, inputs: list[Range]) -> tuple[float, float]:
+    def _bounds(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
         op = node.op_type
-        if op in FIXED:
-            return FIXED[op]
+        if op in FIXED_RANGES:
+            return FIXED_RANGES[op]
         if node.outputs and node.outputs[0].dtype == ir.DataType.BOOL:
             return 0.0, 1.0
-        if op in HULL:
+        if op in RANGE_KEEPING_OPS:
             return self._hull(node, inputs)
         if op == "Clip":
             return self._clipped(node, inputs)
@@ -143,7 +143,7 @@ class Ranges:
                 return 1 / x.high, 1 / x.low
         return -INF, INF
 
-    def _hull(self, node: ir.Node, inputs: list[Range]) -> tuple[float, float]:
+    def _hull(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
         match node.op_type:
             case "Where":
                 inputs = inputs[1:]
@@ -157,11 +157,11 @@ class Ranges:
                 inputs = inputs[:1]
         return min(x.low for x in inputs), max(x.high for x in inputs)
 
-    def _clipped(self, node: ir.Node, inputs: list[Range]) -> tuple[float, float]:
+    def _clipped(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
         bounds = []
         for position, name, none in ((1, "min", -INF), (2, "max", INF)):
             given = node.inputs[position] if len(node.inputs) > position else None
-            number = attribute(node, name) if given is None else scalar(given)
+            number = attribute(node, name) if given is None else constant_scalar(given)
             bounds.append(none if number is None else number)
         low, high = bounds
         return min(max(inputs[0].low, low), high), max(min(inputs[0].high, high), low)
@@ -173,7 +173,7 @@ def _span(ends: Iterable[float]) -> tuple[float, float]:
 
 
 def _exp(x: float) -> float:
-    return INF if x > LARGEST_POWER else math.exp(x)
+    return INF if x > MAX_EXPONENT else math.exp(x)
 
 
 def _log(x: float) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from export.input_spec import InputSpec
 from export.parity.input_domains import InputDomain
 from export.source import Array, Rows, Source
-from export.trace.trace import TRACED_SIZES
+from export.trace.trace import TRACING_SIZES
 from service.artifact import manifest
 
 # sizes of the other dimensions, where the network does not take those it was traced with
@@ -55,7 +55,7 @@ def choose_sizes(source: Source) -> DimensionSizes:
     """The first dynamic dimension of the first input is the batch; others are as in rows, or as traced."""
     names = list(dict.fromkeys(dim for one in source.inputs for dim in one.dims if isinstance(dim, str)))
     batch = next((dim for dim in source.inputs[0].dims if isinstance(dim, str)), None)
-    sizes = dict(zip(names, TRACED_SIZES, strict=False))
+    sizes = dict(zip(names, TRACING_SIZES, strict=False))
     rows = {} if source.rows is None else source.rows.inputs
     for one in source.inputs:
         array = rows.get(one.name)

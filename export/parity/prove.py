@@ -19,7 +19,7 @@ from export.parity.torch_reference import TorchReference
 from export.parity.verdict import ErrorTable, format_table
 from export.parity.weight_origins import check_weights
 from export.source import Rows, Source
-from export.trace.trace import Traced
+from export.trace.trace import TracedGraph
 from service.artifact import manifest
 from service.artifact.limits import MAX_ROWS
 from service.artifact.runtime import Runtime
@@ -75,7 +75,7 @@ class Proof:
 
 def prove(
     source: Source,
-    traced: Traced | None,
+    traced: TracedGraph | None,
     model: ir.Model,
     origins: Mapping[str, Origin],
     *,

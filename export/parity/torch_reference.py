@@ -31,7 +31,7 @@ from export.parity.reference import (
     public_outputs,
 )
 from export.source import Array, Source
-from export.trace.trace import Traced
+from export.trace.trace import TracedGraph
 
 
 class NetworkCopy:
@@ -209,7 +209,7 @@ class TorchReference:
     """
 
     def __init__(
-        self, source: Source, traced: Traced, model: ir.Model, origins: Mapping[str, Origin]
+        self, source: Source, traced: TracedGraph, model: ir.Model, origins: Mapping[str, Origin]
     ) -> None:
         self.reference = "the original network in float64"
         self.warnings: tuple[str, ...] = ()

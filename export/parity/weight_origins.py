@@ -13,7 +13,7 @@ import torch
 from export.errors import ParityError
 from export.parity.torch_reference import recompute_constant
 from export.source import Array, Source
-from export.trace.trace import Traced
+from export.trace.trace import TracedGraph
 
 # literals of a formula, shapes and places are no weights: what they do shows in the answers
 MAX_LITERAL_SIZE = 8
@@ -32,7 +32,7 @@ class WeightMatch:
     ulp: float
 
 
-def check_weights(source: Source, traced: Traced | None, model: ir.Model) -> WeightMatch:
+def check_weights(source: Source, traced: TracedGraph | None, model: ir.Model) -> WeightMatch:
     """Find the origin of every initializer; a ParityError names the first that has none."""
     originals = parameters(source, traced)
     index = _TensorIndex(originals)
@@ -52,7 +52,7 @@ def check_weights(source: Source, traced: Traced | None, model: ir.Model) -> Wei
     return WeightMatch(identical, derived, worst)
 
 
-def parameters(source: Source, traced: Traced | None) -> dict[str, Array]:
+def parameters(source: Source, traced: TracedGraph | None) -> dict[str, Array]:
     """Every tensor that the source holds: parameters, buffers and constants, by name."""
     if source.graph is not None:
         return dict(initializers(ir.from_proto(source.graph)))
@@ -97,7 +97,7 @@ def expect_identical(name: str, came: Array, expected: Array) -> None:
         )
 
 
-def rounding_distance(name: str, value: Array, traced: Traced | None) -> float:
+def rounding_distance(name: str, value: Array, traced: TracedGraph | None) -> float:
     """How far a constant is from the program's own, worked out again in float64.
 
     Counted in units in the last place of its greatest number: where sines and the like come into it, a

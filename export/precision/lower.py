@@ -13,7 +13,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from export.errors import PrecisionError
-from export.trace.trace import quiet
+from export.trace.trace import silence_exporter
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -174,7 +174,7 @@ def _to_fp16(model: bytes) -> ir.Model:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     proto = onnx.load_model_from_string(model)
-    with quiet():
+    with silence_exporter():
         made = convert_float_to_float16(proto, keep_io_types=True)
     # of what it keeps in float32 (the constants of a Max, say) it still notes that it is float16
     del made.graph.value_info[:]

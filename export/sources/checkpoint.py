@@ -14,14 +14,14 @@ from models.networks.base import Net
 from models.training import checkpoint
 from models.training.checkpoint import Record
 
-IN_FOLDER = "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 
 
 def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Source, Record]:
     """The network of a file, or of a run's folder; `inputs` may call its input and dimensions otherwise."""
-    file = path / IN_FOLDER if path.is_dir() else path
+    file = path / WEIGHTS_FILE if path.is_dir() else path
     if not file.is_file():
-        raise SourceError(f"{path}: expected the folder of a run, with its {IN_FOLDER}, and there is none")
+        raise SourceError(f"{path}: expected the folder of a run, with its {WEIGHTS_FILE}, and there is none")
     try:
         net, record = checkpoint.load(file)
     except ModelsError as error:
@@ -31,14 +31,17 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Sou
             else ""
         )
         raise SourceError(f"{error}{hint}") from error
-    labels, alphabet = _said(record, "labels", list, file), _said(record, "alphabet", str, file)
+    labels, alphabet = (
+        _record_field(record, "labels", list, file),
+        _record_field(record, "alphabet", str, file),
+    )
     if labels and len(labels) != net.config.classes:
         raise SourceError(f"{file}: expected {net.config.classes} labels, one per class, got {len(labels)}")
     name = record.preset if isinstance(record.preset, str) and record.preset else file.stem
     source = Source(
         name,
         "checkpoint",
-        _renamed(own_input(net), inputs),
+        _renamed(network_input(net), inputs),
         module=net,
         labels=tuple(labels),
         alphabet=alphabet,
@@ -46,7 +49,7 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Sou
     return source, record
 
 
-def own_input(net: Net) -> InputSpec:
+def network_input(net: Net) -> InputSpec:
     """What a network of ours reads; axes of any length are called time, or words where it reads text."""
     free = "words" if net.reads_ids else "time"
     sizes = net.config.inputs
@@ -67,7 +70,7 @@ def _renamed(own: InputSpec, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, 
     return (given,)
 
 
-def _said(record: Record, key: str, kind: Callable[[], Any], file: Path) -> Any:
+def _record_field(record: Record, key: str, kind: Callable[[], Any], file: Path) -> Any:
     """A field of what the record says of its data: text, or a list of texts."""
     value: Any = record.data.get(key, kind()) if isinstance(record.data, dict) else None
     if type(value) is not kind or not all(isinstance(item, str) for item in value):

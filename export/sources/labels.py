@@ -9,13 +9,13 @@ from pathlib import Path
 from export.errors import SourceError
 
 # a vocabulary is large, a file of anything else is larger
-MOST_BYTES = 16 << 20
+MAX_FILE_BYTES = 16 << 20
 
 
 def read_labels(labels: Path | Sequence[str]) -> tuple[str, ...]:
     """The names in a sequence, or in a file: one a line, or a JSON list."""
     if isinstance(labels, str | Path):
-        where, names = f"labels: {labels}", _names_in(Path(labels))
+        where, names = f"labels: {labels}", _read_names(Path(labels))
     else:
         where, names = "labels", list(labels)
     if strange := [name for name in names if not isinstance(name, str) or not name.strip()]:
@@ -36,11 +36,11 @@ def expect_labels(labels: Sequence[str], columns: int | str, output: str) -> Non
         raise SourceError(f"labels: expected {columns} names, one per column of {output}, got {len(labels)}")
 
 
-def _names_in(path: Path) -> list[str]:
+def _read_names(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_FILE_BYTES:
             raise SourceError(
-                f"labels: {path}: expected a file of at most {MOST_BYTES >> 20} MiB, it is larger"
+                f"labels: {path}: expected a file of at most {MAX_FILE_BYTES >> 20} MiB, it is larger"
             )
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -16,10 +16,10 @@ from export.source import Rows, Source
 from export.sources.checkpoint import read_checkpoint
 from export.sources.labels import read_labels
 from export.sources.onnx_graph import read_onnx
-from export.sources.rows import is_embedded, is_known, read_rows, rows_of
-from export.sources.state_dict import PICKLED
+from export.sources.rows import dataset_rows, is_dataset_name, is_embedded, read_rows
+from export.sources.state_dict import PICKLE_SUFFIXES
 from export.sources.torch_program import from_program, read_program
-from export.sources.user_module import WRITTEN, expect_arguments, expect_ready, read_factory
+from export.sources.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
 from models.data.download import cache_folder
 from models.data.load import load
 from models.errors import ModelsError
@@ -43,7 +43,7 @@ def load_source(
     A checkpoint of ours brings inputs and labels of its own, and the test rows of its data where these
     are at hand. A module that is given as an object is not changed.
     """
-    found, record = _found(source, inputs, weights)
+    found, record = _open_source(source, inputs, weights)
     if labels is not None:
         found = replace(found, labels=read_labels(labels))
     folder = None if data_dir is None else Path(data_dir)
@@ -52,7 +52,7 @@ def load_source(
     if data is not None:
         rows, called = read_rows(data, found.inputs, found.labels, folder)
     elif record is not None:
-        rows = _own_rows(record, found, folder)
+        rows = _training_test_rows(record, found, folder)
     return replace(
         found,
         name=model_name(name, found.name),
@@ -62,26 +62,26 @@ def load_source(
     )
 
 
-def _found(
+def _open_source(
     source: str | Path | nn.Module | ExportedProgram,
     inputs: tuple[InputSpec, ...],
     weights: str | Path | None,
 ) -> tuple[Source, Record | None]:
     """The source without rows; a checkpoint of ours with its record."""
     text = str(source) if isinstance(source, str | Path) else ""
-    if weights is not None and not WRITTEN.match(text):
+    if weights is not None and not FACTORY_SPEC.match(text):
         raise RequestError("--weights: goes with path/to/file.py:factory alone, other sources hold their own")
     if isinstance(source, nn.Module):
         expect_ready(source, type(source).__name__)
         expect_arguments(source, inputs, type(source).__name__)
-        return Source(type(source).__name__, "module", inputs, module=_copied(source)), None
+        return Source(type(source).__name__, "module", inputs, module=_copy(source)), None
     if isinstance(source, ExportedProgram):
         return from_program(source, inputs, "program"), None
     if not text:
         said = repr(source) if isinstance(source, str) else type(source).__name__
         raise RequestError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {said}")
     path = Path(text)
-    if WRITTEN.match(text):
+    if FACTORY_SPEC.match(text):
         return read_factory(text, inputs, weights), None
     if not path.exists():
         raise SourceError(f"{text}: no such file")
@@ -91,7 +91,7 @@ def _found(
         return read_program(path, inputs), None
     if path.suffix == ".onnx":
         return read_onnx(path, inputs), None
-    if path.suffix in PICKLED:
+    if path.suffix in PICKLE_SUFFIXES:
         raise RefusedError(
             f"{text}: a pickle runs code as it is opened, and says nothing of the network: give the code as "
             f"file.py:factory, with --weights {path.name} where that holds a state_dict"
@@ -103,16 +103,16 @@ def _found(
     )
 
 
-def _own_rows(record: Record, source: Source, data_dir: Path | None) -> Rows | None:
+def _training_test_rows(record: Record, source: Source, data_dir: Path | None) -> Rows | None:
     """The test rows a checkpoint was tested on, where nothing needs to be fetched."""
     name, digest = record.data.get("name"), record.data.get("digest")
-    if not isinstance(name, str) or not is_known(name):
+    if not isinstance(name, str) or not is_dataset_name(name):
         return None
     try:
         folder = None if is_embedded(name) else data_dir or cache_folder(name)
         fraction = record.recipe.get("test_fraction")
         data = load(name, data_dir=folder, test_fraction=fraction, seed=record.seed)
-        rows, _ = rows_of(data, source.inputs, source.labels)
+        rows, _ = dataset_rows(data, source.inputs, source.labels)
     except (ModelsError, SourceError) as error:
         if is_embedded(name) or data_dir is not None:
             warn_user(f"no rows: {error}")
@@ -122,7 +122,7 @@ def _own_rows(record: Record, source: Source, data_dir: Path | None) -> Rows | N
     return rows
 
 
-def _copied(module: nn.Module) -> nn.Module:
+def _copy(module: nn.Module) -> nn.Module:
     """A copy in eval mode, so that the user's own module stays as it is."""
     try:
         return copy.deepcopy(module).eval().cpu()

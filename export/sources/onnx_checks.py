@@ -14,36 +14,41 @@ from onnx.inliner import inline_local_functions
 from export.errors import RefusedError, SourceError, UntraceableError, warn_user
 from service.artifact.manifest import METADATA_KEY
 
-MOST_BYTES = 2 << 30
-MOST_NUMBERS = 1 << 31
-MOST_NODES = 200_000  # after functions are written out where they are called
+MAX_FILE_BYTES = 2 << 30
+MAX_ELEMENTS = 1 << 31
+MAX_NODES = 200_000  # after functions are written out where they are called
 
-STANDARD = ("", "ai.onnx")
-RANDOM = {
+STANDARD_DOMAINS = ("", "ai.onnx")
+RANDOM_OPS = {
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
 }  # fmt: skip
-STRANGE_DATA = (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128, TensorProto.UNDEFINED)
+UNSUPPORTED_DTYPES = (
+    TensorProto.STRING,
+    TensorProto.COMPLEX64,
+    TensorProto.COMPLEX128,
+    TensorProto.UNDEFINED,
+)
 
 
 def read_model(path: Path) -> ModelProto:
     """The model of a file, checked as a stranger's; its functions are written out where they are called."""
-    model = _parsed(path)
+    model = _parse(path)
     where = str(path)
     if any(entry.key == METADATA_KEY for entry in model.metadata_props):
         raise SourceError(f"{where}: was exported by turnpike already: check it with turnpike verify")
-    expect_standard(model, where)
-    for tensor in tensors(model):
-        expect_whole(tensor, where)
+    expect_standard_domains(model, where)
+    for tensor in all_tensors(model):
+        expect_complete_tensor(tensor, where)
     expect_deterministic(model, where)
-    expect_distinct(model.graph, where)
+    expect_distinct_names(model.graph, where)
     if model.functions:
-        expect_finite(model, where)
+        expect_no_recursion(model, where)
         model = inline_local_functions(model)
     del model.training_info[:]
     return model
 
 
-def nodes(model: ModelProto) -> Iterator[NodeProto]:
+def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
     """Every node, in functions and in graphs inside of nodes as well."""
     waiting = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     while waiting:
@@ -60,10 +65,10 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
         yield from attribute.graphs
 
 
-def tensors(model: ModelProto) -> Iterator[TensorProto]:
+def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Every constant: initializers and what nodes hold."""
     yield from model.graph.initializer
-    for node in nodes(model):
+    for node in all_nodes(model):
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
@@ -72,11 +77,11 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
             yield from graph.initializer
 
 
-def expect_standard(model: ModelProto, where: str) -> None:
+def expect_standard_domains(model: ModelProto, where: str) -> None:
     """Stop with a RefusedError where a node is not of the ONNX standard, nor a function of this file."""
     own = {(function.domain, function.name) for function in model.functions}
-    for node in nodes(model):
-        if node.domain not in STANDARD and (node.domain, node.op_type) not in own:
+    for node in all_nodes(model):
+        if node.domain not in STANDARD_DOMAINS and (node.domain, node.op_type) not in own:
             hint = (
                 ": onnxruntime's optimizer or quantizer made it, so give the model from before"
                 if node.domain.startswith("com.microsoft")
@@ -93,7 +98,7 @@ def expect_standard(model: ModelProto, where: str) -> None:
         raise SourceError(f"{where}: expected dense tensors, got a sparse one")
 
 
-def expect_whole(tensor: TensorProto, where: str) -> None:
+def expect_complete_tensor(tensor: TensorProto, where: str) -> None:
     """Stop unless a constant has the numbers it claims, in this very file."""
     said = f"{where}: {tensor.name or 'a constant'}"
     if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
@@ -101,7 +106,7 @@ def expect_whole(tensor: TensorProto, where: str) -> None:
             f"{said}: its numbers are in another file ({_location(tensor)!r}), and only one file is read: "
             "save the model with the weights inside"
         )
-    if tensor.data_type in STRANGE_DATA:
+    if tensor.data_type in UNSUPPORTED_DTYPES:
         raise SourceError(f"{said}: expected numbers, got {TensorProto.DataType.Name(tensor.data_type)}")
     numbers = 1
     for size in tensor.dims:
@@ -119,17 +124,17 @@ def expect_whole(tensor: TensorProto, where: str) -> None:
 
 def expect_deterministic(model: ModelProto, where: str) -> None:
     """Stop with an UntraceableError where a node draws random numbers, or trains."""
-    constants = {tensor.name: tensor for tensor in tensors(model)}
-    for node in nodes(model):
+    constants = {tensor.name: tensor for tensor in all_tensors(model)}
+    for node in all_nodes(model):
         if node.op_type == "Constant":
             constants |= {
                 name: one.t for name in node.output for one in node.attribute if one.name == "value"
             }
-    for node in nodes(model):
-        if node.domain not in STANDARD:
+    for node in all_nodes(model):
+        if node.domain not in STANDARD_DOMAINS:
             continue
         said = f"{where}: node {node.name!r}: {node.op_type}"
-        if node.op_type in RANDOM:
+        if node.op_type in RANDOM_OPS:
             raise UntraceableError(
                 f"{said} draws random numbers, and a served answer must not: export without it"
             )
@@ -141,7 +146,7 @@ def expect_deterministic(model: ModelProto, where: str) -> None:
             raise UntraceableError(f"{said} is in training mode: export the model in eval mode")
 
 
-def expect_distinct(graph: GraphProto, where: str) -> None:
+def expect_distinct_names(graph: GraphProto, where: str) -> None:
     """Stop with a SourceError where two values have one name."""
     for kind, names in (
         ("inputs", [one.name for one in graph.input]),
@@ -153,7 +158,7 @@ def expect_distinct(graph: GraphProto, where: str) -> None:
             raise SourceError(f"{where}: expected {kind} of distinct names, got {twice[0]!r} more than once")
 
 
-def expect_finite(model: ModelProto, where: str) -> None:
+def expect_no_recursion(model: ModelProto, where: str) -> None:
     """Stop with a RefusedError where functions call themselves, or each other beyond any measure."""
     bodies = {(function.domain, function.name): list(function.node) for function in model.functions}
     sizes: dict[tuple[str, str], int] = {}
@@ -176,13 +181,13 @@ def expect_finite(model: ModelProto, where: str) -> None:
         total = size(list(model.graph.node), ())
     except RecursionError as error:
         raise RefusedError(f"{where}: its functions call each other too deeply") from error
-    if total > MOST_NODES:
-        raise RefusedError(f"{where}: its functions unfold to {total} nodes, more than {MOST_NODES}")
+    if total > MAX_NODES:
+        raise RefusedError(f"{where}: its functions unfold to {total} nodes, more than {MAX_NODES}")
 
 
-def _parsed(path: Path) -> ModelProto:
+def _parse(path: Path) -> ModelProto:
     try:
-        if (size := path.stat().st_size) > MOST_BYTES:
+        if (size := path.stat().st_size) > MAX_FILE_BYTES:
             raise RefusedError(
                 f"{path}: expected at most 2 GiB, as one .onnx file can hold, got {size / 2**30:.1f}"
             )
@@ -200,7 +205,7 @@ def _parsed(path: Path) -> ModelProto:
         raise SourceError(
             f"{path}: expected a whole .onnx file, and this is damaged or another kind of file"
         ) from error
-    versions = [one.version for one in model.opset_import if one.domain in STANDARD]
+    versions = [one.version for one in model.opset_import if one.domain in STANDARD_DOMAINS]
     if not model.graph.node or not model.graph.output or len(versions) != 1:
         raise SourceError(f"{path}: expected an .onnx file with a graph and its opset, got none")
     if not 3 <= model.ir_version <= onnx.IR_VERSION:

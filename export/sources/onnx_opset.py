@@ -9,19 +9,19 @@ from onnx import ModelProto, version_converter
 from export.errors import SourceError, warn_user
 from export.input_spec import InputSpec
 from export.source import Array
-from export.sources.onnx_checks import STANDARD
+from export.sources.onnx_checks import STANDARD_DOMAINS
 from export.trace.trace import DEFAULT_OPSET
 from service.artifact.runtime import Runtime, open_model
 
-OLDEST = 17
+MIN_OPSET = 17
 # sizes to try for dimensions other than the batch: some graphs need a picture of some size
-SIZES = (8, 64, 224)
+TRIAL_SIZES = (8, 64, 224)
 
 
-def recent(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> ModelProto:
+def upgrade(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> ModelProto:
     """The model itself, or where its opset is too old its conversion, which has been seen to answer alike."""
-    old = next(one.version for one in model.opset_import if one.domain in STANDARD)
-    if old >= OLDEST:
+    old = next(one.version for one in model.opset_import if one.domain in STANDARD_DOMAINS)
+    if old >= MIN_OPSET:
         return model
     try:
         made = version_converter.convert_version(model, DEFAULT_OPSET)
@@ -29,19 +29,19 @@ def recent(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> Mode
     except Exception as error:  # the converter raises whatever its C++ side does
         said = " ".join(str(error).split())[:200]
         raise SourceError(
-            f"{where}: expected opset {OLDEST} or later, got {old}, which cannot be converted ({said}): "
+            f"{where}: expected opset {MIN_OPSET} or later, got {old}, which cannot be converted ({said}): "
             "export the model again"
         ) from error
-    expect_same(model, made, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
+    expect_same_results(model, made, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
     warn_user(f"{where}: opset {old} was converted to {DEFAULT_OPSET}")
     return made
 
 
-def expect_same(old: ModelProto, new: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> None:
+def expect_same_results(old: ModelProto, new: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> None:
     """Stop with a SourceError unless both models answer alike."""
     try:
         before, after = (open_model(one.SerializeToString(), where=where) for one in (old, new))
-        expected, feeds = answers(before, inputs)
+        expected, feeds = run_on_random_rows(before, inputs)
         got = after.run(feeds)
     except Exception as error:  # onnxruntime's own exceptions share no base
         said = " ".join(str(error).split())[:200]
@@ -51,10 +51,12 @@ def expect_same(old: ModelProto, new: ModelProto, inputs: tuple[InputSpec, ...],
             raise SourceError(f"{where}: {tensor.name!r} answers differently: export the model again")
 
 
-def answers(runtime: Runtime, inputs: tuple[InputSpec, ...]) -> tuple[list[Array], dict[str, Array]]:
+def run_on_random_rows(
+    runtime: Runtime, inputs: tuple[InputSpec, ...]
+) -> tuple[list[Array], dict[str, Array]]:
     """What a model answers to random rows, and these rows."""
     random = np.random.default_rng(0)
-    for size in SIZES:
+    for size in TRIAL_SIZES:
         feeds = {}
         for tensor, one in zip(runtime.inputs, inputs, strict=True):
             names = [dim for dim in one.dims if isinstance(dim, str)]
@@ -64,6 +66,6 @@ def answers(runtime: Runtime, inputs: tuple[InputSpec, ...]) -> tuple[list[Array
         try:
             return runtime.run(feeds), feeds
         except Exception:
-            if size == SIZES[-1]:
+            if size == TRIAL_SIZES[-1]:
                 raise
     raise AssertionError

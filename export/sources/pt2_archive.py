@@ -17,21 +17,21 @@ from typing import Any
 from torch.export.pt2_archive._package import PT2ArchiveWriter
 
 from export.errors import RefusedError, SourceError
-from export.sources.pt2_sanitizer import harmless
+from export.sources.pt2_sanitizer import sanitize
 
-MOST_BYTES = 2 << 30
+MAX_ARCHIVE_BYTES = 2 << 30
 # numbers that tensors may have beyond the bytes in the file, by repeating them
-MOST_REPEATED = 1 << 24
+MAX_REPEATED_ELEMENTS = 1 << 24
 
 PROGRAM = "models/model.json"
 WEIGHTS = "data/weights/model_weights_config.json"
 CONSTANTS = "data/constants/model_constants_config.json"
 TENSOR = re.compile(r"(weight|tensor)_\d+\Z")
-OLD = "serialized_exported_program.json"
-AGAIN = "load it where it was made and save it again with torch.export.save of PyTorch 2.9 or later"
+LEGACY_MEMBER = "serialized_exported_program.json"
+RESAVE_HINT = "load it where it was made and save it again with torch.export.save of PyTorch 2.9 or later"
 
 
-def cleaned(path: Path) -> io.BytesIO:
+def strip_pickles(path: Path) -> io.BytesIO:
     """The archive again, without anything that could run; a RefusedError names what wanted to."""
     members = _members(path)
     for name in members:
@@ -42,7 +42,7 @@ def cleaned(path: Path) -> io.BytesIO:
     if PROGRAM not in members:
         raise SourceError(f"{path}: expected the program of one torch.export.save, and it has no {PROGRAM}")
     try:
-        program = harmless(_json(members, PROGRAM, path))
+        program = sanitize(_json(members, PROGRAM, path))
     except (RefusedError, RecursionError) as error:
         raise RefusedError(f"{path}: {PROGRAM}: {error}") from error
     made = {PROGRAM: json.dumps(program).encode(), "data/sample_inputs/model.pt": b""}
@@ -63,7 +63,7 @@ def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, by
         legacy := config.replace("_weights_config.json", ".pt").replace("_constants_config.json", ".pt")
     ) in members:
         raise RefusedError(
-            f"{path}: {legacy}: the tensors are pickled, and pickles are never opened: {AGAIN}"
+            f"{path}: {legacy}: the tensors are pickled, and pickles are never opened: {RESAVE_HINT}"
         )
     listed = _json(members, config, path)
     made = {}
@@ -76,7 +76,7 @@ def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, by
                     f"{where}: {name!r} is pickled, and pickles are never opened: keep to plain tensors, "
                     "contiguous and on the CPU"
                 )
-            meta = entry["tensor_meta"] = harmless(entry["tensor_meta"])
+            meta = entry["tensor_meta"] = sanitize(entry["tensor_meta"])
             member = config.rpartition("/")[0] + "/" + file
             made[member] = members[member]
             numbers = math.prod(size["as_int"] for size in meta["sizes"])
@@ -85,7 +85,7 @@ def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, by
                 raise SourceError(f"{where}: {name!r} has no bytes")
     except (KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"{where}: cannot be understood ({type(error).__name__}: {error})") from error
-    if repeated > MOST_REPEATED:
+    if repeated > MAX_REPEATED_ELEMENTS:
         raise RefusedError(f"{where}: its tensors claim {repeated} numbers more than the file has bytes for")
     return {config: json.dumps(listed).encode(), **made}
 
@@ -96,12 +96,12 @@ def _members(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
             names = [info.filename for info in infos]
-            if OLD in names:
+            if LEGACY_MEMBER in names:
                 raise RefusedError(
-                    f"{path}: a .pt2 of before PyTorch 2.8 keeps its tensors in pickles: {AGAIN}"
+                    f"{path}: a .pt2 of before PyTorch 2.8 keeps its tensors in pickles: {RESAVE_HINT}"
                 )
             # nothing in such an archive is compressed, and no two members share their bytes
-            if sum(info.file_size for info in infos) > min(MOST_BYTES, path.stat().st_size):
+            if sum(info.file_size for info in infos) > min(MAX_ARCHIVE_BYTES, path.stat().st_size):
                 raise RefusedError(f"{path}: expected an archive that is not compressed, of at most 2 GiB")
             if len(set(names)) < len(names):
                 raise RefusedError(f"{path}: expected members of distinct names")

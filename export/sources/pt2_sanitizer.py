@@ -17,43 +17,49 @@ import torch
 
 from export.errors import RefusedError
 
-ATEN = re.compile(r"torch\.ops\.(aten|prims)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)\Z")
-PLAIN = re.compile(
+ATEN_OPERATION = re.compile(r"torch\.ops\.(aten|prims)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)\Z")
+PLAIN_OPERATION = re.compile(
     r"_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift|getitem)\Z"
     r"|math\.trunc\Z"
     r"|torch\.sym_(not|int|float|ite|max|min|sqrt)\Z"
     r"|torch\.ops\.higher_order\.(cond|while_loop|scan|wrap_with_set_grad_enabled|wrap_with_autocast)\Z"
 )
 # operations on tensors that open files
-ON_FILES = ("from_file",)
+FILE_OPERATIONS = ("from_file",)
 CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
 
 SYMBOL = re.compile(r"[a-z]{1,3}\d{1,9}\Z")
-FUNCTIONS = {
+SIZE_FUNCTIONS = {
     "Symbol", "Integer", "Rational", "Float", "Add", "Mul", "Pow", "Max", "Min", "Mod", "PythonMod",
     "FloorDiv", "CeilDiv", "CleanDiv", "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt",
     "RoundToInt", "TruncToFloat", "ToFloat", "IntTrueDiv", "FloatTrueDiv", "PowByNatural", "FloatPow",
     "LShift", "RShift", "Identity", "Eq", "Ne", "Equality", "Unequality", "Gt", "Ge", "Lt", "Le",
     "StrictGreaterThan", "GreaterThan", "StrictLessThan", "LessThan", "And", "Or", "Not", "floor", "ceiling",
 }  # fmt: skip
-CONSTANTS = {"oo", "true", "false", "int_oo"}
-ASSUMPTIONS = {"positive", "nonnegative", "nonzero", "integer", "real", "finite"}
-NODES = (
+SIZE_CONSTANTS = {"oo", "true", "false", "int_oo"}
+SYMBOL_ASSUMPTIONS = {"positive", "nonnegative", "nonzero", "integer", "real", "finite"}
+ARITHMETIC_NODES = (
     ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd,
     ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.BitAnd, ast.BitOr, ast.Invert,
 )  # fmt: skip
 
 # what these hold is called as the author pleases, and a tensor may be called `device`
-BY_NAME = ("tensor_values", "sym_int_values", "sym_float_values", "sym_bool_values", "range_constraints")
+NAMED_BY_AUTHOR = (
+    "tensor_values",
+    "sym_int_values",
+    "sym_float_values",
+    "sym_bool_values",
+    "range_constraints",
+)
 
-MOST_NUMBERS = 1 << 31
+MAX_ELEMENTS = 1 << 31
 
 
-def harmless(value: Any) -> Any:
+def sanitize(value: Any) -> Any:
     """The same JSON on the CPU, with nothing that is looked up or evaluated except what is listed above."""
     if isinstance(value, list):
-        return [harmless(item) for item in value]
+        return [sanitize(item) for item in value]
     if not isinstance(value, dict):
         return value
     made = {}
@@ -67,18 +73,18 @@ def harmless(value: Any) -> Any:
         elif key == "as_custom_obj" or (key == "custom_obj_values" and item):
             raise RefusedError("it holds a custom object, which only a pickle can bring: keep to tensors")
         elif key == "sizes":
-            expect_modest(item)
-        if key in BY_NAME and isinstance(item, dict):
-            made[key] = {name: harmless(inner) for name, inner in item.items()}
+            expect_size(item)
+        if key in NAMED_BY_AUTHOR and isinstance(item, dict):
+            made[key] = {name: sanitize(inner) for name, inner in item.items()}
         else:
-            made[key] = _CHANGED[key](item) if key in _CHANGED else harmless(item)
+            made[key] = _REPLACEMENTS[key](item) if key in _REPLACEMENTS else sanitize(item)
     return made
 
 
 def expect_operation(target: Any) -> None:
     """Stop with a RefusedError unless the name is that of an operation on tensors, or of sizes."""
-    found = ATEN.match(target)
-    if found is None and not PLAIN.match(target):
+    found = ATEN_OPERATION.match(target)
+    if found is None and not PLAIN_OPERATION.match(target):
         raise RefusedError(f"it calls {target[:80]!r}, which is no operation of PyTorch's own on tensors")
     if found is not None:
         space, name, overload = found.groups()
@@ -90,7 +96,7 @@ def expect_operation(target: Any) -> None:
             raise RefusedError(
                 f"it calls {target[:80]!r}, which PyTorch {torch.__version__} does not have"
             ) from error
-        if name in ON_FILES:
+        if name in FILE_OPERATIONS:
             raise RefusedError(f"it calls {target!r}, which opens files")
 
 
@@ -110,7 +116,9 @@ def expect_arithmetic(text: Any) -> None:
 
 def _is_arithmetic(node: ast.AST, called: bool) -> bool:
     if isinstance(node, ast.Name):
-        return node.id in FUNCTIONS if called else node.id in CONSTANTS or bool(SYMBOL.match(node.id))
+        return (
+            node.id in SIZE_FUNCTIONS if called else node.id in SIZE_CONSTANTS or bool(SYMBOL.match(node.id))
+        )
     if isinstance(node, ast.Constant):
         value = node.value
         if isinstance(value, str):
@@ -119,8 +127,8 @@ def _is_arithmetic(node: ast.AST, called: bool) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and "Pow" in node.func.id:
         return _is_small_power(node)
     if isinstance(node, ast.keyword):
-        return node.arg in ASSUMPTIONS or node.arg == "precision"
-    return isinstance(node, NODES)
+        return node.arg in SYMBOL_ASSUMPTIONS or node.arg == "precision"
+    return isinstance(node, ARITHMETIC_NODES)
 
 
 def _is_small_power(node: ast.Call) -> bool:
@@ -160,10 +168,10 @@ def expect_containers(text: Any) -> None:
         raise RefusedError("the form of its arguments or outputs cannot be understood") from error
 
 
-def expect_modest(sizes: Any) -> None:
+def expect_size(sizes: Any) -> None:
     """Stop with a RefusedError where a tensor claims more numbers than any model needs."""
     known = [size["as_int"] for size in sizes if isinstance(size, dict) and "as_int" in size]
-    if any(not isinstance(size, int) or size < 0 for size in known) or math.prod(known) > MOST_NUMBERS:
+    if any(not isinstance(size, int) or size < 0 for size in known) or math.prod(known) > MAX_ELEMENTS:
         raise RefusedError(f"a tensor of {known} claims more than 2^31 numbers")
 
 
@@ -178,7 +186,7 @@ def _metadata(item: Any) -> dict[str, str]:
     return {"stack_trace": trace} if isinstance(trace, str) else {}
 
 
-_CHANGED: dict[str, Callable[[Any], Any]] = {
+_REPLACEMENTS: dict[str, Callable[[Any], Any]] = {
     "device": _device,
     "as_device": _device,
     "metadata": _metadata,

@@ -17,11 +17,11 @@ from models.data.parity_bits import bits_of
 from models.errors import ModelsError
 
 # enough for quantiles of gates; more would only cost time
-MOST_ROWS = 2_000
-MOST_BYTES = 2 << 30
-CLASSES = ("y", "classes")
-ENDS = ("_test", "")
-EMBEDDED = ("digits", "names")
+MAX_ROWS_USED = 2_000
+MAX_NPZ_BYTES = 2 << 30
+CLASS_KEYS = ("y", "classes")
+KEY_SUFFIXES = ("_test", "")
+EMBEDDED_DATASETS = ("digits", "names")
 
 
 def read_rows(
@@ -33,8 +33,8 @@ def read_rows(
     Of more than MOST_ROWS some are chosen, always the same ones.
     """
     if (path := Path(data)).is_file():
-        return rows_in(path, inputs, labels)
-    if not path.is_dir() and not is_known(str(data)):
+        return npz_rows(path, inputs, labels)
+    if not path.is_dir() and not is_dataset_name(str(data)):
         names = ", ".join(known_names())
         raise SourceError(
             f"data: expected an .npz file, a folder of images or one of {names}, got {str(data)!r}"
@@ -43,10 +43,10 @@ def read_rows(
         found = load(str(data), data_dir=data_dir)
     except ModelsError as error:
         raise SourceError(f"data: {error}") from error
-    return rows_of(found, inputs, labels)
+    return dataset_rows(found, inputs, labels)
 
 
-def rows_of(
+def dataset_rows(
     data: Dataset, inputs: tuple[InputSpec, ...], labels: Sequence[str] = ()
 ) -> tuple[Rows, tuple[str, ...]]:
     """The test rows of a data set."""
@@ -54,13 +54,14 @@ def rows_of(
         raise SourceError(f"data: {data.name} has rows for one input, and the network reads {len(inputs)}")
     if labels and tuple(labels) != data.labels:
         raise SourceError(
-            f"data: expected the classes {_few(labels)}, got those of {data.name}: {_few(data.labels)}"
+            f"data: expected the classes {_shorten(labels)}, got those of {data.name}: "
+            f"{_shorten(data.labels)}"
         )
     found = {inputs[0].name: data.test.x.numpy()}
-    return _rows(found, data.test.y.numpy(), inputs, f"data: {data.name}"), data.labels
+    return _build_rows(found, data.test.y.numpy(), inputs, f"data: {data.name}"), data.labels
 
 
-def rows_in(
+def npz_rows(
     path: Path, inputs: tuple[InputSpec, ...], labels: Sequence[str] = ()
 ) -> tuple[Rows, tuple[str, ...]]:
     """The rows of an .npz file: an array for each input by its name, the classes in `y` or `classes`.
@@ -69,13 +70,15 @@ def rows_in(
     """
     where = f"data: {path}"
     arrays = _read_arrays(
-        path, {f"{name}{end}" for one in inputs for name in (one.name, "x") for end in ENDS}
+        path, {f"{name}{end}" for one in inputs for name in (one.name, "x") for end in KEY_SUFFIXES}
     )
     found: dict[str, Array] = {}
     ends = set()
     for one in inputs:
         keys = (one.name, "x") if len(inputs) == 1 else (one.name,)
-        key = next((f"{name}{end}" for end in ENDS for name in keys if f"{name}{end}" in arrays), None)
+        key = next(
+            (f"{name}{end}" for end in KEY_SUFFIXES for name in keys if f"{name}{end}" in arrays), None
+        )
         if key is None:
             raise SourceError(f"{where}: expected an array {one.name!r}, got {', '.join(arrays) or 'none'}")
         found[one.name] = arrays[key]
@@ -84,18 +87,20 @@ def rows_in(
         raise SourceError(f"{where}: expected a _test array for every input or for none")
     names = tuple(map(str, arrays["labels"].tolist())) if "labels" in arrays else ()
     end = ends.pop()
-    given = next((arrays[f"{key}{end}"] for key in CLASSES if f"{key}{end}" in arrays), None)
-    classes = None if given is None else numbered(given, tuple(labels) or names, where)
-    return _rows(found, classes, inputs, where), names
+    given = next((arrays[f"{key}{end}"] for key in CLASS_KEYS if f"{key}{end}" in arrays), None)
+    classes = None if given is None else class_numbers(given, tuple(labels) or names, where)
+    return _build_rows(found, classes, inputs, where), names
 
 
-def numbered(classes: Array, labels: Sequence[str], where: str) -> Array:
+def class_numbers(classes: Array, labels: Sequence[str], where: str) -> Array:
     """Classes as the numbers of the output's columns; they may be given as labels.
 
     Where the labels are numbers themselves, classes are labels: 7 means what is called 7.
     """
     if classes.ndim != 1 or classes.dtype.kind not in "buiSU":
-        raise SourceError(f"{where}: expected one class per row, as integers or names, got {_said(classes)}")
+        raise SourceError(
+            f"{where}: expected one class per row, as integers or names, got {_describe(classes)}"
+        )
     named = classes.dtype.kind in "SU"
     values = np.char.decode(classes, "utf-8", "replace") if classes.dtype.kind == "S" else classes
     if named and not labels:
@@ -105,7 +110,7 @@ def numbered(classes: Array, labels: Sequence[str], where: str) -> Array:
     if named or (labels and all(label.isdecimal() for label in labels)):
         places = {label: place for place, label in enumerate(labels)}
         if strange := [value for value in map(str, values.tolist()) if value not in places]:
-            raise SourceError(f"{where}: expected classes of {_few(labels)}, got {strange[0]!r}")
+            raise SourceError(f"{where}: expected classes of {_shorten(labels)}, got {strange[0]!r}")
         return np.array([places[value] for value in map(str, values.tolist())], np.int64)
     most = len(labels) or np.iinfo(np.int32).max
     if len(values) and not 0 <= int(values.min()) <= int(values.max()) < most:
@@ -115,7 +120,7 @@ def numbered(classes: Array, labels: Sequence[str], where: str) -> Array:
     return values.astype(np.int64)
 
 
-def is_known(name: str) -> bool:
+def is_dataset_name(name: str) -> bool:
     """Whether a data set goes by this name."""
     try:
         return name in known_names() or bits_of(name) is not None
@@ -125,13 +130,15 @@ def is_known(name: str) -> bool:
 
 def is_embedded(name: str) -> bool:
     """Whether the data set comes with this package, so that nothing needs to be fetched."""
-    return is_known(name) and (name in EMBEDDED or name.startswith("parity-"))
+    return is_dataset_name(name) and (name in EMBEDDED_DATASETS or name.startswith("parity-"))
 
 
-def _rows(found: dict[str, Array], classes: Array | None, inputs: tuple[InputSpec, ...], where: str) -> Rows:
+def _build_rows(
+    found: dict[str, Array], classes: Array | None, inputs: tuple[InputSpec, ...], where: str
+) -> Rows:
     sizes: dict[str, int] = {}
     for one in inputs:
-        expect_fits(found[one.name], one, sizes, f"{where}: {one.name}")
+        expect_shape(found[one.name], one, sizes, f"{where}: {one.name}")
     count = len(found[inputs[0].name])
     for name, array in found.items():
         if len(array) != count:
@@ -140,12 +147,12 @@ def _rows(found: dict[str, Array], classes: Array | None, inputs: tuple[InputSpe
             )
     if classes is not None and len(classes) != count:
         raise SourceError(f"{where}: expected {count} classes, one per row, got {len(classes)}")
-    kept = _chosen(count)
-    cast = {one.name: converted(found[one.name][kept], one, f"{where}: {one.name}") for one in inputs}
+    kept = _select_rows(count)
+    cast = {one.name: convert_rows(found[one.name][kept], one, f"{where}: {one.name}") for one in inputs}
     return Rows(cast, None if classes is None else classes[kept])
 
 
-def expect_fits(array: Array, one: InputSpec, sizes: dict[str, int], where: str) -> None:
+def expect_shape(array: Array, one: InputSpec, sizes: dict[str, int], where: str) -> None:
     """Stop with a SourceError unless rows have the input's shape; `sizes` holds those of names met before."""
     fits = array.ndim == len(one.dims) and array.size > 0
     for dim, size in zip(one.dims[1:], array.shape[1:], strict=False):
@@ -155,7 +162,7 @@ def expect_fits(array: Array, one: InputSpec, sizes: dict[str, int], where: str)
         raise SourceError(f"{where}: expected shape (rows, {known}), got {array.shape}")
 
 
-def converted(array: Array, one: InputSpec, where: str) -> Array:
+def convert_rows(array: Array, one: InputSpec, where: str) -> Array:
     """Rows in the input's own dtype: numbers of any kind as floats, integers as integers that hold them."""
     wanted = np.dtype(one.dtype)
     if array.dtype.kind not in ("buif" if wanted.kind == "f" else "bui"):
@@ -175,11 +182,11 @@ def converted(array: Array, one: InputSpec, where: str) -> Array:
     return cast
 
 
-def _chosen(count: int) -> Array:
+def _select_rows(count: int) -> Array:
     """The numbers of the rows that are kept, in order."""
-    if count <= MOST_ROWS:
+    if count <= MAX_ROWS_USED:
         return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, MOST_ROWS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(count, MAX_ROWS_USED, replace=False))
 
 
 def _read_arrays(path: Path, wanted: set[str]) -> dict[str, Array]:
@@ -187,10 +194,10 @@ def _read_arrays(path: Path, wanted: set[str]) -> dict[str, Array]:
     where = f"data: {path}"
     if not zipfile.is_zipfile(path):
         raise SourceError(f"{where}: expected an .npz file, as numpy.savez writes it, got something else")
-    keys = {*wanted, "labels", *(f"{key}{end}" for key in CLASSES for end in ENDS)}
+    keys = {*wanted, "labels", *(f"{key}{end}" for key in CLASS_KEYS for end in KEY_SUFFIXES)}
     try:
         with zipfile.ZipFile(path) as archive:
-            _expect_room(where, sum(info.file_size for info in archive.infolist()))
+            _expect_size(where, sum(info.file_size for info in archive.infolist()))
         # without pickles: an array of Python objects would run code as it is opened
         with np.load(path, allow_pickle=False) as arrays:
             found = {key: arrays[key] for key in arrays.files if key in keys}
@@ -207,14 +214,16 @@ def _read_arrays(path: Path, wanted: set[str]) -> dict[str, Array]:
     return found
 
 
-def _expect_room(where: str, size: int) -> None:
-    if size > MOST_BYTES:
-        raise SourceError(f"{where}: expected at most {MOST_BYTES >> 30} GiB of rows, got {size / 2**30:.1f}")
+def _expect_size(where: str, size: int) -> None:
+    if size > MAX_NPZ_BYTES:
+        raise SourceError(
+            f"{where}: expected at most {MAX_NPZ_BYTES >> 30} GiB of rows, got {size / 2**30:.1f}"
+        )
 
 
-def _said(array: Array) -> str:
+def _describe(array: Array) -> str:
     return f"{array.dtype} {array.shape}"
 
 
-def _few(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")

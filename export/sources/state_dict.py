@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from export.errors import RefusedError, SourceError
 
-PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+PICKLE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
 # where training scripts put the state_dict beside the optimizer's
-NESTED = ("state_dict", "model_state_dict", "model")
+STATE_DICT_KEYS = ("state_dict", "model_state_dict", "model")
 REMEDY = "save the tensors alone: torch.save(model.state_dict(), ...), or safetensors.torch.save_file"
 
 
@@ -27,10 +27,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise SourceError(f"{path}: no such file")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
-    if path.suffix in PICKLED:
-        return _tensors_in(_read_pickled(path), path)
+    if path.suffix in PICKLE_SUFFIXES:
+        return _find_tensors(_read_pickled(path), path)
     raise SourceError(
-        f"{path}: expected weights in .safetensors, or {', '.join(PICKLED)}, got {path.suffix!r}"
+        f"{path}: expected weights in .safetensors, or {', '.join(PICKLE_SUFFIXES)}, got {path.suffix!r}"
     )
 
 
@@ -40,22 +40,22 @@ def fit_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
     A tensor that shares its memory with another may be missing: .safetensors files keep one of the two.
     """
     own = module.state_dict()
-    there = {_place(own[name]) for name in tensors if isinstance(own.get(name), Tensor)}
+    there = {_memory(own[name]) for name in tensors if isinstance(own.get(name), Tensor)}
     for name, mine in own.items():
         if name not in tensors:
-            if isinstance(mine, Tensor) and _place(mine) in there:
+            if isinstance(mine, Tensor) and _memory(mine) in there:
                 continue
             raise SourceError(f"{where}: expected a tensor {name!r}, which is missing")
-        _expect_alike(f"{where}: {name}", mine, tensors[name])
+        _expect_same_kind(f"{where}: {name}", mine, tensors[name])
     if strange := sorted(tensors.keys() - own.keys()):
         raise SourceError(f"{where}: {strange[0]!r} belongs to no part of the module")
     try:
         module.load_state_dict(dict(tensors), strict=False)
     except Exception as error:  # a module may read its state as it likes
-        raise SourceError(f"{where}: the module does not take these weights ({_brief(error)})") from error
+        raise SourceError(f"{where}: the module does not take these weights ({_one_line(error)})") from error
 
 
-def _expect_alike(where: str, mine: Any, given: Tensor) -> None:
+def _expect_same_kind(where: str, mine: Any, given: Tensor) -> None:
     if not isinstance(mine, Tensor) or torch.nn.parameter.is_lazy(mine):
         raise SourceError(
             f"{where}: expected a tensor whose shape is known, and the module has none until its first call: "
@@ -67,7 +67,7 @@ def _expect_alike(where: str, mine: Any, given: Tensor) -> None:
         )
 
 
-def _place(tensor: Tensor) -> tuple[Any, ...]:
+def _memory(tensor: Tensor) -> tuple[Any, ...]:
     """What two names of one tensor have in common, and no two tensors."""
     if torch.nn.parameter.is_lazy(tensor) or tensor.numel() == 0:
         return (id(tensor),)
@@ -94,7 +94,7 @@ def _read_pickled(path: Path) -> Any:
         ) from error
     except Exception as error:  # a damaged file makes torch and zipfile raise almost anything
         raise SourceError(
-            f"{path}: expected a file of torch.save, cannot read it ({_brief(error)})"
+            f"{path}: expected a file of torch.save, cannot read it ({_one_line(error)})"
         ) from error
 
 
@@ -107,7 +107,7 @@ def _expect_tensors_alone(path: Path) -> None:
             members = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise SourceError(
-            f"{path}: expected a file of torch.save, cannot read it ({_brief(error)})"
+            f"{path}: expected a file of torch.save, cannot read it ({_one_line(error)})"
         ) from error
     if any("/code/" in one.filename for one in members):
         raise RefusedError(f"{path}: expected a dict of tensors, got a TorchScript module: {REMEDY}")
@@ -117,21 +117,23 @@ def _expect_tensors_alone(path: Path) -> None:
         )
 
 
-def _tensors_in(found: Any, path: Path) -> dict[str, Tensor]:
-    for candidate in (found, *(found.get(key) for key in NESTED if isinstance(found, dict))):
-        if isinstance(candidate, dict) and candidate and all(map(_is_entry, candidate.items())):
+def _find_tensors(found: Any, path: Path) -> dict[str, Tensor]:
+    for candidate in (found, *(found.get(key) for key in STATE_DICT_KEYS if isinstance(found, dict))):
+        if isinstance(candidate, dict) and candidate and all(map(_is_named_tensor, candidate.items())):
             return dict(candidate)
     kind = (
         f"a dict of {', '.join(map(repr, list(found)[:5]))}"
         if isinstance(found, dict)
         else type(found).__name__
     )
-    raise SourceError(f"{path}: expected a dict of tensors, or one under {', '.join(NESTED)}, got {kind}")
+    raise SourceError(
+        f"{path}: expected a dict of tensors, or one under {', '.join(STATE_DICT_KEYS)}, got {kind}"
+    )
 
 
-def _is_entry(item: tuple[Any, Any]) -> bool:
+def _is_named_tensor(item: tuple[Any, Any]) -> bool:
     return isinstance(item[0], str) and isinstance(item[1], Tensor)
 
 
-def _brief(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -11,8 +11,8 @@ from torch.export import ExportedProgram
 from export.errors import SourceError
 from export.input_spec import DTYPES, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Source
-from export.sources.pt2_archive import cleaned
-from export.trace.trace import quiet
+from export.sources.pt2_archive import strip_pickles
+from export.trace.trace import silence_exporter
 from service.artifact.limits import MAX_ROWS
 
 SYMBOL = re.compile(r"[a-z]+\d+\Z")
@@ -20,9 +20,9 @@ SYMBOL = re.compile(r"[a-z]+\d+\Z")
 
 def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
     """The program of a file, which runs nothing as it is opened."""
-    archive = cleaned(path)
+    archive = strip_pickles(path)
     try:
-        with quiet():
+        with silence_exporter():
             program = torch.export.load(archive)
     except Exception as error:  # what the file lists may fit together in no way that PyTorch foresaw
         said = " ".join(str(error).split())[:200] or type(error).__name__
@@ -32,12 +32,12 @@ def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
 
 def from_program(program: ExportedProgram, inputs: tuple[InputSpec, ...], name: str) -> Source:
     """A program whose inputs are tensors; `inputs` may call them and their dimensions otherwise."""
-    own = own_inputs(program)
+    own = program_inputs(program)
     expect_batch(program, own)
     return Source(name, "program", with_user_names(own, inputs), program=program)
 
 
-def own_inputs(program: ExportedProgram) -> tuple[InputSpec, ...]:
+def program_inputs(program: ExportedProgram) -> tuple[InputSpec, ...]:
     """The program's inputs: the first dynamic dimension is called batch, the others dim1, dim2, ..."""
     spec = program.call_spec.in_spec
     positional, keywords = spec.children() if spec is not None else (None, None)

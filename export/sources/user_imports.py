@@ -12,13 +12,13 @@ from pathlib import Path
 from types import ModuleType
 
 # the names of this house, any of which a user's folder may bear as well
-OURS = frozenset({"models", "export", "service", "loadtest", "tune", "turnpike"})
-INSTALLED = tuple(
+OWN_PACKAGES = frozenset({"models", "export", "service", "loadtest", "tune", "turnpike"})
+INSTALLED_FOLDERS = tuple(
     {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")}
 )
 
 
-class Guest:
+class UserImports:
     """Folders of a user's code. Within `host()` they come first on the path, and their modules are theirs.
 
     Modules of ours with the name of one of theirs are put aside while the block runs, and put back after
@@ -35,7 +35,7 @@ class Guest:
         importlib.invalidate_caches()
         theirs = self._theirs()
         names = {*theirs, *(name.partition(".")[0] for name in self._kept)}
-        aside = _take(names)
+        aside = _unload(names)
         sys.modules.update(self._kept)
         path = sys.path[:]
         sys.path[:] = [*self.folders, *path]
@@ -46,16 +46,18 @@ class Guest:
         finally:
             sys.meta_path.remove(finder)
             sys.path[:] = path
-            self._kept.update(_take(names))
+            self._kept.update(_unload(names))
             sys.modules.update(aside)
 
     def _theirs(self) -> dict[str, str]:
         """The names of theirs that stand for another module outside, and the folders where they lie."""
         found: dict[str, str] = {}
         for folder in self.folders:
-            found = {**dict.fromkeys(_importable(Path(folder)), folder), **found}
+            found = {**dict.fromkeys(_importable_names(Path(folder)), folder), **found}
         return {
-            name: folder for name, folder in found.items() if _is_another(name, sys.modules.get(name), folder)
+            name: folder
+            for name, folder in found.items()
+            if _is_shadowed(name, sys.modules.get(name), folder)
         }
 
 
@@ -71,7 +73,7 @@ class _Finder:
         return PathFinder.find_spec(name, [self._folders[name]]) if name in self._folders else None
 
 
-def _importable(folder: Path) -> Iterator[str]:
+def _importable_names(folder: Path) -> Iterator[str]:
     """What `import` finds in a folder; a package without __init__.py counts where its name is one of ours."""
     try:
         entries = list(folder.iterdir())
@@ -80,20 +82,22 @@ def _importable(folder: Path) -> Iterator[str]:
     for entry in entries:
         if entry.is_file() and entry.suffix in (".py", ".so", ".pyd"):
             yield entry.name.partition(".")[0]
-        elif (entry / "__init__.py").is_file() or (entry.name in OURS and any(entry.glob("*.py"))):
+        elif (entry / "__init__.py").is_file() or (entry.name in OWN_PACKAGES and any(entry.glob("*.py"))):
             yield entry.name
 
 
-def _is_another(name: str, loaded: ModuleType | None, folder: str) -> bool:
+def _is_shadowed(name: str, loaded: ModuleType | None, folder: str) -> bool:
     """Whether what is loaded under a name of theirs is another module than the one in their folder."""
     if loaded is None:
-        return name in OURS
-    if name in sys.stdlib_module_names or (name not in OURS and _lies_in(loaded, INSTALLED)):
+        return name in OWN_PACKAGES
+    if name in sys.stdlib_module_names or (
+        name not in OWN_PACKAGES and _is_inside(loaded, INSTALLED_FOLDERS)
+    ):
         return False
-    return not any(str(Path(place).parent) == folder for place in _places(loaded))
+    return not any(str(Path(place).parent) == folder for place in _locations(loaded))
 
 
-def _take(names: set[str]) -> dict[str, ModuleType]:
+def _unload(names: set[str]) -> dict[str, ModuleType]:
     """Remove modules of these names, and what is inside them, from those that are loaded."""
     taken = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
     for name in taken:
@@ -101,13 +105,13 @@ def _take(names: set[str]) -> dict[str, ModuleType]:
     return taken
 
 
-def _places(module: ModuleType) -> list[str]:
+def _locations(module: ModuleType) -> list[str]:
     """The file of a module, or the folder of a package."""
     folders = list(getattr(module, "__path__", []))
     file = getattr(module, "__file__", None)
     return folders or ([file] if file else [])
 
 
-def _lies_in(module: ModuleType, folders: Sequence[str]) -> bool:
-    places = _places(module)
+def _is_inside(module: ModuleType, folders: Sequence[str]) -> bool:
+    places = _locations(module)
     return not places or any(Path(place).is_relative_to(folder) for place in places for folder in folders)

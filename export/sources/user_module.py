@@ -22,7 +22,7 @@ from export.errors import RequestError, SourceError, UntraceableError
 from export.input_spec import InputSpec
 from export.source import Source
 from export.sources.state_dict import fit_weights, read_weights
-from export.sources.user_imports import OURS, Guest
+from export.sources.user_imports import OWN_PACKAGES, UserImports
 
 
 def expect_ready(module: nn.Module, where: str) -> None:
@@ -66,12 +66,12 @@ def expect_arguments(module: nn.Module, inputs: tuple[InputSpec, ...], where: st
         )
 
 
-WRITTEN = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
+FACTORY_SPEC = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
 
 
 def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path | None = None) -> Source:
     """Load the user's file, call its factory, fill in the weights; an error says where their code stopped."""
-    written = WRITTEN.match(text)
+    written = FACTORY_SPEC.match(text)
     if written is None or not written["factory"].isidentifier():
         raise RequestError(f"expected path/to/file.py:factory, got {text!r}")
     path, factory = Path(written["file"]), written["factory"]
@@ -79,21 +79,21 @@ def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path |
         raise SourceError(f"{path}: no such file")
     path = path.resolve()
     folders = [path.parent, package_root(path), Path.cwd()]
-    guest = Guest(folders)
-    with guest.host(), _their_errors(path, folders):
-        made = _made(_loaded(path), factory, path)
+    guest = UserImports(folders)
+    with guest.host(), _user_errors(path, folders):
+        made = _call_factory(_load_file(path), factory, path)
     if weights is not None:
         tensors = read_weights(Path(weights))
         with guest.host():
             fit_weights(made, tensors, str(weights))
     expect_ready(made, f"{path.name}:{factory}")
     expect_arguments(made, inputs, f"{path.name}:{factory}")
-    with guest.host(), _their_errors(path, folders):
-        module = hosted(made, guest).eval().cpu()
+    with guest.host(), _user_errors(path, folders):
+        module = with_user_imports(made, guest).eval().cpu()
     return Source(path.stem, "module", inputs, module=module)
 
 
-def hosted(module: nn.Module, guest: Guest) -> nn.Module:
+def with_user_imports(module: nn.Module, guest: UserImports) -> nn.Module:
     """The module, of a class whose forward may import the user's modules whenever it is called."""
     kind = type(module)
 
@@ -115,7 +115,7 @@ def package_root(path: Path) -> Path:
     return folder
 
 
-def _loaded(path: Path) -> ModuleType:
+def _load_file(path: Path) -> ModuleType:
     """The user's file as a module, in its package where it has one, run anew."""
     parts = path.relative_to(package_root(path)).with_suffix("").parts
     name = ".".join(parts)
@@ -126,7 +126,7 @@ def _loaded(path: Path) -> ModuleType:
         return importlib.import_module(name)
     loaded = sys.modules.get(name)
     taken = loaded is not None and getattr(loaded, "__file__", None) != str(path)
-    if not name.isidentifier() or (taken and name not in OURS):
+    if not name.isidentifier() or (taken and name not in OWN_PACKAGES):
         name = f"turnpike_guest_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"  # the name itself is somebody else's
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -141,7 +141,7 @@ def _loaded(path: Path) -> ModuleType:
     return module
 
 
-def _made(module: ModuleType, factory: str, path: Path) -> nn.Module:
+def _call_factory(module: ModuleType, factory: str, path: Path) -> nn.Module:
     if not hasattr(module, factory):
         there = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
         raise SourceError(
@@ -152,7 +152,7 @@ def _made(module: ModuleType, factory: str, path: Path) -> nn.Module:
         return made
     if not callable(made):
         raise SourceError(f"{path}:{factory}: expected a function or a class, got {type(made).__name__}")
-    if needed := _needed(made):
+    if needed := _required_arguments(made):
         raise SourceError(
             f"{path}:{factory}: expected something that can be called without arguments, and it needs "
             f"{', '.join(needed)}: write a function that calls it with yours"
@@ -163,7 +163,7 @@ def _made(module: ModuleType, factory: str, path: Path) -> nn.Module:
     return made
 
 
-def _needed(factory: Any) -> list[str]:
+def _required_arguments(factory: Any) -> list[str]:
     """The arguments that a call cannot do without."""
     try:
         parameters = inspect.signature(factory).parameters.values()
@@ -174,7 +174,7 @@ def _needed(factory: Any) -> list[str]:
 
 
 @contextmanager
-def _their_errors(path: Path, folders: list[Path]) -> Iterator[None]:
+def _user_errors(path: Path, folders: list[Path]) -> Iterator[None]:
     """Whatever their code raises is one line with its file and line."""
     try:
         yield

@@ -27,28 +27,30 @@ from torch.utils._pytree import MappingKey, tree_flatten_with_path, tree_unflatt
 from export.errors import RequestError, UntraceableError
 from export.input_spec import InputSpec
 from export.source import Source
-from export.trace.untraceable import expect_opset, expect_stateless, explained
+from export.trace.untraceable import expect_opset, expect_stateless, explain_errors
 
-KEPT = (torch.ops.aten.gru.input, torch.ops.aten.lstm.input)
+RECURRENT_OPS = (torch.ops.aten.gru.input, torch.ops.aten.lstm.input)
 
 
 @contextlib.contextmanager
-def any_length() -> Iterator[None]:
+def recurrent_shapes() -> Iterator[None]:
     """Tell torch.export the shapes that nn.GRU and nn.LSTM answer with, while the block runs.
 
     Left to itself it finds them by stepping through time, which fixes the number of steps.
     """
-    own = {torch._C.DispatchKey.CompositeImplicitAutograd: shapes}
+    own = {torch._C.DispatchKey.CompositeImplicitAutograd: recurrent_outputs}
     with contextlib.ExitStack() as patched:
-        patched.enter_context(patch.dict(decomposition_table, dict.fromkeys(KEPT, shapes)))
-        for operator in KEPT:
+        patched.enter_context(
+            patch.dict(decomposition_table, dict.fromkeys(RECURRENT_OPS, recurrent_outputs))
+        )
+        for operator in RECURRENT_OPS:
             patched.callback(operator._dispatch_cache.clear)
             patched.enter_context(patch.dict(operator.py_kernels, own, clear=True))
             operator._dispatch_cache.clear()
         yield
 
 
-def shapes(
+def recurrent_outputs(
     x: Tensor,
     state: Tensor | list[Tensor],
     weights: Any,
@@ -69,11 +71,11 @@ DEFAULT_OPSET = 20
 # what torch.onnx can write and onnxruntime can run
 OPSETS = range(18, 24)
 # sizes given to dynamic dimensions while tracing: at 1 torch would take a dimension for fixed
-TRACED_SIZES = (3, 17, 19, 23, 29, 31, 37, 41, 43, 47)
+TRACING_SIZES = (3, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedGraph:
     """The graph, and the program it was made from.
 
     Initializers are called as the parameters, buffers and constants of the network are, and hold their
@@ -84,10 +86,10 @@ class Traced:
     program: ExportedProgram
 
 
-def trace(source: Source, opset: int = DEFAULT_OPSET) -> Traced:
+def trace(source: Source, opset: int = DEFAULT_OPSET) -> TracedGraph:
     """The graph of a network, every named dimension dynamic; a module is left as it was."""
     names = list(dict.fromkeys(dim for one in source.inputs for dim in one.dims if isinstance(dim, str)))
-    with quiet(), any_length(), explained(names):
+    with silence_exporter(), recurrent_shapes(), explain_errors(names):
         if source.program is not None:
             program = source.program
         elif source.module is not None:
@@ -99,9 +101,9 @@ def trace(source: Source, opset: int = DEFAULT_OPSET) -> Traced:
             raise UntraceableError("torch.onnx gave no graph")
         expect_stateless(made.exported_program)
     expect_opset(opset, made.model.opset_imports.get(""))
-    tidy(made.model)
-    name_ends(made.model, program, source.inputs)
-    return Traced(made.model, made.exported_program)
+    clean_up(made.model)
+    name_io(made.model, program, source.inputs)
+    return TracedGraph(made.model, made.exported_program)
 
 
 def export_program(module: nn.Module, inputs: tuple[InputSpec, ...], names: list[str]) -> ExportedProgram:
@@ -110,16 +112,16 @@ def export_program(module: nn.Module, inputs: tuple[InputSpec, ...], names: list
     torch.export keeps a condition for each size that it was unsure of, and most are its own. One that holds
     for some batches only is refused. Those on other dimensions are let be, as parity is proved on many sizes.
     """
-    args = tuple(example(one, dict(zip(names, TRACED_SIZES, strict=False))) for one in inputs)
+    args = tuple(example_tensor(one, dict(zip(names, TRACING_SIZES, strict=False))) for one in inputs)
     with torch.no_grad():
         copy.deepcopy(module)(*args)  # what does not run at all is said by PyTorch itself, in real sizes
 
     def attempt(axis: Callable[[str], Any]) -> ExportedProgram:
         axes = {name: axis(name) for name in names}
-        shapes = tuple(
+        recurrent_outputs = tuple(
             {at: axes[dim] for at, dim in enumerate(one.dims) if isinstance(dim, str)} for one in inputs
         )
-        return torch.export.export(module, args, dynamic_shapes=shapes, strict=False)
+        return torch.export.export(module, args, dynamic_shapes=recurrent_outputs, strict=False)
 
     try:
         return attempt(Dim)
@@ -129,14 +131,14 @@ def export_program(module: nn.Module, inputs: tuple[InputSpec, ...], names: list
         return attempt(lambda name: Dim.AUTO)
 
 
-def example(one: InputSpec, sizes: dict[str, int]) -> Tensor:
+def example_tensor(one: InputSpec, sizes: dict[str, int]) -> Tensor:
     """Any values will do: a graph that depends on them is refused."""
     dtype = getattr(torch, one.dtype)
     shape = one.shape(**sizes)
     return torch.rand(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
 
 
-def tidy(model: ir.Model) -> None:
+def clean_up(model: ir.Model) -> None:
     """Fold what follows from literals and shapes, and nothing that comes from a weight; drop the unused."""
     weights = set(model.graph.initializers)
 
@@ -148,10 +150,10 @@ def tidy(model: ir.Model) -> None:
     passes.RemoveUnusedNodesPass()(model)
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     passes.RemoveUnusedOpsetsPass()(model)
-    strip(model)
+    strip_metadata(model)
 
 
-def strip(model: ir.Model) -> None:
+def strip_metadata(model: ir.Model) -> None:
     """Remove what the exporter noted about the machine: stack traces, source lines, folders."""
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         for node in graph.all_nodes():
@@ -170,7 +172,7 @@ def strip(model: ir.Model) -> None:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_exporter() -> Iterator[None]:
     """Without the exporter's talk of its own affairs, which no user can act upon."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
@@ -182,7 +184,7 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def name_ends(model: ir.Model, program: ExportedProgram, inputs: tuple[InputSpec, ...]) -> None:
+def name_io(model: ir.Model, program: ExportedProgram, inputs: tuple[InputSpec, ...]) -> None:
     """Call inputs and their dimensions as the user does, and outputs by what they are.
 
     A dictionary's outputs have its keys; a lone one is `output`, several are `output0`, `output1`, ...
@@ -190,20 +192,23 @@ def name_ends(model: ir.Model, program: ExportedProgram, inputs: tuple[InputSpec
     passes.OutputFixPass()(model)  # where an output is an input, or another output too
     symbols: dict[str, str] = {}
     for value, one in zip(model.graph.inputs, inputs, strict=True):
-        claim(model, value, one.name)
+        claim_name(model, value, one.name)
         sizes = value.shape or ()  # none where the input is a single number
         symbols |= {str(size): str(dim) for size, dim in zip(sizes, one.dims, strict=True)}
     for value, name in zip(model.graph.outputs, output_names(program), strict=True):
-        claim(model, value, name)
+        claim_name(model, value, name)
     nodes = [output for node in model.graph.all_nodes() for output in node.outputs]
     for value in (*model.graph.inputs, *nodes):
         if value.shape is not None:
             value.shape = ir.Shape(
-                [size if isinstance(size, int) else in_names(size.value, symbols) for size in value.shape]
+                [
+                    size if isinstance(size, int) else rename_symbols(size.value, symbols)
+                    for size in value.shape
+                ]
             )
 
 
-def claim(model: ir.Model, value: ir.Value, name: str) -> None:
+def claim_name(model: ir.Model, value: ir.Value, name: str) -> None:
     """Give a value its name; another one that had it takes a number more, but for a weight's, which stays."""
     if name in model.graph.initializers:
         raise RequestError(f"--input: {name!r} is the name of a weight: call the input otherwise")
@@ -215,7 +220,7 @@ def claim(model: ir.Model, value: ir.Value, name: str) -> None:
     value.name = name
 
 
-def in_names(size: str | None, symbols: dict[str, str]) -> str | None:
+def rename_symbols(size: str | None, symbols: dict[str, str]) -> str | None:
     """A size that torch worked out, as `2*s77`, in the user's names of dimensions."""
     return size and re.sub(r"\w+", lambda word: symbols.get(word[0], word[0]), size)
 

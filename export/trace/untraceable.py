@@ -20,25 +20,25 @@ from torch.nn.utils import rnn
 from export.errors import ExportError, RequestError, UntraceableError
 
 # code that no user wrote: PyTorch's, and this package's
-TORCH = Path(torch.__file__).parent
-OURS = Path(__file__).parents[1]
+TORCH_FOLDER = Path(torch.__file__).parent
+PACKAGE_ROOT = Path(__file__).parents[1]
 
-FREE = re.compile(r"Constraints violated \(([^)]*)\)")
+VIOLATED_DIMENSIONS = re.compile(r"Constraints violated \(([^)]*)\)")
 
 
 @contextmanager
-def explained(names: list[str]) -> Iterator[None]:
+def explain_errors(names: list[str]) -> Iterator[None]:
     """Turn what stops the tracing in the block into an UntraceableError; `names` are dynamic dimensions."""
     asked: list[str] = []  # where the code made a condition of a dynamic dimension
     log_guard = ShapeEnv._log_guard
 
     def note(self: ShapeEnv, *args: Any, **kwargs: Any) -> None:
-        asked.append(place(traceback.extract_stack()))
+        asked.append(user_line(traceback.extract_stack()))
         log_guard(self, *args, **kwargs)
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise UntraceableError(
-            f"{place(traceback.extract_stack())}: packed sequences have no graph: call the layer on the "
+            f"{user_line(traceback.extract_stack())}: packed sequences have no graph: call the layer on the "
             "padded tensor, and mask what it answers"
         )
 
@@ -50,18 +50,18 @@ def explained(names: list[str]) -> Iterator[None]:
         except Exception as error:
             if isinstance(error.__cause__, ExportError):  # as torch.onnx hands on what it met
                 raise error.__cause__ from None
-            raise UntraceableError(said(error, asked, names)) from error
+            raise UntraceableError(one_sentence(error, asked, names)) from error
 
 
-def said(error: Exception, asked: list[str], names: list[str]) -> str:
+def one_sentence(error: Exception, asked: list[str], names: list[str]) -> str:
     """One sentence for what torch.export met."""
-    where = place(traceback.extract_tb(error.__traceback__))
+    where = user_line(traceback.extract_tb(error.__traceback__))
     if isinstance(error, GuardOnDataDependentSymNode):
         return (
             f"{where}: the values of the data decide what is computed, and a graph computes the same for all "
             "rows: use torch.where, or keep the value a tensor instead of taking it as a Python number"
         )
-    if isinstance(error, UserError) and (found := FREE.search(str(error))):
+    if isinstance(error, UserError) and (found := VIOLATED_DIMENSIONS.search(str(error))):
         dim = found[1].split(",")[0].strip()
         computed = "" if dim in names else " (a size computed from yours)"
         return (
@@ -73,11 +73,15 @@ def said(error: Exception, asked: list[str], names: list[str]) -> str:
     return f"{where}: PyTorch stopped at {type(error).__name__}: {text}"
 
 
-def place(stack: traceback.StackSummary) -> str:
+def user_line(stack: traceback.StackSummary) -> str:
     """The innermost line that the user wrote: file, line, function and the code itself."""
     for frame in reversed(stack):
         path = Path(frame.filename)
-        if frame.filename.startswith("<") or path.is_relative_to(TORCH) or path.is_relative_to(OURS):
+        if (
+            frame.filename.startswith("<")
+            or path.is_relative_to(TORCH_FOLDER)
+            or path.is_relative_to(PACKAGE_ROOT)
+        ):
             continue
         if path.is_relative_to(sys.prefix) or path.is_relative_to(sys.base_prefix):
             continue
@@ -93,12 +97,12 @@ def expect_stateless(program: ExportedProgram) -> None:
     for node in program.graph.nodes:
         if "batch_norm" in str(node.target) and changed:
             raise UntraceableError(
-                f"{written(node)}batch norm in train mode takes its statistics from the other rows of the "
-                "batch and keeps them: call eval() on the module, and let train(False) reach it"
+                f"{source_location(node)}batch norm in train mode takes its statistics from the other "
+                "rows of the batch and keeps them: call eval() on the module, and let train(False) reach it"
             )
-        if draws(node):
+        if draws_random_numbers(node):
             raise UntraceableError(
-                f"{written(node)}{node.target} draws random numbers, and a served answer must not: "
+                f"{source_location(node)}{node.target} draws random numbers, and a served answer must not: "
                 "leave it out in eval mode, or make the numbers a buffer or an input"
             )
     if changed:
@@ -108,7 +112,7 @@ def expect_stateless(program: ExportedProgram) -> None:
         )
 
 
-def draws(node: torch.fx.Node) -> bool:
+def draws_random_numbers(node: torch.fx.Node) -> bool:
     """Whether a node draws random numbers; those of dropout are drawn in train mode only."""
     operator = node.target
     if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
@@ -119,12 +123,12 @@ def draws(node: torch.fx.Node) -> bool:
     return given.get("train") is not False and given.get("dropout_p") != 0
 
 
-def written(node: torch.fx.Node) -> str:
+def source_location(node: torch.fx.Node) -> str:
     """Where the user's code made a node, as the beginning of a sentence."""
     lines = str(node.meta.get("stack_trace") or "").splitlines()
     for at in range(len(lines) - 1, -1, -1):
         if found := re.match(r'\s*File "(.+)", line (\d+), in (\w+)', lines[at]):
-            if Path(found[1]).is_relative_to(TORCH):
+            if Path(found[1]).is_relative_to(TORCH_FOLDER):
                 continue
             code = lines[at + 1].strip() if at + 1 < len(lines) else ""
             return f"{Path(found[1]).name}:{found[2]} in {found[3]}: {code}: "

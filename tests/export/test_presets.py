@@ -11,7 +11,7 @@ import torch
 
 from export.pipeline import export_model
 from export.source import Source
-from export.sources.checkpoint import own_input
+from export.sources.checkpoint import network_input
 from export.trace.trace import trace
 from models.layers.gate import watched
 from models.networks.families import build
@@ -41,7 +41,7 @@ CELLS = {"highway-lstm": 3 * 8 + 2 * 8, "grid-lstm": 24, "grid-lstm-1d": 6, "gri
 def test_it_exports(name: str, tmp_path: Path) -> None:
     """What the file answers, gates included, is what the network computes, for any number of rows."""
     net = build(find(name).config).eval()
-    one = own_input(net)
+    one = network_input(net)
     done = export_model(net, tmp_path, name=name, inputs=[one])
     assert done.manifest.parity.verdict == "pass"
     assert not done.manifest.batch_coupled
@@ -70,10 +70,10 @@ def test_it_exports(name: str, tmp_path: Path) -> None:
 def test_its_graph_is_adopted_by_itself(name: str, tmp_path: Path) -> None:
     """The plain .onnx of a network, without the network: the same gates, against float64."""
     net = build(find(name).config).eval()
-    source = Source(name, "module", (own_input(net),), module=net)
+    source = Source(name, "module", (network_input(net),), module=net)
     ir.save(trace(source).model, tmp_path / "plain.onnx")
     adopted = export_model(tmp_path / "plain.onnx", tmp_path, name="adopted").manifest
-    own = export_model(net, tmp_path, name="own", inputs=[own_input(net)]).manifest
+    own = export_model(net, tmp_path, name="own", inputs=[network_input(net)]).manifest
     assert adopted.gates == own.gates
     assert adopted.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
     assert adopted.weights == own.weights

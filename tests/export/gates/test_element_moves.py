@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from export.gates.element_moves import move_indices
-from export.gates.instrument import infer
+from export.gates.instrument import infer_shapes
 
 SHAPE = (2, 6, 4)
 CASES: list[tuple[str, dict[str, Any], list[list[int]]]] = [
@@ -45,7 +45,7 @@ def graph_of(op: str, attributes: dict[str, Any], inputs: list[list[int]]) -> tu
         helper.make_graph([node], "g", [x], made, data), opset_imports=[helper.make_opsetid("", 18)]
     )
     model = ir.from_proto(proto)
-    infer(model)
+    infer_shapes(model)
     return model, proto, outputs
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from export.gates.instrument import Gates, offer
+from export.gates.instrument import Instrumentation, instrument
 from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
@@ -53,9 +53,9 @@ def overrides(model: ir.Model, gates: tuple[Gate, ...], shift: float) -> dict[st
     return made
 
 
-def offered(net: nn.Module, shape: tuple[int, ...]) -> tuple[ir.Model, Gates]:
+def offered(net: nn.Module, shape: tuple[int, ...]) -> tuple[ir.Model, Instrumentation]:
     model = graph_of(net, shape)
-    return model, offer(model)
+    return model, instrument(model)
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.name)
@@ -95,11 +95,11 @@ def test_what_is_no_highway_has_no_gates() -> None:
     """Sigmoids that gate nothing against its own input are left alone, and the graph as it was."""
     model = graph_of(impostors.All(), impostors.SHAPE)
     before = ir.to_proto(model).SerializeToString()
-    assert offer(model) == Gates((), {}, ())
+    assert instrument(model) == Instrumentation((), {}, ())
     assert ir.to_proto(model).SerializeToString() == before
 
 
-def placed(gates: Gates) -> list[tuple[int, int | None, int | None]]:
+def placed(gates: Instrumentation) -> list[tuple[int, int | None, int | None]]:
     return [(gate.layer, gate.depth, gate.time) for gate in gates.gates]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from export.gates.instrument import Gates, offer
+from export.gates.instrument import Instrumentation, instrument
 from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
@@ -18,16 +18,16 @@ from service.artifact.runtime import Runtime, open_model
 from tests.highways import convolution, dense, dilemmas, recurrent
 
 
-def offered(net: nn.Module, *inputs: str) -> tuple[ir.Model, Gates, Runtime]:
+def offered(net: nn.Module, *inputs: str) -> tuple[ir.Model, Instrumentation, Runtime]:
     named = tuple(InputSpec(name, "float32", ("batch", 4)) for name in inputs or ("x",))
     model = trace(Source("net", "module", named, module=net.eval())).model
-    found = offer(model)
+    found = instrument(model)
     proto = ir.to_proto(model)
     onnx.checker.check_model(proto, full_check=True)
     return model, found, open_model(proto.SerializeToString())
 
 
-def biases(model: ir.Model, found: Gates) -> dict[str, np.ndarray]:
+def biases(model: ir.Model, found: Instrumentation) -> dict[str, np.ndarray]:
     names = {lever.tensor for gate in found.gates for lever in gate.levers}
     return {name: model.graph.initializers[name].const_value.numpy() for name in names}
 
@@ -86,7 +86,7 @@ def test_the_bias_of_a_convolution_stays_a_constant() -> None:
     """onnxruntime lays convolutions out by their weights, so zeros are added behind them instead."""
     one = InputSpec("x", "float32", ("batch", 3, 6, 6))
     model = trace(Source("net", "module", (one,), module=convolution.Conv2dHighway(3).eval())).model
-    (gate,) = offer(model).gates
+    (gate,) = instrument(model).gates
     assert [lever.tensor for lever in gate.levers] == ["layer00.transform_gate.bias"]
     assert gate.bias is not None
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from export.gates.instrument import offer
+from export.gates.instrument import instrument
 
 LINKS = 1500
 JOIN = [
@@ -80,4 +80,4 @@ def test_a_graph_made_to_be_slow_is_read(make: object) -> None:
     ]
     graph = helper.make_graph(nodes, "g", [x], [y], weights)
     model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
-    assert len(offer(model).gates) == (0 if make in (long_output, literal) else 1)
+    assert len(instrument(model).gates) == (0 if make in (long_output, literal) else 1)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 import torch
 
-from export.gates.instrument import offer
+from export.gates.instrument import instrument
 from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
@@ -36,7 +36,7 @@ def test_every_gate_of_a_preset_is_found(name: str) -> None:
     dims = [f"axis{at}" if at in net.free_axes else size for at, size in enumerate(config.inputs)]
     one = InputSpec("x", "int64" if net.reads_ids else "float32", ("batch", *dims))
     model = trace(Source(name, "preset", (one,), module=net)).model
-    found = offer(model)
+    found = instrument(model)
     proto = ir.to_proto(model)
     onnx.checker.check_model(proto, full_check=True)
     assert not found.warnings

@@ -7,16 +7,16 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from export.gates.instrument import Gates, offer
+from export.gates.instrument import Instrumentation, instrument
 from service.artifact.runtime import Runtime, open_model
 from tests.highways.written import BY_HAND, FUSED, OLD, RANKLESS, weights, written
 
 ROWS = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
 
 
-def offered(proto: onnx.ModelProto) -> tuple[ir.Model, Gates, Runtime]:
+def offered(proto: onnx.ModelProto) -> tuple[ir.Model, Instrumentation, Runtime]:
     model = ir.from_proto(proto)
-    found = offer(model)
+    found = instrument(model)
     made = ir.to_proto(model)
     onnx.checker.check_model(made, full_check=True)
     return model, found, open_model(made.SerializeToString())
@@ -59,7 +59,7 @@ def test_gates_of_unknown_rank_are_left_out_and_said_so() -> None:
     """An output of a graph needs a rank."""
     proto = written(RANKLESS)
     model = ir.from_proto(proto)
-    found = offer(model)
+    found = instrument(model)
     assert not found.gates
     assert len(model.graph.outputs) == 1
     assert found.warnings == ("1 gates are left out, as their number of dimensions depends on the input",)

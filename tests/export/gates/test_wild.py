@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.gates.instrument import Gates, offer
+from export.gates.instrument import Instrumentation, instrument
 from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
@@ -86,13 +86,15 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
             del sys.modules[name]
 
 
-def export(net: nn.Module, *inputs: tuple[int, ...]) -> tuple[Gates, list[Tensor], list[np.ndarray]]:
+def export(
+    net: nn.Module, *inputs: tuple[int, ...]
+) -> tuple[Instrumentation, list[Tensor], list[np.ndarray]]:
     """What was found, some rows, and the gates on them."""
     named = tuple(
         InputSpec(f"x{number}", "float32", ("batch", *shape)) for number, shape in enumerate(inputs)
     )
     model = trace(Source("wild", "module", named, module=net.eval())).model
-    found = offer(model)
+    found = instrument(model)
     rows = [torch.randn(3, *shape) for shape in inputs]
     runtime = open_model(ir.to_proto(model).SerializeToString())
     feeds = {one.name: row.numpy() for one, row in zip(named, rows, strict=True)}

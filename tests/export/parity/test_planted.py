@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from export.errors import ExportError, ParityError, UntraceableError
-from export.gates.instrument import Origin, offer
+from export.gates.instrument import Origin, instrument
 from export.input_spec import parse_inputs
 from export.parity import prove as parity
 from export.parity.prove import Proof, prove
 from export.parity.weight_origins import WeightMatch
 from export.source import Source
-from export.trace.trace import Traced, trace
+from export.trace.trace import TracedGraph, trace
 from models.networks.families import build
 from models.networks.feedforward import MlpConfig
 from service.artifact.runtime import open_model
@@ -32,7 +32,7 @@ class Subject:
     """A network and its graph, which a test may spoil a copy of."""
 
     source: Source
-    traced: Traced
+    traced: TracedGraph
     origins: dict[str, Origin]
 
     def spoilt(self, spoil: Callable[[ir.Model], None] = lambda model: None) -> Proof:
@@ -46,7 +46,7 @@ class Subject:
 def subject_of(module: nn.Module, *inputs: str) -> Subject:
     source = Source("planted", "module", parse_inputs(inputs), module=module.eval())
     traced = trace(source)
-    return Subject(source, traced, offer(traced.model).origins)
+    return Subject(source, traced, instrument(traced.model).origins)
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from export.errors import ParityError, UntraceableError
-from export.gates.instrument import Origin, offer
+from export.gates.instrument import Origin, instrument
 from export.input_spec import parse_inputs
 from export.parity.error_stats import BINS
 from export.parity.prove import Proof, prove
 from export.source import Rows, Source
-from export.trace.trace import Traced, trace
+from export.trace.trace import TracedGraph, trace
 from models.networks.families import build
 from models.training.presets import PRESETS
 from service.artifact.manifest import Parity
@@ -31,7 +31,7 @@ class Made:
     """What a proof needs of a network."""
 
     source: Source
-    traced: Traced
+    traced: TracedGraph
     origins: dict[str, Origin]
 
     def open(self) -> Runtime:
@@ -45,7 +45,7 @@ class Made:
 def made_of(module: nn.Module, *inputs: str, rows: Rows | None = None) -> Made:
     source = Source("made", "module", parse_inputs(inputs), module=module.eval(), rows=rows)
     traced = trace(source)
-    return Made(source, traced, offer(traced.model).origins)
+    return Made(source, traced, instrument(traced.model).origins)
 
 
 def preset(name: str) -> Made:
@@ -344,7 +344,7 @@ def test_an_adopted_graph_is_proved_against_itself() -> None:
     """Gates found and levers added, it computes what it did; if it does not, that is found."""
     source = adopted()
     model = ir.from_proto(source.graph)
-    origins = offer(model).origins
+    origins = instrument(model).origins
     assert "layer00.transform_gate" in origins
 
     def proof() -> Proof:

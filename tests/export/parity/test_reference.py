@@ -20,7 +20,7 @@ from export.parity.batches import ProofBatch
 from export.parity.reference import RejectedError, equal_up_to_rounding
 from export.parity.torch_reference import NetworkCopy, TorchReference, recompute_constant
 from export.source import Source
-from export.trace.trace import Traced, trace
+from export.trace.trace import TracedGraph, trace
 
 INPUT = "x:float32[batch,3]"
 BATCH = ProofBatch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x": 0})
@@ -40,33 +40,33 @@ class Gated(nn.Module):
         return torch.sigmoid(self.gate(x)).float() * x + self.extra
 
 
-def traced_of(module: nn.Module, *inputs: str) -> tuple[Source, Traced]:
+def traced_of(module: nn.Module, *inputs: str) -> tuple[Source, TracedGraph]:
     source = Source("s", "module", parse_inputs(inputs or (INPUT,)), module=module.eval())
     return source, trace(source)
 
 
 @pytest.fixture(scope="module")
-def shared() -> tuple[Source, Traced]:
+def shared() -> tuple[Source, TracedGraph]:
     torch.manual_seed(0)
     return traced_of(Gated())
 
 
 @pytest.fixture
-def source(shared: tuple[Source, Traced]) -> Source:
+def source(shared: tuple[Source, TracedGraph]) -> Source:
     """A copy, whose network a test may change."""
     return replace(shared[0], module=copy.deepcopy(shared[0].module))
 
 
 @pytest.fixture
-def traced(shared: tuple[Source, Traced]) -> Traced:
+def traced(shared: tuple[Source, TracedGraph]) -> TracedGraph:
     return replace(shared[1], model=ir.from_proto(ir.to_proto(shared[1].model)))
 
 
-def truth_of(source: Source, traced: Traced, origins: dict[str, Origin] | None = None) -> TorchReference:
+def truth_of(source: Source, traced: TracedGraph, origins: dict[str, Origin] | None = None) -> TorchReference:
     return TorchReference(source, traced, traced.model, origins or {})
 
 
-def test_outputs_and_gates_are_worked_out_in_float64(source: Source, traced: Traced) -> None:
+def test_outputs_and_gates_are_worked_out_in_float64(source: Source, traced: TracedGraph) -> None:
     """By the formula, to the rounding of float64; the network's own precision beside it."""
     net = source.module
     found = truth_of(source, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)})
@@ -83,7 +83,7 @@ def test_outputs_and_gates_are_worked_out_in_float64(source: Source, traced: Tra
     assert found.warnings == ()
 
 
-def test_the_users_module_is_left_alone(source: Source, traced: Traced) -> None:
+def test_the_users_module_is_left_alone(source: Source, traced: TracedGraph) -> None:
     """Its mode, its weights, its type and torch's random numbers."""
     net = source.module
     net.train()
@@ -96,14 +96,14 @@ def test_the_users_module_is_left_alone(source: Source, traced: Traced) -> None:
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_large_batches_show_their_outputs_alone(source: Source, traced: Traced) -> None:
+def test_large_batches_show_their_outputs_alone(source: Source, traced: TracedGraph) -> None:
     """Gates are looked at in small batches."""
     found = truth_of(source, traced, {"t": Origin("sigmoid")})
     large = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, small=False)
     assert set(found.own(large)) == set(found.wide(large)) == {"output"}
 
 
-def test_a_value_that_is_no_node_comes_from_the_graph(source: Source, traced: Traced) -> None:
+def test_a_value_that_is_no_node_comes_from_the_graph(source: Source, traced: TracedGraph) -> None:
     """By the reference evaluator, which the record says."""
     sigmoid = next(node for node in traced.model.graph if node.op_type == "Sigmoid")
     sigmoid.outputs[0].name = "t"
@@ -116,7 +116,9 @@ def test_a_value_that_is_no_node_comes_from_the_graph(source: Source, traced: Tr
     assert found.reference.endswith("the graph by onnx's reference evaluator in float64 for t")
 
 
-def test_a_network_that_knows_single_precision_only_is_stood_in_for(source: Source, traced: Traced) -> None:
+def test_a_network_that_knows_single_precision_only_is_stood_in_for(
+    source: Source, traced: TracedGraph
+) -> None:
     """By the program traced from it, which the record and a warning say."""
     expected = truth_of(source, traced).wide(BATCH)["output"]
     source.module.narrow = True
@@ -126,7 +128,7 @@ def test_a_network_that_knows_single_precision_only_is_stood_in_for(source: Sour
     assert "does not run in float64 (float32 only)" in found.warnings[0]
 
 
-def test_a_program_that_is_not_the_network_is_found(source: Source, traced: Traced) -> None:
+def test_a_program_that_is_not_the_network_is_found(source: Source, traced: TracedGraph) -> None:
     """Even if it is off by 1e-7, as in the last bit of a number that was baked in."""
     source.module.extra = 1e-7
     with pytest.raises(
@@ -135,7 +137,7 @@ def test_a_program_that_is_not_the_network_is_found(source: Source, traced: Trac
         truth_of(source, traced).wide(BATCH)
 
 
-def test_a_batch_that_the_network_does_not_take_is_rejected(source: Source, traced: Traced) -> None:
+def test_a_batch_that_the_network_does_not_take_is_rejected(source: Source, traced: TracedGraph) -> None:
     """With what it says of it; a program that does not take what the network does is another matter."""
     found = truth_of(source, traced)
     wider = ProofBatch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0})

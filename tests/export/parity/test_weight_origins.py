@@ -16,7 +16,7 @@ from export.errors import ParityError
 from export.input_spec import parse_inputs
 from export.parity.weight_origins import MAX_LITERAL_SIZE, WeightMatch, check_weights
 from export.source import Source
-from export.trace.trace import Traced, trace
+from export.trace.trace import TracedGraph, trace
 
 W = np.arange(1, 13, dtype=np.float32).reshape(3, 4) / 7
 V = -np.arange(1, 9, dtype=np.float32).reshape(2, 4) / 3
@@ -150,13 +150,13 @@ class Made(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Source, Traced]:
+def made() -> tuple[Source, TracedGraph]:
     torch.manual_seed(0)
     source = Source("s", "module", parse_inputs(["x:float32[batch,10]"]), module=Made().eval())
     return source, trace(source)
 
 
-def spoil(traced: Traced, name: str, how: Callable[[np.ndarray], np.ndarray]) -> ir.Model:
+def spoil(traced: TracedGraph, name: str, how: Callable[[np.ndarray], np.ndarray]) -> ir.Model:
     model = ir.from_proto(ir.to_proto(traced.model))
     value = model.graph.initializers[name]
     assert value.const_value is not None
@@ -164,7 +164,7 @@ def spoil(traced: Traced, name: str, how: Callable[[np.ndarray], np.ndarray]) ->
     return model
 
 
-def test_every_way_to_hold_a_tensor_is_known(made: tuple[Source, Traced]) -> None:
+def test_every_way_to_hold_a_tensor_is_known(made: tuple[Source, TracedGraph]) -> None:
     """Parameters, buffers saved or not, and plain attributes; what was folded is worked out again."""
     source, traced = made
     found = check_weights(source, traced, traced.model)
@@ -172,7 +172,7 @@ def test_every_way_to_hold_a_tensor_is_known(made: tuple[Source, Traced]) -> Non
     assert 0 <= found.ulp <= 2
 
 
-def test_each_of_them_is_checked(made: tuple[Source, Traced]) -> None:
+def test_each_of_them_is_checked(made: tuple[Source, TracedGraph]) -> None:
     """One bit in any of them is found; in what was folded, more than two units in the last place."""
     source, traced = made
     held = {name: value.const_value for name, value in traced.model.graph.initializers.items()}
@@ -183,7 +183,7 @@ def test_each_of_them_is_checked(made: tuple[Source, Traced]) -> None:
             check_weights(source, traced, spoil(traced, name, lambda w: w + np.float32(3e-7) * np.sign(w)))
 
 
-def test_the_module_has_the_last_word(made: tuple[Source, Traced]) -> None:
+def test_the_module_has_the_last_word(made: tuple[Source, TracedGraph]) -> None:
     """Where its weights changed after it was traced, the graph's are no longer the network's."""
     source, traced = made
     torch.manual_seed(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from export.errors import SourceError
-from export.sources.labels import MOST_BYTES, expect_labels, read_labels
+from export.sources.labels import MAX_FILE_BYTES, expect_labels, read_labels
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_file_that_is_not_there_or_too_large_is_said(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="absent: cannot be read"):
         read_labels(tmp_path / "absent")
     with (tmp_path / "large").open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     with pytest.raises(SourceError, match="expected a file of at most 16 MiB"):
         read_labels(tmp_path / "large")
 

@@ -19,7 +19,7 @@ from torch.export import Dim
 from export.errors import ExportError, RefusedError, RequestError, SourceError
 from export.input_spec import parse_inputs
 from export.sources.load import SourceWarning, load_source
-from export.sources.rows import MOST_ROWS
+from export.sources.rows import MAX_ROWS_USED
 from models.data.load import load
 from models.networks.base import Net, NetConfig
 from models.networks.families import build
@@ -154,7 +154,7 @@ def test_drawn_rows_are_at_most_so_many(tmp_path: Path) -> None:
     data = {"name": "parity-24", "digest": load("parity-24").digest, "labels": ["even", "odd"]}
     rows = load_source(saved(tmp_path / "net.safetensors", config, data=data)).rows
     assert rows is not None
-    assert len(rows) == MOST_ROWS
+    assert len(rows) == MAX_ROWS_USED
 
 
 @pytest.mark.parametrize(

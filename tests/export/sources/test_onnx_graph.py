@@ -274,7 +274,7 @@ def test_numbers_that_do_not_fill_their_shape_are_refused(
 def test_a_file_as_large_as_no_onnx_can_be_is_not_read(tmp_path: Path) -> None:
     """Its size is looked at first."""
     with (tmp_path / "net.onnx").open("wb") as file:
-        file.truncate(onnx_file.MOST_BYTES + 1)
+        file.truncate(onnx_file.MAX_FILE_BYTES + 1)
     with pytest.raises(RefusedError, match="expected at most 2 GiB"):
         read_onnx(tmp_path / "net.onnx")
 

@@ -13,7 +13,7 @@ import pytest
 from export.errors import SourceError
 from export.input_spec import parse_inputs
 from export.sources import rows as module
-from export.sources.rows import MOST_ROWS, is_embedded, is_known, numbered, read_rows
+from export.sources.rows import MAX_ROWS_USED, class_numbers, is_dataset_name, is_embedded, read_rows
 
 ONE = parse_inputs(["x:float32[batch,4]"])
 TWO = parse_inputs(["ids:int64[batch,time]", "mask:bool[batch,time]"])
@@ -78,10 +78,10 @@ def test_bytes_become_the_raw_numbers_that_networks_take(tmp_path: Path) -> None
 
 def test_of_many_rows_some_are_chosen_and_always_the_same(tmp_path: Path) -> None:
     """With their own classes."""
-    x = np.arange(MOST_ROWS * 3, dtype=np.float32).reshape(-1, 1)
+    x = np.arange(MAX_ROWS_USED * 3, dtype=np.float32).reshape(-1, 1)
     one = parse_inputs(["x:float32[batch,1]"])
     rows, _ = read_rows(saved(tmp_path, x=x, y=x[:, 0].astype(int)), one)
-    assert len(rows) == MOST_ROWS
+    assert len(rows) == MAX_ROWS_USED
     assert rows.classes is not None
     assert np.array_equal(rows.inputs["x"][:, 0], rows.classes)
     assert np.all(np.diff(rows.classes) > 0)
@@ -135,12 +135,12 @@ def test_integers_are_not_cut(tmp_path: Path, dtype: str, number: int) -> None:
 
 def test_classes_may_be_named() -> None:
     """By their labels, as text or bytes; where labels are numbers, a number is a label and no place."""
-    assert numbered(np.array(["dog", "cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
-    assert numbered(np.array([b"dog", b"cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
-    assert numbered(np.array([7, 3, 7]), ("3", "7"), "here").tolist() == [1, 0, 1]
-    assert numbered(np.array([1, 0]), ("cat", "dog"), "here").tolist() == [1, 0]
+    assert class_numbers(np.array(["dog", "cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
+    assert class_numbers(np.array([b"dog", b"cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
+    assert class_numbers(np.array([7, 3, 7]), ("3", "7"), "here").tolist() == [1, 0, 1]
+    assert class_numbers(np.array([1, 0]), ("cat", "dog"), "here").tolist() == [1, 0]
     with pytest.raises(SourceError, match="here: expected classes of 3, 7, got '1'"):
-        numbered(np.array([1]), ("3", "7"), "here")
+        class_numbers(np.array([1]), ("3", "7"), "here")
 
 
 def test_a_pickle_in_an_npz_does_not_run(tmp_path: Path) -> None:
@@ -178,10 +178,10 @@ def test_a_damaged_file_is_said(tmp_path: Path, keep: int) -> None:
 
 def test_a_file_that_unfolds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what it says of its size, and where it lies about that, by the array's header."""
-    monkeypatch.setattr(module, "MOST_BYTES", 1 << 30)
+    monkeypatch.setattr(module, "MAX_NPZ_BYTES", 1 << 30)
     with zipfile.ZipFile(tmp_path / "rows.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", bytes(1 << 20))
-    monkeypatch.setattr(module, "MOST_BYTES", 1 << 19)
+    monkeypatch.setattr(module, "MAX_NPZ_BYTES", 1 << 19)
     with pytest.raises(SourceError, match="GiB of rows"):
         read_rows(tmp_path / "rows.npz", ONE)
     header = io.BytesIO()
@@ -225,7 +225,7 @@ def test_names_of_data_are_told_apart() -> None:
     """What comes with this package, what is fetched, and what is neither."""
     assert is_embedded("digits")
     assert is_embedded("parity-24")
-    assert is_known("mnist")
+    assert is_dataset_name("mnist")
     assert not is_embedded("mnist")
-    assert not is_known("parity-1")
-    assert not is_known("rows.npz")
+    assert not is_dataset_name("parity-1")
+    assert not is_dataset_name("rows.npz")

@@ -14,17 +14,17 @@ from torch import Tensor, nn
 from export.errors import RequestError
 from export.input_spec import parse_inputs
 from export.source import Source
-from export.trace.trace import KEPT, OPSETS, Traced, trace
+from export.trace.trace import OPSETS, RECURRENT_OPS, TracedGraph, trace
 from models.networks.families import build
 from models.training.presets import find
 from service.artifact.runtime import Runtime, open_model
 
 
-def traced(module: nn.Module, *inputs: str, opset: int = 20) -> Traced:
+def traced(module: nn.Module, *inputs: str, opset: int = 20) -> TracedGraph:
     return trace(Source("net", "module", parse_inputs(inputs), module=module.eval()), opset)
 
 
-def opened(made: Traced) -> Runtime:
+def opened(made: TracedGraph) -> Runtime:
     return open_model(ir.to_proto(made.model).SerializeToString())
 
 
@@ -117,9 +117,9 @@ def test_recurrent_layers_take_any_length(
             return self.layer(x)[0]
 
     net = Reader().eval()
-    before = [dict(operator.py_kernels) for operator in KEPT]
+    before = [dict(operator.py_kernels) for operator in RECURRENT_OPS]
     runtime = opened(traced(net, "x:float32[batch,time,4]"))
-    assert [dict(operator.py_kernels) for operator in KEPT] == before, "PyTorch is left as it was"
+    assert [dict(operator.py_kernels) for operator in RECURRENT_OPS] == before, "PyTorch is left as it was"
     assert runtime.outputs[0].dims[:2] == ("batch", "time")
     for batch, time in ((1, 1), (2, 9), (5, 30)):
         x = torch.randn(batch, time, 4)
