@@ -35,21 +35,23 @@ class ServiceError(Exception):
 class ModelFileError(ServiceError):
     """A model file is missing, damaged, or says of itself what cannot be understood.
 
-    The message is for the log; `public` says as much without a path or a word of a library.
+    The message is for the log; `public_message` says as much without a path or a word of a library.
     """
 
-    def __init__(self, message: str, public: str = "its file cannot be served") -> None:
+    def __init__(self, message: str, public_message: str = "its file cannot be served") -> None:
         super().__init__(message)
-        self.public = public
+        self.public_message = public_message
 
 
 class RunError(ServiceError):
-    """The model cannot be run on these rows. The message is for the log alone; `callers` tells whether the
-    rows are at fault, such as ids that the model does not know."""
+    """The model cannot be run on these rows. The message is only for the log.
 
-    def __init__(self, message: str, *, callers: bool = False) -> None:
+    `caused_by_input` is True if the values in the request are at fault, such as ids outside of a table.
+    """
+
+    def __init__(self, message: str, *, caused_by_input: bool = False) -> None:
         super().__init__(message)
-        self.callers = callers
+        self.caused_by_input = caused_by_input
 
 
 class DeviceError(ServiceError):

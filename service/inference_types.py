@@ -33,11 +33,11 @@ class InferenceRequest:
     outputs: tuple[RequestedOutput, ...]
     id: str | None = None
     # microseconds, as the client gave them
-    timeout: int | None = None
+    timeout_us: int | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         return tuple([wanted.name for wanted in self.outputs])
 
 
@@ -45,7 +45,7 @@ class OutputReader(Protocol):
     """Makes something of outputs, for all requests of a run together."""
 
     @property
-    def tensors(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """The outputs that it reads."""
 
     def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> Sequence[Any]:
@@ -62,8 +62,8 @@ class InferenceResult:
     arrays: tuple[Array, ...]
     queue_ns: int = 0
     run_ns: int = 0
-    batch: int = 0
-    reading: Any = None
+    batch_rows: int = 0
+    reader_result: Any = None
 
 
 class Waiter(Protocol):

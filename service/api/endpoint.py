@@ -48,7 +48,7 @@ class ModelEndpoint(ABC):
 
     def decode(self, body: bytes, header: int | None, model: Model) -> InferenceRequest:
         """The request that the body holds."""
-        return self._decoder.decode(body, header, model)
+        return self._decoder.decode(body, header, model.signature, model.digest)
 
     @abstractmethod
     async def content(self, inquiry: InferenceCall) -> Content:
@@ -78,14 +78,14 @@ class ModelEndpoint(ABC):
                 inquiry = InferenceCall(model, inference, until, course)
                 content = await self.content(inquiry)
         except RequestError as error:
-            model.meter.fail(error.reason, perf_counter_ns() - started)
+            model.counters.count_failure(error.reason, perf_counter_ns() - started)
             raise
         except CancelledError:
-            model.meter.fail("gone", perf_counter_ns() - started)
+            model.counters.count_failure("gone", perf_counter_ns() - started)
             raise
         ended = perf_counter_ns()
         if inquiry.first is not None:
-            model.meter.request(
+            model.counters.count_request(
                 inquiry.first,
                 total_ns=ended - started,
                 decode_ns=decoded - read,

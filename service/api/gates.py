@@ -18,15 +18,22 @@ from service.api.model_facts import StaticModelEndpoint, certificate_json, gate_
 from service.config.cpus import threads_per_worker
 from service.errors import NotFiniteError, NotFoundError, RequestError
 from service.gates.lesions import (
-    KEYS,
+    LESION_KEYS,
     LesionEffect,
     LesionRequest,
-    by_layer,
-    layers,
+    curve_layers,
+    gates_by_layer,
     lesion_effect,
-    lesion_request,
+    parse_lesion_request,
 )
-from service.gates.query import GateQuery, OutputSizes, block_names, check_response_size, gate_query, tensors
+from service.gates.query import (
+    GateQuery,
+    OutputSizes,
+    block_names,
+    check_response_size,
+    parse_gate_query,
+    requested_tensors,
+)
 from service.gates.reader import GateReader, GateSummary
 from service.inference_types import Array, InferenceResult
 from service.protocol.infer_response import assemble, encode_infer, encode_tensors
@@ -73,13 +80,13 @@ class GatesEndpoint(GatedEndpoint):
 
     async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
-        wish = gate_query(inquiry.course.query, inference.parameters)
+        wish = parse_gate_query(inquiry.course.query, inference.parameters)
         if wish.binary:
             outputs = tuple(replace(output, binary=True) for output in inference.outputs)
             inquiry.inference = inference = replace(inference, outputs=outputs)
         prepared = self._of(model)
         reader = prepared.reader
-        read = reader.tensors
+        read = reader.output_names
         if wish.blocks:
             if not prepared.blocks:
                 raise RequestError(
@@ -88,11 +95,11 @@ class GatesEndpoint(GatedEndpoint):
             read += prepared.blocks
         limit = self.parts.settings.max_gates
         sizes = prepared.sizes_with_blocks if wish.blocks else prepared.sizes
-        size = sizes.of(inference)
+        size = sizes.total_bytes(inference)
         check_response_size(wish, size, limit)
-        if wish.detail == "summary" and not wish.blocks and sizes.whole and size < MANY_BYTES:
-            return _summary(inquiry, await inquiry.run(inference.names, reader=reader))
-        arrays = await inquiry.by_name(tuple(dict.fromkeys((*inference.names, *read))))
+        if wish.detail == "summary" and not wish.blocks and sizes.is_exact and size < MANY_BYTES:
+            return _summary(inquiry, await inquiry.run(inference.output_names, reader=reader))
+        arrays = await inquiry.by_name(tuple(dict.fromkeys((*inference.output_names, *read))))
         # shapes that only a run could tell
         size = sum([arrays[name].nbytes for name in read])
         check_response_size(wish, size, limit)
@@ -113,8 +120,8 @@ class GatesEndpoint(GatedEndpoint):
             prepared = self._prepared[model.digest] = Prepared(
                 reader,
                 blocks,
-                OutputSizes(reader.tensors, model.signature),
-                OutputSizes((*reader.tensors, *blocks), model.signature),
+                OutputSizes(reader.output_names, model.signature),
+                OutputSizes((*reader.output_names, *blocks), model.signature),
             )
         return prepared
 
@@ -123,7 +130,7 @@ def _summary(inquiry: InferenceCall, answer: InferenceResult) -> Content:
     """The answer where the gates were read with those of all others in the run."""
     model = inquiry.model
     given = encode_infer(model.name, model.version, inquiry.inference, answer, model.labels)
-    return _with(given, answer.reading)
+    return _with(given, answer.reader_result)
 
 
 def _content(
@@ -132,7 +139,7 @@ def _content(
     rows = inquiry.inference.rows
     (reading,) = reader.read(arrays, rows)
     content = _with(inquiry.as_infer(arrays), reading)
-    pairs = tensors(wish, inquiry.model.gates, reader.tensors, arrays, rows)
+    pairs = requested_tensors(wish, inquiry.model.gates, reader.output_names, arrays, rows)
     entries, tail = encode_tensors(pairs, binary=wish.binary)
     return merge_json(content, assemble({"tensors": entries}, tail)) if entries else content
 
@@ -149,25 +156,25 @@ def _with(content: Content, reading: GateSummary) -> Content:
 class LesionEndpoint(GatedEndpoint):
     """Runs the caller's own rows with gates closed, opened or shifted."""
 
-    extra = KEYS
+    extra = LESION_KEYS
 
     async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
-        asked = lesion_request(inference.parameters, model.gates)
+        asked = parse_lesion_request(inference.parameters, model.gates)
         return await (_curve(inquiry) if asked.curve else _lesion(inquiry, asked))
 
 
 async def _lesion(inquiry: InferenceCall, asked: LesionRequest) -> Content:
     model, inference = inquiry.model, inquiry.inference
-    moved = asked.feeds(model.biases)
+    moved = asked.bias_overrides(model.biases)
     first = next(iter(model.signature.outputs))
-    names = tuple(dict.fromkeys((*inference.names, first)))
-    before = await inquiry.by_name(names, alone=True)
-    after = await inquiry.by_name(names, moved, alone=True)
+    names = tuple(dict.fromkeys((*inference.output_names, first)))
+    before = await inquiry.by_name(names, unbatched=True)
+    after = await inquiry.by_name(names, moved, unbatched=True)
     told: dict[str, Any] = {"rows": inference.rows, **asked.to_json(model.gates)}
     if tells_classes(model, before[first]):
         changed = _effect(model, before[first], after[first])
-        if not changed.known:
+        if not changed.is_finite:
             raise NotFiniteError(
                 f"lesion: expected numbers to compare, got NaN or Inf in {first!r}, "
                 "which JSON cannot say; without these gates the network may give none"
@@ -180,17 +187,19 @@ async def _lesion(inquiry: InferenceCall, asked: LesionRequest) -> Content:
 
 async def _curve(inquiry: InferenceCall) -> Content:
     model, inference = inquiry.model, inquiry.inference
-    todo = layers(model.gates, inference.rows)
+    todo = curve_layers(model.gates, inference.rows)
     first = next(iter(model.signature.outputs))
-    before = await inquiry.by_name(tuple(dict.fromkeys((*inference.names, first))), alone=True)
+    before = await inquiry.by_name(tuple(dict.fromkeys((*inference.output_names, first))), unbatched=True)
     if not tells_classes(model, before[first]):
         raise RequestError(f"curve: expected a model whose output tells classes, and {first!r} tells none")
     entries = []
     for layer, gates in todo:
-        after = await inquiry.by_name((first,), LesionRequest(closed=gates).feeds(model.biases), alone=True)
+        after = await inquiry.by_name(
+            (first,), LesionRequest(closed=gates).bias_overrides(model.biases), unbatched=True
+        )
         told = _effect(model, before[first], after[first]).summary()
         entries.append({"layer": layer, "gates": [gate.name for gate in gates], **told})
-    skipped = sorted(by_layer(model.gates).keys() - {layer for layer, _ in todo})
+    skipped = sorted(gates_by_layer(model.gates).keys() - {layer for layer, _ in todo})
     curve = {"rows": inference.rows, "layers": entries, "skipped": skipped}
     return merge_json(inquiry.as_infer(before), (orjson.dumps({"curve": curve}), None))
 

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 def reject_if_queue_full(model: Model) -> None:
     """Stop with Overloaded before a request is even decoded, when there is no room to wait in."""
-    if model.batcher.full:
-        raise model.batcher.overloaded()
+    if model.batcher.is_full:
+        raise model.batcher.overloaded_error()
 
 
 def deadline(inference: InferenceRequest, header: bytes | None, usual_ms: int) -> float:
@@ -32,8 +32,8 @@ def deadline(inference: InferenceRequest, header: bytes | None, usual_ms: int) -
     The `timeout` parameter (µs) and the header `X-Request-Timeout-Ms` may only shorten the usual wait.
     """
     wait = usual_ms / 1e3
-    if inference.timeout:
-        wait = min(wait, inference.timeout / 1e6)
+    if inference.timeout_us:
+        wait = min(wait, inference.timeout_us / 1e6)
     if header is not None:
         wait = min(wait, _milliseconds(header) / 1e3)
     return monotonic() + wait
@@ -45,27 +45,27 @@ async def run_inference(
     names: tuple[str, ...],
     until: float,
     *,
-    alone: bool = False,
+    unbatched: bool = False,
     future: Waiter | None = None,
     reader: OutputReader | None = None,
 ) -> InferenceResult:
     """The arrays of the outputs named; a RequestError says why there are none."""
     if inference.rows == 0:
         nothing = None if reader is None else reader.read({}, 0, 1)[0]
-        return InferenceResult(tuple(_empty(model, name, inference) for name in names), reading=nothing)
+        return InferenceResult(tuple(_empty(model, name, inference) for name in names), reader_result=nothing)
     try:
         return await model.batcher.submit(
             inference.feeds,
             inference.rows,
             names,
             deadline=until,
-            alone=alone,
+            unbatched=unbatched,
             future=future,
             reader=reader,
         )
     except RunError as error:
         log.warning("%s/%d: %s", model.name, model.version, error)
-        if error.callers:
+        if error.caused_by_input:
             raise RequestError(
                 f"inputs: model {model.name!r} cannot be run on these values; "
                 "expected values that it knows, such as ids below the size of its table"
@@ -120,7 +120,7 @@ class InferenceCall:
         names: tuple[str, ...],
         moved: Mapping[str, Array] | None = None,
         *,
-        alone: bool = False,
+        unbatched: bool = False,
         reader: OutputReader | None = None,
     ) -> InferenceResult:
         """The outputs named on the caller's rows, and what a reader makes of others.
@@ -132,7 +132,7 @@ class InferenceCall:
             inference = replace(inference, feeds={**inference.feeds, **moved})
         future = self.course.future()
         given = await run_inference(
-            self.model, inference, names, self.until, alone=alone, future=future, reader=reader
+            self.model, inference, names, self.until, unbatched=unbatched, future=future, reader=reader
         )
         self.ran = perf_counter_ns()
         if self.first is None:
@@ -141,15 +141,15 @@ class InferenceCall:
         return given
 
     async def by_name(
-        self, names: tuple[str, ...], moved: Mapping[str, Array] | None = None, *, alone: bool = False
+        self, names: tuple[str, ...], moved: Mapping[str, Array] | None = None, *, unbatched: bool = False
     ) -> dict[str, Array]:
         """The same as a dict."""
-        return dict(zip(names, (await self.run(names, moved, alone=alone)).arrays, strict=True))
+        return dict(zip(names, (await self.run(names, moved, unbatched=unbatched)).arrays, strict=True))
 
     def as_infer(self, arrays: Mapping[str, Array]) -> Content:
         """What infer would answer with these arrays."""
         model, inference = self.model, self.inference
-        answered = InferenceResult(tuple(arrays[name] for name in inference.names))
+        answered = InferenceResult(tuple(arrays[name] for name in inference.output_names))
         return encode_infer(model.name, model.version, inference, answered, model.labels)
 
 

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from service.gates.drift import DriftReport
 from service.registry.registry import ModelRegistry
 from service.repository.deployment import NOT_CHOSEN, UNLOADED
-from service.telemetry.counters import ROWS, TIMES, Snapshot, merge
+from service.telemetry.counters import ROW_BOUNDS, TIME_BOUNDS_NS, Snapshot, merge
 from service.version import VERSION
 
 NANOSECONDS = 1e9
@@ -131,7 +131,7 @@ class MetricsCollector(Collector):
                 failures.add_metric((*labels, reason), count)
             rows.add_metric(labels, counts["rows"])
             depth.add_metric(labels, counts["waiting"])
-            _add(batch, labels, counts["batch"], ROWS, 1)
+            _add(batch, labels, counts["batch"], ROW_BOUNDS, 1)
         yield from (requests, failures, rows, depth, batch)
 
     def _times(self) -> Iterator[Metric]:
@@ -199,7 +199,7 @@ def _gauge(name: str, what: str, value: float) -> Metric:
 
 
 def _add_seconds(family: HistogramMetricFamily, labels: Sequence[str], histogram: Snapshot) -> None:
-    _add(family, labels, histogram, TIMES, NANOSECONDS)
+    _add(family, labels, histogram, TIME_BOUNDS_NS, NANOSECONDS)
 
 
 def _add(

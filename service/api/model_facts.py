@@ -36,9 +36,9 @@ class StaticModelEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         model = self._find(self._parts, scope["path_params"])
-        body = model.facts.get(self._tell)
+        body = model.cached_answers.get(self._tell)
         if body is None:
-            body = model.facts[self._tell] = await asyncio.to_thread(self._tell, model)
+            body = model.cached_answers[self._tell] = await asyncio.to_thread(self._tell, model)
         await respond(send, body, held=self._parts.held)
 
 

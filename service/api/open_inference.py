@@ -93,7 +93,7 @@ class InferEndpoint(ModelEndpoint):
 
     async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
-        given = await inquiry.run(inference.names)
+        given = await inquiry.run(inference.output_names)
         return encode_infer(model.name, model.version, inference, given, model.labels)
 
 

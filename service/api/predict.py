@@ -24,7 +24,7 @@ class PredictEndpoint(ModelEndpoint):
 
     async def content(self, inquiry: InferenceCall) -> Content:
         model, inference = inquiry.model, inquiry.inference
-        given = await inquiry.run(inference.names)
+        given = await inquiry.run(inference.output_names)
         content = encode_predictions(
             model.name, model.version, inference, given, model.labels, model.distribution
         )

@@ -116,7 +116,8 @@ class Runtime:
         except Exception as error:  # onnxruntime's own exceptions share no base
             raise RunError(
                 f"onnxruntime cannot run the model on these rows ({_first_line(error)})",
-                callers=isinstance(error, InvalidArgument) or (self._shaped and isinstance(error, Fail)),
+                caused_by_input=isinstance(error, InvalidArgument)
+                or (self._shaped and isinstance(error, Fail)),
             ) from error
 
     def with_caller(self, call: Caller) -> Runtime:

@@ -188,7 +188,7 @@ def _readings(jobs: Sequence[QueuedRequest], arrays: Mapping[str, Array], rows: 
             parts = [(starts[n], starts[n] + each) for n in members]
             own = {
                 name: np.concatenate([_part(arrays[name], start, stop, rows) for start, stop in parts])
-                for name in reader.tensors
+                for name in reader.output_names
             }
         for n, reading in zip(members, reader.read(own, each, len(members)), strict=True):
             readings[n] = reading

@@ -27,7 +27,7 @@ class RunTimeEstimator:
         self._usual: dict[int, float] = {}
         self._request = 0.0
 
-    def short(self, size: int) -> bool:
+    def is_short(self, size: int) -> bool:
         """Whether a run of that many numbers is expected to be short; what was never measured is not."""
         known = self._usual
         of = size.bit_length()
@@ -39,7 +39,7 @@ class RunTimeEstimator:
             usual = known[near] * 2.0 ** max(of - near, 0)
         return usual < SHORT_RUN_NS
 
-    def saw(self, size: int, requests: int, ns: int) -> None:
+    def observe(self, size: int, requests: int, ns: int) -> None:
         """Learn from a run."""
         of = size.bit_length()
         usual = self._usual.get(of, ns)
@@ -79,12 +79,12 @@ class Batcher:
         observe: Callable[[CompletedBatch], None],
     ) -> None:
         self.batched = stack.batched
-        self._stack = stack
+        self._runner = stack
         self._max_rows = stack.max_rows
         self._max_delay = max_delay
         self._limit = queue
         self._observe = observe
-        self._pace = RunTimeEstimator()
+        self._run_times = RunTimeEstimator()
         # its thread starts with the first long run, and ends when the batcher is dropped
         self._thread = ThreadPoolExecutor(1, "batcher")
         self._line = RequestQueue()
@@ -110,13 +110,13 @@ class Batcher:
         return len(self._line)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the next request would be refused."""
         return len(self._line) >= self._limit
 
-    def overloaded(self) -> OverloadedError:
+    def overloaded_error(self) -> OverloadedError:
         """What a request is refused with when there is no room, and when there may be some."""
-        seconds = math.ceil(self._pace.seconds(len(self._line)))
+        seconds = math.ceil(self._run_times.seconds(len(self._line)))
         return OverloadedError(
             f"queue: expected fewer than {self._limit} requests waiting for the model, "
             f"and there are {len(self._line)}",
@@ -130,7 +130,7 @@ class Batcher:
         names: tuple[str, ...],
         *,
         deadline: float | None = None,
-        alone: bool = False,
+        unbatched: bool = False,
         future: Waiter | None = None,
         reader: OutputReader | None = None,
     ) -> InferenceResult:
@@ -141,21 +141,21 @@ class Batcher:
         has begun; what the model raises comes to the request that is at fault.
         """
         if len(self._line) >= self._limit:
-            raise self.overloaded()
+            raise self.overloaded_error()
         loop = self._loop
         if loop is None or loop.is_closed():
             # which asks the system for the process's number each time, to know a fork by
             loop = self._loop = asyncio.get_running_loop()
         needs, size = names, sum([array.size for array in feeds.values()])
         if reader is not None:
-            needs += reader.tensors
+            needs += reader.output_names
             # each of them takes time as if it, too, had to go in
-            size *= 1 + len(reader.tensors)
+            size *= 1 + len(reader.output_names)
         job = QueuedRequest(
             feeds,
             rows,
             names,
-            None if alone else self._stack.shapes(feeds, rows, needs),
+            None if unbatched else self._runner.shapes(feeds, rows, needs),
             math.inf if deadline is None else deadline,
             perf_counter_ns(),
             future or loop.create_future(),
@@ -191,7 +191,7 @@ class Batcher:
         if self._begun and job.shapes is not None:
             # another has just run, alone, which came with it: they are a crowd
             self._company = max(self._company, AT_LEAST_TWO)
-        return self._company <= CONCURRENT and not self._max_delay and self._pace.short(job.size)
+        return self._company <= CONCURRENT and not self._max_delay and self._run_times.is_short(job.size)
 
     def _turned(self) -> None:
         self._begun = False
@@ -224,7 +224,7 @@ class Batcher:
             self._next(loop)
             return
         self._company += NEWEST_WEIGHT * (len(jobs) - self._company)
-        if not self._pace.short(sum([job.size for job in jobs])):
+        if not self._run_times.is_short(sum([job.size for job in jobs])):
             try:
                 self._thread.submit(self._run_in_thread, jobs, loop)
             except RuntimeError:
@@ -236,14 +236,14 @@ class Batcher:
                     self._set_alarm(self._line.earliest(), loop)
                 return
         start = perf_counter_ns()
-        batches = self._stack.run(jobs, inline=True)
+        batches = self._runner.run(jobs, inline=True)
         self._finish(jobs, batches, perf_counter_ns() - start, loop)
 
     def _run_in_thread(self, jobs: list[QueuedRequest], loop: asyncio.AbstractEventLoop) -> None:
         start = perf_counter_ns()
         batches: list[CompletedBatch] = []
         try:
-            batches = self._stack.run(jobs, inline=False)
+            batches = self._runner.run(jobs, inline=False)
         finally:
             # raises when the loop was closed meanwhile, which nobody hears of: all who waited were cancelled
             loop.call_soon_threadsafe(self._finish, jobs, batches, perf_counter_ns() - start, loop)
@@ -261,7 +261,7 @@ class Batcher:
             self._set_alarm(math.inf, loop)
         # of runs that failed, or ended early, nothing can be learned
         if all(isinstance(job.outcome, InferenceResult) for job in jobs):
-            self._pace.saw(sum([job.size for job in jobs]), len(jobs), ns)
+            self._run_times.observe(sum([job.size for job in jobs]), len(jobs), ns)
         for job in jobs:
             if job.future.done():
                 job.outcome = None

@@ -38,7 +38,7 @@ class QueuedRequest:
     @property
     def needs(self) -> tuple[str, ...]:
         """The outputs that it names, and those that its reader reads."""
-        return self.names if self.reader is None else self.names + self.reader.tensors
+        return self.names if self.reader is None else self.names + self.reader.output_names
 
     def result(self) -> InferenceResult:
         """The answer, or the error raised; given once."""

@@ -41,7 +41,7 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     if resolved.warning:
         from service.telemetry import log as logs
 
-        logs.start(resolved.settings.log_level)
+        logs.configure_logging(resolved.settings.log_level)
         logging.getLogger("turnpike").warning(resolved.warning)
     relaunch(resolved.settings)
 

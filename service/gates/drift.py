@@ -70,9 +70,9 @@ class DriftMonitor:
 
     def __init__(self, profile: Profile, gates: Sequence[Gate], rows: int) -> None:
         """`rows` of traffic are remembered; a ModelFileError says where the profile makes no sense."""
-        self.names = tuple(layer.gate for layer in profile.layers)
+        self.gate_names = tuple(layer.gate for layer in profile.layers)
         self._layers = {gate.name: gate.layer for gate in gates}
-        if strange := [name for name in self.names if name not in self._layers]:
+        if strange := [name for name in self.gate_names if name not in self._layers]:
             raise _unfit(f"layers: expected gates of the model, got {strange[0]!r}")
         bins = {len(layer.histogram) for layer in profile.layers}
         if len(bins) != 1 or 0 in bins:
@@ -85,18 +85,18 @@ class DriftMonitor:
         self._lock = threading.Lock()
         self._rows = 0.0
         # of each gate the sum of T, then its shares by bin, both times the rows they came from
-        self._seen: Array = np.zeros((len(self.names), 1 + self._bins))
+        self._seen: Array = np.zeros((len(self.gate_names), 1 + self._bins))
 
-    def want(self) -> bool:
-        """Whether the run that begins now is to fetch the gates of `names`, too."""
+    def should_sample(self) -> bool:
+        """Whether the run that begins now is to fetch the gates of `gate_names`, too."""
         now = time.monotonic()
         if now < self._next:
             return False
         self._began, self._next = now, now + INTERVAL
         return True
 
-    def see(self, arrays: Sequence[Array], rows: int) -> None:
-        """Count the gates of a run of so many rows, in the order of `names`."""
+    def observe(self, arrays: Sequence[Array], rows: int) -> None:
+        """Count the gates of a run of so many rows, in the order of `gate_names`."""
         if rows == 0:
             return
         share = max(FEWEST_VALUES, MOST_VALUES // len(arrays))

@@ -16,7 +16,7 @@ from service.inference_types import Array
 from service.protocol.classification import probabilities
 
 # what a body may have beside what an infer request has
-KEYS = frozenset({"close", "open", "shift", "curve"})
+LESION_KEYS = frozenset({"close", "open", "shift", "curve"})
 # a curve runs all rows once for each layer
 MOST_RUN_ROWS = 65_536
 
@@ -30,7 +30,7 @@ class LesionRequest:
     shifted: tuple[tuple[Gate, float], ...] = ()
     curve: bool = False
 
-    def feeds(self, biases: Mapping[str, Array]) -> dict[str, Array]:
+    def bias_overrides(self, biases: Mapping[str, Array]) -> dict[str, Array]:
         """What to feed beside the inputs; a RequestError says which gate is wanted in two ways."""
         try:
             return override_biases(biases, closed=self.closed, opened=self.opened, shifted=self.shifted)
@@ -46,7 +46,7 @@ class LesionRequest:
         }
 
 
-def lesion_request(asked: Mapping[str, Any], gates: Sequence[Gate]) -> LesionRequest:
+def parse_lesion_request(asked: Mapping[str, Any], gates: Sequence[Gate]) -> LesionRequest:
     """The lesion that a request asks for; a RequestError says what there is in place of what there is not."""
     curve = asked.get("curve", False)
     if not isinstance(curve, bool):
@@ -66,9 +66,9 @@ def lesion_request(asked: Mapping[str, Any], gates: Sequence[Gate]) -> LesionReq
     )
 
 
-def layers(gates: Sequence[Gate], rows: int) -> list[tuple[int, tuple[Gate, ...]]]:
+def curve_layers(gates: Sequence[Gate], rows: int) -> list[tuple[int, tuple[Gate, ...]]]:
     """The layers of a curve with their gates: those of which every gate has a lever."""
-    found = by_layer(gates)
+    found = gates_by_layer(gates)
     able = [(layer, its) for layer, its in found.items() if all(gate.levers for gate in its)]
     if not able:
         raise RequestError("curve: expected a model with a layer that can be closed, and this one has none")
@@ -79,7 +79,7 @@ def layers(gates: Sequence[Gate], rows: int) -> list[tuple[int, tuple[Gate, ...]
     return able
 
 
-def by_layer(gates: Iterable[Gate]) -> dict[int, tuple[Gate, ...]]:
+def gates_by_layer(gates: Iterable[Gate]) -> dict[int, tuple[Gate, ...]]:
     """The gates of each layer, at all its depths and times, in order."""
     found: dict[int, tuple[Gate, ...]] = {}
     for gate in gates:
@@ -100,15 +100,15 @@ class LesionEffect:
         return self.before != self.after
 
     @property
-    def known(self) -> bool:
+    def is_finite(self) -> bool:
         """Whether the answers were numbers, before and after."""
         return bool(np.isfinite(self.change).all())
 
     def summary(self) -> dict[str, Any]:
         """Rows flipped, their share, and the mean change; None where there are no rows, or no numbers."""
-        tells = self.known and len(self.before) > 0
+        tells = self.is_finite and len(self.before) > 0
         return {
-            "flipped": int(self.flipped.sum()) if self.known else None,
+            "flipped": int(self.flipped.sum()) if self.is_finite else None,
             "share_flipped": float(self.flipped.mean()) if tells else None,
             "change": float(self.change.mean()) if tells else None,
         }

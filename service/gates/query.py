@@ -35,7 +35,7 @@ class GateQuery:
 SUMMARY = GateQuery()
 
 
-def gate_query(query: bytes, parameters: Mapping[str, Any]) -> GateQuery:
+def parse_gate_query(query: bytes, parameters: Mapping[str, Any]) -> GateQuery:
     """What the address asks for and, where they say otherwise, the request's own parameters."""
     if not query and not parameters:
         return SUMMARY
@@ -72,7 +72,7 @@ class OutputSizes:
             if isinstance(dim, str) and dim != "?"
         }
         # whether the shapes tell it of all
-        self.whole = True
+        self.is_exact = True
         self._parts: dict[tuple[tuple[str, int], ...], int] = {}
         for name in names:
             tensor = signature.hidden[name]
@@ -84,9 +84,9 @@ class OutputSizes:
                 key = tuple(places[part] for part in named)
                 self._parts[key] = self._parts.get(key, 0) + fixed * np.dtype(tensor.dtype).itemsize
             else:
-                self.whole = False
+                self.is_exact = False
 
-    def of(self, inference: InferenceRequest) -> int:
+    def total_bytes(self, inference: InferenceRequest) -> int:
         feeds = inference.feeds
         total = 0
         for places, each in self._parts.items():
@@ -101,7 +101,7 @@ def check_gate_output_size(inference: InferenceRequest, signature: Signature, li
     """Stop with TooLarge where the hidden outputs among those asked for are more than an answer may hold."""
     hidden = [wanted for wanted in inference.outputs if wanted.name in signature.hidden]
     if hidden:
-        size = OutputSizes([wanted.name for wanted in hidden], signature).of(inference)
+        size = OutputSizes([wanted.name for wanted in hidden], signature).total_bytes(inference)
         if not all(wanted.binary for wanted in hidden):
             size *= JSON_TIMES
         if size > limit:
@@ -122,7 +122,7 @@ def check_response_size(wish: GateQuery, size: int, limit: int) -> None:
         )
 
 
-def tensors(
+def requested_tensors(
     wish: GateQuery, gates: Sequence[Gate], names: Iterable[str], arrays: Mapping[str, Array], rows: int
 ) -> list[tuple[str, Array]]:
     """The tensors that are asked for beside the summary, by name."""

@@ -44,7 +44,7 @@ class GateReader:
         self, gates: Sequence[Gate], signature: Signature, profile: Profile | None, threads: int = 1
     ) -> None:
         carries = [gate.carry_gate for gate in gates if gate.carry_gate is not None]
-        self.tensors = tuple(dict.fromkeys([gate.name for gate in gates] + carries))
+        self.output_names = tuple(dict.fromkeys([gate.name for gate in gates] + carries))
         self._gates = tuple(gates)
         self._epsilon = EPSILON if profile is None else profile.epsilon
         self._levels = LEVELS if profile is None else profile.levels
@@ -75,14 +75,14 @@ class GateReader:
             return [self._routes[b"row"] % (none, b"", b"", b"")] * requests
         if requests == 1:
             return self._read(arrays, rows, 1)
-        size = sum([arrays[name].size for name in self.tensors])
+        size = sum([arrays[name].size for name in self.output_names])
         parts = min(requests, max(ceil(size / AT_ONCE), min(size // SHARE, self._threads)))
         if parts <= 1:
             return self._read(arrays, rows, requests)
 
         def part(n: int) -> list[GateSummary]:
             start, stop = requests * n // parts, requests * (n + 1) // parts
-            some = {name: _part(arrays[name], start, stop, requests) for name in self.tensors}
+            some = {name: _part(arrays[name], start, stop, requests) for name in self.output_names}
             return self._read(some, rows, stop - start)
 
         if self._threads > 1:

@@ -26,7 +26,7 @@ from service.http.lane import Lanes
 from service.http.refusal import Refusal, path_of, refusal
 from service.http.request_context import Course, Exchange, new_ids
 from service.http.tracing import Tracing
-from service.telemetry.log import lines
+from service.telemetry.log import access_log
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +90,8 @@ class Door:
 
     def refused(self, status: int, sentence: str) -> str:
         """Count what a connection refused before it was a request, and logs itself; gives it an id."""
-        self.meter.answered("unknown", "unknown", status, 0)
-        self.meter.refused("bad_request")
+        self.meter.count_response("unknown", "unknown", status, 0)
+        self.meter.count_error("bad_request")
         return next(self.ids)
 
     def express(self, url: bytes, headers: Mapping[bytes, bytes]) -> Callable[[Carrier], Express] | None:
@@ -131,7 +131,7 @@ class Door:
         refused = refusal(error, scope, course.id)
         if refused.internal:
             log.error("request %s failed", course.id, exc_info=error)
-        self.meter.refused(refused.reason)
+        self.meter.count_error(refused.reason)
         course.said = refused.sentence
         course.turned_away = isinstance(error, OverloadedError)
         return refused
@@ -140,13 +140,13 @@ class Door:
         """Count and log a request that is over."""
         ns = perf_counter_ns() - course.began
         status = course.status or GONE
-        self.meter.answered(route, method, status, ns)
+        self.meter.count_response(route, method, status, ns)
         if self._tracing is not None:
             self._tracing.record(course, route, method, status, ns)
         if self._log:
             well = status == 200 and route.endswith(PROBES)
             line = _line(course, route, method, path, client, status, ns)
-            lines.request(line, logging.DEBUG if well else logging.INFO)
+            access_log.add(line, logging.DEBUG if well else logging.INFO)
 
 
 async def _send(refused: Refusal, exchange: Exchange) -> None:
@@ -174,7 +174,7 @@ def _line(
         line["model"] = f"{course.model.name}/{course.model.version}"
         line["queue_ms"] = answer.queue_ns // 1000 / 1000
         line["run_ms"] = answer.run_ns // 1000 / 1000
-        line["batch"] = answer.batch
+        line["batch"] = answer.batch_rows
     if course.said is not None:
         line["error"] = course.said
     return line

@@ -112,7 +112,7 @@ class Tracing:
         queue = self._tracer.start_span("queue", within, start_time=began - answer.queue_ns)
         queue.end(began)
         run = self._tracer.start_span(
-            "run", within, attributes={"turnpike.batch": answer.batch}, start_time=began
+            "run", within, attributes={"turnpike.batch": answer.batch_rows}, start_time=began
         )
         run.end(ran)
 

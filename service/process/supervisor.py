@@ -31,7 +31,7 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 
 def supervise(settings: Settings, make_app: MakeApp) -> int:
     """Serve until a signal ends it; the exit status is 0, or 1 where a request had to be cut."""
-    logs.start(settings.log_level)
+    logs.configure_logging(settings.log_level)
     # a pair that is of no use stops the start, rather than every worker
     tls(settings)
     raise_descriptor_limit()

@@ -62,7 +62,7 @@ def run_worker(
 ) -> None:
     """The life of a worker's process, which ends here: with 0, or 1 if it failed or had to cut a request."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    logs.start(settings.log_level, number)
+    logs.configure_logging(settings.log_level, number)
     status = FAILED
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -70,7 +70,7 @@ def run_worker(
     except BaseException:
         log.exception("worker %d failed", number)
     finally:
-        logs.lines.flush()
+        logs.access_log.flush()
         # a run that was cut may still be in its thread, which nobody waits for
         os._exit(status)
 
@@ -151,7 +151,7 @@ class Worker:
 
     def _signalled(self) -> None:
         if self._signals:
-            logs.lines.flush()
+            logs.access_log.flush()
             os._exit(FAILED)
         self._signals += 1
         self._stopping.set()

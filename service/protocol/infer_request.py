@@ -213,7 +213,7 @@ def decode_infer(
         outputs=outputs or _public(tuple(signature.outputs), binary=binary),
         id=expect_text(request["id"], "id") if "id" in present else None,
         # clients send 0 for none
-        timeout=parameters.get("timeout") or None,
+        timeout_us=parameters.get("timeout") or None,
         parameters=parameters,
     )
 

@@ -16,7 +16,6 @@ from service.protocol.tensors import numbers, read_binary
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature
-    from service.registry.model import Model
 
 KEY = b'"data":'
 # ways to write a request that are kept, more than are in use at any one time; and the longest such
@@ -53,7 +52,7 @@ class RequestTemplate:
 
     def with_feeds(self, feeds: dict[str, Array]) -> InferenceRequest:
         rest = self.rest
-        return InferenceRequest(feeds, rest.rows, rest.outputs, rest.id, rest.timeout, rest.parameters)
+        return InferenceRequest(feeds, rest.rows, rest.outputs, rest.id, rest.timeout_us, rest.parameters)
 
 
 class CachingDecoder:
@@ -68,31 +67,31 @@ class CachingDecoder:
         self._extra = extra
         self._known: dict[TemplateKey, RequestTemplate] = {}
 
-    def decode(self, body: bytes, header: int | None, model: Model) -> InferenceRequest:
+    def decode(self, body: bytes, header: int | None, signature: Signature, digest: str) -> InferenceRequest:
         """The request that the body holds: `header` bytes of JSON, all of them for None."""
         if header is None:
             start = body.find(b"[", body.find(KEY))
             if start > 0:
-                return self._from_json(body, start, model)
+                return self._from_json(body, start, signature, digest)
         elif 0 < header <= LONGEST:
-            return self._from_bytes(body, header, model)
-        return self._unknown(body, header, model.signature)
+            return self._from_bytes(body, header, signature, digest)
+        return self._unknown(body, header, signature)
 
-    def _from_json(self, body: bytes, start: int, model: Model) -> InferenceRequest:
+    def _from_json(self, body: bytes, start: int, signature: Signature, digest: str) -> InferenceRequest:
         """The array that starts there may hold the numbers."""
         stop = body.find(b"]", start) + 1
         if start + len(body) - stop > LONGEST:
             # such as rows that are nested, of which only the first was looked at
-            return self._unknown(body, None, model.signature)
+            return self._unknown(body, None, signature)
         before, after = body[:start], body[stop:]
-        around = (model.digest, before, after)
+        around = (digest, before, after)
         words = self._known.get(around)
         if words is not None:
             (place,) = words.places
             values = _plain(body[start:stop], place) if len(body) <= self._limits.max_json_bytes else None
             if values is not None:
                 return words.with_feeds({place.name: values})
-        inference = self._unknown(body, None, model.signature)
+        inference = self._unknown(body, None, signature)
         # one array of numbers, under a key that stands there once
         if (
             before.endswith((KEY, KEY + b" "))
@@ -104,9 +103,9 @@ class CachingDecoder:
             self._keep(around, inference)
         return inference
 
-    def _from_bytes(self, body: bytes, header: int, model: Model) -> InferenceRequest:
+    def _from_bytes(self, body: bytes, header: int, signature: Signature, digest: str) -> InferenceRequest:
         """Tensors stand behind the JSON, one after the other."""
-        around = (model.digest, body[:header], None)
+        around = (digest, body[:header], None)
         words = self._known.get(around)
         if words is not None:
             feeds, start = {}, header
@@ -120,7 +119,7 @@ class CachingDecoder:
             else:
                 if start == len(body):
                     return words.with_feeds(feeds)
-        inference = self._unknown(body, header, model.signature)
+        inference = self._unknown(body, header, signature)
         arrays = inference.feeds.values()
         # bytes of truths may be wrong, and are looked through
         if sum([array.nbytes for array in arrays if array.dtype.kind != "b"]) == len(body) - header:

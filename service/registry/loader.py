@@ -66,7 +66,7 @@ def load(
     if manifest is not None and manifest.profile is not None and manifest.profile.layers:
         drift = DriftMonitor(manifest.profile, manifest.gates, settings.drift_rows)
     trim_memory()
-    metered = meter.model(found.name, found.version)
+    counters = meter.for_model(found.name, found.version)
     lone_rows = batched and findings.lone_rows and settings.max_batch > 1
     model = Model(
         name=found.name,
@@ -96,9 +96,9 @@ def load(
             ),
             max_delay=settings.max_delay_ms / 1000,
             queue=settings.queue,
-            observe=metered.batch,
+            observe=counters.count_batch,
         ),
-        meter=metered,
+        counters=counters,
         drift=drift,
     )
     log.info(
@@ -194,14 +194,14 @@ def runner(runtime: Runtime, drift: DriftMonitor | None, batch: str | None, *, l
 
     def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
         # more than the inputs are levers moved: such gates say nothing about the traffic
-        if len(feeds) != inputs or not drift.want():
+        if len(feeds) != inputs or not drift.should_sample():
             return runtime.run(feeds, names)
-        arrays = runtime.run(feeds, (*names, *drift.names))
+        arrays = runtime.run(feeds, (*names, *drift.gate_names))
         rows = 1 if batch is None else len(feeds[first])
         if lone_rows and rows == 2 and all(bool((fed[0] == fed[1]).all()) for fed in feeds.values()):
             rows = 1  # the other is its copy
         try:
-            drift.see(arrays[len(names) :], rows)
+            drift.observe(arrays[len(names) :], rows)
         except Exception:  # a caller's answer is not to fail for what is only watched
             log.exception("drift cannot be told")
         return arrays[: len(names)]

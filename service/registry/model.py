@@ -14,7 +14,7 @@ from service.gates.drift import DriftMonitor
 from service.inference_types import Array
 from service.telemetry.counters import ModelCounters
 
-Facts = dict[Callable[["Model"], bytes], bytes]
+CachedAnswers = dict[Callable[["Model"], bytes], bytes]
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Model:
     # whether the first public output is a distribution already, or logits; None where it is neither
     distribution: bool | None
     batcher: Batcher
-    meter: ModelCounters
+    counters: ModelCounters
     drift: DriftMonitor | None
     # answers that follow from the file alone, by what makes them
-    facts: Facts = field(default_factory=dict)
+    cached_answers: CachedAnswers = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -130,7 +130,7 @@ class ModelRegistry:
             try:
                 self._open[found] = await asyncio.to_thread(self._load, found)
             except ModelFileError as error:
-                failed[found] = error.public
+                failed[found] = error.public_message
                 log.warning("%s/%d is not served: %s", found.name, found.version, error)
             except Exception:
                 failed[found] = "it could not be loaded"

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 Snapshot = dict[str, Any]
 
-MS = 1_000_000
+NS_PER_MS = 1_000_000
 # upper bounds of histograms: nanoseconds, and rows
-TIMES = tuple(
-    int(ms * MS)
+TIME_BOUNDS_NS = tuple(
+    int(ms * NS_PER_MS)
     for ms in (
         0.05,
         0.1,
@@ -41,7 +41,7 @@ TIMES = tuple(
         30_000,
     )
 )
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+ROW_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 # what is under way now rather than counted: it ends with its worker
 PRESENT = ("workers", "in_flight", "waiting")
@@ -71,10 +71,10 @@ class ModelCounters:
     """The counts of one version of one model. They go on when the version is loaded again."""
 
     def __init__(self) -> None:
-        self._seconds = Histogram(TIMES)
-        self._queue = Histogram(TIMES)
-        self._run = Histogram(TIMES)
-        self._batch = Histogram(ROWS)
+        self._seconds = Histogram(TIME_BOUNDS_NS)
+        self._queue = Histogram(TIME_BOUNDS_NS)
+        self._run = Histogram(TIME_BOUNDS_NS)
+        self._batch = Histogram(ROW_BOUNDS)
         self._rows = 0
         self._decode_ns = 0
         self._infer_ns = 0
@@ -86,7 +86,7 @@ class ModelCounters:
         # rows of a run: runs and their nanoseconds; requests in them, nanoseconds of decoding and of encoding
         self._sizes: dict[int, list[int]] = {}
 
-    def batch(self, batch: CompletedBatch) -> None:
+    def count_batch(self, batch: CompletedBatch) -> None:
         """Count a run that is over."""
         self._run.add(batch.run_ns)
         self._batch.add(batch.rows)
@@ -94,7 +94,7 @@ class ModelCounters:
         size[0] += 1
         size[1] += batch.run_ns
 
-    def request(
+    def count_request(
         self, answer: InferenceResult, total_ns: int, decode_ns: int, encode_ns: int, rows: int
     ) -> None:
         """Count a request that was answered."""
@@ -104,14 +104,14 @@ class ModelCounters:
         self._decode_ns += decode_ns
         self._infer_ns += answer.run_ns
         self._encode_ns += encode_ns
-        self._last = time.time_ns() // MS
-        if answer.batch:
-            size = self._size(answer.batch)
+        self._last = time.time_ns() // NS_PER_MS
+        if answer.batch_rows:
+            size = self._size(answer.batch_rows)
             size[2] += 1
             size[3] += decode_ns
             size[4] += encode_ns
 
-    def fail(self, reason: str, ns: int) -> None:
+    def count_failure(self, reason: str, ns: int) -> None:
         """Count a request that got no answer from this model, and why."""
         failed = self._failed.setdefault(reason, [0, 0])
         failed[0] += 1
@@ -152,20 +152,20 @@ class RequestCounters:
         self._seconds: dict[str, Histogram] = {}
         self._refused: dict[str, int] = {}
 
-    def model(self, name: str, version: int) -> ModelCounters:
+    def for_model(self, name: str, version: int) -> ModelCounters:
         """The one meter of a version; a name of the index, never of a caller."""
         return self._models.setdefault((name, version), ModelCounters())
 
-    def answered(self, route: str, method: str, status: int, ns: int) -> None:
+    def count_response(self, route: str, method: str, status: int, ns: int) -> None:
         """Count a request of HTTP that is over."""
         key = (route, method, status)
         self._answered[key] = self._answered.get(key, 0) + 1
         seconds = self._seconds.get(route)
         if seconds is None:
-            seconds = self._seconds[route] = Histogram(TIMES)
+            seconds = self._seconds[route] = Histogram(TIME_BOUNDS_NS)
         seconds.add(ns)
 
-    def refused(self, reason: str) -> None:
+    def count_error(self, reason: str) -> None:
         """Count a request of HTTP that was answered with an error of ours."""
         self._refused[reason] = self._refused.get(reason, 0) + 1
 

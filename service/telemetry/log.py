@@ -15,17 +15,17 @@ from typing import Any
 import orjson
 
 # a pipe takes so many bytes in one piece, so that the lines of two workers never mix
-PIECE = 4096
+MAX_WRITE_BYTES = 4096
 FLUSH_SECONDS = 0.05
 # what every record has; anything else was given by the caller and is written
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
-def start(level: str, worker: int | None = None) -> None:
+def configure_logging(level: str, worker: int | None = None) -> None:
     """Send this process's log to stderr; `worker` stands in every line of a worker's."""
     human = sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Human() if human else Json(worker))
+    handler.setFormatter(HumanFormatter() if human else JsonFormatter(worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -35,10 +35,10 @@ def start(level: str, worker: int | None = None) -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    lines.start(worker, human=human, lowest=root.level)
+    access_log.start(worker, human=human, lowest=root.level)
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One object a record, with whatever `extra` it was given."""
 
     def __init__(self, worker: int | None) -> None:
@@ -56,10 +56,10 @@ class Json(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in STANDARD}
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        return encoded(line).decode()
+        return to_json_line(line).decode()
 
 
-class Human(logging.Formatter):
+class HumanFormatter(logging.Formatter):
     """The time of day, the level where it is more than news, and the message."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -84,7 +84,7 @@ class AccessLogBuffer:
         """Say in each line whose it is, and write none below the lowest level."""
         self._worker, self._human, self._lowest = worker, human, lowest
 
-    def request(self, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
+    def add(self, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
         """Add the line of one request: `method`, `path`, `status`, `ms`, and whatever else is known of it."""
         if level < self._lowest:
             return
@@ -97,7 +97,7 @@ class AccessLogBuffer:
         else:
             name = logging.getLevelName(level).lower()
             line = {"time": now, "level": name, "logger": "access", "worker": self._worker, **fields}
-            self._waiting.append(encoded(line) + b"\n")
+            self._waiting.append(to_json_line(line) + b"\n")
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
 
@@ -110,10 +110,10 @@ class AccessLogBuffer:
                 write(piece)
 
 
-lines = AccessLogBuffer()
+access_log = AccessLogBuffer()
 
 
-def encoded(line: dict[str, Any]) -> bytes:
+def to_json_line(line: dict[str, Any]) -> bytes:
     """The line as JSON, whatever was put into it."""
     return orjson.dumps(line, default=str, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
 
@@ -121,10 +121,10 @@ def encoded(line: dict[str, Any]) -> bytes:
 def chunks(waiting: list[bytes]) -> list[bytes]:
     """The lines in as few pieces of at most PIECE bytes as may be; a longer line is a piece of its own."""
     found: list[bytes] = []
-    size = PIECE
+    size = MAX_WRITE_BYTES
     piece: list[bytes] = []
     for line in waiting:
-        if size + len(line) > PIECE and piece:
+        if size + len(line) > MAX_WRITE_BYTES and piece:
             found.append(b"".join(piece))
             piece, size = [], 0
         elif not piece:

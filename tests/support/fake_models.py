@@ -83,7 +83,7 @@ def rows(*tags: float, width: int = 2) -> dict[str, Array]:
 def short(batcher: Batcher) -> Batcher:
     """The same, but it has learned that runs are short, whatever their size."""
     for bits in range(20):
-        batcher._pace.saw(1 << bits, 1, 1000)
+        batcher._run_times.observe(1 << bits, 1, 1000)
     return batcher
 
 

@@ -78,7 +78,7 @@ class SmallApp:
         path, argument = scope["path"], scope["query_string"].decode()
         said: Any = {"pid": os.getpid(), "draining": self.draining, "scheme": scope["scheme"]}
         status = 200
-        self.meter.answered(path, scope["method"], 200, 1)
+        self.meter.count_response(path, scope["method"], 200, 1)
         match path:
             case "/ready":
                 status = 200 if self.plans and not self.draining else 503

@@ -199,14 +199,14 @@ class Wired:
     @contextlib.contextmanager
     def held(self) -> Iterator[threading.Event]:
         """Runs last until the event is set, in a thread, so that requests wait meanwhile."""
-        stack, batcher, opened = self.model.batcher._stack, self.model.batcher, threading.Event()
+        stack, batcher, opened = self.model.batcher._runner, self.model.batcher, threading.Event()
         run = stack._run
 
         def wait(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
             assert opened.wait(10)
             return run(feeds, names)
 
-        stack._run, batcher._pace = wait, RunTimeEstimator()
+        stack._run, batcher._run_times = wait, RunTimeEstimator()
         try:
             yield opened
         finally:
@@ -270,7 +270,7 @@ def run(scene: Scene, **settings: Any) -> None:
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the access log was given."""
     given: list[dict[str, Any]] = []
-    monkeypatch.setattr(door, "lines", SimpleNamespace(request=lambda line, level: given.append(line)))
+    monkeypatch.setattr(door, "access_log", SimpleNamespace(add=lambda line, level: given.append(line)))
     return given
 
 

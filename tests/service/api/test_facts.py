@@ -87,6 +87,6 @@ def test_much_is_counted_as_held(model: Model) -> None:
     """Answers that slow clients take in pieces are among the bytes that a worker may hold."""
     large = b"x" * MUCH
     assert answer(StaticModelEndpoint(parts_of(model, most=MUCH), lambda _: large)) == large
-    model.facts.clear()
+    model.cached_answers.clear()
     with pytest.raises(OverloadedError):
         answer(StaticModelEndpoint(parts_of(model, most=MUCH - 1), lambda _: large))

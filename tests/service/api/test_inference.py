@@ -25,7 +25,7 @@ class Batcher:
     """Gives one answer, or raises."""
 
     error: Exception | None = None
-    full: bool = False
+    is_full: bool = False
     asked: list[Any] = field(default_factory=list)
 
     async def submit(self, *asked: Any, **more: Any) -> InferenceResult:
@@ -34,7 +34,7 @@ class Batcher:
             raise self.error
         return InferenceResult((np.zeros(1),))
 
-    def overloaded(self) -> OverloadedError:
+    def overloaded_error(self) -> OverloadedError:
         return OverloadedError("queue: expected room", 3)
 
 
@@ -52,7 +52,7 @@ def wait(timeout: int | None, header: bytes | None) -> float:
     """How many seconds there are until the deadline."""
 
     async def measure() -> float:
-        until = deadline(of_words(1, timeout=timeout), header, 2000)
+        until = deadline(of_words(1, timeout_us=timeout), header, 2000)
         return until - asyncio.get_running_loop().time()
 
     return asyncio.run(measure())
@@ -88,13 +88,13 @@ def test_no_rows_are_answered_without_a_run() -> None:
     given = asyncio.run(run_inference(of, of_words(0, words=4), ("logits",), 0))
     named = WORDS.outputs["logits"].dims
     assert given.arrays[0].shape == tuple(0 if dim == "batch" else dim for dim in named)
-    assert given.batch == 0
+    assert given.batch_rows == 0
     assert cast("Any", of.batcher).asked == []
 
 
 def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
     """400 with a sentence of ours; the library's words stay in the log."""
-    error = RunError("onnxruntime: idx=9 must be within the inclusive range [-5,4]", callers=True)
+    error = RunError("onnxruntime: idx=9 must be within the inclusive range [-5,4]", caused_by_input=True)
     with pytest.raises(RequestError, match="cannot be run on these values") as refused:
         asyncio.run(run_inference(model(error=error), of_words(1), ("logits",), 0))
     assert refused.value.status == 400
@@ -114,5 +114,5 @@ def test_a_full_queue_refuses_before_anything_is_read() -> None:
     """With the time after which there may be room."""
     reject_if_queue_full(model())
     with pytest.raises(OverloadedError) as refused:
-        reject_if_queue_full(model(full=True))
+        reject_if_queue_full(model(is_full=True))
     assert refused.value.retry_after == 3

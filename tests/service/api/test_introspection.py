@@ -68,18 +68,18 @@ def test_drift_is_that_of_all_workers(asker: Asker) -> None:
     runtime = asker.model.runtime
 
     def worker(x: Array) -> dict[str, Any]:
-        drift.see(runtime.run({"x": x}, drift.names), len(x))
+        drift.observe(runtime.run({"x": x}, drift.gate_names), len(x))
         return {"drift": {"net": {"3": drift.snapshot(), "2": {"profile": "other"}}, "else": {}}}
 
     asker.workers.snapshots = [worker(rows(600)), {"drift": {}}]
     answer = json.loads(asker.ask("gates/drift")[1])
     assert (answer["model_name"], answer["model_version"], answer["level"]) == ("net", "3", "ok")
     assert answer["rows"] == 600
-    assert [layer["gate"] for layer in answer["layers"]] == list(drift.names)
+    assert [layer["gate"] for layer in answer["layers"]] == list(drift.gate_names)
     asker.workers.snapshots = [worker(rows(600)), worker(rows(5000, 10.0))]
     answer = json.loads(asker.ask("gates/drift")[1])
     assert answer["level"] == "alarm"
-    assert answer["worst"] in drift.names
+    assert answer["worst"] in drift.gate_names
 
 
 def test_live_traffic_is_seen(asker: Asker) -> None:

@@ -110,10 +110,10 @@ def test_a_curve_closes_each_layer_in_its_turn(asker: Asker, gated: Gated) -> No
 
 def test_a_request_counts_once(asker: Asker) -> None:
     """However many runs it takes, the log and the model's counts have one request with its rows."""
-    told, count = len(asker.told.answers), asker.model.meter.snapshot()
+    told, count = len(asker.told.answers), asker.model.counters.snapshot()
     asker.lesion(rows(30), curve=True)
     assert len(asker.told.answers) == told + 1
-    after = asker.model.meter.snapshot()
+    after = asker.model.counters.snapshot()
     assert after["rows"] == count["rows"] + 30
 
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import collect_metrics, metrics_response
 from service.inference_types import InferenceResult
-from service.telemetry.counters import MS, RequestCounters, ended
+from service.telemetry.counters import NS_PER_MS, RequestCounters, ended
 
 
 class Shelf:
@@ -37,13 +37,15 @@ class Drift:
 def worker(requests: int, *, waiting: int = 0, seen: int | None = None) -> dict[str, Any]:
     """The snapshot of a worker that answered so many requests of two rows, each in 3 ms."""
     meter = RequestCounters()
-    model = meter.model("digits", 1)
+    model = meter.for_model("digits", 1)
     for _ in range(requests):
-        meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
-        model.batch(SimpleNamespace(rows=2, run_ns=MS))
-        model.request(InferenceResult((), queue_ns=20_000, run_ns=MS, batch=2), 3 * MS, 10, 20, 2)
-    meter.refused("overloaded")
-    model.fail("overloaded", 5)
+        meter.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
+        model.count_batch(SimpleNamespace(rows=2, run_ns=NS_PER_MS))
+        model.count_request(
+            InferenceResult((), queue_ns=20_000, run_ns=NS_PER_MS, batch_rows=2), 3 * NS_PER_MS, 10, 20, 2
+        )
+    meter.count_error("overloaded")
+    model.count_failure("overloaded", 5)
     drift = {} if seen is None else {"digits": {"1": seen}}
     # as it comes over the channel between processes
     return json.loads(json.dumps({"meter": meter.snapshot({("digits", 1): waiting}), "drift": drift}))

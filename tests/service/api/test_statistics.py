@@ -13,17 +13,17 @@ from service.telemetry.counters import RequestCounters
 def worker() -> dict[str, Any]:
     """A worker that ran two requests of together 5 rows at once, then one alone, and refused one."""
     meter = RequestCounters()
-    model = meter.model("digits", 1)
-    model.batch(SimpleNamespace(rows=5, run_ns=1000))
-    model.request(InferenceResult((), queue_ns=100, run_ns=1000, batch=5), 2000, 10, 20, 2)
-    model.request(InferenceResult((), queue_ns=300, run_ns=1000, batch=5), 2500, 30, 40, 3)
-    model.batch(SimpleNamespace(rows=1, run_ns=400))
-    model.request(InferenceResult((), queue_ns=0, run_ns=400, batch=1), 600, 1, 2, 1)
-    model.fail("overloaded", 7)
-    model.fail("expired", 8)
-    meter.model("digits", 10)
-    meter.model("digits", 2)
-    meter.model("other", 1)
+    model = meter.for_model("digits", 1)
+    model.count_batch(SimpleNamespace(rows=5, run_ns=1000))
+    model.count_request(InferenceResult((), queue_ns=100, run_ns=1000, batch_rows=5), 2000, 10, 20, 2)
+    model.count_request(InferenceResult((), queue_ns=300, run_ns=1000, batch_rows=5), 2500, 30, 40, 3)
+    model.count_batch(SimpleNamespace(rows=1, run_ns=400))
+    model.count_request(InferenceResult((), queue_ns=0, run_ns=400, batch_rows=1), 600, 1, 2, 1)
+    model.count_failure("overloaded", 7)
+    model.count_failure("expired", 8)
+    meter.for_model("digits", 10)
+    meter.for_model("digits", 2)
+    meter.for_model("other", 1)
     return {"meter": meter.snapshot(), "drift": {}}
 
 

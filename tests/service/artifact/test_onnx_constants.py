@@ -148,7 +148,7 @@ def test_numbers_in_other_files_are_refused(make: Callable[[], onnx.ModelProto])
     """Wherever the graph hides them; the public reason does not say which file was meant."""
     with pytest.raises(ModelFileError, match="w: expected its numbers in this very file") as error:
         expect_self_contained(make().SerializeToString(), "a.onnx")
-    assert error.value.public == "its weights are in another file"
+    assert error.value.public_message == "its weights are in another file"
 
 
 def test_a_whole_model_passes() -> None:
@@ -176,7 +176,7 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     """Empty, another kind of file, or cut."""
     with pytest.raises(ModelFileError, match="a.onnx: expected an ONNX model") as error:
         expect_self_contained(data, "a.onnx")
-    assert error.value.public == "its file is damaged or no model"
+    assert error.value.public_message == "its file is damaged or no model"
 
 
 def test_graphs_without_end_are_refused() -> None:

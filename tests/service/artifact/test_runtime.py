@@ -144,14 +144,14 @@ def test_whose_fault_a_run_is() -> None:
     for feeds in ({"x": X[:, :3]}, {"x": X.astype(np.float64)}, {"x": X, "bias": np.zeros(3, np.float32)}):
         with pytest.raises(RunError) as error:
             opened.run(feeds)
-        assert error.value.callers
+        assert error.value.caused_by_input
     with pytest.raises(RunError) as error:
         opened.run({})
-    assert not error.value.callers
+    assert not error.value.caused_by_input
 
 
-@pytest.mark.parametrize(("dims", "callers"), [(["batch", "words"], True), (["batch", 3], False)])
-def test_a_run_that_fails_on_a_shape(dims: list[str | int], callers: bool) -> None:
+@pytest.mark.parametrize(("dims", "caused_by_input"), [(["batch", "words"], True), (["batch", 3], False)])
+def test_a_run_that_fails_on_a_shape(dims: list[str | int], caused_by_input: bool) -> None:
     """It is the caller's fault only where the caller chooses shapes."""
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "to"], ["y"])],
@@ -163,7 +163,7 @@ def test_a_run_that_fails_on_a_shape(dims: list[str | int], callers: bool) -> No
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     with pytest.raises(RunError) as error:
         open_model(made.SerializeToString()).run({"x": np.zeros((2, 3), np.float32)})
-    assert error.value.callers is callers
+    assert error.value.caused_by_input is caused_by_input
 
 
 def test_opening_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:

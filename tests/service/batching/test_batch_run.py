@@ -78,7 +78,7 @@ def test_an_answer_tells_what_it_took(job: MakeJob) -> None:
     assert answers[1].queue_ns - answers[0].queue_ns == 2_000
     assert batch.queue_ns == answers[0].queue_ns + answers[1].queue_ns
     assert answers[0].run_ns == answers[1].run_ns == batch.run_ns > 0
-    assert [answer.batch for answer in answers] == [2, 2]
+    assert [answer.batch_rows for answer in answers] == [2, 2]
     assert not batch.inline
 
 
@@ -91,7 +91,7 @@ def test_too_many_rows_are_cut_and_put_together_again(job: MakeJob) -> None:
     assert [len(each) for each in model.rows] == [8, 8, 3]
     np.testing.assert_array_equal(answer.arrays[0][:, 0], 2 * np.arange(19))
     np.testing.assert_array_equal(answer.arrays[1][:, 1], -np.arange(19))
-    assert answer.batch == 8
+    assert answer.batch_rows == 8
     assert [(batch.rows, batch.requests) for batch in batches] == [(8, 0), (8, 0), (3, 1)]
     assert [batch.queue_ns for batch in batches] == [0, 0, answer.queue_ns]
 

@@ -17,7 +17,7 @@ from tests.support.fake_models import Doubler, batcher_of, rows, stack_of
 class Summer:
     """Sums up an output of each request, and keeps what it was given; it cannot bear one number."""
 
-    tensors = ("negative",)
+    output_names = ("negative",)
 
     def __init__(self, unbearable: float = math.nan) -> None:
         self.unbearable = unbearable
@@ -52,7 +52,7 @@ def test_all_are_read_at_once(loop: asyncio.AbstractEventLoop) -> None:
     assert model.asked == [("double", "negative")]
     assert reader.given == [([-1, -2, -3, -4, -5, -6], 2, 3)]
     answers = [one.result() for one in jobs]
-    assert [answer.reading for answer in answers] == [-3, -7, -11]
+    assert [answer.reader_result for answer in answers] == [-3, -7, -11]
     assert [len(answer.arrays) for answer in answers] == [1, 1, 1]
 
 
@@ -69,7 +69,7 @@ def test_only_rows_of_those_who_want_it_are_read(loop: asyncio.AbstractEventLoop
     stack_of(Doubler().run).run(jobs, inline=True)
     assert reader.given == [([-2, -6], 1, 2), ([-3, -4], 2, 1)]
     answers = [one.result() for one in jobs]
-    assert [answer.reading for answer in answers] == [None, -2, -7, None, -6]
+    assert [answer.reader_result for answer in answers] == [None, -2, -7, None, -6]
     assert [answer.arrays[0][:, 0].tolist() for answer in answers] == [[2], [4], [6, 8], [10], [12]]
 
 
@@ -83,7 +83,7 @@ def test_an_output_may_be_read_and_asked_for(loop: asyncio.AbstractEventLoop) ->
         for one in jobs:
             answer = one.result()
             assert [array[0, 0] for array in answer.arrays] == [-7, 14]
-            assert answer.reading == -7
+            assert answer.reader_result == -7
 
 
 def test_rows_of_several_runs_are_read_as_one_request(loop: asyncio.AbstractEventLoop) -> None:
@@ -94,7 +94,7 @@ def test_rows_of_several_runs_are_read_as_one_request(loop: asyncio.AbstractEven
     ((values, count, requests),) = reader.given
     assert (len(values), count, requests) == (19, 19, 1)
     answer = one.result()
-    assert answer.reading == -sum(range(19))
+    assert answer.reader_result == -sum(range(19))
     assert len(answer.arrays) == 1
 
 
@@ -102,14 +102,14 @@ def test_a_request_is_not_cut_where_what_is_read_cannot_be(loop: asyncio.Abstrac
     """It is run whole, however many rows it has."""
 
     class Total(Summer):
-        tensors = ("total",)
+        output_names = ("total",)
 
         def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> Sequence[Any]:
             return [arrays["total"].tolist()]
 
     one = job(loop, Total(), *range(19))
     stack_of(Doubler().run).run([one], inline=True)
-    assert one.result().reading == [2 * sum(range(19))]
+    assert one.result().reader_result == [2 * sum(range(19))]
 
 
 def test_a_reader_that_fails_fails_its_own_requests(loop: asyncio.AbstractEventLoop) -> None:
@@ -118,14 +118,14 @@ def test_a_reader_that_fails_fails_its_own_requests(loop: asyncio.AbstractEventL
     jobs = [job(loop, None, 1), job(loop, reader, 2), job(loop, reader, 3), job(loop, None, 3)]
     stack_of(Doubler().run).run(jobs, inline=True)
     assert [one.outcome for one in jobs if isinstance(one.outcome, ArithmeticError)] == [jobs[2].outcome]
-    assert [jobs[n].result().reading for n in (0, 1, 3)] == [None, -2, None]
+    assert [jobs[n].result().reader_result for n in (0, 1, 3)] == [None, -2, None]
 
 
 def test_what_is_read_says_who_may_run_together() -> None:
     """An output that falls into no rows is read in a run of the request's own."""
 
     class Total(Summer):
-        tensors = ("total",)
+        output_names = ("total",)
 
         def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> Sequence[Any]:
             return [float(arrays["total"][0])]
@@ -133,7 +133,7 @@ def test_what_is_read_says_who_may_run_together() -> None:
     async def ask() -> list[Any]:
         batcher = batcher_of(model.run)
         asked = [batcher.submit(rows(tag), 1, ("double",), reader=reader) for tag in (1, 2, 3)]
-        return [answer.reading for answer in await asyncio.gather(*asked)]
+        return [answer.reader_result for answer in await asyncio.gather(*asked)]
 
     model, reader = Doubler(), Total()
     assert asyncio.run(ask()) == [2, 4, 6]
@@ -149,7 +149,7 @@ def test_reading_counts_as_more_that_goes_in(monkeypatch: pytest.MonkeyPatch) ->
 
     async def ask() -> None:
         batcher = batcher_of(Doubler().run)
-        monkeypatch.setattr(batcher._pace, "saw", lambda size, requests, ns: sizes.append(size))
+        monkeypatch.setattr(batcher._run_times, "observe", lambda size, requests, ns: sizes.append(size))
         await batcher.submit(rows(1), 1, ("double",))
         await batcher.submit(rows(1), 1, ("double",), reader=Summer())
 

@@ -253,7 +253,7 @@ def test_requests_that_run_by_themselves(
         batcher = batcher_of(model.run, **options)
         bias = {"bias": np.ones(3)} if extra else {}
         await asyncio.gather(
-            *(batcher.submit(rows(n) | bias, 1, names, alone=alone) for n in range(3)),
+            *(batcher.submit(rows(n) | bias, 1, names, unbatched=alone) for n in range(3)),
             *(batcher.submit(rows(n), 1, ("double",)) for n in range(3, 5)),
         )
         together = [[3], [4]] if options else [[3, 4]]
@@ -317,7 +317,7 @@ def test_ten_thousand_requests_are_neither_swapped_nor_lost(go: Go) -> None:
                     count,
                     names,
                     deadline=loop.time() + (dice.random() * 0.01 if kind == "late" else math.inf),
-                    alone=dice.random() < 0.02,
+                    unbatched=dice.random() < 0.02,
                 )
             )
             if kind == "cancelled":

@@ -87,11 +87,11 @@ def test_who_asks_again_at_once_starts_no_second_run() -> None:
     async def main() -> None:
         model = Doubler(wait)
         batcher = batcher_of(model.run)
-        batcher._pace.saw(SMALL, 1, 1000)
-        batcher._pace.saw(LARGE, 1, 10**8)
+        batcher._run_times.observe(SMALL, 1, 1000)
+        batcher._run_times.observe(LARGE, 1, 10**8)
         again, second, third = callers = Caller(), Caller(), Caller()
-        again.ask(batcher, 1, 3, width=LARGE, alone=True)
-        second.ask(batcher, 2, width=LARGE, alone=True)
+        again.ask(batcher, 1, 3, width=LARGE, unbatched=True)
+        second.ask(batcher, 2, width=LARGE, unbatched=True)
         third.ask(batcher, 9)
         gates[0].set()
         async with asyncio.timeout(5):
@@ -139,7 +139,7 @@ def test_runs_at_once_keep_the_order() -> None:
             model.fed.clear()
             callers = [Caller() for _ in range(6)]
             for tag, caller in enumerate(callers):
-                caller.ask(batcher, tag, alone=tag % 3 == 0, width=SMALL + tag // 4)
+                caller.ask(batcher, tag, unbatched=tag % 3 == 0, width=SMALL + tag // 4)
             await over(*callers)
             assert [tag for run in model.rows for tag in run] == [0, 1, 2, 3, 4, 5]
             assert [caller.got for caller in callers] == [[tag] for tag in range(6)]
@@ -214,8 +214,8 @@ def test_who_has_gone_gets_nothing(when: str) -> None:
         model = gate.model
         batcher = batcher_of(model.run)
         first, second = Caller(), Caller()
-        first.ask(batcher, 1, 3, alone=True)
-        second.ask(batcher, 2, alone=True)
+        first.ask(batcher, 1, 3, unbatched=True)
+        second.ask(batcher, 2, unbatched=True)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert batcher.waiting == 1

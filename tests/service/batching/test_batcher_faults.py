@@ -46,7 +46,7 @@ def test_a_full_queue_refuses_at_once(go: Go) -> None:
         await turns()
         tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(1, 4)]
         await turns()
-        assert batcher.full
+        assert batcher.is_full
         assert batcher.waiting == 3
         with pytest.raises(
             OverloadedError, match="fewer than 3 requests waiting for the model, and there are 3"
@@ -54,7 +54,7 @@ def test_a_full_queue_refuses_at_once(go: Go) -> None:
             await batcher.submit(rows(9), 1, ("double",))
         gate.open.set()
         assert [first(await task) for task in tasks] == [0, 2, 4, 6]
-        assert not batcher.full
+        assert not batcher.is_full
 
     go(main())
 
@@ -64,11 +64,11 @@ def test_those_refused_are_told_when_to_come_again() -> None:
 
     async def main() -> None:
         batcher = batcher_of(Gate().model.run)
-        assert batcher.overloaded().retry_after == 1
-        batcher._pace.saw(1, 1, 800_000_000)
+        assert batcher.overloaded_error().retry_after == 1
+        batcher._run_times.observe(1, 1, 800_000_000)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(4)]
         await asyncio.sleep(0)
-        assert batcher.overloaded().retry_after == 4
+        assert batcher.overloaded_error().retry_after == 4
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -88,7 +88,7 @@ def test_who_leaves_makes_room(go: Go) -> None:
         held = weakref.ref(feeds["x"])
         tasks = [asyncio.create_task(batcher.submit(feeds, 1, ("double",))) for _ in range(2)]
         await turns()
-        assert batcher.full
+        assert batcher.is_full
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

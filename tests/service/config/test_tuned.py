@@ -175,7 +175,7 @@ def test_what_was_left_is_logged_before_it_serves(
     served: list[Settings] = []
 
     monkeypatch.setattr(launch, "relaunch", served.append)
-    monkeypatch.setattr("service.telemetry.log.start", lambda level: None)
+    monkeypatch.setattr("service.telemetry.log.configure_logging", lambda level: None)
     (tmp_path / tuned.TUNED_FILE).write_text("nothing")
     assert CliRunner().invoke(app, ["--models", str(tmp_path), "--workers", "auto"]).exit_code == 0
     assert [settings.workers for settings in served] == [4]

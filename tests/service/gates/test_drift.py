@@ -67,7 +67,7 @@ def report(drift: DriftMonitor) -> DriftReport:
 def test_psi_by_hand() -> None:
     """Half the rows in the first bin, half in the last, against even bins."""
     drift = of(EVEN)
-    drift.see([np.repeat(np.array([[0.1], [0.9]], np.float32), 500, axis=0)], 1000)
+    drift.observe([np.repeat(np.array([[0.1], [0.9]], np.float32), 500, axis=0)], 1000)
     (layer,) = report(drift).layers
     # the empty bins are lifted to about 0.0001
     lifted = [(share + 1e-4) / (1 + 4e-4) for share in (0.5, 0, 0, 0.5)]
@@ -79,7 +79,7 @@ def test_psi_by_hand() -> None:
 def test_traffic_like_the_profile_is_no_drift() -> None:
     """The index stays below what it comes to by chance, which the report tells."""
     drift = of([0.05] * 20)
-    drift.see([even(400)], 400)
+    drift.observe([even(400)], 400)
     told = report(drift)
     assert told.level == "ok"
     assert told.bias == pytest.approx(19 * (1 / 400 + 1e-5))
@@ -91,7 +91,7 @@ def test_traffic_like_the_profile_is_no_drift() -> None:
 def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
     """One gate that has moved is named, whatever the others do."""
     drift = of([0.05] * 20, [0.05] * 20, [0.05] * 20)
-    drift.see([even(900), even(900, high=high, seed=1), even(900, seed=2)], 900)
+    drift.observe([even(900), even(900, high=high, seed=1), even(900, seed=2)], 900)
     told = report(drift)
     assert told.level == level
     if level == "alarm":
@@ -103,7 +103,7 @@ def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
 def test_levels_by_hand(low: int, level: str) -> None:
     """Of two even bins: 0.069, 0.169 and 0.3 where so many of 1,000 rows fall into the lower."""
     drift = of([0.5, 0.5])
-    drift.see([np.repeat(np.array([[0.2], [0.8]], np.float32), [low, 1000 - low], axis=0)], 1000)
+    drift.observe([np.repeat(np.array([[0.2], [0.8]], np.float32), [low, 1000 - low], axis=0)], 1000)
     (layer,) = report(drift).layers
     p = low / 1000
     assert layer.psi == pytest.approx((p - 0.5) * math.log(p / (1 - p)), abs=1e-3)
@@ -113,11 +113,11 @@ def test_levels_by_hand(low: int, level: str) -> None:
 def test_few_rows_tell_nothing() -> None:
     """Below the least there is a reason in place of an index."""
     drift = of(EVEN)
-    drift.see([even(FEWEST_ROWS - 1)], FEWEST_ROWS - 1)
+    drift.observe([even(FEWEST_ROWS - 1)], FEWEST_ROWS - 1)
     told = report(drift)
     assert told.reason == "expected 200 rows of traffic or more to tell drift, got 199"
     assert told.level is told.worst is told.bias is told.layers[0].psi is told.layers[0].mean is None
-    drift.see([even(1)], 1)
+    drift.observe([even(1)], 1)
     assert report(drift).reason is None
 
 
@@ -132,10 +132,10 @@ def test_old_rows_fade() -> None:
     """After some windows of other traffic the old is forgotten, and no more than a window counts."""
     drift = of(EVEN, rows=1000)
     for seed in range(20):
-        drift.see([even(100, high=0.25, seed=seed)], 100)
+        drift.observe([even(100, high=0.25, seed=seed)], 100)
     assert report(drift).level == "alarm"
     for seed in range(100):
-        drift.see([even(100, seed=seed)], 100)
+        drift.observe([even(100, seed=seed)], 100)
     told = report(drift)
     assert told.level == "ok"
     assert told.rows == told.window == 1000
@@ -144,18 +144,18 @@ def test_old_rows_fade() -> None:
 def test_nothing_fades_before_the_window_is_full() -> None:
     """Then the oldest counts less, and the whole is a window again."""
     drift = of(EVEN, rows=1000)
-    drift.see([np.full((600, 1), 0.1, np.float32)], 600)
-    drift.see([np.full((400, 1), 0.9, np.float32)], 400)
+    drift.observe([np.full((600, 1), 0.1, np.float32)], 600)
+    drift.observe([np.full((400, 1), 0.9, np.float32)], 400)
     assert drift.snapshot()["seen"][0][1:] == [600, 0, 0, 400]
-    drift.see([np.full((500, 1), 0.4, np.float32)], 500)
+    drift.observe([np.full((500, 1), 0.4, np.float32)], 500)
     assert drift.snapshot()["seen"][0][1:] == [300, 500, 0, 200]
 
 
 def test_a_run_larger_than_the_window_counts_as_a_window() -> None:
     """Nothing is left of what was before it."""
     drift = of(EVEN, rows=100)
-    drift.see([even(100, high=0.25)], 100)
-    drift.see([even(128)], 128)
+    drift.observe([even(100, high=0.25)], 100)
+    drift.observe([even(128)], 128)
     assert report(drift).rows == 100
     assert report(drift).level == "ok"
 
@@ -163,8 +163,8 @@ def test_a_run_larger_than_the_window_counts_as_a_window() -> None:
 def test_workers_add_up() -> None:
     """Two workers that saw half the picture each see the whole together."""
     low, high = of(EVEN), of(EVEN)
-    low.see([even(500, high=0.5)], 500)
-    high.see([even(500, low=0.5)], 500)
+    low.observe([even(500, high=0.5)], 500)
+    high.observe([even(500, low=0.5)], 500)
     assert report(low).level == report(high).level == "alarm"
     told = low.merge([json.loads(json.dumps(one.snapshot())) for one in (low, high)])
     assert (told.level, told.rows) == ("ok", 1000)
@@ -173,9 +173,9 @@ def test_workers_add_up() -> None:
 def test_what_another_file_was_held_against_is_left_out() -> None:
     """During a reload workers answer of two files under one version; their bins may differ."""
     drift = of(EVEN)
-    drift.see([even(300)], 300)
+    drift.observe([even(300)], 300)
     other = DriftMonitor(profile(EVEN, digest="others"), gates(1), 1000)
-    other.see([even(300, high=0.25)], 300)
+    other.observe([even(300, high=0.25)], 300)
     longer = {"profile": "rows", "seen": [[0.0] * 9]}
     told = drift.merge([drift.snapshot(), other.snapshot(), longer])
     assert (told.rows, told.level) == (300, "ok")
@@ -184,7 +184,7 @@ def test_what_another_file_was_held_against_is_left_out() -> None:
 def test_ends_fall_into_the_outer_bins() -> None:
     """T of exactly 0 and 1."""
     drift = of(EVEN)
-    drift.see([np.repeat(np.array([[0.0], [1.0]], np.float32), 150, axis=0)], 300)
+    drift.observe([np.repeat(np.array([[0.0], [1.0]], np.float32), 150, axis=0)], 300)
     assert drift.snapshot()["seen"] == [[150, 150, 0, 0, 150]]
 
 
@@ -193,7 +193,7 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
     drift = of(EVEN, EVEN)
     some = even(300)
     some[::2] = np.nan
-    drift.see([some, np.full((300, UNITS), np.nan, np.float32)], 300)
+    drift.observe([some, np.full((300, UNITS), np.nan, np.float32)], 300)
     seen = np.array(drift.snapshot()["seen"])
     assert seen[0, 1:].sum() == pytest.approx(300)
     assert seen[1].sum() == 0
@@ -203,7 +203,7 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
 def test_no_rows_count_as_none() -> None:
     """A request without rows changes nothing."""
     drift = of(EVEN)
-    drift.see([np.zeros((0, UNITS), np.float32)], 0)
+    drift.observe([np.zeros((0, UNITS), np.float32)], 0)
     assert report(drift).rows == 0
 
 
@@ -213,7 +213,7 @@ def test_of_many_values_a_part_is_counted_evenly() -> None:
     t[:, 3] = 0.3  # an eighth of all values, every eighth stretch of 1024
     drift = of(EVEN)
     for _ in range(8):
-        drift.see([t], 64)
+        drift.observe([t], 64)
     seen = np.array(drift.snapshot()["seen"])[0, 1:]
     assert (seen / seen.sum()).tolist() == pytest.approx([7 / 8, 1 / 8, 0, 0], abs=0.005)
     assert t.size > 10 * MOST_VALUES
@@ -227,7 +227,7 @@ def test_other_values_are_looked_at_each_time() -> None:
     rises = []
     for _ in range(20):
         before = drift.snapshot()["seen"][0][4]
-        drift.see([t] * 8, 10_000)
+        drift.observe([t] * 8, 10_000)
         rises.append(drift.snapshot()["seen"][0][4] > before)
     assert any(rises)
     assert not all(rises)
@@ -238,18 +238,18 @@ def test_a_run_now_and_then_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     drift = of(EVEN)
-    assert drift.want()
-    assert not drift.want()
+    assert drift.should_sample()
+    assert not drift.should_sample()
     now += 0.05
-    assert not drift.want()
+    assert not drift.should_sample()
     now += 0.06
-    assert drift.want()
+    assert drift.should_sample()
     now += 1.0
-    drift.see([even(1)], 1)
+    drift.observe([even(1)], 1)
     now += 19.0
-    assert not drift.want()
+    assert not drift.should_sample()
     now += 1.1
-    assert drift.want()
+    assert drift.should_sample()
 
 
 def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +257,9 @@ def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatc
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     drift = of(EVEN)
-    assert drift.want()
+    assert drift.should_sample()
     now += 0.2
-    assert drift.want()
+    assert drift.should_sample()
 
 
 @pytest.mark.parametrize(
@@ -275,4 +275,4 @@ def test_a_profile_that_makes_no_sense_is_refused(made_of: Profile, count: int, 
     """The file is at fault; what callers are told holds no detail."""
     with pytest.raises(ModelFileError, match=says) as error:
         DriftMonitor(made_of, gates(count), 1000)
-    assert error.value.public == "its manifest's profile makes no sense"
+    assert error.value.public_message == "its manifest's profile makes no sense"

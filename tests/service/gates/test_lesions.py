@@ -11,7 +11,7 @@ import pytest
 from service.artifact.levers import SATURATING_SHIFT
 from service.artifact.manifest import Gate, Lever
 from service.errors import RequestError
-from service.gates.lesions import MOST_RUN_ROWS, layers, lesion_effect, lesion_request
+from service.gates.lesions import MOST_RUN_ROWS, curve_layers, lesion_effect, parse_lesion_request
 
 
 def gate(name: str, layer: int, tensor: str | None = None, **more: Any) -> Gate:
@@ -33,25 +33,28 @@ BIASES = {"first": np.zeros(2, np.float32), "second": np.ones(2, np.float32)}
 
 def test_layers_and_names_mean_their_gates() -> None:
     """A layer's number means it at every time; close, open and shift each say their own."""
-    asked = lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
+    asked = parse_lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
     assert [one.name for one in asked.closed] == [one.name for one in GATES[:2]]
     assert asked.opened == GATES[2:3]
-    fed = asked.feeds(BIASES)
+    fed = asked.bias_overrides(BIASES)
     assert fed["first"].tolist() == [-SATURATING_SHIFT, -SATURATING_SHIFT]
     assert fed["second"].tolist() == [1 + SATURATING_SHIFT, 1 + SATURATING_SHIFT]
     assert not asked.curve
-    assert lesion_request({"shift": {"1": 0.5}}, GATES).feeds(BIASES)["second"].tolist() == [1.5, 1.5]
+    assert parse_lesion_request({"shift": {"1": 0.5}}, GATES).bias_overrides(BIASES)["second"].tolist() == [
+        1.5,
+        1.5,
+    ]
 
 
 def test_the_same_layer_twice_is_moved_once() -> None:
     """By its number and by its name, and once more."""
-    asked = lesion_request({"close": [1, "layer01.transform_gate", 1]}, GATES)
+    asked = parse_lesion_request({"close": [1, "layer01.transform_gate", 1]}, GATES)
     assert asked.closed == GATES[2:3]
 
 
 def test_gates_of_one_bias_are_told_to_move_together() -> None:
     """The first step of a recurrent layer cannot be closed without the others, and the answer says so."""
-    asked = lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
+    asked = parse_lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
     assert asked.to_json(GATES) == {
         "closed": ["layer00.time0.transform_gate", "layer00.time1.transform_gate"],
         "open": [],
@@ -91,27 +94,27 @@ def test_gates_of_one_bias_are_told_to_move_together() -> None:
 def test_what_cannot_be_done_is_said(asked: dict[str, Any], says: str) -> None:
     """The field, what there is, and what came in its place."""
     with pytest.raises(RequestError, match=says):
-        lesion_request(asked, GATES).feeds(BIASES)
+        parse_lesion_request(asked, GATES).bias_overrides(BIASES)
 
 
 def test_a_model_whose_gates_cannot_be_moved() -> None:
     """Nothing is offered where nothing can be."""
     with pytest.raises(RequestError, match="expected a model with gates that can be moved, got 2"):
-        lesion_request({"close": [2]}, GATES[3:])
+        parse_lesion_request({"close": [2]}, GATES[3:])
     with pytest.raises(RequestError, match="expected a model with a layer that can be closed"):
-        layers(GATES[3:], 1)
+        curve_layers(GATES[3:], 1)
 
 
 def test_a_curve_has_the_layers_that_can_be_closed() -> None:
     """In order, each with all its gates; of too many rows there is none."""
-    assert layers(GATES[::-1], 5) == [(0, GATES[1::-1]), (1, GATES[2:3])]
-    assert lesion_request({"curve": True}, GATES).curve
+    assert curve_layers(GATES[::-1], 5) == [(0, GATES[1::-1]), (1, GATES[2:3])]
+    assert parse_lesion_request({"curve": True}, GATES).curve
     most = MOST_RUN_ROWS // 2
-    assert len(layers(GATES, most)) == 2
+    assert len(curve_layers(GATES, most)) == 2
     with pytest.raises(
         RequestError, match=f"expected at most 65536 rows times layers, got {most + 1} times 2"
     ):
-        layers(GATES, most + 1)
+        curve_layers(GATES, most + 1)
 
 
 def test_an_effect_by_hand() -> None:
@@ -148,5 +151,5 @@ def test_no_rows_and_no_numbers_have_no_effect() -> None:
     }
     row = np.array([[1.0, 2.0]], np.float32)
     told = lesion_effect(row, np.array([[np.nan, 2.0]], np.float32), distribution=False)
-    assert not told.known
+    assert not told.is_finite
     assert told.summary() == {"flipped": None, "share_flipped": None, "change": None}

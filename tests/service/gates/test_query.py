@@ -11,7 +11,14 @@ import pytest
 from service.artifact.manifest import Gate
 from service.artifact.runtime import Signature, Tensor
 from service.errors import RequestError, TooLargeError
-from service.gates.query import GateQuery, OutputSizes, block_names, check_response_size, gate_query, tensors
+from service.gates.query import (
+    GateQuery,
+    OutputSizes,
+    block_names,
+    check_response_size,
+    parse_gate_query,
+    requested_tensors,
+)
 from service.inference_types import InferenceRequest
 
 GATES = tuple(
@@ -22,12 +29,16 @@ GATES = tuple(
 
 def test_the_address_and_the_parameters_say_it() -> None:
     """Nothing asked is a summary; the request's own parameters go before the address."""
-    assert gate_query(b"", {}) == GateQuery("summary", blocks=False, binary=False)
-    assert gate_query(b"detail=rows&blocks=true&binary=1", {}) == GateQuery("rows", blocks=True, binary=True)
-    assert gate_query(b"detail=rows&blocks=true", {"detail": "units", "blocks": False}) == GateQuery("units")
-    assert gate_query(b"", {"binary_data_output": True}) == GateQuery(binary=True)
-    assert gate_query(b"", {"binary_data_output": True, "binary": False}) == GateQuery()
-    assert gate_query(b"", {"others": 1}) == GateQuery()
+    assert parse_gate_query(b"", {}) == GateQuery("summary", blocks=False, binary=False)
+    assert parse_gate_query(b"detail=rows&blocks=true&binary=1", {}) == GateQuery(
+        "rows", blocks=True, binary=True
+    )
+    assert parse_gate_query(b"detail=rows&blocks=true", {"detail": "units", "blocks": False}) == GateQuery(
+        "units"
+    )
+    assert parse_gate_query(b"", {"binary_data_output": True}) == GateQuery(binary=True)
+    assert parse_gate_query(b"", {"binary_data_output": True, "binary": False}) == GateQuery()
+    assert parse_gate_query(b"", {"others": 1}) == GateQuery()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +56,7 @@ def test_the_address_and_the_parameters_say_it() -> None:
 def test_what_makes_no_sense_is_named(query: bytes, parameters: Mapping[str, Any], says: str) -> None:
     """A misspelt wish is refused, not passed over."""
     with pytest.raises(RequestError, match=says):
-        gate_query(query, parameters)
+        parse_gate_query(query, parameters)
 
 
 def test_sizes_are_told_from_the_shapes() -> None:
@@ -60,10 +71,10 @@ def test_sizes_are_told_from_the_shapes() -> None:
     inputs = {"ids": Tensor("ids", "int64", ("batch", "words", "?"))}
     signature = Signature(inputs, {}, hidden, "batch", frozenset())
     inference = InferenceRequest({"ids": np.zeros((3, 4, 9), np.int64)}, 3, ())
-    assert OutputSizes("a", signature).of(inference) == 3 * 5 * 4
-    assert OutputSizes("aab", signature).of(inference) == 2 * 3 * 5 * 4 + 4 * 3 * 7 * 2
-    assert OutputSizes("d", signature).of(inference) == 24
-    assert OutputSizes("ce", signature).of(inference) == 0
+    assert OutputSizes("a", signature).total_bytes(inference) == 3 * 5 * 4
+    assert OutputSizes("aab", signature).total_bytes(inference) == 2 * 3 * 5 * 4 + 4 * 3 * 7 * 2
+    assert OutputSizes("d", signature).total_bytes(inference) == 24
+    assert OutputSizes("ce", signature).total_bytes(inference) == 0
 
 
 def test_too_much_is_refused_with_both_numbers() -> None:
@@ -87,7 +98,7 @@ def test_tensors_by_what_is_asked() -> None:
     assert block_names(GATES) == ("y",)
 
     def named(wish: GateQuery, rows: int = 2) -> list[str]:
-        return [name for name, _ in tensors(wish, GATES, ("a", "b", "c"), arrays, rows)]
+        return [name for name, _ in requested_tensors(wish, GATES, ("a", "b", "c"), arrays, rows)]
 
     assert named(GateQuery()) == []
     assert named(GateQuery("rows")) == ["a", "b", "c"]
@@ -95,6 +106,6 @@ def test_tensors_by_what_is_asked() -> None:
     assert named(GateQuery(blocks=True)) == ["y"]
     assert named(GateQuery("units")) == [f"{name}.unit_{what}" for name in "abc" for what in ("mean", "sd")]
     assert named(GateQuery("units"), rows=0) == []
-    found = dict(tensors(GateQuery("units"), GATES, (), arrays, 2))
+    found = dict(requested_tensors(GateQuery("units"), GATES, (), arrays, 2))
     assert found["a.unit_mean"].tolist() == [1.5, 2.5, 3.5]
     assert found["a.unit_sd"].tolist() == [1.5, 1.5, 1.5]

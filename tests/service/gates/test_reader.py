@@ -39,7 +39,7 @@ def read(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What is said of the gates, and the route."""
     reader = GateReader(gates, signature(dict.fromkeys(arrays, dims), splittable), None)
-    assert set(reader.tensors) == set(arrays)
+    assert set(reader.output_names) == set(arrays)
     (told,) = reader.read(arrays, rows)
     if isinstance(told, NotFiniteError):
         raise told

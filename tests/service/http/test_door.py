@@ -43,7 +43,7 @@ class Raw:
                 raise KeyError("/secret/path")
             case "cut":
                 raise asyncio.CancelledError
-        scope["exchange"].ran(MODEL, InferenceResult((), queue_ns=1_500_000, run_ns=2_500_000, batch=4))
+        scope["exchange"].ran(MODEL, InferenceResult((), queue_ns=1_500_000, run_ns=2_500_000, batch_rows=4))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"{}"})
 
@@ -63,7 +63,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, levels: list[int]) -> list[Any]:
         given.append(fields)
         levels.append(level)
 
-    monkeypatch.setattr(module, "lines", SimpleNamespace(request=request))
+    monkeypatch.setattr(module, "access_log", SimpleNamespace(add=request))
     return given
 
 

@@ -351,7 +351,7 @@ class TestBothWays:
         async def scene(where: Wired) -> None:
             client = where.connect()
             assert (await client.ask(request(INFER, HOT, headers))).status == 200
-            where.model.batcher._stack._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
+            where.model.batcher._runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
             reply = await client.ask(request(INFER, HOT, headers))
             said = reply.headers["x-request-id"]
             assert (reply.status, reply.json) == (500, {"error": f"internal error, request id {said}"})

@@ -78,7 +78,8 @@ def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
     tracing, exporter = traced
     one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))
     one.ran(
-        SimpleNamespace(name="digits", version=3), InferenceResult((), queue_ns=2_000, run_ns=5_000, batch=4)
+        SimpleNamespace(name="digits", version=3),
+        InferenceResult((), queue_ns=2_000, run_ns=5_000, batch_rows=4),
     )
     tracing.record(one, ROUTE, "POST", 200, 9_000_000)
     queue, run, request = exporter.get_finished_spans()

@@ -81,9 +81,9 @@ def fits(inference: InferenceRequest, model: Signature) -> None:
         assert all(
             size == dim for size, dim in zip(array.shape, tensor.dims, strict=True) if isinstance(dim, int)
         )
-        assert array.shape[0] == inference.rows <= LIMITS.rows
+        assert array.shape[0] == inference.rows <= LIMITS.max_rows
     assert inference.outputs
-    assert set(inference.names) <= model.outputs.keys() | model.hidden.keys()
+    assert set(inference.output_names) <= model.outputs.keys() | model.hidden.keys()
 
 
 def told(error: RequestError) -> None:

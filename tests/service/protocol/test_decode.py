@@ -41,7 +41,12 @@ def test_a_json_request() -> None:
     for data in (X.tolist(), X.ravel().tolist()):
         got = asked(entry(data, 1, 2, 3))
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
-        assert (got.rows, got.outputs, got.id, got.timeout) == (1, (RequestedOutput("logits"),), None, None)
+        assert (got.rows, got.outputs, got.id, got.timeout_us) == (
+            1,
+            (RequestedOutput("logits"),),
+            None,
+            None,
+        )
         assert got.parameters == {}
 
 
@@ -100,7 +105,7 @@ def test_what_is_asked_for() -> None:
     ]
     got = asked(entry(X.tolist(), 1, 2, 3), outputs=named, parameters={"binary_data_output": True})
     assert got.outputs == (RequestedOutput(GATE), RequestedOutput("logits", binary=True, classes=3))
-    assert got.names == (GATE, "logits")
+    assert got.output_names == (GATE, "logits")
     got = asked(entry(X.tolist(), 1, 2, 3), outputs=[], parameters={"binary_data_output": True})
     assert got.outputs == (RequestedOutput("logits", binary=True),)
 
@@ -109,8 +114,8 @@ def test_id_timeout_and_parameters_come_through() -> None:
     """The caller's own parameters are kept; a timeout of 0 is none; unknown keys mean nothing."""
     parameters = {"timeout": 2500, "priority": 1, "sequence_id": 7, "mine": "yes"}
     got = asked(entry(X.tolist(), 1, 2, 3), id="seven", parameters=parameters, unknown={"a": [1]})
-    assert (got.id, got.timeout, got.parameters) == ("seven", 2500, parameters)
-    assert asked(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).timeout is None
+    assert (got.id, got.timeout_us, got.parameters) == ("seven", 2500, parameters)
+    assert asked(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).timeout_us is None
 
 
 def test_extra_keys_are_kept_when_asked_for() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,12 @@ TRUTHS = signature(Tensor("x", "bool", ("batch", 2)))
 Mutation = Callable[[random.Random, bytes], bytes]
 
 
-def model(of: Signature, digest: str = "0") -> Any:
-    return SimpleNamespace(signature=of, digest=digest)
+Model = tuple[Signature, str]
+
+
+def model(signature: Signature, digest: str = "0") -> Model:
+    """A model's signature and the digest of its file."""
+    return signature, digest
 
 
 def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
@@ -42,7 +45,7 @@ def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
     except RequestError as error:
         return type(error), str(error)
     feeds = [(name, array.dtype, array.shape, array.tobytes()) for name, array in made.feeds.items()]
-    return feeds, made.rows, made.outputs, made.id, made.timeout, made.parameters
+    return feeds, made.rows, made.outputs, made.id, made.timeout_us, made.parameters
 
 
 class Pair:
@@ -52,10 +55,10 @@ class Pair:
         self.limits = limits
         self.decoder = CachingDecoder(limits, EXTRA)
 
-    def agree(self, body: bytes, header: int | None, of: Any) -> bool:
+    def agree(self, body: bytes, header: int | None, of: Model) -> bool:
         """Whether there was a request in the body; both have to say the same of it."""
-        got = outcome(lambda: self.decoder.decode(body, header, of))
-        expected = outcome(lambda: decode_infer(body, header, of.signature, self.limits, EXTRA))
+        got = outcome(lambda: self.decoder.decode(body, header, *of))
+        expected = outcome(lambda: decode_infer(body, header, of[0], self.limits, EXTRA))
         assert got == expected, body
         return len(got) > 2
 
@@ -221,12 +224,12 @@ def test_a_known_request_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     """Neither its JSON, nor that before its bytes; else all of this would be for nothing."""
     decoder = CachingDecoder(LIMITS)
     body, header = BINARY[3][1]
-    decoder.decode(text(), None, model(ROWS, "rows"))
-    decoder.decode(body, header, model(PAIR, "pair"))
+    decoder.decode(text(), None, *model(ROWS, "rows"))
+    decoder.decode(body, header, *model(PAIR, "pair"))
     monkeypatch.setattr(module, "decode_infer", None)
-    made = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, model(ROWS, "rows"))
+    made = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, *model(ROWS, "rows"))
     assert made.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1.5]
-    made = decoder.decode(body[:header] + bytes(len(body) - header), header, model(PAIR, "pair"))
+    made = decoder.decode(body[:header] + bytes(len(body) - header), header, *model(PAIR, "pair"))
     assert not made.feeds["a"].any()
 
 
@@ -306,9 +309,9 @@ def test_a_limit_of_bytes_holds_for_known_words() -> None:
 def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
     """Each has arrays of its own, and an outline that nobody can write to through it."""
     decoder = CachingDecoder(LIMITS)
-    first = decoder.decode(text(), None, model(ROWS))
-    second = decoder.decode(text("[6,5,4,3,2,1]"), None, model(ROWS))
-    third = decoder.decode(text(), None, model(ROWS))
+    first = decoder.decode(text(), None, *model(ROWS))
+    second = decoder.decode(text("[6,5,4,3,2,1]"), None, *model(ROWS))
+    third = decoder.decode(text(), None, *model(ROWS))
     assert len({id(one.feeds) for one in (first, second, third)}) == 3
     assert not np.shares_memory(first.feeds["x"], third.feeds["x"])
     assert second.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1]
@@ -319,16 +322,16 @@ def test_words_do_not_pile_up() -> None:
     """Neither many of them nor long ones are kept for ever, and of wrong requests nothing is."""
     decoder = CachingDecoder(RequestLimits())
     for number in range(2 * module.MOST + 1):
-        decoder.decode(text(more=f',"id":"{number}"'), None, model(ROWS))
+        decoder.decode(text(more=f',"id":"{number}"'), None, *model(ROWS))
         assert len(decoder._known) <= module.MOST
     decoder = CachingDecoder(RequestLimits())
-    decoder.decode(text(more=',"id":"' + "x" * module.LONGEST + '"'), None, model(ROWS))
+    decoder.decode(text(more=',"id":"' + "x" * module.LONGEST + '"'), None, *model(ROWS))
     body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="x" * module.LONGEST)
-    decoder.decode(body, header, model(ROWS))
+    decoder.decode(body, header, *model(ROWS))
     with pytest.raises(RequestError):
-        decoder.decode(text("[1]"), None, model(ROWS))
+        decoder.decode(text("[1]"), None, *model(ROWS))
     with pytest.raises(RequestError):
-        decoder.decode(body[:-1], header, model(ROWS))
+        decoder.decode(body[:-1], header, *model(ROWS))
     assert not decoder._known
 
 
@@ -336,8 +339,8 @@ def test_words_hold_no_request_in_memory() -> None:
     """What is kept of a request of many numbers is not the numbers."""
     decoder = CachingDecoder(RequestLimits())
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
-    decoder.decode(body, header, model(ROWS, "bytes"))
-    decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, model(ROWS))
+    decoder.decode(body, header, *model(ROWS, "bytes"))
+    decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, *model(ROWS))
     assert len(decoder._known) == 2
     for words in decoder._known.values():
         assert words.rest.feeds == {}

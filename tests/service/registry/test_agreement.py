@@ -55,7 +55,7 @@ def test_other_arithmetic_is_refused(cpu: Runtime, off: str, by: float) -> None:
         ModelFileError, match=f"a.onnx: {off}: expected TestProvider within .* of the CPU"
     ) as error:
         check_device_agreement(Device(cpu, off, by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
-    assert error.value.public == "its device does not answer as the CPU does"
+    assert error.value.public_message == "its device does not answer as the CPU does"
 
 
 def test_shapes_and_nan_must_agree(cpu: Runtime) -> None:

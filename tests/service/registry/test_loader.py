@@ -73,7 +73,7 @@ def test_runs_are_counted(tmp_path: Path) -> None:
     """By the meter of the name and version in the repository."""
     model = opened(put(tmp_path))
     asyncio.run(model.batcher.submit({"x": np.zeros((3, 4), np.float32)}, 3, ("logits",)))
-    assert model.meter.snapshot()["sizes"]["3"][0] == 1
+    assert model.counters.snapshot()["sizes"]["3"][0] == 1
 
 
 def test_another_name_inside_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -91,7 +91,7 @@ def test_without_a_manifest_nothing_is_served(tmp_path: Path) -> None:
     found = put(tmp_path, data=highway().model)
     with pytest.raises(ModelFileError, match="expected a manifest with a proof of parity") as error:
         opened(found)
-    assert "no manifest" in error.value.public
+    assert "no manifest" in error.value.public_message
     model = opened(found, allow_unverified=True)
     assert (model.manifest, model.labels, model.gates, dict(model.biases)) == (None, (), (), {})
     assert model.batcher.batched
@@ -172,7 +172,7 @@ def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, says: str, public: s
     with pytest.raises(ModelFileError, match=says) as error:
         opened(found)
     assert str(found.path) in str(error.value)
-    assert error.value.public == public
+    assert error.value.public_message == public
 
 
 def test_a_manifest_of_nonsense_is_refused(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
     found = put(tmp_path)
     with pytest.raises(ModelFileError, match="device: cuda needs an onnxruntime with") as error:
         opened(found, device="cuda")
-    assert error.value.public == "its device is not there"
+    assert error.value.public_message == "its device is not there"
 
 
 @pytest.mark.parametrize(
@@ -267,21 +267,21 @@ def test_the_service_s_own_limit_counts(tmp_path: Path) -> None:
     """A run holds no more rows than the settings say."""
     model = opened(put(tmp_path), max_batch=4)
     asyncio.run(model.batcher.submit({"x": np.zeros((9, 4), np.float32)}, 9, ("logits",)))
-    assert model.meter.snapshot()["sizes"].keys() == {"4", "1"}
+    assert model.counters.snapshot()["sizes"].keys() == {"4", "1"}
 
 
 class Sampled:
     """Drift that wants every run, and keeps what it is shown."""
 
-    names = ("layer00.transform_gate",)
+    gate_names = ("layer00.transform_gate",)
 
     def __init__(self) -> None:
         self.seen: list[tuple[list[Array], int | None]] = []
 
-    def want(self) -> bool:
+    def should_sample(self) -> bool:
         return True
 
-    def see(self, arrays: Sequence[Array], rows: int | None = None) -> None:
+    def observe(self, arrays: Sequence[Array], rows: int | None = None) -> None:
         self.seen.append((list(arrays), rows))
 
 
@@ -314,7 +314,7 @@ def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> 
     """What is only watched goes wrong in the log, and the caller has an answer."""
 
     class Failing(Sampled):
-        def see(self, arrays: Sequence[Array], rows: int | None = None) -> None:
+        def observe(self, arrays: Sequence[Array], rows: int | None = None) -> None:
             raise ValueError("expected other bins")
 
     assert len(run_of(Failing())({"x": np.zeros((5, 4), np.float32)})) == 1
@@ -336,7 +336,7 @@ def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
     gated = highway()
     model: Model = opened(put(tmp_path, data=sealed(gated, profile=profile(gated))))
     assert model.drift is not None
-    assert model.drift.names == tuple(gate.name for gate in gated.gates)
+    assert model.drift.gate_names == tuple(gate.name for gate in gated.gates)
     asyncio.run(model.batcher.submit({"x": np.zeros((3, 4), np.float32)}, 3, ("logits",)))
     assert model.drift.snapshot()["seen"][0][0] > 0
 
@@ -344,13 +344,13 @@ def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
 MEASURED = """
 import os, sys
 from pathlib import Path
-from service.repository.scan import ModelFile, identity_of
+from service.repository.scan import ModelFile, file_identity
 from tests.support.tiny_repository import opened
 
 def taken():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-small, large = (ModelFile("net", 1, Path(path), identity_of(os.stat(path))) for path in sys.argv[1:])
+small, large = (ModelFile("net", 1, Path(path), file_identity(os.stat(path))) for path in sys.argv[1:])
 opened(small)
 before = taken()
 model = opened(large)
@@ -392,4 +392,4 @@ def test_weights_that_were_not_proved_are_refused(tmp_path: Path) -> None:
     data[place] ^= 1
     with pytest.raises(ModelFileError, match="expected the graph and weights that were proved") as refused:
         opened(put(tmp_path, data=bytes(data)))
-    assert refused.value.public == "its graph or weights are not those that were proved"
+    assert refused.value.public_message == "its graph or weights are not those that were proved"

@@ -166,11 +166,11 @@ def test_only_the_file_that_was_found_is_read(tmp_path: Path) -> None:
     path.write_bytes(b"another one")
     with pytest.raises(ModelFileError, match="has changed since then") as error:
         read_model_file(found)
-    assert str(tmp_path) not in error.value.public
+    assert str(tmp_path) not in error.value.public_message
     path.unlink()
     with pytest.raises(ModelFileError, match="expected a file that can be read") as error:
         read_model_file(found)
-    assert str(tmp_path) not in error.value.public
+    assert str(tmp_path) not in error.value.public_message
 
 
 def test_what_tune_writes_is_no_model(tmp_path: Path) -> None:

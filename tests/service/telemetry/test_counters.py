@@ -7,7 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from service.inference_types import InferenceResult
-from service.telemetry.counters import MS, ROWS, TIMES, Histogram, RequestCounters, ended, merge
+from service.telemetry.counters import (
+    NS_PER_MS,
+    ROW_BOUNDS,
+    TIME_BOUNDS_NS,
+    Histogram,
+    RequestCounters,
+    ended,
+    merge,
+)
 
 
 def batch(rows: int, run_ns: int) -> Any:
@@ -18,15 +26,19 @@ def worker() -> RequestCounters:
     """A worker that answered two requests in one run, failed one, and has one under way."""
     meter = RequestCounters()
     meter.in_flight = 1
-    meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
-    meter.answered("/v2/models/{model}/infer", "POST", 200, 3 * MS)
-    meter.answered("/v2/models/{model}/infer", "POST", 503, MS)
-    meter.refused("overloaded")
-    model = meter.model("digits", 2)
-    model.batch(batch(5, MS))
-    model.request(InferenceResult((), queue_ns=100, run_ns=MS, batch=5), 2 * MS, 10, 20, 2)
-    model.request(InferenceResult((), queue_ns=300, run_ns=MS, batch=5), 2 * MS, 30, 40, 3)
-    model.fail("overloaded", 7)
+    meter.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
+    meter.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
+    meter.count_response("/v2/models/{model}/infer", "POST", 503, NS_PER_MS)
+    meter.count_error("overloaded")
+    model = meter.for_model("digits", 2)
+    model.count_batch(batch(5, NS_PER_MS))
+    model.count_request(
+        InferenceResult((), queue_ns=100, run_ns=NS_PER_MS, batch_rows=5), 2 * NS_PER_MS, 10, 20, 2
+    )
+    model.count_request(
+        InferenceResult((), queue_ns=300, run_ns=NS_PER_MS, batch_rows=5), 2 * NS_PER_MS, 30, 40, 3
+    )
+    model.count_failure("overloaded", 7)
     return meter
 
 
@@ -41,8 +53,8 @@ def test_a_value_falls_at_its_bound_or_below() -> None:
 
 def test_bounds_grow() -> None:
     """Bounds that were out of order would put values into the wrong bucket."""
-    assert list(TIMES) == sorted(set(TIMES))
-    assert list(ROWS) == sorted(set(ROWS))
+    assert list(TIME_BOUNDS_NS) == sorted(set(TIME_BOUNDS_NS))
+    assert list(ROW_BOUNDS) == sorted(set(ROW_BOUNDS))
 
 
 def test_what_was_counted_is_told() -> None:
@@ -58,9 +70,9 @@ def test_what_was_counted_is_told() -> None:
     assert model["waiting"] == 4
     assert sum(model["seconds"]["counts"]) == 2
     assert model["queue"]["total"] == 400
-    assert (model["decode_ns"], model["infer_ns"], model["encode_ns"]) == (40, 2 * MS, 60)
+    assert (model["decode_ns"], model["infer_ns"], model["encode_ns"]) == (40, 2 * NS_PER_MS, 60)
     assert model["failed"] == {"overloaded": [1, 7]}
-    assert model["sizes"] == {"5": [1, MS, 2, 40, 60]}
+    assert model["sizes"] == {"5": [1, NS_PER_MS, 2, 40, 60]}
     assert model["last"] > 1_600_000_000_000
 
 
@@ -70,17 +82,17 @@ def test_a_snapshot_is_json_and_stays_as_it_is() -> None:
     snapshot = meter.snapshot()
     assert json.loads(json.dumps(snapshot)) == snapshot
     before = json.dumps(snapshot)
-    meter.answered("/v2/models/{model}/infer", "POST", 200, MS)
-    meter.model("digits", 2).batch(batch(5, MS))
-    meter.model("digits", 2).fail("overloaded", 1)
-    meter.refused("overloaded")
+    meter.count_response("/v2/models/{model}/infer", "POST", 200, NS_PER_MS)
+    meter.for_model("digits", 2).count_batch(batch(5, NS_PER_MS))
+    meter.for_model("digits", 2).count_failure("overloaded", 1)
+    meter.count_error("overloaded")
     assert json.dumps(snapshot) == before
 
 
 def test_a_request_of_no_rows_ran_in_no_batch() -> None:
     """It is answered and counted, and no batch size is made up for it."""
     meter = RequestCounters()
-    meter.model("digits", 1).request(InferenceResult(()), MS, 1, 1, 0)
+    meter.for_model("digits", 1).count_request(InferenceResult(()), NS_PER_MS, 1, 1, 0)
     model = meter.snapshot()["models"]["digits"]["1"]
     assert sum(model["seconds"]["counts"]) == 1
     assert model["sizes"] == {}
@@ -102,10 +114,10 @@ def test_workers_add_up() -> None:
     model = merged["models"]["digits"]["2"]
     assert model["last"] == 20
     assert model["waiting"] == 3
-    assert model["sizes"] == {"5": [2, 2 * MS, 4, 80, 120]}
+    assert model["sizes"] == {"5": [2, 2 * NS_PER_MS, 4, 80, 120]}
     assert model["run"] == {
         "counts": [2 * count for count in first["models"]["digits"]["2"]["run"]["counts"]],
-        "total": 2 * MS,
+        "total": 2 * NS_PER_MS,
     }
     assert merged["models"]["other"]["1"]["rows"] == 5
 
@@ -127,7 +139,7 @@ def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
     """A worker that is no more keeps what it counted and takes what it was doing with it."""
     meter = worker()
     # a name that is also one of our own words
-    meter.model("waiting", 1).fail("broken", 1)
+    meter.for_model("waiting", 1).count_failure("broken", 1)
     snapshot = meter.snapshot({("digits", 2): 4})
     left = ended(snapshot)
     assert (left["workers"], left["in_flight"]) == (0, 0)
@@ -141,5 +153,5 @@ def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
 def test_a_version_has_one_meter() -> None:
     """A version that is loaded again goes on counting where it was."""
     meter = RequestCounters()
-    assert meter.model("digits", 1) is meter.model("digits", 1)
-    assert meter.model("digits", 1) is not meter.model("digits", 2)
+    assert meter.for_model("digits", 1) is meter.for_model("digits", 1)
+    assert meter.for_model("digits", 1) is not meter.for_model("digits", 2)

@@ -29,7 +29,7 @@ def root() -> Iterator[logging.Logger]:
     yield root
     root.handlers[:], logging.raiseExceptions = handlers, raises
     root.setLevel(level)
-    logs.lines.start(None, human=False, lowest=logging.INFO)
+    logs.access_log.start(None, human=False, lowest=logging.INFO)
 
 
 class Terminal(StringIO):
@@ -41,8 +41,8 @@ class Terminal(StringIO):
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What is written to stderr, piece by piece; what other tests left unwritten is not."""
     found: list[bytes] = []
-    monkeypatch.setattr(logs.lines, "_waiting", [])
-    monkeypatch.setattr(logs.lines, "_timer", None)
+    monkeypatch.setattr(logs.access_log, "_waiting", [])
+    monkeypatch.setattr(logs.access_log, "_timer", None)
 
     def write(descriptor: int, data: memoryview) -> int:
         assert descriptor == 2
@@ -57,7 +57,7 @@ def started(
     monkeypatch: pytest.MonkeyPatch, stream: StringIO, level: str = "info", worker: int | None = None
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
-    logs.start(level, worker)
+    logs.configure_logging(level, worker)
 
 
 def said(stream: StringIO) -> list[dict[str, Any]]:
@@ -115,8 +115,8 @@ def test_lines_of_requests_are_news(
     started(monkeypatch, StringIO(), level)
 
     async def scene() -> None:
-        logs.lines.request({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
-        logs.lines.flush()
+        logs.access_log.add({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
+        logs.access_log.flush()
 
     asyncio.run(scene())
     assert len(written) == count
@@ -129,8 +129,8 @@ def test_a_line_has_its_level(monkeypatch: pytest.MonkeyPatch, written: list[byt
     async def scene() -> None:
         for level in ("info", "debug"):
             started(monkeypatch, StringIO(), level)
-            logs.lines.request({"path": f"/{level}"}, logging.DEBUG)
-        logs.lines.flush()
+            logs.access_log.add({"path": f"/{level}"}, logging.DEBUG)
+        logs.access_log.flush()
 
     asyncio.run(scene())
     (line,) = (json.loads(line) for line in b"".join(written).splitlines())
@@ -156,7 +156,7 @@ def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
         lines = AccessLogBuffer()
         lines.start(2, human=False, lowest=logging.INFO)
         for number in range(10):
-            lines.request({"method": "GET", "path": f"/{number}", "status": 200, "ms": 0.5})
+            lines.add({"method": "GET", "path": f"/{number}", "status": 200, "ms": 0.5})
         assert written == []
         async with asyncio.timeout(5):
             while not written:
@@ -175,10 +175,10 @@ def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
     async def scene() -> None:
         lines = AccessLogBuffer()
         lines.start(None, human=True, lowest=logging.INFO)
-        lines.request({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
+        lines.add({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         lines.flush()
         lines.flush()
-        lines.request({"method": "GET", "path": "/b", "status": 200, "ms": 0.5})
+        lines.add({"method": "GET", "path": "/b", "status": 200, "ms": 0.5})
         lines.flush()
 
     asyncio.run(scene())
@@ -195,7 +195,7 @@ def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
 
     async def scene() -> None:
         lines = AccessLogBuffer()
-        lines.request({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
+        lines.add({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         lines.flush()
 
     asyncio.run(scene())
