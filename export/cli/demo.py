@@ -16,8 +16,8 @@ from models.cli.progress import console
 from models.cli.train import PICTURES, fitted, read_data, run, show_result
 from models.errors import ConfigError
 from models.training.checkpoint import read
-from models.training.plan import BEST, LAST, Plan
 from models.training.presets import DEFAULT, find
+from models.training.run_plan import BEST, LAST, Plan
 
 app = typer.Typer(add_completion=False)
 

@@ -12,10 +12,10 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from models.checks import expect_choice
 from models.cli.progress import console, download_bar, shell_words
 from models.errors import ConfigError
 from models.interrupt import INTERRUPTED, interruptible
-from models.networks.base import expect_choice
 from models.networks.feedforward import Kind
 from models.study import run as compare
 from models.study.run import PICTURE, TABLE, Study

@@ -14,16 +14,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from models.cli.progress import console, download_bar, shell_words, show_facts, training_bar
-from models.data.load import Dataset, known_names, load
+from models.data.dataset import Dataset
+from models.data.load import known_names, load
 from models.errors import ConfigError
 from models.interrupt import INTERRUPTED, interruptible
 from models.networks.base import NetConfig, parameter_count
 from models.networks.families import build, expect_kind, tuples
 from models.training.checkpoint import Record
 from models.training.checkpoint import load as load_checkpoint
-from models.training.plan import BEST, LAST, Plan
 from models.training.presets import DEFAULT, PRESETS, find
 from models.training.recipe import Recipe
+from models.training.run_plan import BEST, LAST, Plan
 from models.training.train import Outcome, train
 
 app = typer.Typer(add_completion=False)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.networks.base import expect, expect_last
+from models.checks import expect, expect_axis_size
 
 
 class ZeroPad(nn.Module):
@@ -22,7 +22,7 @@ class ZeroPad(nn.Module):
         self.units = units
 
     def forward(self, x: Tensor) -> Tensor:
-        expect_last(self, x, self.inputs)
+        expect_axis_size(self, x, self.inputs)
         return F.pad(x, (0, self.units - self.inputs))
 
     def extra_repr(self) -> str:
@@ -45,7 +45,7 @@ class SubSample(nn.Module):
         self.register_buffer("kept", torch.arange(units) * inputs // units, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        expect_last(self, x, self.inputs)
+        expect_axis_size(self, x, self.inputs)
         return x.index_select(-1, self.kept)
 
     def extra_repr(self) -> str:

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from models.checks import expect, expect_axis_size, expect_choice
 from models.layers.activation import initialise, make_activation, pieces_of
 from models.layers.gate import DenseGate, Gate
-from models.networks.base import expect, expect_choice, expect_last
 
 Init = Literal["torch", "scaled"]
 Linear = nn.Linear | nn.Conv1d | nn.Conv2d
@@ -71,7 +71,7 @@ class Transform(nn.Module):
             initialise(self.normal_layer, activation)
 
     def transform(self, x: Tensor) -> Tensor:
-        expect_last(self, x, self.inputs, self.axis, self.axes)
+        expect_axis_size(self, x, self.inputs, self.axis, self.axes)
         h = self.normal_layer(x)
         if self.norm is not None:
             h = self.norm(h)
@@ -153,7 +153,7 @@ class ResidualLayer(nn.Module):
                 self.normal_layer.weight.mul_(depth**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        expect_last(self, x, self.dim, self.axis, self.axes)
+        expect_axis_size(self, x, self.dim, self.axis, self.axes)
         h = x if self.norm is None else self.norm(x)
         h = self.normal_layer(self.activation(h))
         return x + (h if self.dropout is None else self.dropout(h))

@@ -8,22 +8,12 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
-from models.errors import ConfigError, ShapeError
+from models.checks import expect, expect_choice
+from models.errors import ShapeError
 
 Scaling = Literal["none", "unit", "standard"]
 
 SCALED_AT_ONCE = 1 << 22
-
-
-def expect(condition: bool, message: str) -> None:
-    """Stop with a ConfigError unless the condition holds."""
-    if not condition:
-        raise ConfigError(message)
-
-
-def expect_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Stop with a ConfigError unless the value is one of the choices."""
-    expect(value in choices, f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,19 +111,6 @@ class Net(nn.Module):
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def expect_last(layer: nn.Module, x: Tensor, size: int, axis: int = -1, axes: int | None = None) -> None:
-    """Stop with a ShapeError unless x has `size` values along the axis the layer works on.
-
-    `axes` is how many axes x must have, where the layer takes no other number.
-    """
-    there = -x.dim() <= axis < x.dim() and axes in (None, x.dim())
-    if not there or x.shape[axis] != size:
-        raise ShapeError(
-            f"{type(layer).__name__}: expected {size} values along axis {axis}"
-            f"{'' if axes is None else f' of {axes} axes'}, got shape [{', '.join(map(str, x.shape))}]"
-        )
 
 
 def parameter_count(net: nn.Module) -> int:

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.checks import expect
 from models.layers.activation import initialise
 from models.layers.highway import HighwayLayer
-from models.networks.base import Net, NetConfig, expect
+from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
 
 

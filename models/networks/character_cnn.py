@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.checks import expect
 from models.errors import ShapeError
 from models.layers.activation import initialise, make_activation, pieces_of
 from models.layers.highway import HighwayLayer
-from models.networks.base import Net, NetConfig, expect
+from models.networks.base import Net, NetConfig
 
 PADDING = 0
 

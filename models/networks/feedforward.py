@@ -10,13 +10,13 @@ from typing import ClassVar, Literal, get_args
 
 from torch import Tensor, nn
 
+from models.checks import expect, expect_choice
 from models.layers.activation import initialise, pieces_of
-from models.layers.convolutional import convolution
 from models.layers.gate import Carry
-from models.layers.highway import HighwayLayer
+from models.layers.highway import HighwayLayer, convolution
 from models.layers.resize import SubSample, ZeroPad
 from models.layers.transform import DENSE, Init, Medium, PlainLayer, ResidualLayer
-from models.networks.base import Net, NetConfig, expect, expect_choice
+from models.networks.base import Net, NetConfig
 
 Kind = Literal["plain", "residual", "highway"]
 Entry = Literal["plain", "pad", "subsample", "none"]

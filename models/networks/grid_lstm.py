@@ -10,9 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from models.checks import expect, expect_choice
 from models.errors import ShapeError
 from models.layers.activation import initialise
-from models.networks.base import Net, NetConfig, expect, expect_choice
+from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, sequence_shape
 
 Place = tuple[int, ...]

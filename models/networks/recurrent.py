@@ -11,10 +11,11 @@ from typing import ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
+from models.checks import expect, expect_axis_size, expect_choice
 from models.errors import ShapeError
 from models.layers.activation import initialise
 from models.layers.gate import Carry, DenseGate, GatedJoin
-from models.networks.base import Net, NetConfig, expect, expect_choice, expect_last
+from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
 
 
@@ -44,9 +45,9 @@ class RecurrentHighwayStep(GatedJoin):
                 f"RecurrentHighwayStep: expected {'an' if self.inputs else 'no'} input beside the state, "
                 f"got {'none' if x is None else list(x.shape)}"
             )
-        expect_last(self, s, self.transform.out_features)
+        expect_axis_size(self, s, self.transform.out_features)
         if x is not None:
-            expect_last(self, x, self.inputs)
+            expect_axis_size(self, x, self.inputs)
         by = s if x is None else torch.cat([x, s], dim=-1)
         return self.join(torch.tanh(self.transform(by)), x=s, by=by)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from models.checks import expect, expect_axis_size
 from models.errors import ShapeError
-from models.networks.base import expect, expect_last
 
 
 def sequence_shape(inputs: tuple[int, ...]) -> tuple[int, int]:
@@ -32,4 +32,4 @@ def expect_sequence(layer: nn.Module, x: Tensor, size: int) -> None:
             f"{type(layer).__name__}: expected shape [batch, time, {size}] with a time of 1 or more, "
             f"got [{', '.join(map(str, x.shape))}]"
         )
-    expect_last(layer, x, size)
+    expect_axis_size(layer, x, size)

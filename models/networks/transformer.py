@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.checks import expect, expect_axis_size, expect_choice
 from models.errors import ShapeError
 from models.layers.activation import initialise
 from models.layers.gate import Carry, DenseGate, GatedJoin
-from models.networks.base import Net, NetConfig, expect, expect_choice, expect_last
+from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, sequence_shape
 
 Join = Literal["residual", "highway"]
@@ -22,7 +23,7 @@ Join = Literal["residual", "highway"]
 def _expect_sequence(layer: nn.Module, x: Tensor, width: int) -> None:
     if x.dim() < 2:
         raise ShapeError(f"{type(layer).__name__}: expected shape [..., time, {width}], got {list(x.shape)}")
-    expect_last(layer, x, width)
+    expect_axis_size(layer, x, width)
 
 
 class SinusoidalPositions(nn.Module):

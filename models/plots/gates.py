@@ -14,7 +14,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from models.data.load import Dataset
+from models.data.dataset import Dataset
 from models.layers.gate import DenseGate, GatedJoin, Passage, watched
 from models.networks.base import Net
 from models.plots import style as canvas

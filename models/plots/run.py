@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from models.data.load import Dataset
+from models.data.dataset import Dataset
 from models.networks.base import Net
 from models.plots import gates as gate_picture
 from models.plots import style as canvas

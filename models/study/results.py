@@ -18,8 +18,7 @@ from models.networks.base import NetConfig, parameter_count
 from models.networks.families import build
 from models.study.study import Cell, Study
 from models.training import checkpoint
-from models.training.difference import difference
-from models.training.plan import BEST, LAST, Plan
+from models.training.run_plan import BEST, LAST, Plan, difference
 
 STUDY = "compare.json"
 DIVERGED = "diverged.json"

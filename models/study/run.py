@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from models.atomic import replacing
+from models.checks import expect
 from models.data.download import Progress as DownloadProgress
-from models.networks.base import expect
 from models.plots import style as canvas
 from models.study import figure as compare_picture
 from models.study.baseline import Chance, chance_of

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
+from models.checks import expect, expect_choice
+from models.data.dataset import Dataset
 from models.data.download import Progress
-from models.data.load import Dataset, load
-from models.networks.base import expect, expect_choice
+from models.data.load import load
 from models.networks.feedforward import Kind, MlpConfig
-from models.training.plan import Plan
 from models.training.presets import figure_1
 from models.training.recipe import Recipe
+from models.training.run_plan import Plan
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from types import TracebackType
 from models.errors import ModelsError, TrainingError
 from models.study.results import note_divergence, recall
 from models.study.study import Cell, Study
-from models.training.plan import LAST, Plan
+from models.training.run_plan import LAST, Plan
 from models.training.train import Tick, train
 
 PAUSE = 0.2  # seconds between two words of progress, and between two looks at `stop`

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.data.load import Split
+from models.data.dataset import Split
 from models.networks.base import Net
 
 EVALUATION_ROWS = 1000

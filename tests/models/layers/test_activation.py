@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from models.errors import ConfigError
 from models.layers.activation import Maxout, initialise, make_activation, pieces_of
-from models.layers.convolutional import convolution
+from models.layers.highway import convolution
 from models.layers.transform import PlainLayer
 
 Same = Callable[[Tensor, Tensor], None]

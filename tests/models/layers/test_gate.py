@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
-from models.layers.convolutional import ConvHighwayLayer
 from models.layers.gate import Carry, ConvGate1d, ConvGate2d, DenseGate, GatedJoin, set_bias, watched
-from models.layers.highway import HighwayLayer
+from models.layers.highway import ConvHighwayLayer, HighwayLayer
 from models.networks.recurrent import Rhn, RhnConfig
 
 Same = Callable[[Tensor, Tensor], None]

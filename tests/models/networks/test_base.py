@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models.checks import expect_axis_size, expect_choice
 from models.errors import ConfigError, ShapeError
-from models.networks.base import Net, NetConfig, expect_choice, expect_last, parameter_count
+from models.networks.base import Net, NetConfig, parameter_count
 
 Same = Callable[[Tensor, Tensor], None]
 
@@ -198,11 +199,11 @@ def test_a_layer_expects_a_size_along_an_axis(
 ) -> None:
     """A shape without such an axis is refused as one of another size is."""
     if fits:
-        expect_last(nn.Identity(), torch.zeros(shape), 4, axis, axes)
+        expect_axis_size(nn.Identity(), torch.zeros(shape), 4, axis, axes)
         return
     of = "" if axes is None else f" of {axes} axes"
     with pytest.raises(ShapeError) as caught:
-        expect_last(nn.Identity(), torch.zeros(shape), 4, axis, axes)
+        expect_axis_size(nn.Identity(), torch.zeros(shape), 4, axis, axes)
     sizes = ", ".join(map(str, shape))
     assert str(caught.value) == f"Identity: expected 4 values along axis {axis}{of}, got shape [{sizes}]"
 

@@ -21,8 +21,8 @@ from models.study.baseline import Chance, chance_of
 from models.study.results import State
 from models.study.run import Cell, Progress, Result, Study
 from models.training import checkpoint
-from models.training.plan import BEST, LAST, Plan
 from models.training.recipe import Recipe
+from models.training.run_plan import BEST, LAST, Plan
 from models.training.train import train
 
 STUDY = Study(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from models.data.load import Dataset, Split
 from models.errors import CheckpointError, ConfigError, TrainingError
@@ -15,9 +16,9 @@ from models.networks.feedforward import MlpConfig
 from models.training import checkpoint
 from models.training.checkpoint import load, read
 from models.training.evaluate import evaluate
-from models.training.plan import BEST, LAST, Plan
 from models.training.recipe import Recipe
-from models.training.train import Tick, train
+from models.training.run_plan import BEST, LAST, Plan
+from models.training.train import Tick, shifted, train
 
 TINY = MlpConfig(inputs=(6,), classes=3, width=8, layers=2, dropout=0.3, batch_norm=True)
 RECIPE = Recipe(epochs=3, batch=16, lr=0.01, schedule="onecycle", weight_decay=0.01, clip=1.0)
@@ -238,3 +239,59 @@ def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
     train(plan(tmp_path / "fresh", fresh))
     assert seen == [0, 1, 2]
     assert checkpoint.read(tmp_path / "fresh" / BEST)[1].history[2]["epoch"] == 3
+
+
+def moved(image: Tensor, down: int, right: int) -> Tensor:
+    """The image so many pixels lower and further right, pixel by pixel, zeros where nothing was."""
+    result = torch.zeros_like(image)
+    channels, height, width = image.shape
+    for channel in range(channels):
+        for row in range(height):
+            for column in range(width):
+                if 0 <= row - down < height and 0 <= column - right < width:
+                    result[channel, row, column] = image[channel, row - down, column - right]
+    return result
+
+
+@pytest.mark.parametrize("by", [1, 2])
+@pytest.mark.parametrize("shape", [(40, 1, 4, 4), (40, 3, 5, 4)])
+def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by: int) -> None:
+    """Each comes out as one of the moves by up to `by` pixels, all channels alike, zeros coming in."""
+    images = torch.rand(shape) + 1
+    result = shifted(images, by)
+    assert result.shape == images.shape
+    assert result.is_contiguous()
+    assert result.dtype == images.dtype
+    moves = [(down, right) for down in range(-by, by + 1) for right in range(-by, by + 1)]
+    found = set()
+    for image, got in zip(images, result, strict=True):
+        fits = [move for move in moves if torch.equal(moved(image, *move), got)]
+        assert len(fits) == 1
+        found.add(fits[0])
+    # 40 draws of 9 or 25: both directions and both axes are sure to be among them
+    assert len(found) > 5
+    assert {down for down, _ in found} == {right for _, right in found} == set(range(-by, by + 1))
+
+
+def test_moving_by_nothing_changes_nothing() -> None:
+    """A bound of 0 is the identity."""
+    images = torch.rand(6, 2, 3, 4)
+    assert torch.equal(shifted(images, 0), images)
+
+
+def test_what_was_given_stays_as_it_was() -> None:
+    """The images themselves are not written to."""
+    images = torch.rand(6, 2, 3, 4)
+    before = images.clone()
+    shifted(images, 2)
+    assert torch.equal(images, before)
+
+
+def test_moves_come_from_pytorchs_generator() -> None:
+    """The same seed moves alike, and the next draw differs."""
+    images = torch.rand(30, 1, 4, 4)
+    torch.manual_seed(8)
+    first, second = shifted(images, 2), shifted(images, 2)
+    torch.manual_seed(8)
+    assert torch.equal(shifted(images, 2), first)
+    assert not torch.equal(first, second)

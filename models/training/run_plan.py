@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from models.data.load import Dataset
+from models.checks import expect, expect_choice
+from models.data.dataset import Dataset
 from models.errors import CheckpointError, ConfigError
-from models.networks.base import NetConfig, expect, expect_choice
+from models.networks.base import NetConfig
 from models.networks.families import FAMILIES
 from models.training.checkpoint import Record
-from models.training.difference import difference
 from models.training.recipe import Recipe
+
+LONGEST = 60
+
+
+def difference(now: Mapping[str, Any], then: Mapping[str, Any], ignored: Iterable[str] = ()) -> str | None:
+    """'width 8, and 9 is asked for now', or None where all is the same.
+
+    `then` may have been through JSON, which knows lists and no tuples: both are compared as it has them.
+    """
+    plain = json.loads(json.dumps(dict(now)))
+    before = json.loads(json.dumps(dict(then)))
+    for name in sorted((plain.keys() | before.keys()) - set(ignored)):
+        if plain.get(name) != before.get(name):
+            return f"{name} {_short(before.get(name))}, and {_short(plain.get(name))} is asked for now"
+    return None
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
 
 BEST = "model.safetensors"
 LAST = "last.safetensors"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.training.difference import difference
+from models.training.run_plan import difference
 
 
 def test_the_first_difference_by_name_is_said() -> None:
