@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from export.pipeline import ExportResult, export_model
     from export.verify import VerificationResult, verify_model
     from models.layers.activation import Maxout
-    from models.layers.convolutional import ConvHighwayLayer
-    from models.layers.gate import ConvGate1d, ConvGate2d, DenseGate, Passage, watched
-    from models.layers.highway import HighwayLayer
+    from models.layers.gate import ConvGate1d, ConvGate2d, DenseGate, GateRecording, record_gates
+    from models.layers.highway import ConvHighwayLayer, HighwayLayer
     from models.layers.resize import SubSample, ZeroPad
     from models.layers.transform import PlainLayer, ResidualLayer
     from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet
-    from models.networks.character_cnn import CharacterEncoder, Characters, CharactersConfig
+    from models.networks.character_cnn import CharacterCnn, CharacterCnnConfig, CharacterEncoder
     from models.networks.feedforward import ConvConfig, ConvNet, Mlp, MlpConfig
     from models.networks.grid_lstm import GridLstm, GridLstmBlock, GridLstmConfig
     from models.networks.recurrent import (
@@ -46,9 +45,9 @@ __all__ = [
     "Cbhg",
     "CbhgConfig",
     "CbhgNet",
+    "CharacterCnn",
+    "CharacterCnnConfig",
     "CharacterEncoder",
-    "Characters",
-    "CharactersConfig",
     "ConvConfig",
     "ConvGate1d",
     "ConvGate2d",
@@ -56,6 +55,7 @@ __all__ = [
     "ConvNet",
     "DenseGate",
     "ExportResult",
+    "GateRecording",
     "GridLstm",
     "GridLstmBlock",
     "GridLstmConfig",
@@ -67,7 +67,6 @@ __all__ = [
     "Maxout",
     "Mlp",
     "MlpConfig",
-    "Passage",
     "PlainLayer",
     "RecurrentHighway",
     "ResidualLayer",
@@ -81,8 +80,8 @@ __all__ = [
     "ZeroPad",
     "export_model",
     "open_model",
+    "record_gates",
     "verify_model",
-    "watched",
 ]
 
 # module: the names above that it defines; the imports for type checkers at the top say the same
@@ -90,13 +89,12 @@ PUBLIC_NAMES = {
     "export.pipeline": ("ExportResult", "export_model"),
     "export.verify": ("VerificationResult", "verify_model"),
     "models.layers.activation": ("Maxout",),
-    "models.layers.convolutional": ("ConvHighwayLayer",),
-    "models.layers.gate": ("ConvGate1d", "ConvGate2d", "DenseGate", "Passage", "watched"),
-    "models.layers.highway": ("HighwayLayer",),
+    "models.layers.gate": ("ConvGate1d", "ConvGate2d", "DenseGate", "GateRecording", "record_gates"),
+    "models.layers.highway": ("ConvHighwayLayer", "HighwayLayer"),
     "models.layers.resize": ("SubSample", "ZeroPad"),
     "models.layers.transform": ("PlainLayer", "ResidualLayer"),
     "models.networks.cbhg": ("Cbhg", "CbhgConfig", "CbhgNet"),
-    "models.networks.character_cnn": ("CharacterEncoder", "Characters", "CharactersConfig"),
+    "models.networks.character_cnn": ("CharacterCnn", "CharacterCnnConfig", "CharacterEncoder"),
     "models.networks.feedforward": ("ConvConfig", "ConvNet", "Mlp", "MlpConfig"),
     "models.networks.grid_lstm": ("GridLstm", "GridLstmBlock", "GridLstmConfig"),
     "models.networks.recurrent": (

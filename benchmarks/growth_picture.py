@@ -66,9 +66,9 @@ def draw(lines: Sequence[Line], name: str, to: Path) -> None:
 
 def picture(lines: Sequence[Line], label: str, curves: Sequence[Curve]) -> Figure:
     """µs a request by size, both as powers: what grows in line with the work is a straight line."""
-    figure = canvas.blank(WIDTH, HEIGHT)
+    figure = canvas.new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
-    canvas.tidy(axes)
+    canvas.style_axes(axes)
     sizes: list[int] = []
     for what, measured, called, colour, style in curves:
         here = points(lines, what)

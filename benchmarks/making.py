@@ -16,10 +16,10 @@ from torch.export import Dim
 from benchmarks.nets import CLASSES, OUTPUT, ROWS, Net
 from export.pipeline import export_model
 from models.networks import base as net
-from models.networks.families import build
+from models.networks.families import build_network
 from models.networks.feedforward import MlpConfig
 from models.training import checkpoint
-from models.training.checkpoint import Record
+from models.training.checkpoint import TrainingRecord
 
 # rows that the profile of the gates is taken on
 PROFILED = 512
@@ -35,7 +35,7 @@ def built(wanted: Net) -> net.Net:
         layers=wanted.layers,
         entry=wanted.entry,
     )
-    return build(config).eval()
+    return build_network(config).eval()
 
 
 def write_bare(network: net.Net, inputs: int, to: Path) -> None:
@@ -65,7 +65,7 @@ def write_reference(network: net.Net, inputs: int, to: Path) -> None:
 def export(network: net.Net, wanted: Net, to: Path) -> None:
     """The files as `turnpike export` writes them, proved and profiled."""
     weights, rows = to / "net.safetensors", to / "rows.npz"
-    record = Record(
+    record = TrainingRecord(
         preset=wanted.name,
         config=network.config.to_dict(),
         data={},
@@ -75,7 +75,7 @@ def export(network: net.Net, wanted: Net, to: Path) -> None:
         history=[],
         torch=torch.__version__,
     )
-    checkpoint.save(weights, network.state_dict(), record)
+    checkpoint.save_checkpoint(weights, network.state_dict(), record)
     values = np.random.default_rng(0).standard_normal((PROFILED, wanted.inputs)).astype(np.float32)
     np.savez(rows, x=values)
     for precision in wanted.precisions:

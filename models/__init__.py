@@ -1,4 +1,5 @@
-"""Highway networks in PyTorch: every system of the family, and the loop that trains them.
+"""Highway networks in PyTorch: layers, whole networks, data sets, training, plots and depth studies.
 
-Knows PyTorch and nothing of ONNX or HTTP.
+Sub-packages import in one direction: cli, study, plots, training, networks, layers; training also imports
+data. Nothing here knows ONNX or HTTP.
 """

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic file writes: a file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary file beside `path`; when the block has written it, it takes the place of `path`.
+    """Yield a temporary file beside `path`; after the block has written it, it replaces `path`.
 
-    Whatever stops the block (an error, Ctrl-C, a full disk), the old file stays as it was.
+    If the block is stopped by an error, Ctrl-C or a full disk, the old file stays unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
         yield draft
-        # some libraries write files that only their owner may read
+        # some libraries create files that only their owner can read
         draft.chmod(0o666 & ~umask())
         with draft.open("rb+") as file:
             os.fsync(file.fileno())
@@ -29,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def umask() -> int:
-    """What this process takes from the modes of new files; asking for it means setting it."""
+    """The permission bits that this process clears in new files. The only way to read it is to set it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

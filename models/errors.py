@@ -1,33 +1,34 @@
-"""What can go wrong in `models`, and how it is said.
+"""Every error that `models` raises on purpose.
 
 ModelsError
-├── ConfigError        a network, preset or training setting that makes no sense
-├── ShapeError         rows that do not fit the network (or the layer) they were given to
-├── DataError          a data set that is missing, damaged or not what it claims to be
-├── CheckpointError    a checkpoint that is missing, damaged, foreign or of another network
-└── TrainingError      training that cannot go on (a loss that is no longer a number)
+├── ConfigError        a network, preset or training setting with an invalid value
+├── ShapeError         a tensor that does not fit the network or layer it was passed to
+├── DataError          a data set that is missing, damaged or malformed
+├── CheckpointError    a checkpoint that is missing, damaged, or belongs to another network or run
+│   └── MissingRecordError   a .safetensors file without turnpike's record: weights of another program
+└── TrainingError      training that cannot continue (the loss is NaN or infinite)
 
-Each message is one sentence for a person: what was expected, what came, and where.
+Each message is one sentence that says what was expected, what came instead, and where.
 """
 
 from __future__ import annotations
 
 
 class ModelsError(Exception):
-    """Anything that this package reports to its user rather than crashing on."""
+    """Base class: an error that is reported to the user as a message, without a traceback."""
 
-    # of the command line: 1 is a job that failed, 2 is wrong use
+    # exit status of the command line: 1 for a failed job, 2 for wrong usage
     exit_status = 1
 
 
 class ConfigError(ModelsError, ValueError):
-    """A setting has no meaning: the message names it, its value and the valid ones."""
+    """A setting has an invalid value. The message names the setting, its value and the valid ones."""
 
     exit_status = 2
 
 
 class ShapeError(ModelsError, ValueError):
-    """A tensor has the wrong shape or dtype for where it was sent."""
+    """A tensor has the wrong shape or dtype for the layer or network it was passed to."""
 
 
 class DataError(ModelsError):
@@ -35,8 +36,12 @@ class DataError(ModelsError):
 
 
 class CheckpointError(ModelsError):
-    """A checkpoint cannot be read, or does not belong here."""
+    """A checkpoint cannot be read, or belongs to another network or run."""
+
+
+class MissingRecordError(CheckpointError):
+    """A .safetensors file has no record of turnpike, so another program wrote it."""
 
 
 class TrainingError(ModelsError):
-    """Training met something that it cannot honestly go on from."""
+    """Training cannot continue."""

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish that the work in hand is put in order first."""
+"""Ctrl-C and SIGTERM as a request to save and stop, instead of an exception."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# what a shell reports for a process that ended by SIGINT
-INTERRUPTED = 130
+# the exit status that shells report for a process ended by SIGINT: 128 + 2
+INTERRUPTED_EXIT_STATUS = 130
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether someone wants the block to stop; a second Ctrl-C stops it at once."""
-    wanted = False
+    """Yield a function that returns True once Ctrl-C or SIGTERM has come.
 
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal wanted
-        if wanted:
+    The first signal only sets the flag. A second one raises KeyboardInterrupt in the block.
+    """
+    interrupted = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if interrupted:
             raise KeyboardInterrupt
-        wanted = True
+        interrupted = True
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: wanted
+        yield lambda: interrupted
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

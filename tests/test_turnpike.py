@@ -16,7 +16,7 @@ import torch
 from typer.testing import Result
 
 import turnpike
-from models.training.checkpoint import read
+from models.training.checkpoint import read_checkpoint
 from tests.support.run_cli import ROOT, called, command, environment, run
 
 
@@ -63,7 +63,7 @@ def test_training_end_to_end(tmp_path: Path) -> None:
         "model.safetensors",
     ]
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine"]
-    assert read(tmp_path / "mine" / "model.safetensors")[1].metrics["test_accuracy"] > 0.3
+    assert read_checkpoint(tmp_path / "mine" / "model.safetensors")[1].metrics["test_accuracy"] > 0.3
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_settings_and_data_change_a_preset_together(call: Callable[..., Result],
     words = ["train", "deck-20", "--data", "digits", "--epochs", "1", "--no-pictures", "--out", "run"]
     assert "none needs rows of 784 values, got rows of 64" in call(*words).stderr
     assert call(*words, "--set", "width=64", "--set", "layers=2").exit_code == 0
-    assert read(tmp_path / "run" / "model.safetensors")[1].config["width"] == 64
+    assert read_checkpoint(tmp_path / "run" / "model.safetensors")[1].config["width"] == 64
 
 
 def test_embedded_data_needs_no_folder(call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert "To go on: turnpike train digits-10 --epochs 20 --no-pictures --out parts --resume" in rest
     assert call(*words, "--out", "parts", "--resume").exit_code == 0
     assert call(*words, "--out", "whole").exit_code == 0
-    parts, whole = (read(tmp_path / name / "last.safetensors")[0] for name in ("parts", "whole"))
+    parts, whole = (read_checkpoint(tmp_path / name / "last.safetensors")[0] for name in ("parts", "whole"))
     assert all(torch.equal(parts[name], whole[name]) for name in whole)
 
 
@@ -221,11 +221,11 @@ def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable
             if line.startswith("epoch 2/"):
                 process.kill()
                 break
-    read(tmp_path / "run" / "model.safetensors")
-    assert len(read(tmp_path / "run" / "last.safetensors")[1].history) >= 1
+    read_checkpoint(tmp_path / "run" / "model.safetensors")
+    assert len(read_checkpoint(tmp_path / "run" / "last.safetensors")[1].history) >= 1
     ran = call(*words, "--resume")
     assert ran.exit_code == 0, ran.stderr
-    assert len(read(tmp_path / "run" / "model.safetensors")[1].history) == 12
+    assert len(read_checkpoint(tmp_path / "run" / "model.safetensors")[1].history) == 12
 
 
 def test_the_demo_reuses_what_is_there(tmp_path: Path, call: Callable[..., Result]) -> None:
@@ -242,7 +242,7 @@ def test_the_demo_reuses_what_is_there(tmp_path: Path, call: Callable[..., Resul
     assert f"exported already: {exported.relative_to(tmp_path)}" in second.stdout
     result = [line for line in first.stdout.splitlines() if line.startswith("test accuracy")]
     assert result == [line for line in second.stdout.splitlines() if line.startswith("test accuracy")]
-    assert read(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95
+    assert read_checkpoint(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95
 
 
 @pytest.mark.slow

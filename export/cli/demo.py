@@ -13,11 +13,11 @@ from export.cli.progress import StepProgress
 from export.output.repository import model_path, newest_version
 from export.pipeline import export_model
 from models.cli.progress import console
-from models.cli.train import PICTURES, fitted, read_data, run, show_result
+from models.cli.train import FIGURE_FILES, config_for_data, read_data, run_training, show_result
 from models.errors import ConfigError
-from models.training.checkpoint import read
-from models.training.presets import DEFAULT, find
-from models.training.run_plan import BEST, LAST, Plan
+from models.training.checkpoint import read_checkpoint
+from models.training.presets import DEFAULT_PRESET, find_preset
+from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 app = typer.Typer(add_completion=False)
 
@@ -33,9 +33,9 @@ def command(
     """Train the default network on the embedded digits in some seconds, and export it with proved parity."""
     train(out)
     repository = out / REPOSITORY
-    version = newest_version(repository, DEFAULT)
+    version = newest_version(repository, DEFAULT_PRESET)
     if version:
-        path = escape(str(model_path(repository, DEFAULT, version)))
+        path = escape(str(model_path(repository, DEFAULT_PRESET, version)))
         console.print(f"exported already: {path}", highlight=False, soft_wrap=True)
         return
     with stoppable() as check, StepProgress(check) as display:
@@ -45,16 +45,16 @@ def command(
 
 def train(out: Path) -> None:
     """Train the network, or go on with it, or show what it reached."""
-    preset = find(DEFAULT)
-    record = read(out / BEST)[1] if (out / BEST).exists() else None
-    if record is not None and record.preset != DEFAULT:
+    preset = find_preset(DEFAULT_PRESET)
+    record = read_checkpoint(out / BEST_CHECKPOINT)[1] if (out / BEST_CHECKPOINT).exists() else None
+    if record is not None and record.preset != DEFAULT_PRESET:
         raise ConfigError(f"{out} holds a run of {record.preset}: --out takes another folder")
     if record is not None and "test_accuracy" in record.metrics:  # noted when a run has gone to its end
         console.print(
             f"{escape(str(out))} holds the trained network already; remove the folder to train it anew"
         )
-        show_result(record, out, [out / name for name in PICTURES if (out / name).exists()])
+        show_result(record, out, [out / name for name in FIGURE_FILES if (out / name).exists()])
     else:
         data = read_data(preset.data, None, preset.recipe, seed=0)
-        plan = Plan(DEFAULT, fitted(preset.config, data, []), preset.recipe, data, out)
-        run(plan, resume=(out / LAST).exists(), again=["demo", "--out", str(out)])
+        plan = RunPlan(DEFAULT_PRESET, config_for_data(preset.config, data, []), preset.recipe, data, out)
+        run_training(plan, resume=(out / LAST_CHECKPOINT).exists(), again=["demo", "--out", str(out)])

@@ -18,7 +18,7 @@ from export.errors import ParityError
 from export.pipeline import ExportResult, export_model
 from export.precision.compare import MIN_AGREEMENT
 from export.trace.trace import DEFAULT_OPSET, OPSETS
-from models.interrupt import INTERRUPTED
+from models.interrupt import INTERRUPTED_EXIT_STATUS
 from service.artifact.manifest import Manifest, Precision
 
 app = typer.Typer(add_completion=False)
@@ -174,7 +174,7 @@ def stoppable() -> Iterator[Callable[[], None]]:
         yield check
     except KeyboardInterrupt:
         console.print("interrupted: nothing was written")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED_EXIT_STATUS) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

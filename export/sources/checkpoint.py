@@ -9,25 +9,25 @@ from typing import Any
 from export.errors import RequestError, SourceError
 from export.input_spec import InputSpec
 from export.source import Source
-from models.errors import ModelsError
+from models.errors import MissingRecordError, ModelsError
 from models.networks.base import Net
 from models.training import checkpoint
-from models.training.checkpoint import Record
+from models.training.checkpoint import TrainingRecord
 
 WEIGHTS_FILE = "model.safetensors"
 
 
-def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Source, Record]:
+def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Source, TrainingRecord]:
     """The network of a file, or of a run's folder; `inputs` may call its input and dimensions otherwise."""
     file = path / WEIGHTS_FILE if path.is_dir() else path
     if not file.is_file():
         raise SourceError(f"{path}: expected the folder of a run, with its {WEIGHTS_FILE}, and there is none")
     try:
-        net, record = checkpoint.load(file)
+        net, record = checkpoint.load_network(file)
     except ModelsError as error:
         hint = (
             ": weights alone need their code: file.py:factory --weights"
-            if "metadata have no" in str(error)
+            if isinstance(error, MissingRecordError)
             else ""
         )
         raise SourceError(f"{error}{hint}") from error
@@ -70,7 +70,7 @@ def _renamed(own: InputSpec, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, 
     return (given,)
 
 
-def _record_field(record: Record, key: str, kind: Callable[[], Any], file: Path) -> Any:
+def _record_field(record: TrainingRecord, key: str, kind: Callable[[], Any], file: Path) -> Any:
     """A field of what the record says of its data: text, or a list of texts."""
     value: Any = record.data.get(key, kind()) if isinstance(record.data, dict) else None
     if type(value) is not kind or not all(isinstance(item, str) for item in value):

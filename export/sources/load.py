@@ -21,9 +21,9 @@ from export.sources.state_dict import PICKLE_SUFFIXES
 from export.sources.torch_program import from_program, read_program
 from export.sources.user_module import FACTORY_SPEC, expect_arguments, expect_ready, read_factory
 from models.data.download import cache_folder
-from models.data.load import load
+from models.data.load import load_dataset
 from models.errors import ModelsError
-from models.training.checkpoint import Record
+from models.training.checkpoint import TrainingRecord
 
 __all__ = ["SourceWarning", "load_source"]
 
@@ -66,7 +66,7 @@ def _open_source(
     source: str | Path | nn.Module | ExportedProgram,
     inputs: tuple[InputSpec, ...],
     weights: str | Path | None,
-) -> tuple[Source, Record | None]:
+) -> tuple[Source, TrainingRecord | None]:
     """The source without rows; a checkpoint of ours with its record."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not FACTORY_SPEC.match(text):
@@ -103,7 +103,7 @@ def _open_source(
     )
 
 
-def _training_test_rows(record: Record, source: Source, data_dir: Path | None) -> Rows | None:
+def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path | None) -> Rows | None:
     """The test rows a checkpoint was tested on, where nothing needs to be fetched."""
     name, digest = record.data.get("name"), record.data.get("digest")
     if not isinstance(name, str) or not is_dataset_name(name):
@@ -111,7 +111,7 @@ def _training_test_rows(record: Record, source: Source, data_dir: Path | None) -
     try:
         folder = None if is_embedded(name) else data_dir or cache_folder(name)
         fraction = record.recipe.get("test_fraction")
-        data = load(name, data_dir=folder, test_fraction=fraction, seed=record.seed)
+        data = load_dataset(name, data_dir=folder, test_fraction=fraction, seed=record.seed)
         rows, _ = dataset_rows(data, source.inputs, source.labels)
     except (ModelsError, SourceError) as error:
         if is_embedded(name) or data_dir is not None:

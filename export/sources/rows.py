@@ -12,8 +12,8 @@ from export.errors import SourceError
 from export.input_spec import InputSpec
 from export.source import Array, Rows
 from models.data.dataset import Dataset
-from models.data.load import known_names, load
-from models.data.parity_bits import bits_of
+from models.data.load import known_datasets, load_dataset
+from models.data.parity_bits import parse_parity_name
 from models.errors import ModelsError
 
 # enough for quantiles of gates; more would only cost time
@@ -35,12 +35,12 @@ def read_rows(
     if (path := Path(data)).is_file():
         return npz_rows(path, inputs, labels)
     if not path.is_dir() and not is_dataset_name(str(data)):
-        names = ", ".join(known_names())
+        names = ", ".join(known_datasets())
         raise SourceError(
             f"data: expected an .npz file, a folder of images or one of {names}, got {str(data)!r}"
         )
     try:
-        found = load(str(data), data_dir=data_dir)
+        found = load_dataset(str(data), data_dir=data_dir)
     except ModelsError as error:
         raise SourceError(f"data: {error}") from error
     return dataset_rows(found, inputs, labels)
@@ -123,7 +123,7 @@ def class_numbers(classes: Array, labels: Sequence[str], where: str) -> Array:
 def is_dataset_name(name: str) -> bool:
     """Whether a data set goes by this name."""
     try:
-        return name in known_names() or bits_of(name) is not None
+        return name in known_datasets() or parse_parity_name(name) is not None
     except ModelsError:
         return False
 

@@ -1,0 +1,1 @@
+"""The commands `turnpike train` and `turnpike compare`."""

@@ -13,21 +13,22 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from models.checks import expect_choice
-from models.cli.progress import console, download_bar, shell_words
+from models.cli.progress import console, download_bar, shell_command
 from models.errors import ConfigError
-from models.interrupt import INTERRUPTED, interruptible
-from models.networks.feedforward import Kind
+from models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
+from models.networks.feedforward import LayerKind
 from models.study import run as compare
-from models.study.run import PICTURE, TABLE, Study
+from models.study.run import FIGURE_FILE, TABLE_FILE
+from models.study.study import Study
 from models.training.presets import FIGURE_1_RECIPE
 from models.training.recipe import Precision, Schedule
-from models.training.train import cpus
+from models.training.train import available_cpus
 
 app = typer.Typer(add_completion=False)
 
 Number = TypeVar("Number", int, float)
 
-FAMILIES = ",".join(get_args(Kind))
+FAMILIES = ",".join(get_args(LayerKind))
 
 
 @app.command()
@@ -64,35 +65,42 @@ def command(
         FIGURE_1_RECIPE,
         epochs=epochs,
         batch=batch,
-        schedule=_one_of("schedule", schedule, get_args(Schedule)),
+        schedule=_checked_choice("schedule", schedule, get_args(Schedule)),
         clip=clip,
-        precision=_one_of("precision", precision, get_args(Precision)),
+        precision=_checked_choice("precision", precision, get_args(Precision)),
     )
     study = Study(
-        families=tuple(_one_of("families", family, get_args(Kind)) for family in _listed(families)),
-        depths=tuple(_number("depths", depth, int) for depth in _listed(depths)),
-        lrs=tuple(_number("lr", rate, float) for rate in _listed(lr)),
+        families=tuple(
+            _checked_choice("families", family, get_args(LayerKind)) for family in _split_list(families)
+        ),
+        depths=tuple(_parse_number("depths", depth, int) for depth in _split_list(depths)),
+        lrs=tuple(_parse_number("lr", rate, float) for rate in _split_list(lr)),
         data=data,
         recipe=recipe,
         seed=seed,
         width=width,
         data_dir=data_dir,
     )
-    with interruptible() as stop, download_bar() as download, _Board() as board:
-        results = compare.run(
-            study, out, jobs=cpus() if jobs is None else jobs, tell=board.tell, stop=stop, download=download
+    with interruptible() as stop, download_bar() as download, _ProgressBoard() as board:
+        results = compare.run_study(
+            study,
+            out,
+            jobs=available_cpus() if jobs is None else jobs,
+            tell=board.tell,
+            stop=stop,
+            download=download,
         )
     if any(result.state == "unfinished" for result in results):
-        again = escape(shell_words(["turnpike", *sys.argv[1:]]))
+        again = escape(shell_command(["turnpike", *sys.argv[1:]]))
         where = escape(str(out))
         console.print(f"Stopped, and saved in {where}. To go on: [bold]{again}[/]", soft_wrap=True)
-        raise typer.Exit(INTERRUPTED)
-    console.print(Markdown((out / TABLE).read_text(encoding="utf-8")))
-    where = f"The table is in {out / TABLE}, the figure in {out / PICTURE}."
+        raise typer.Exit(INTERRUPTED_EXIT_STATUS)
+    console.print(Markdown((out / TABLE_FILE).read_text(encoding="utf-8")))
+    where = f"The table is in {out / TABLE_FILE}, the figure in {out / FIGURE_FILE}."
     console.print(where, soft_wrap=True, markup=False)
 
 
-class _Board:
+class _ProgressBoard:
     """A bar for each run that has begun on a terminal, a line for each that ends elsewhere."""
 
     def __init__(self) -> None:
@@ -108,14 +116,14 @@ class _Board:
         self.tasks: dict[str, TaskID] = {}
         self.ended: set[str] = set()
 
-    def __enter__(self) -> _Board:
+    def __enter__(self) -> _ProgressBoard:
         self.bars.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.bars.stop()
 
-    def tell(self, progress: compare.Progress) -> None:
+    def tell(self, progress: compare.RunProgress) -> None:
         loss = "?" if progress.loss is None else f"{progress.loss:.4f}"
         if progress.state == "unfinished" and progress.step == 0:
             return
@@ -128,11 +136,11 @@ class _Board:
                 console.print(f"{progress.name}: {progress.state}, loss {loss}", highlight=False)
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _number(name: str, text: str, kind: type[Number]) -> Number:
+def _parse_number(name: str, text: str, kind: type[Number]) -> Number:
     try:
         return kind(text)
     except ValueError as error:
@@ -140,6 +148,6 @@ def _number(name: str, text: str, kind: type[Number]) -> Number:
         raise ConfigError(f"{name}: expected {wanted} with commas between, got {text!r}") from error
 
 
-def _one_of(name: str, text: str, choices: tuple[Any, ...]) -> Any:
+def _checked_choice(name: str, text: str, choices: tuple[Any, ...]) -> Any:
     expect_choice(name, text, choices)
     return text

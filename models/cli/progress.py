@@ -19,16 +19,16 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from models.training.train import Tick
+from models.training.train import StepReport
 
 console = Console()
 
 
 @contextmanager
-def training_bar(name: str) -> Iterator[Callable[[Tick], None]]:
+def training_bar(name: str) -> Iterator[Callable[[StepReport], None]]:
     """A callback for `train` that shows where it is, with loss and accuracy."""
     if not console.is_terminal:
-        yield _epoch_lines()
+        yield _epoch_printer()
         return
     columns = (
         TextColumn("[bold]{task.description}[/] epoch {task.fields[epoch]}"),
@@ -39,7 +39,7 @@ def training_bar(name: str) -> Iterator[Callable[[Tick], None]]:
     with Progress(*columns, console=console, expand=True) as progress:
         task = progress.add_task(name, total=None, epoch="", loss="?", accuracy="?", valid="")
 
-        def tell(tick: Tick) -> None:
+        def tell(tick: StepReport) -> None:
             valid = f" · valid {tick.history[-1]['valid_accuracy']:.2%}" if tick.history else ""
             progress.update(
                 task,
@@ -54,11 +54,11 @@ def training_bar(name: str) -> Iterator[Callable[[Tick], None]]:
         yield tell
 
 
-def _epoch_lines() -> Callable[[Tick], None]:
+def _epoch_printer() -> Callable[[StepReport], None]:
     """Where no bar can be drawn (a log file, CI), one line for each epoch that ends."""
     seen: int | None = None
 
-    def tell(tick: Tick) -> None:
+    def tell(tick: StepReport) -> None:
         nonlocal seen
         if seen is not None and len(tick.history) > seen:
             last = tick.history[-1]
@@ -94,7 +94,7 @@ def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
             progress.stop()
 
 
-def show_facts(facts: Iterable[tuple[str, str]]) -> None:
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     """A small table of what a run came to."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
@@ -104,6 +104,6 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
     console.print(table)
 
 
-def shell_words(words: Iterable[str | Path]) -> str:
+def shell_command(words: Iterable[str | Path]) -> str:
     """A command as it can be pasted into a shell."""
     return shlex.join(str(word) for word in words)

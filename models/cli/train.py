@@ -13,26 +13,26 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from models.cli.progress import console, download_bar, shell_words, show_facts, training_bar
+from models.cli.progress import console, download_bar, print_facts, shell_command, training_bar
 from models.data.dataset import Dataset
-from models.data.load import known_names, load
+from models.data.load import known_datasets, load_dataset
 from models.errors import ConfigError
-from models.interrupt import INTERRUPTED, interruptible
+from models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
 from models.networks.base import NetConfig, parameter_count
-from models.networks.families import build, expect_kind, tuples
-from models.training.checkpoint import Record
-from models.training.checkpoint import load as load_checkpoint
-from models.training.presets import DEFAULT, PRESETS, find
+from models.networks.families import build_network, expect_setting_type, lists_to_tuples
+from models.training.checkpoint import TrainingRecord
+from models.training.checkpoint import load_network as load_checkpoint
+from models.training.presets import DEFAULT_PRESET, PRESETS, find_preset
 from models.training.recipe import Recipe
-from models.training.run_plan import BEST, LAST, Plan
-from models.training.train import Outcome, train
+from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from models.training.train import TrainingOutcome, train
 
 app = typer.Typer(add_completion=False)
 
-RUNS = Path("runs")
+RUNS_FOLDER = Path("runs")
 
-DECIDED = ("family", "inputs", "classes")
-PICTURES = ("history.png", "misclassified.png", "gates.png")
+FIXED_SETTINGS = ("family", "inputs", "classes")
+FIGURE_FILES = ("history.png", "misclassified.png", "gates.png")
 
 
 def _complete_preset(incomplete: str) -> list[tuple[str, str]]:
@@ -40,7 +40,7 @@ def _complete_preset(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _complete_data(incomplete: str) -> list[str]:
-    return [name for name in known_names() if name.startswith(incomplete)]
+    return [name for name in known_datasets() if name.startswith(incomplete)]
 
 
 Preset = Annotated[
@@ -51,7 +51,7 @@ Listing = Annotated[bool, typer.Option("--list", help="List the presets with the
 Data = Annotated[
     str | None,
     typer.Option(
-        help=f"{', '.join(known_names())}, parity-K, or a path to your .npz or folder of images.",
+        help=f"{', '.join(known_datasets())}, parity-K, or a path to your .npz or folder of images.",
         autocompletion=_complete_data,
     ),
 ]
@@ -101,7 +101,7 @@ def command(
         return
     if preset is None:
         raise ConfigError(f"PRESET: expected one of {', '.join(PRESETS)}; turnpike train --list shows them")
-    chosen = find(preset)
+    chosen = find_preset(preset)
     given: dict[str, Any] = {
         "epochs": epochs,
         "batch": batch,
@@ -117,18 +117,20 @@ def command(
     recipe = replace(chosen.recipe, **{name: value for name, value in given.items() if value is not None})
     if resume and fresh:
         raise ConfigError("--resume and --fresh: one continues the run, the other replaces it; choose one")
-    folder = out or RUNS / preset
-    expect_folder(folder, resume=resume, fresh=fresh)
+    folder = out or RUNS_FOLDER / preset
+    expect_usable_folder(folder, resume=resume, fresh=fresh)
     rows = read_data(data or chosen.data, data_dir, recipe, seed)
-    config = fitted(chosen.config, rows, settings or [])
-    plan = Plan(preset, config, recipe, rows, folder, seed=seed, device=device)
+    config = config_for_data(chosen.config, rows, settings or [])
+    plan = RunPlan(preset, config, recipe, rows, folder, seed=seed, device=device)
     if fresh:
-        clear(folder)
+        clear_folder(folder)
     words = [word for word in sys.argv[1:] if word not in ("--resume", "--fresh")]
-    run(plan, resume=resume, pictures=pictures, again=[*words, "--resume"])
+    run_training(plan, resume=resume, pictures=pictures, again=[*words, "--resume"])
 
 
-def run(plan: Plan, *, again: list[str], resume: bool = False, pictures: bool = True) -> Outcome:
+def run_training(
+    plan: RunPlan, *, again: list[str], resume: bool = False, pictures: bool = True
+) -> TrainingOutcome:
     """Train with a live bar, draw the pictures, and say what was reached and where it lies.
 
     `again` are the words after `turnpike` that go on with the run, should it be stopped.
@@ -136,7 +138,7 @@ def run(plan: Plan, *, again: list[str], resume: bool = False, pictures: bool = 
     if plan.folder.is_file():
         raise ConfigError(f"--out: expected a folder, and {plan.folder} is a file")
     plan.folder.mkdir(parents=True, exist_ok=True)
-    size = parameter_count(_on_paper(plan.config))
+    size = parameter_count(_without_weights(plan.config))
     console.print(
         f"{plan.preset} on {escape(plan.data.name)}: {size:,} parameters, {len(plan.data.train):,} rows"
     )
@@ -145,33 +147,33 @@ def run(plan: Plan, *, again: list[str], resume: bool = False, pictures: bool = 
     if not outcome.finished:
         console.print(
             f"Stopped after step {outcome.place.step:,} of {plan.steps:,}, and saved in "
-            f"{escape(str(plan.folder))}. To go on: [bold]{escape(shell_words(['turnpike', *again]))}[/]",
+            f"{escape(str(plan.folder))}. To go on: [bold]{escape(shell_command(['turnpike', *again]))}[/]",
             soft_wrap=True,
         )
-        raise typer.Exit(INTERRUPTED)
-    show_result(outcome.record, plan.folder, draw_pictures(plan) if pictures else [])
+        raise typer.Exit(INTERRUPTED_EXIT_STATUS)
+    show_result(outcome.record, plan.folder, draw_figures(plan) if pictures else [])
     return outcome
 
 
-def draw_pictures(plan: Plan) -> list[Path]:
+def draw_figures(plan: RunPlan) -> list[Path]:
     """Draw the best network of a run, which is not the one that training ended with."""
-    from models.plots.run import draw  # matplotlib takes its time, and not every run wants pictures
+    from models.plots.run import draw_run  # matplotlib takes its time, and not every run wants pictures
 
     with console.status("drawing"):
-        net, record = load_checkpoint(plan.folder / BEST)
-        return draw(plan.folder, net, record, plan.data)
+        net, record = load_checkpoint(plan.folder / BEST_CHECKPOINT)
+        return draw_run(plan.folder, net, record, plan.data)
 
 
-def show_result(record: Record, folder: Path, pictures: list[Path]) -> None:
+def show_result(record: TrainingRecord, folder: Path, pictures: list[Path]) -> None:
     """What a run reached, and where it lies."""
     metrics, history = record.metrics, record.history
-    show_facts(
+    print_facts(
         [
             ("test accuracy", f"{metrics['test_accuracy']:.2%}"),
             ("test loss", f"{metrics['test_loss']:.4f}"),
             ("validation", f"{metrics['valid_accuracy']:.2%}, the best, in epoch {metrics['epoch']:.0f}"),
             ("training", f"{history[-1]['seconds']:.1f} s, {len(history)} epochs"),
-            ("network", str(folder / BEST)),
+            ("network", str(folder / BEST_CHECKPOINT)),
             *([("pictures", "\n".join(map(str, pictures)))] if pictures else []),
         ]
     )
@@ -185,66 +187,66 @@ def list_presets() -> None:
             title, justify="right" if title == "parameters" else "left", no_wrap=title == "preset"
         )
     for name, preset in PRESETS.items():
-        size = parameter_count(_on_paper(preset.config))
-        label = f"[bold]{name}[/]" if name == DEFAULT else name
+        size = parameter_count(_without_weights(preset.config))
+        label = f"[bold]{name}[/]" if name == DEFAULT_PRESET else name
         table.add_row(label, f"{size:,}", preset.data, preset.about)
     console.print(table)
 
 
-def expect_folder(folder: Path, *, resume: bool, fresh: bool) -> None:
+def expect_usable_folder(folder: Path, *, resume: bool, fresh: bool) -> None:
     """Nothing is overwritten unasked, and nothing is resumed that is not there."""
-    held = [name for name in (BEST, LAST) if (folder / name).exists()]
+    held = [name for name in (BEST_CHECKPOINT, LAST_CHECKPOINT) if (folder / name).exists()]
     if held and not (resume or fresh):
         raise ConfigError(
             f"{folder} holds a run already: --resume goes on with it, --fresh replaces it, "
             "and --out takes another folder"
         )
-    if resume and LAST not in held:
-        raise ConfigError(f"{folder} holds no run to resume (expected {LAST} in it)")
+    if resume and LAST_CHECKPOINT not in held:
+        raise ConfigError(f"{folder} holds no run to resume (expected {LAST_CHECKPOINT} in it)")
 
 
-def clear(folder: Path) -> None:
+def clear_folder(folder: Path) -> None:
     """Remove what a run left in its folder, and nothing else."""
-    for name in (BEST, LAST, *PICTURES):
+    for name in (BEST_CHECKPOINT, LAST_CHECKPOINT, *FIGURE_FILES):
         (folder / name).unlink(missing_ok=True)
 
 
 def read_data(source: str, data_dir: Path | None, recipe: Recipe, seed: int) -> Dataset:
     """The rows, with a bar while they are downloaded."""
     with download_bar() as progress:
-        return load(
+        return load_dataset(
             source, data_dir=data_dir, test_fraction=recipe.test_fraction, seed=seed, progress=progress
         )
 
 
-def fitted(config: NetConfig, data: Dataset, settings: list[str]) -> NetConfig:
+def config_for_data(config: NetConfig, data: Dataset, settings: list[str]) -> NetConfig:
     """The preset's network for the data at hand, with some settings given as NAME=VALUE.
 
     A value is JSON where it is some, and a word otherwise.
     """
-    names = [name for name in config.to_dict() if name not in DECIDED]
+    names = [name for name in config.to_dict() if name not in FIXED_SETTINGS]
     changes = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
             raise ConfigError(f"--set: expected NAME=VALUE, got {setting!r}")
-        if name in DECIDED:
+        if name in FIXED_SETTINGS:
             raise ConfigError(f"--set: {name} is not for setting: the preset or the data decide it")
         if name not in names:
             raise ConfigError(f"--set: {config.family} has {', '.join(names)}; got {name!r}")
-        changes[name] = _value(text)
-        expect_kind(type(config), name, changes[name])
+        changes[name] = _parse_value(text)
+        expect_setting_type(type(config), name, changes[name])
     return config.fitted(data.inputs, data.classes, len(data.alphabet), **changes)
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
-        return tuples(json.loads(text))
+        return lists_to_tuples(json.loads(text))
     except ValueError:
         return text
 
 
-def _on_paper(config: NetConfig) -> torch.nn.Module:
+def _without_weights(config: NetConfig) -> torch.nn.Module:
     """The network without its numbers: enough to count them."""
     with torch.device("meta"):
-        return build(config)
+        return build_network(config)

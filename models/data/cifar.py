@@ -12,18 +12,20 @@ from pathlib import Path
 
 import torch
 
-from models.data.dataset import Source, Split
-from models.data.download import Progress, RemoteFile, cache_folder, fetch
+from models.data.dataset import RawDataset, Split
+from models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
 from models.errors import DataError
 
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-RECORD = 1 + 3 * 32 * 32
+RECORD_BYTES = 1 + 3 * 32 * 32
 FOLDER = "cifar-10-batches-bin"
 TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST = "test_batch.bin"
-CHUNK = 1 << 20
-MOST_BYTES = 10_000 * RECORD  # of one file
-MOST_UNPACKED = 8 * MOST_BYTES  # of the archive; the real one holds six such files and two small ones
+CHUNK_BYTES = 1 << 20
+MAX_FILE_BYTES = 10_000 * RECORD_BYTES  # of one file
+MAX_UNPACKED_BYTES = (
+    8 * MAX_FILE_BYTES
+)  # of the archive; the real one holds six such files and two small ones
 
 # A. Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images"
 ARCHIVE = RemoteFile(
@@ -34,22 +36,22 @@ ARCHIVE = RemoteFile(
 )
 
 
-def read_cifar(data_dir: Path | None = None, progress: Progress | None = None) -> Source:
+def read_cifar(data_dir: Path | None = None, progress: DownloadProgress | None = None) -> RawDataset:
     """The rows of the archive, or of the unpacked folder, from the user's place or else from the cache."""
     if data_dir is None:
         place = fetch(ARCHIVE, cache_folder("cifar10"), progress=progress)
     else:
-        place = find_batches(data_dir)
+        place = find_cifar_files(data_dir)
     files = _folder_files(place) if place.is_dir() else _archive_files(place)
     missing = [name for name in (*TRAIN, TEST) if name not in files]
     if missing:
         raise DataError(f"{place}: expected the six files of {FOLDER}, missing {', '.join(missing)}")
     parts = [_read_split(f"{place}: {name}", files[name]) for name in TRAIN]
     rows = Split(torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts]))
-    return Source("cifar10", rows, _read_split(f"{place}: {TEST}", files[TEST]), LABELS, "image")
+    return RawDataset("cifar10", rows, _read_split(f"{place}: {TEST}", files[TEST]), LABELS, "image")
 
 
-def find_batches(data_dir: Path) -> Path:
+def find_cifar_files(data_dir: Path) -> Path:
     """The archive itself, or the folder that it unpacks to."""
     if data_dir.is_file():
         return data_dir
@@ -64,11 +66,11 @@ def find_batches(data_dir: Path) -> Path:
         pickles = ("cifar-10-python.tar.gz", "cifar-10-batches-py", TRAIN[0].removesuffix(".bin"))
         for pickled in pickles:
             if (folder / pickled).exists():
-                raise DataError(_refusal(folder / pickled))
+                raise DataError(_pickle_error(folder / pickled))
     raise DataError(f"{data_dir}: expected {ARCHIVE.name} or the folder {FOLDER}, found neither")
 
 
-def _refusal(place: Path) -> str:
+def _pickle_error(place: Path) -> str:
     return f"{place}: holds Python pickles, which are never opened; get {ARCHIVE.name} instead"
 
 
@@ -79,7 +81,7 @@ def _folder_files(folder: Path) -> dict[str, bytearray]:
         try:
             if path.is_file():
                 with path.open("rb") as file:
-                    files[name] = bytearray(file.read(MOST_BYTES + 1))
+                    files[name] = bytearray(file.read(MAX_FILE_BYTES + 1))
         except OSError as exc:
             raise DataError(f"{path}: cannot be read ({exc.strerror})") from exc
     return files
@@ -88,7 +90,7 @@ def _folder_files(folder: Path) -> dict[str, bytearray]:
 class _BoundedGzip(gzip.GzipFile):
     """Ends in an error rather than unpack without end."""
 
-    left = MOST_UNPACKED
+    left = MAX_UNPACKED_BYTES
 
     def read(self, size: int | None = -1) -> bytes:
         data = super().read(size)
@@ -104,18 +106,18 @@ def _archive_files(archive: Path) -> dict[str, bytearray]:
     try:
         with (
             _BoundedGzip(archive) as unzipped,
-            tarfile.open(fileobj=unzipped, mode="r|", bufsize=CHUNK) as tar,
+            tarfile.open(fileobj=unzipped, mode="r|", bufsize=CHUNK_BYTES) as tar,
         ):
             for member in tar:
                 folder, _, name = member.name.removeprefix("./").rpartition("/")
                 if folder == "cifar-10-batches-py":
-                    raise DataError(_refusal(archive))
+                    raise DataError(_pickle_error(archive))
                 wanted = member.isreg() and folder == FOLDER and name in (*TRAIN, TEST)
                 content = tar.extractfile(member) if wanted else None
                 if content is not None:
-                    files[name] = bytearray(content.read(MOST_BYTES + 1))
+                    files[name] = bytearray(content.read(MAX_FILE_BYTES + 1))
             # reading on to the end makes gzip check its CRC
-            while unzipped.read(CHUNK):
+            while unzipped.read(CHUNK_BYTES):
                 pass
     except FileNotFoundError as exc:
         raise DataError(f"{archive}: expected {ARCHIVE.name}, there is none") from exc
@@ -125,10 +127,10 @@ def _archive_files(archive: Path) -> dict[str, bytearray]:
 
 
 def _read_split(where: str, content: bytearray) -> Split:
-    if not 0 < len(content) <= MOST_BYTES or len(content) % RECORD:
-        came = f"{len(content)}" if len(content) <= MOST_BYTES else "more"
-        raise DataError(f"{where}: expected 1 to 10000 records of {RECORD} bytes, got {came} bytes")
-    records = torch.frombuffer(content, dtype=torch.uint8).view(-1, RECORD)
+    if not 0 < len(content) <= MAX_FILE_BYTES or len(content) % RECORD_BYTES:
+        came = f"{len(content)}" if len(content) <= MAX_FILE_BYTES else "more"
+        raise DataError(f"{where}: expected 1 to 10000 records of {RECORD_BYTES} bytes, got {came} bytes")
+    records = torch.frombuffer(content, dtype=torch.uint8).view(-1, RECORD_BYTES)
     y = records[:, 0].long()
     if int(y.max()) >= len(LABELS):
         raise DataError(f"{where}: expected labels from 0 to {len(LABELS) - 1}, got {int(y.max())}")

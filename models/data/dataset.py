@@ -12,9 +12,9 @@ from torch import Tensor
 
 from models.errors import DataError
 
-Kind = Literal["image", "text", "numbers"]
+RowKind = Literal["image", "text", "numbers"]
 
-TEST_FRACTION = 0.2  # of data that comes without a split of its own
+DEFAULT_TEST_FRACTION = 0.2  # of data that comes without a split of its own
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Source:
+class RawDataset:
     """What a reader found, before it is divided; `test` holds the official test rows where there are some."""
 
     name: str
     rows: Split
     test: Split | None
     labels: tuple[str, ...]
-    kind: Kind
+    kind: RowKind
     alphabet: str = ""
 
 
@@ -60,7 +60,7 @@ class Dataset:
     valid: Split
     test: Split
     labels: tuple[str, ...]
-    kind: Kind
+    kind: RowKind
     alphabet: str = ""
 
     @property
@@ -87,13 +87,15 @@ class Dataset:
         return self.train
 
 
-def generator_for(*key: object) -> torch.Generator:
+def seeded_generator(*key: object) -> torch.Generator:
     """Random numbers that depend on the key alone; keys that differ share no stream, as seed + 1 might."""
     digest = hashlib.sha256(repr(key).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
-def divide(source: Source, *, test_fraction: float | None, valid_fraction: float, seed: int) -> Dataset:
+def split_dataset(
+    source: RawDataset, *, test_fraction: float | None, valid_fraction: float, seed: int
+) -> Dataset:
     """Keep the official test rows, or, given a fraction, shuffle all rows together and part them anew.
 
     Data that has no official test rows gets a fixed part of them, the same whatever the seed. The
@@ -103,14 +105,14 @@ def divide(source: Source, *, test_fraction: float | None, valid_fraction: float
     if test_fraction is not None:
         if test is not None:
             rows = Split(torch.cat([rows.x, test.x]), torch.cat([rows.y, test.y]))
-        rows, test = _part(source.name, rows, test_fraction, generator_for("test", seed))
+        rows, test = _hold_out(source.name, rows, test_fraction, seeded_generator("test", seed))
     elif test is None:
-        rows, test = _part(source.name, rows, TEST_FRACTION, generator_for("test"))
-    train, valid = _part(source.name, rows, valid_fraction, generator_for("valid", seed))
+        rows, test = _hold_out(source.name, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))
+    train, valid = _hold_out(source.name, rows, valid_fraction, seeded_generator("valid", seed))
     return Dataset(source.name, train, valid, test, source.labels, source.kind, source.alphabet)
 
 
-def _part(name: str, rows: Split, fraction: float, generator: torch.Generator) -> tuple[Split, Split]:
+def _hold_out(name: str, rows: Split, fraction: float, generator: torch.Generator) -> tuple[Split, Split]:
     """(most, held out): a random part of the rows is held out; both parts keep the order of the data."""
     held = max(1, round(len(rows) * fraction))
     if held >= len(rows):

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from models.errors import DataError
 
-CHUNK = 1 << 20
-TIMEOUT = 30.0  # seconds without a byte
+CHUNK_BYTES = 1 << 20
+TIMEOUT_SECONDS = 30.0  # seconds without a byte
 
-Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all where known
+DownloadProgress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all where known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,11 @@ def cache_folder(name: str) -> Path:
 
 
 def fetch(
-    remote: RemoteFile, folder: Path, *, progress: Progress | None = None, timeout: float = TIMEOUT
+    remote: RemoteFile,
+    folder: Path,
+    *,
+    progress: DownloadProgress | None = None,
+    timeout: float = TIMEOUT_SECONDS,
 ) -> Path:
     """The file in `folder`: the one already there if its checksum is right, else the first good download."""
     target = folder / remote.name
@@ -55,14 +59,14 @@ def fetch(
             return target
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise DataError(f"{target}: cannot use the cache ({_brief(exc)}); set TURNPIKE_CACHE") from exc
+        raise DataError(f"{target}: cannot use the cache ({_one_line(exc)}); set TURNPIKE_CACHE") from exc
     for mirror in remote.mirrors:
         part = folder / f".{remote.name}.{uuid.uuid4().hex}.part"
         try:
             _download(mirror + remote.name, part, remote, progress, timeout)
             part.replace(target)
         except (OSError, http.client.HTTPException, ValueError) as exc:
-            reasons.append(f"{urlsplit(mirror).hostname}: {_brief(exc)}")
+            reasons.append(f"{urlsplit(mirror).hostname}: {_one_line(exc)}")
         else:
             return target
         finally:
@@ -78,14 +82,16 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _download(url: str, part: Path, remote: RemoteFile, progress: Progress | None, timeout: float) -> None:
+def _download(
+    url: str, part: Path, remote: RemoteFile, progress: DownloadProgress | None, timeout: float
+) -> None:
     """Write the body to `part`; a ValueError says what is wrong with it."""
     digest = hashlib.sha256()
     done = 0
     # the mirrors are constants of this package, never a caller's word
     with urllib.request.urlopen(url, timeout=timeout) as response, part.open("xb") as file:  # noqa: S310
         total = response.length
-        while chunk := response.read(CHUNK):
+        while chunk := response.read(CHUNK_BYTES):
             done += len(chunk)
             if done > remote.most_bytes:
                 raise ValueError(f"expected at most {remote.most_bytes} bytes, got more")
@@ -99,5 +105,5 @@ def _download(url: str, part: Path, remote: RemoteFile, progress: Progress | Non
         raise ValueError(f"expected sha256 {remote.sha256[:12]}..., got {digest.hexdigest()[:12]}...")
 
 
-def _brief(exc: Exception) -> str:
+def _one_line(exc: Exception) -> str:
     return " ".join(str(exc).split()) or type(exc).__name__

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from models.data.dataset import Source, Split
+from models.data.dataset import RawDataset, Split
 from models.errors import DataError
 
 FORMATS = ("PNG", "JPEG")
-GREY = ("1", "L", "LA")
-DEEP = ("I", "F")  # and those that begin so: more than 8 bits a pixel
+GREY_MODES = ("1", "L", "LA")
+DEEP_MODES = ("I", "F")  # and those that begin so: more than 8 bits a pixel
 
 
-def read_folder(folder: Path) -> Source:
+def read_image_folder(folder: Path) -> RawDataset:
     """Rows (channels, height, width) of uint8: one channel if every image is greyscale, else RGB.
 
     Classes and files come in the order of their names; hidden ones are left out.
@@ -50,12 +50,12 @@ def read_folder(folder: Path) -> Source:
         if came != size:
             expected = f"{size[0]}x{size[1]} pixels like {files[0].parent.name}/{files[0].name}"
             raise DataError(f"{path}: expected {expected}, got {came[0]}x{came[1]}")
-    grey = all(mode in GREY for mode, _ in headers)
+    grey = all(mode in GREY_MODES for mode, _ in headers)
     x = torch.empty((len(files), 1 if grey else 3, size[1], size[0]), dtype=torch.uint8)
     for row, path in enumerate(files):
         pixels = torch.from_numpy(_pixels(path, "L" if grey else "RGB"))
         x[row] = pixels.unsqueeze(0) if grey else pixels.permute(2, 0, 1)
-    return Source(folder.resolve().name, Split(x, torch.tensor(classes)), None, labels, "image")
+    return RawDataset(folder.resolve().name, Split(x, torch.tensor(classes)), None, labels, "image")
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -71,7 +71,7 @@ def _header(path: Path) -> tuple[str, tuple[int, int]]:
         raise DataError(f"{path}: expected a PNG or JPEG image, got something that is no file")
     with _opened(path) as image:
         mode, size = image.mode, image.size
-    if mode.startswith(DEEP):
+    if mode.startswith(DEEP_MODES):
         raise DataError(f"{path}: expected 8 bits a pixel and channel, got more (mode {mode})")
     return mode, size
 
@@ -90,9 +90,11 @@ def _opened(path: Path) -> Iterator[Image.Image]:
             with Image.open(path, formats=FORMATS) as image:
                 yield image
     except Exception as exc:  # a damaged image makes Pillow raise almost anything
-        reason = "not an image of these formats" if isinstance(exc, UnidentifiedImageError) else _brief(exc)
+        reason = (
+            "not an image of these formats" if isinstance(exc, UnidentifiedImageError) else _one_line(exc)
+        )
         raise DataError(f"{path}: expected a PNG or JPEG image, cannot read it ({reason})") from exc
 
 
-def _brief(exc: Exception) -> str:
+def _one_line(exc: Exception) -> str:
     return " ".join(str(exc).split()) or type(exc).__name__

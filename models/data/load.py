@@ -6,32 +6,32 @@ from pathlib import Path
 
 import torch
 
-from models.data.cifar import find_batches, read_cifar
-from models.data.dataset import Dataset, Kind, Source, Split, divide
-from models.data.download import Progress
-from models.data.image_folder import read_folder
-from models.data.mnist import FAMILIES, find_idx, read_mnist
+from models.data.cifar import find_cifar_files, read_cifar
+from models.data.dataset import Dataset, RawDataset, Split, split_dataset
+from models.data.download import DownloadProgress
+from models.data.image_folder import read_image_folder
+from models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
 from models.data.npz import read_npz
-from models.data.parity_bits import bits_of, read_parity
+from models.data.parity_bits import parse_parity_name, read_parity
 from models.data.unicode_names import read_names
 from models.errors import ConfigError, DataError
 
-__all__ = ["Dataset", "Kind", "Split", "known_names", "load"]
+__all__ = ["known_datasets", "load_dataset"]
 
 
-def known_names() -> tuple[str, ...]:
+def known_datasets() -> tuple[str, ...]:
     """What can be asked for by name: embedded data first, then what is fetched; parity takes any K."""
-    return ("digits", "names", "parity-K", *FAMILIES, "cifar10")
+    return ("digits", "names", "parity-K", *IDX_DATASETS, "cifar10")
 
 
-def load(
+def load_dataset(
     source: str,
     *,
     data_dir: Path | None = None,
     test_fraction: float | None = None,
     valid_fraction: float = 1 / 12,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
 ) -> Dataset:
     """Read a data set, by name or by path, and divide it.
 
@@ -41,55 +41,55 @@ def load(
     _expect_fraction("valid_fraction", valid_fraction)
     if test_fraction is not None:
         _expect_fraction("test_fraction", test_fraction)
-    bits = bits_of(source)
+    bits = parse_parity_name(source)
     if bits is not None:
         if test_fraction is not None:
             raise ConfigError(f"test_fraction: {source} draws its test rows afresh, got {test_fraction!r}")
         return read_parity(bits)
-    if source in ("cifar10", *FAMILIES) and data_dir is not None and not data_dir.exists():
+    if source in ("cifar10", *IDX_DATASETS) and data_dir is not None and not data_dir.exists():
         raise DataError(f"{data_dir}: expected a folder with the files of {source}, there is none")
     try:
         found = _read(source, data_dir, progress)
     except OSError as exc:
         raise DataError(f"{source}: cannot be read ({exc})") from exc
-    return divide(found, test_fraction=test_fraction, valid_fraction=valid_fraction, seed=seed)
+    return split_dataset(found, test_fraction=test_fraction, valid_fraction=valid_fraction, seed=seed)
 
 
-def _read(source: str, data_dir: Path | None, progress: Progress | None) -> Source:
+def _read(source: str, data_dir: Path | None, progress: DownloadProgress | None) -> RawDataset:
     if source == "digits":
         return read_digits()
     if source == "names":
         return read_names()
     if source == "cifar10":
         return read_cifar(data_dir, progress)
-    if source in FAMILIES:
+    if source in IDX_DATASETS:
         return read_mnist(source, data_dir, progress)
     path = Path(source)
     if source and path.is_dir():
         _expect_images(path)
-        return read_folder(path)
+        return read_image_folder(path)
     if path.is_file():
         return read_npz(path)
-    names = ", ".join(known_names())
+    names = ", ".join(known_datasets())
     raise DataError(f"data: expected one of {names}, an .npz file or a folder of images, got {source!r}")
 
 
-def read_digits() -> Source:
+def read_digits() -> RawDataset:
     """1,797 handwritten digits of 8x8 pixels, 0..16, which scikit-learn carries with it."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     x = torch.from_numpy(digits.images).to(torch.uint8).unsqueeze(1)
-    return Source(
+    return RawDataset(
         "digits", Split(x, torch.from_numpy(digits.target).long()), None, tuple("0123456789"), "image"
     )
 
 
 def _expect_images(folder: Path) -> None:
     """Point out the files of a data set that goes by name, before they are taken for broken images."""
-    for name in (*FAMILIES, "cifar10"):
+    for name in (*IDX_DATASETS, "cifar10"):
         try:
-            find_idx(folder, name) if name in FAMILIES else find_batches(folder)
+            find_idx_files(folder, name) if name in IDX_DATASETS else find_cifar_files(folder)
         except DataError:
             continue
         raise DataError(

@@ -13,13 +13,13 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from models.data.dataset import Source, Split
-from models.data.download import Progress, RemoteFile, cache_folder, fetch
+from models.data.dataset import RawDataset, Split
+from models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
 from models.errors import DataError
 
 UNSIGNED_BYTE = 0x08
 GZIP_MAGIC = b"\x1f\x8b"
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
@@ -33,16 +33,16 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
             zipped = raw.read(2) == GZIP_MAGIC
             raw.seek(0)
             if not zipped:
-                return _read(path, raw, dimensions)
+                return _read_stream(path, raw, dimensions)
             with gzip.GzipFile(fileobj=raw) as unzipped:
-                return _read(path, unzipped, dimensions)
+                return _read_stream(path, unzipped, dimensions)
     except FileNotFoundError as exc:
         raise DataError(f"{path}: expected an IDX file, there is none") from exc
     except (OSError, EOFError, zlib.error) as exc:
         raise DataError(f"{path}: expected a whole IDX file, got a damaged one ({exc})") from exc
 
 
-def _read(path: Path, stream: IO[bytes] | gzip.GzipFile, dimensions: int) -> Tensor:
+def _read_stream(path: Path, stream: IO[bytes] | gzip.GzipFile, dimensions: int) -> Tensor:
     magic = stream.read(4)
     expected = bytes([0, 0, UNSIGNED_BYTE, dimensions])
     if magic != expected:
@@ -59,7 +59,7 @@ def _read(path: Path, stream: IO[bytes] | gzip.GzipFile, dimensions: int) -> Ten
 
     payload = bytearray()
     while len(payload) < total:
-        chunk = stream.read(min(CHUNK, total - len(payload)))
+        chunk = stream.read(min(CHUNK_BYTES, total - len(payload)))
         if not chunk:
             raise DataError(f"{path}: expected {total} bytes for sizes {shape}, got {len(payload)}")
         payload += chunk
@@ -74,7 +74,7 @@ TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
+class IdxDataset:
     """A data set in the form of MNIST: its classes, and where its files come from."""
 
     labels: tuple[str, ...]
@@ -88,9 +88,9 @@ class Family:
         ]
 
 
-FAMILIES = {
+IDX_DATASETS = {
     # Y. LeCun, C. Cortes and C. J. C. Burges, CC BY-SA 3.0
-    "mnist": Family(
+    "mnist": IdxDataset(
         labels=tuple("0123456789"),
         mirrors=(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -104,7 +104,7 @@ FAMILIES = {
         ),
     ),
     # H. Xiao, K. Rasul and R. Vollgraf, MIT
-    "fashion-mnist": Family(
+    "fashion-mnist": IdxDataset(
         labels=(
             "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
             "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
@@ -120,12 +120,14 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def read_mnist(name: str, data_dir: Path | None = None, progress: Progress | None = None) -> Source:
+def read_mnist(
+    name: str, data_dir: Path | None = None, progress: DownloadProgress | None = None
+) -> RawDataset:
     """A family's rows, from the user's folder or else from the cache, which is filled at need.
 
     Files in `data_dir` are the user's own: their format is checked, their checksum is not.
     """
-    family = FAMILIES[name]
+    family = IDX_DATASETS[name]
     if data_dir is None:
         folder = cache_folder(name)
         paths = {
@@ -133,16 +135,16 @@ def read_mnist(name: str, data_dir: Path | None = None, progress: Progress | Non
             for remote in family.remotes()
         }
     else:
-        paths = find_idx(data_dir, name)
+        paths = find_idx_files(data_dir, name)
     rows = _read_split(paths[TRAIN[0]], paths[TRAIN[1]], len(family.labels))
     test = _read_split(paths[TEST[0]], paths[TEST[1]], len(family.labels))
     if rows.x.shape[1:] != test.x.shape[1:]:
         sizes = ["x".join(map(str, split.x.shape[2:])) for split in (rows, test)]
         raise DataError(f"{paths[TEST[0]]}: expected images of {sizes[0]} as in training, got {sizes[1]}")
-    return Source(name, rows, test, family.labels, "image")
+    return RawDataset(name, rows, test, family.labels, "image")
 
 
-def find_idx(data_dir: Path, name: str) -> dict[str, Path]:
+def find_idx_files(data_dir: Path, name: str) -> dict[str, Path]:
     """The four files, gzipped or not, all in data_dir/<name> or all in data_dir."""
     wanted = (*TRAIN, *TEST)
     for folder in (data_dir / name, data_dir):

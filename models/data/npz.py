@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.data.dataset import Source, Split
+from models.data.dataset import RawDataset, Split
 from models.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-KEYS = ("x", "y", "x_test", "y_test", "labels")
+ARRAY_NAMES = ("x", "y", "x_test", "y_test", "labels")
 
 
-def read_npz(path: Path) -> Source:
+def read_npz(path: Path) -> RawDataset:
     """Rows x (rows, *shape) of numbers, and their classes y as integers or strings.
 
     Rows of three axes are images (channels, height, width). The classes are those of `labels`, by
@@ -37,7 +37,7 @@ def read_npz(path: Path) -> Source:
     rows, test = splits[0], splits[1] if len(splits) == 2 else None
     if test is not None and _row(test.x) != _row(rows.x):
         raise DataError(f"{path}: x_test: expected {_row(rows.x)} as in x, got {_row(test.x)}")
-    return Source(path.stem, rows, test, labels, "image" if rows.x.dim() == 4 else "numbers")
+    return RawDataset(path.stem, rows, test, labels, "image" if rows.x.dim() == 4 else "numbers")
 
 
 def _read_arrays(path: Path) -> dict[str, Array]:
@@ -47,7 +47,7 @@ def _read_arrays(path: Path) -> dict[str, Array]:
         # without pickles: an array of Python objects would run code as it is opened
         with np.load(path, allow_pickle=False) as archive:
             keys = archive.files
-            arrays = {key: archive[key] for key in keys if key in KEYS}
+            arrays = {key: archive[key] for key in keys if key in ARRAY_NAMES}
     except Exception as exc:  # a damaged file makes zipfile, zlib and NumPy raise almost anything
         reason = " ".join(str(exc).split()) or type(exc).__name__
         raise DataError(
@@ -56,7 +56,7 @@ def _read_arrays(path: Path) -> dict[str, Array]:
     needed = {"x", "y"} | ({"x_test", "y_test"} if {"x_test", "y_test"} & set(keys) else set())
     # a member without NumPy's header comes back as bytes
     good = all(isinstance(array, np.ndarray) for array in arrays.values())
-    if not good or not needed <= set(keys) <= set(KEYS):
+    if not good or not needed <= set(keys) <= set(ARRAY_NAMES):
         wanted = "arrays x and y, and if wanted x_test with y_test, and labels"
         raise DataError(f"{path}: expected {wanted}, got {', '.join(keys) or 'none'}")
     return arrays

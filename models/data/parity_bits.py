@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from models.data.dataset import Dataset, Split, generator_for
+from models.data.dataset import Dataset, Split, seeded_generator
 from models.errors import DataError
 
-MOST_BITS = 1024
+MAX_BITS = 1024
 VALID_ROWS = 5_000
 TEST_ROWS = 10_000
 
@@ -22,17 +22,17 @@ class ParityDataset(Dataset):
     rows_per_epoch: int = 20_000
 
     def epoch(self, seed: int, epoch: int) -> Split:
-        return draw(self.inputs[0], self.rows_per_epoch, "train", seed, epoch)
+        return draw_rows(self.inputs[0], self.rows_per_epoch, "train", seed, epoch)
 
 
-def bits_of(source: str) -> int | None:
+def parse_parity_name(source: str) -> int | None:
     """K of the name parity-K; None for any other name."""
     match = re.fullmatch(r"parity-(\d{1,9})", source, re.ASCII)
     if match is None:
         return None
     bits = int(match[1])
-    if not 2 <= bits <= MOST_BITS:
-        raise DataError(f"{source}: expected 2 to {MOST_BITS} bits, got {bits}")
+    if not 2 <= bits <= MAX_BITS:
+        raise DataError(f"{source}: expected 2 to {MAX_BITS} bits, got {bits}")
     return bits
 
 
@@ -40,15 +40,15 @@ def read_parity(bits: int) -> ParityDataset:
     """Validation and test rows never change; `train` is one epoch's worth, for those who want to look."""
     return ParityDataset(
         name=f"parity-{bits}",
-        train=draw(bits, ParityDataset.rows_per_epoch, "train"),
-        valid=draw(bits, VALID_ROWS, "valid"),
-        test=draw(bits, TEST_ROWS, "test"),
+        train=draw_rows(bits, ParityDataset.rows_per_epoch, "train"),
+        valid=draw_rows(bits, VALID_ROWS, "valid"),
+        test=draw_rows(bits, TEST_ROWS, "test"),
         labels=("even", "odd"),
         kind="numbers",
     )
 
 
-def draw(bits: int, rows: int, *key: object) -> Split:
+def draw_rows(bits: int, rows: int, *key: object) -> Split:
     """Random rows x (rows, bits) of 0 and 1, and y, their sum modulo 2; the key alone decides them."""
-    x = torch.randint(0, 2, (rows, bits), generator=generator_for("parity", *key))
+    x = torch.randint(0, 2, (rows, bits), generator=seeded_generator("parity", *key))
     return Split(x.float(), x.sum(1) % 2)

@@ -1,4 +1,4 @@
-"""Activations of a transform H: relu, tanh, or maxout over k linear pieces."""
+"""Activations of the transform H (relu, tanh, maxout) and the weight initialization that suits each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from models.errors import ConfigError
 class Maxout(nn.Module):
     """h_i = max_j (x W_ij + b_ij), j = 1..k (Goodfellow et al. 2013, "Maxout Networks").
 
-    The map before it makes all units * k values; this module takes the largest of each unit's k.
-    `axis` is where the units stand: -1 in a dense layer, 1 in a convolutional one.
+    The linear map before this module produces units * k values; this module keeps the largest of the k
+    values of each unit. `axis` is the axis of the units: -1 in a dense layer, 1 in a convolutional one.
     Shapes: (..., units * k, ...) -> (..., units, ...).
     """
 
@@ -31,8 +31,8 @@ class Maxout(nn.Module):
         return f"pieces={self.pieces}, axis={self.axis}"
 
 
-def pieces_of(activation: str) -> int:
-    """How many values the map before the activation makes for each unit: k for maxout(k), else 1."""
+def maxout_pieces(activation: str) -> int:
+    """How many values the map before the activation produces per unit: k for maxout(k), otherwise 1."""
     if activation in ("relu", "tanh"):
         return 1
     match = re.fullmatch(r"maxout\((\d+)\)", activation)
@@ -44,20 +44,20 @@ def pieces_of(activation: str) -> int:
 
 
 def make_activation(activation: str, axis: int = -1) -> nn.Module:
-    """The module for an activation's name; `axis` is where the units stand."""
-    pieces = pieces_of(activation)
+    """Return the module for an activation's name; `axis` is the axis of the units."""
+    pieces = maxout_pieces(activation)
     if pieces > 1:
         return Maxout(pieces, axis)
     return nn.ReLU() if activation == "relu" else nn.Tanh()
 
 
-def initialise(linear: nn.Linear | nn.Conv1d | nn.Conv2d, activation: str) -> None:
-    """Weights that keep the signal's size through depth, and a zero bias.
+def initialize_weights(linear: nn.Linear | nn.Conv1d | nn.Conv2d, activation: str) -> None:
+    """Draw weights that keep the size of the signal through many layers, and set the bias to zero.
 
-    He et al. 2015 for relu and maxout (each halves or picks from a zero-centred signal), Glorot and
-    Bengio 2010 for tanh, gates and outputs, which are near their linear part at the start.
+    He et al. 2015 for relu and maxout, which halve a zero-centered signal or pick from it. Glorot and
+    Bengio 2010 for tanh, gates and outputs, which start near their linear part.
     """
-    if activation == "relu" or pieces_of(activation) > 1:
+    if activation == "relu" or maxout_pieces(activation) > 1:
         nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
     else:
         nn.init.xavier_normal_(linear.weight)

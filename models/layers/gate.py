@@ -1,9 +1,9 @@
-"""Transform and carry gates: how T and C are made, how they start, how they are watched.
+"""Transform and carry gates: their modules, their initial biases, and how to record what they do.
 
 A highway layer is y = H(x) * T(x) + x * C(x) (Srivastava, Greff and Schmidhuber 2015, "Training Very
-Deep Networks"). T is the transform gate. C, the carry gate, is 1 - T when the two are coupled and a
-gate of its own when they are independent. A negative bias of T lets a new network begin by carrying
-its input through, which is what makes great depth trainable.
+Deep Networks"). T is the transform gate. C is the carry gate: 1 - T if the two are coupled, or a gate
+of its own if they are independent. With a negative bias of T, a new network mostly carries its input
+through unchanged. This is what makes very deep networks trainable.
 """
 
 from __future__ import annotations
@@ -45,18 +45,22 @@ class ConvGate2d(nn.Conv2d):
 Gate = DenseGate | ConvGate1d | ConvGate2d
 
 
-def set_bias(gate: Gate, bias: float | None) -> None:
-    """Start every unit of a gate at the same bias; None keeps what PyTorch drew."""
+def set_gate_bias(gate: Gate, bias: float | None) -> None:
+    """Set the bias of every unit of a gate to one value; None keeps PyTorch's own initialization."""
     if bias is not None and gate.bias is not None:
         nn.init.constant_(gate.bias, bias)
 
 
 class GatedJoin(nn.Module):
-    """y = h * T(by) + x * C(by): what a layer made of its input, joined with the input itself.
+    """y = h * T(g) + x * C(g): joins a layer's result h with its input x; the gates read g, usually x.
 
-    `make_gate` makes one gate; it is called a second time when the carry is independent. That second
-    gate starts at the opposite bias, where C equals 1 - T: both kinds begin as the same layer. `scaled`
-    draws the gates' weights after Glorot and Bengio 2010, as for tanh, whose shape a sigmoid has.
+    Args:
+        make_gate: creates one gate. It is called a second time for an independent carry gate.
+        gate_bias: initial bias of T. An independent C starts at the opposite bias, where C = 1 - T, so
+            both kinds of carry start as the same layer. None keeps PyTorch's own initialization.
+        carry: "coupled" (C = 1 - T) or "independent" (C is a gate of its own).
+        scaled_init: draw the gates' weights after Glorot and Bengio 2010, as for tanh, because a sigmoid
+            has the same shape.
     """
 
     gate: Gate
@@ -68,7 +72,7 @@ class GatedJoin(nn.Module):
         *,
         gate_bias: float | None = -2.0,
         carry: Carry = "coupled",
-        scaled: bool = False,
+        scaled_init: bool = False,
     ) -> None:
         super().__init__()
         if carry not in get_args(Carry):
@@ -76,47 +80,47 @@ class GatedJoin(nn.Module):
         self.gate = make_gate()
         self.carry_gate = make_gate() if carry == "independent" else None
         for gate in (self.gate, self.carry_gate):
-            if scaled and gate is not None:
+            if scaled_init and gate is not None:
                 nn.init.xavier_normal_(gate.weight)
-        set_bias(self.gate, gate_bias)
+        set_gate_bias(self.gate, gate_bias)
         if self.carry_gate is not None:
-            set_bias(self.carry_gate, None if gate_bias is None else -gate_bias)
+            set_gate_bias(self.carry_gate, None if gate_bias is None else -gate_bias)
 
-    def join(self, h: Tensor, x: Tensor, by: Tensor | None = None) -> Tensor:
-        """Let T of h and C of x through; the gates look at x, or at `by` where that is given."""
-        by = x if by is None else by
-        t = self.gate(by)
-        c = 1 - t if self.carry_gate is None else self.carry_gate(by)
+    def join(self, h: Tensor, x: Tensor, gate_input: Tensor | None = None) -> Tensor:
+        """Return h * T + x * C; the gates read `gate_input`, or x if it is None."""
+        gate_input = x if gate_input is None else gate_input
+        t = self.gate(gate_input)
+        c = 1 - t if self.carry_gate is None else self.carry_gate(gate_input)
         return h * t + x * c
 
 
 @dataclass
-class Passage:
-    """What went through one gated layer: T, and the layer's output y, in the order of the calls.
+class GateRecording:
+    """The transform gates T and the outputs y of one gated layer, one entry per call of the layer.
 
-    A feed-forward layer is called once; a recurrent one once for every step of time.
+    A feed-forward layer is called once per batch, a recurrent one once per time step.
     """
 
-    transform: list[Tensor] = field(default_factory=list)
-    output: list[Tensor] = field(default_factory=list)
+    transform_gates: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
 
 
 @contextmanager
-def watched(net: nn.Module) -> Iterator[dict[str, Passage]]:
-    """Record every gated layer of `net` while the block runs, by the layer's name, in order of depth."""
-    passages: dict[str, Passage] = {}
+def record_gates(net: nn.Module) -> Iterator[dict[str, GateRecording]]:
+    """Record every gated layer of `net` while the block runs; keys are module names, in order of depth."""
+    recordings: dict[str, GateRecording] = {}
     hooks = []
 
-    def note(into: list[Tensor]) -> Callable[[Any, Any, Tensor], None]:
-        return lambda module, args, result: into.append(result.detach())
+    def append_to(tensors: list[Tensor]) -> Callable[[Any, Any, Tensor], None]:
+        return lambda module, args, result: tensors.append(result.detach())
 
     for name, module in net.named_modules():
         if isinstance(module, GatedJoin):
-            passage = passages[name] = Passage()
-            hooks.append(module.gate.register_forward_hook(note(passage.transform)))
-            hooks.append(module.register_forward_hook(note(passage.output)))
+            recording = recordings[name] = GateRecording()
+            hooks.append(module.gate.register_forward_hook(append_to(recording.transform_gates)))
+            hooks.append(module.register_forward_hook(append_to(recording.outputs)))
     try:
-        yield passages
+        yield recordings
     finally:
         for hook in hooks:
             hook.remove()

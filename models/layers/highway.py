@@ -1,4 +1,4 @@
-"""The dense highway layer."""
+"""Highway layers, dense and convolutional."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ from torch import Tensor, nn
 
 from models.checks import expect
 from models.layers.gate import Carry, ConvGate1d, ConvGate2d, GatedJoin
-from models.layers.transform import DENSE, Init, Medium, Transform
+from models.layers.transform import DENSE, Init, MapKind, Transform
 
 
 class HighwayLayer(Transform, GatedJoin):
     """y = H(x) * T(x) + x * C(x), T(x) = sigmoid(Wt x + bt), H(x) = relu(Wh x + bh), C = 1 - T.
 
-    Srivastava, Greff and Schmidhuber 2015, "Training Very Deep Networks". Shapes: (..., dim) -> the same,
-    with any leading dimensions.
+    Srivastava, Greff and Schmidhuber 2015, "Training Very Deep Networks".
+    Shapes: (..., dim) -> the same, with any leading dimensions.
+    The parameters are called `normal_layer` and `gate`, so a state dict of the `HighwayLayer` of zeta
+    loads unchanged.
 
-    The gate's bias starts at -2, so that T is about 0.12 and a fresh layer mostly carries its input;
-    None keeps PyTorch's own draw. `carry="independent"` gives C a gate of its own. `init="scaled"` draws
-    H after He and T after Glorot, with zero biases, as very deep stacks need. The parameters are called
-    `normal_layer` and `gate`, so a state dict of the `HighwayLayer` of zeta loads as it stands.
+    Args:
+        dim: number of units of input and output.
+        map_kind: what H and T are made of: dense maps or convolutions.
+        gate_bias: initial bias of T. At -2, T is about 0.12, so a new layer mostly carries its input.
+            None keeps PyTorch's own initialization.
+        activation: relu, tanh or maxout(k).
+        carry: "coupled" (C = 1 - T) or "independent" (C is a gate of its own).
+        dropout: probability of zeroing a value of H.
+        batch_norm: normalize H before its activation.
+        init: "torch" keeps PyTorch's own weights; "scaled" draws H after He and T after Glorot and sets
+            biases other than the gates' to zero, as very deep stacks need.
     """
 
     def __init__(
         self,
         dim: int,
         *,
-        medium: Medium = DENSE,
+        map_kind: MapKind = DENSE,
         gate_bias: float | None = -2.0,
         activation: str = "relu",
         carry: Carry = "coupled",
@@ -36,15 +45,15 @@ class HighwayLayer(Transform, GatedJoin):
         expect(dim > 0, f"dim: expected 1 or more, got {dim}")
         GatedJoin.__init__(
             self,
-            lambda: medium.gate(dim, dim),
+            lambda: map_kind.make_gate(dim, dim),
             gate_bias=gate_bias,
             carry=carry,
-            scaled=init == "scaled",
+            scaled_init=init == "scaled",
         )
-        self.equip(
+        self._build(
             dim,
             dim,
-            medium,
+            map_kind,
             activation=activation,
             dropout=dropout,
             batch_norm=batch_norm,
@@ -55,38 +64,43 @@ class HighwayLayer(Transform, GatedJoin):
         return self.join(self.transform(x), x)
 
 
-def convolution(dims: int, kernel: int = 3) -> Medium:
-    """Convolutions over a line (dims 1) or a plane (dims 2), zero padded so that the size stays.
+def convolution_maps(dims: int, kernel: int = 3) -> MapKind:
+    """Convolutions over a line (dims=1) or a plane (dims=2), zero-padded so that the size stays.
 
-    H and T share the kernel size and so the receptive field: a gate sees what it decides about.
+    H and T have the same kernel size, hence the same receptive field: a gate sees what it decides about.
     """
     expect(dims in (1, 2), f"dims: expected 1 or 2, got {dims}")
     expect(
         kernel > 0 and kernel % 2 == 1, f"kernel: expected an odd size, which can be centred, got {kernel}"
     )
-    pad = kernel // 2
+    padding = kernel // 2
     if dims == 1:
-        return Medium(
-            linear=lambda inputs, units: nn.Conv1d(inputs, units, kernel, padding=pad),
-            gate=lambda inputs, units: ConvGate1d(inputs, units, kernel, padding=pad),
-            norm=nn.BatchNorm1d,
-            axis=1,
-            axes=3,
+        return MapKind(
+            make_linear=lambda inputs, units: nn.Conv1d(inputs, units, kernel, padding=padding),
+            make_gate=lambda inputs, units: ConvGate1d(inputs, units, kernel, padding=padding),
+            make_norm=nn.BatchNorm1d,
+            unit_axis=1,
+            ndim=3,
         )
-    return Medium(
-        linear=lambda inputs, units: nn.Conv2d(inputs, units, kernel, padding=pad),
-        gate=lambda inputs, units: ConvGate2d(inputs, units, kernel, padding=pad),
-        norm=nn.BatchNorm2d,
-        axis=1,
-        axes=4,
+    return MapKind(
+        make_linear=lambda inputs, units: nn.Conv2d(inputs, units, kernel, padding=padding),
+        make_gate=lambda inputs, units: ConvGate2d(inputs, units, kernel, padding=padding),
+        make_norm=nn.BatchNorm2d,
+        unit_axis=1,
+        ndim=4,
     )
 
 
 class ConvHighwayLayer(HighwayLayer):
-    """y = H(x) * T(x) + x * C(x) with H = relu(Wh * x + bh) and T = sigmoid(Wt * x + bt), * a convolution.
+    """y = H(x) * T(x) + x * C(x), H(x) = relu(Wh * x + bh), T(x) = sigmoid(Wt * x + bt).
 
-    Shapes: (batch, channels, length) for dims 1, (batch, channels, height, width) for dims 2 -> the same.
-    Initialised as `HighwayLayer` is.
+    W * x is a convolution. Initialization and the arguments not listed here are those of `HighwayLayer`.
+    Shapes: (batch, channels, length) for dims=1, (batch, channels, height, width) for dims=2 -> the same.
+
+    Args:
+        channels: number of channels of input and output.
+        kernel: size of the kernels of H and T, an odd number.
+        dims: 1 for convolutions over a line, 2 over a plane.
     """
 
     def __init__(
@@ -104,7 +118,7 @@ class ConvHighwayLayer(HighwayLayer):
     ) -> None:
         super().__init__(
             channels,
-            medium=convolution(dims, kernel),
+            map_kind=convolution_maps(dims, kernel),
             gate_bias=gate_bias,
             activation=activation,
             carry=carry,

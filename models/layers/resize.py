@@ -1,6 +1,7 @@
-"""Ways to change the size where a highway needs input and output alike: pad with zeros, or sub-sample.
+"""Layers that change the number of units, since a highway layer needs equal input and output sizes.
 
-The third way the paper names, a plain layer without a gate, is `transform.PlainLayer`.
+Zero padding and sub-sampling have no parameters. The third way that the paper names, a plain layer
+without a gate, is `transform.PlainLayer`.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ class ZeroPad(nn.Module):
 class SubSample(nn.Module):
     """Keep evenly spaced values of the last axis. Shapes: (..., inputs) -> (..., units), units <= inputs.
 
-    Unit i is input floor(i * inputs / units): the first is always kept, none twice.
+    Unit i is input floor(i * inputs / units): the first input is always kept, and none is taken twice.
     """
 
-    kept: Tensor
+    indices: Tensor
 
     def __init__(self, inputs: int, units: int) -> None:
         super().__init__()
         expect(0 < units <= inputs, f"sub-sampling: expected 1 to {inputs} units, got {units}")
         self.inputs = inputs
         self.units = units
-        self.register_buffer("kept", torch.arange(units) * inputs // units, persistent=False)
+        self.register_buffer("indices", torch.arange(units) * inputs // units, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         expect_axis_size(self, x, self.inputs)
-        return x.index_select(-1, self.kept)
+        return x.index_select(-1, self.indices)
 
     def extra_repr(self) -> str:
         return f"{self.inputs}, {self.units}"

@@ -1,4 +1,4 @@
-"""The transform H of a layer, whatever its maps are made of, and the plain and residual layers."""
+"""The transform H of a layer, and plain and residual layers made of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.checks import expect, expect_axis_size, expect_choice
-from models.layers.activation import initialise, make_activation, pieces_of
+from models.layers.activation import initialize_weights, make_activation, maxout_pieces
 from models.layers.gate import DenseGate, Gate
 
 Init = Literal["torch", "scaled"]
@@ -18,60 +18,68 @@ Linear = nn.Linear | nn.Conv1d | nn.Conv2d
 
 
 class RowNorm(nn.BatchNorm1d):
-    """Batch normalisation of the last axis over every leading one. Shapes: (..., units) -> the same."""
+    """Batch normalization of the last axis over all leading ones. Shapes: (..., units) -> the same."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.reshape(-1, self.num_features)).view_as(x)
 
 
 @dataclass(frozen=True)
-class Medium:
-    """What a layer's maps are made of: one layer is written once, and is dense or convolutional by this.
+class MapKind:
+    """What the maps of a layer are made of, so that one layer class is dense or convolutional.
 
-    `linear` and `gate` make a map from so many units to so many; `axis` is where the units stand, among
-    `axes` axes, or any number of them.
+    Attributes:
+        make_linear: creates the map of H from a number of inputs and a number of units.
+        make_gate: creates a gate from the same two numbers.
+        make_norm: creates the batch normalization for a number of units.
+        unit_axis: the axis of the units in inputs and outputs.
+        ndim: how many axes inputs have; None allows any number.
     """
 
-    linear: Callable[[int, int], Linear]
-    gate: Callable[[int, int], Gate]
-    norm: Callable[[int], nn.Module]
-    axis: int
-    axes: int | None = None
+    make_linear: Callable[[int, int], Linear]
+    make_gate: Callable[[int, int], Gate]
+    make_norm: Callable[[int], nn.Module]
+    unit_axis: int
+    ndim: int | None = None
 
 
-DENSE = Medium(nn.Linear, DenseGate, RowNorm, axis=-1)
+DENSE = MapKind(nn.Linear, DenseGate, RowNorm, unit_axis=-1)
 
 
 class Transform(nn.Module):
-    """H(x) = dropout(activation(norm(W x + b))); norm and dropout only where asked for."""
+    """H(x) = dropout(activation(norm(W x + b))); norm and dropout are optional.
 
-    def equip(
+    Base class: a subclass calls `_build` in its constructor and `transform` in its forward method.
+    """
+
+    def _build(
         self,
         inputs: int,
         units: int,
-        medium: Medium,
+        map_kind: MapKind,
         *,
         activation: str,
         dropout: float,
         batch_norm: bool,
         init: Init,
     ) -> None:
-        """Make the parts; called once by a subclass, after nn.Module has been set up."""
+        """Create the sub-modules of H; called once by a subclass, after nn.Module.__init__."""
         expect(inputs > 0 and units > 0, f"units: expected 1 or more, got {inputs} and {units}")
         expect(0 <= dropout < 1, f"dropout: expected 0 or more and below 1, got {dropout}")
         expect_choice("init", init, get_args(Init))
         self.inputs = inputs
-        self.axis = medium.axis
-        self.axes = medium.axes
-        self.normal_layer = medium.linear(inputs, units * pieces_of(activation))
-        self.norm = medium.norm(units * pieces_of(activation)) if batch_norm else None
-        self.activation = make_activation(activation, medium.axis)
+        self.unit_axis = map_kind.unit_axis
+        self.input_ndim = map_kind.ndim
+        self.normal_layer = map_kind.make_linear(inputs, units * maxout_pieces(activation))
+        self.norm = map_kind.make_norm(units * maxout_pieces(activation)) if batch_norm else None
+        self.activation = make_activation(activation, map_kind.unit_axis)
         self.dropout = nn.Dropout(dropout) if dropout else None
         if init == "scaled":
-            initialise(self.normal_layer, activation)
+            initialize_weights(self.normal_layer, activation)
 
     def transform(self, x: Tensor) -> Tensor:
-        expect_axis_size(self, x, self.inputs, self.axis, self.axes)
+        """Return H(x)."""
+        expect_axis_size(self, x, self.inputs, self.unit_axis, self.input_ndim)
         h = self.normal_layer(x)
         if self.norm is not None:
             h = self.norm(h)
@@ -80,9 +88,19 @@ class Transform(nn.Module):
 
 
 class PlainLayer(Transform):
-    """y = H(x): the layer of an ordinary network, and the first way to change size.
+    """y = H(x): the layer of an ordinary network, which may also change the number of units.
 
     Shapes: (..., inputs) -> (..., units).
+
+    Args:
+        inputs: number of units of the input.
+        units: number of units of the output; None for as many as the input has.
+        map_kind: dense maps or convolutions.
+        activation: relu, tanh or maxout(k).
+        dropout: probability of zeroing a value of the output.
+        batch_norm: normalize before the activation.
+        init: "torch" keeps PyTorch's own weights; "scaled" draws them after He (relu, maxout) or Glorot
+            (tanh) and sets the bias to zero.
     """
 
     def __init__(
@@ -90,7 +108,7 @@ class PlainLayer(Transform):
         inputs: int,
         units: int | None = None,
         *,
-        medium: Medium = DENSE,
+        map_kind: MapKind = DENSE,
         activation: str = "relu",
         dropout: float = 0.0,
         batch_norm: bool = False,
@@ -98,10 +116,10 @@ class PlainLayer(Transform):
     ) -> None:
         super().__init__()
         units = inputs if units is None else units
-        self.equip(
+        self._build(
             inputs,
             units,
-            medium,
+            map_kind,
             activation=activation,
             dropout=dropout,
             batch_norm=batch_norm,
@@ -113,18 +131,27 @@ class PlainLayer(Transform):
 
 
 class ResidualLayer(nn.Module):
-    """y = x + W a(norm(x)) + b, the activation first (He et al. 2016, "Identity Mappings").
+    """y = x + W a(norm(x)) + b, the activation a first (He et al. 2016, "Identity Mappings").
 
-    Shapes: (..., dim) -> the same. With init="scaled", W is drawn smaller by 1/sqrt(depth), the number
-    of layers it stands among, so that what the branches add up to keeps the size of what came in; drawn
-    at full size the signal would double in every layer, and 100 of them overflow.
+    Shapes: (..., dim) -> the same.
+
+    Args:
+        dim: number of units of input and output.
+        map_kind: dense maps or convolutions.
+        activation: relu or tanh.
+        dropout: probability of zeroing a value of the branch.
+        batch_norm: normalize before the activation.
+        init: "torch" keeps PyTorch's own weights. "scaled" draws W smaller by 1/sqrt(depth), so that the
+            sum over all branches keeps the size of the input; at full size the signal would double in
+            every layer, and 100 layers would overflow.
+        depth: how many residual layers the network has, for init="scaled".
     """
 
     def __init__(
         self,
         dim: int,
         *,
-        medium: Medium = DENSE,
+        map_kind: MapKind = DENSE,
         activation: str = "relu",
         dropout: float = 0.0,
         batch_norm: bool = False,
@@ -134,26 +161,26 @@ class ResidualLayer(nn.Module):
         super().__init__()
         expect(dim > 0, f"dim: expected 1 or more, got {dim}")
         expect(
-            pieces_of(activation) == 1,
+            maxout_pieces(activation) == 1,
             f"activation: a residual layer takes relu or tanh, which keep the size, got {activation!r}",
         )
         expect(0 <= dropout < 1, f"dropout: expected 0 or more and below 1, got {dropout}")
         expect_choice("init", init, get_args(Init))
         expect(depth > 0, f"depth: expected 1 or more, got {depth}")
         self.dim = dim
-        self.axis = medium.axis
-        self.axes = medium.axes
-        self.norm = medium.norm(dim) if batch_norm else None
-        self.activation = make_activation(activation, medium.axis)
-        self.normal_layer = medium.linear(dim, dim)
+        self.unit_axis = map_kind.unit_axis
+        self.input_ndim = map_kind.ndim
+        self.norm = map_kind.make_norm(dim) if batch_norm else None
+        self.activation = make_activation(activation, map_kind.unit_axis)
+        self.normal_layer = map_kind.make_linear(dim, dim)
         self.dropout = nn.Dropout(dropout) if dropout else None
         if init == "scaled":
-            initialise(self.normal_layer, activation)
+            initialize_weights(self.normal_layer, activation)
             with torch.no_grad():
                 self.normal_layer.weight.mul_(depth**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        expect_axis_size(self, x, self.dim, self.axis, self.axes)
+        expect_axis_size(self, x, self.dim, self.unit_axis, self.input_ndim)
         h = x if self.norm is None else self.norm(x)
         h = self.normal_layer(self.activation(h))
         return x + (h if self.dropout is None else self.dropout(h))

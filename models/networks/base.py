@@ -13,7 +13,7 @@ from models.errors import ShapeError
 
 Scaling = Literal["none", "unit", "standard"]
 
-SCALED_AT_ONCE = 1 << 22
+SCALE_CHUNK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Net(nn.Module):
         if self.reads_ids or self.config.scaling == "none":
             return
         # in parts: bytes take eight times their room as float64
-        parts = torch.split(rows.flatten(), SCALED_AT_ONCE)
+        parts = torch.split(rows.flatten(), SCALE_CHUNK_VALUES)
         if self.config.scaling == "unit":
             spread = torch.stack([part.double().abs().max() for part in parts]).max()
         else:
@@ -104,12 +104,12 @@ class Net(nn.Module):
             )
         if x.is_floating_point() == self.reads_ids:
             kind = "integer ids" if self.reads_ids else "floating point numbers"
-            raise ShapeError(f"input: expected {kind}, got {_name(x.dtype)}")
+            raise ShapeError(f"input: expected {kind}, got {_dtype_name(x.dtype)}")
         if not self.reads_ids and x.dtype != self.shift.dtype:
-            raise ShapeError(f"input: expected {_name(self.shift.dtype)}, got {_name(x.dtype)}")
+            raise ShapeError(f"input: expected {_dtype_name(self.shift.dtype)}, got {_dtype_name(x.dtype)}")
 
 
-def _name(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 

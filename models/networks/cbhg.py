@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.checks import expect
-from models.layers.activation import initialise
+from models.layers.activation import initialize_weights
 from models.layers.highway import HighwayLayer
 from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
@@ -28,7 +28,7 @@ class NormedConv(nn.Module):
         self.around = ((width - 1) // 2, width // 2)
         self.convolve = nn.Conv1d(inputs, units, width, bias=False)
         self.norm = nn.BatchNorm1d(units)
-        initialise(self.convolve, "relu")
+        initialize_weights(self.convolve, "relu")
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.convolve(F.pad(x, self.around)))
@@ -100,7 +100,7 @@ class Cbhg(nn.Module):
         self.resize: nn.Linear | None = None
         if inputs != width:
             self.resize = nn.Linear(inputs, width)
-            initialise(self.resize, "tanh")
+            initialize_weights(self.resize, "tanh")
         self.highways = nn.ModuleList(
             HighwayLayer(width, gate_bias=gate_bias, init="scaled") for _ in range(highways)
         )
@@ -167,7 +167,7 @@ class CbhgNet(Net):
         )
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(2 * config.width, config.classes)
-        initialise(self.output, "tanh")
+        initialize_weights(self.output, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         return self.output(self.dropout(self.cbhg(as_sequence(x)).mean(dim=1)))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from models.checks import expect
 from models.errors import ShapeError
-from models.layers.activation import initialise, make_activation, pieces_of
+from models.layers.activation import initialize_weights, make_activation, maxout_pieces
 from models.layers.highway import HighwayLayer
 from models.networks.base import Net, NetConfig
 
@@ -56,7 +56,7 @@ class CharacterEncoder(nn.Module):
         expect(projection > 0, f"projection: expected 1 or more, got {projection}")
         expect(highways >= 0, f"highways: expected 0 or more, got {highways}")
         expect(
-            pieces_of(activation) == 1,
+            maxout_pieces(activation) == 1,
             f"activation: expected relu or tanh after the filters, got {activation!r}",
         )
         expect(0 <= dropout < 1, f"dropout: expected 0 or more and below 1, got {dropout}")
@@ -73,7 +73,7 @@ class CharacterEncoder(nn.Module):
         )
         self.project = nn.Linear(found, projection)
         for linear in (*self.filters, self.project):
-            initialise(linear, "tanh")
+            initialize_weights(linear, "tanh")
 
     def forward(self, ids: Tensor) -> Tensor:
         if ids.dim() < 1 or ids.shape[-1] < 1 or ids.is_floating_point():
@@ -106,7 +106,7 @@ class CharacterEncoder(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharactersConfig(NetConfig):
+class CharacterCnnConfig(NetConfig):
     """A classifier of texts; `inputs` are (words, characters), of which the words may vary.
 
     The filters have the widths `filter_widths` and, in the same order, the numbers `filter_counts`.
@@ -144,7 +144,7 @@ class CharactersConfig(NetConfig):
             f"got {self.filter_counts}",
         )
         expect(
-            pieces_of(self.activation) == 1,
+            maxout_pieces(self.activation) == 1,
             f"activation: expected relu or tanh after the filters, got {self.activation!r}",
         )
         expect(self.highways >= 0, f"highways: expected 0 or more, got {self.highways}")
@@ -156,7 +156,7 @@ class CharactersConfig(NetConfig):
         return replace(self, inputs=inputs, classes=classes, **{**ids, **settings})
 
 
-class Characters(Net):
+class CharacterCnn(Net):
     """characters -> words' vectors -> their mean -> Linear.
 
     A word that is all padding does not count in the mean, so a text may be filled up with such words;
@@ -167,7 +167,7 @@ class Characters(Net):
     free_axes = (0,)
     reads_ids = True
 
-    def __init__(self, config: CharactersConfig) -> None:
+    def __init__(self, config: CharacterCnnConfig) -> None:
         super().__init__(config)
         self.words = CharacterEncoder(
             config.alphabet,
@@ -180,7 +180,7 @@ class Characters(Net):
             gate_bias=config.gate_bias,
         )
         self.output = nn.Linear(config.projection, config.classes)
-        initialise(self.output, "tanh")
+        initialize_weights(self.output, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         vectors = self.words(x)  # (batch, words, projection)

@@ -11,15 +11,15 @@ from typing import ClassVar, Literal, get_args
 from torch import Tensor, nn
 
 from models.checks import expect, expect_choice
-from models.layers.activation import initialise, pieces_of
+from models.layers.activation import initialize_weights, maxout_pieces
 from models.layers.gate import Carry
-from models.layers.highway import HighwayLayer, convolution
+from models.layers.highway import HighwayLayer, convolution_maps
 from models.layers.resize import SubSample, ZeroPad
-from models.layers.transform import DENSE, Init, Medium, PlainLayer, ResidualLayer
+from models.layers.transform import DENSE, Init, MapKind, PlainLayer, ResidualLayer
 from models.networks.base import Net, NetConfig
 
-Kind = Literal["plain", "residual", "highway"]
-Entry = Literal["plain", "pad", "subsample", "none"]
+LayerKind = Literal["plain", "residual", "highway"]
+EntryKind = Literal["plain", "pad", "subsample", "none"]
 
 
 def matched_width(width: int) -> int:
@@ -31,7 +31,7 @@ def matched_width(width: int) -> int:
 class StackConfig(NetConfig):
     """What dense and convolutional stacks share: which kind of layer they are made of, and how it is set."""
 
-    kind: Kind = "highway"
+    kind: LayerKind = "highway"
     gate_bias: float | None = -2.0
     carry: Carry = "coupled"
     activation: str = "relu"
@@ -40,24 +40,24 @@ class StackConfig(NetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        expect_choice("kind", self.kind, get_args(Kind))
+        expect_choice("kind", self.kind, get_args(LayerKind))
         expect_choice("carry", self.carry, get_args(Carry))
         expect_choice("init", self.init, get_args(Init))
         expect(
-            pieces_of(self.activation) == 1 or self.kind != "residual",
+            maxout_pieces(self.activation) == 1 or self.kind != "residual",
             f"activation: a residual net takes relu or tanh, which keep the size, got {self.activation!r}",
         )
 
-    def layer_maker(self, medium: Medium, depth: int, dropout: float = 0.0) -> Callable[[int], nn.Module]:
+    def layer_maker(self, medium: MapKind, depth: int, dropout: float = 0.0) -> Callable[[int], nn.Module]:
         """Makes one layer of this kind of a given width; `depth` is how many stand on each other."""
-        kinds: dict[Kind, Callable[..., nn.Module]] = {
+        kinds: dict[LayerKind, Callable[..., nn.Module]] = {
             "plain": PlainLayer,
             "residual": partial(ResidualLayer, depth=depth),
             "highway": partial(HighwayLayer, gate_bias=self.gate_bias, carry=self.carry),
         }
         return partial(
             kinds[self.kind],
-            medium=medium,
+            map_kind=medium,
             activation=self.activation,
             dropout=dropout,
             batch_norm=self.batch_norm,
@@ -76,14 +76,14 @@ class MlpConfig(StackConfig):
 
     width: int
     layers: int
-    entry: Entry = "plain"
+    entry: EntryKind = "plain"
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         expect(self.width > 0, f"width: expected 1 or more, got {self.width}")
         expect(self.layers > 0, f"layers: expected 1 or more, got {self.layers}")
-        expect_choice("entry", self.entry, get_args(Entry))
+        expect_choice("entry", self.entry, get_args(EntryKind))
         expect(0 <= self.dropout < 1, f"dropout: expected 0 or more and below 1, got {self.dropout}")
         values = prod(self.inputs)
         expect(
@@ -106,7 +106,7 @@ class Mlp(Net):
     def __init__(self, config: MlpConfig) -> None:
         super().__init__(config)
         values = prod(config.inputs)
-        entries: dict[Entry, Callable[[], nn.Module]] = {
+        entries: dict[EntryKind, Callable[[], nn.Module]] = {
             "plain": lambda: PlainLayer(
                 values, config.width, activation=config.activation, dropout=config.dropout, init=config.init
             ),
@@ -119,7 +119,7 @@ class Mlp(Net):
         self.layers = nn.ModuleList(make_layer(config.width) for _ in range(config.layers))
         self.output = nn.Linear(config.width, config.classes)
         if config.init == "scaled":
-            initialise(self.output, "tanh")
+            initialize_weights(self.output, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         x = self.entry(x.flatten(1))
@@ -165,7 +165,7 @@ class ConvConfig(StackConfig):
             all(0 <= rate < 1 for rate in self.dropout),
             f"dropout: expected rates of 0 or more and below 1, got {self.dropout}",
         )
-        convolution(len(self.inputs) - 1, self.kernel)
+        convolution_maps(len(self.inputs) - 1, self.kernel)
         pools = len(self.stages) - self.average
         expect(
             min(self.inputs[1:]) >> pools > 0,
@@ -181,16 +181,16 @@ class ConvNet(Net):
     def __init__(self, config: ConvConfig) -> None:
         super().__init__(config)
         dims = len(config.inputs) - 1
-        medium = convolution(dims, config.kernel)
+        medium = convolution_maps(dims, config.kernel)
         pool = (nn.MaxPool1d, nn.MaxPool2d)[dims - 1]
         make_layer = config.layer_maker(medium, sum(layers for _, layers in config.stages))
         rates = config.dropout or (0.0,) * (len(config.stages) + 1)
 
-        def change(inputs: int, units: int, medium: Medium) -> PlainLayer:
+        def change(inputs: int, units: int, medium: MapKind) -> PlainLayer:
             return PlainLayer(
                 inputs,
                 units,
-                medium=medium,
+                map_kind=medium,
                 activation=config.activation,
                 batch_norm=config.batch_norm,
                 init=config.init,
@@ -207,7 +207,7 @@ class ConvNet(Net):
             if not (last and config.average):
                 body.append(pool(2))
             elif config.head:
-                body.append(change(before, config.head, convolution(dims, 1)))
+                body.append(change(before, config.head, convolution_maps(dims, 1)))
                 before = config.head
             if rates[place + 1]:
                 body.append(nn.Dropout(rates[place + 1]))
@@ -216,7 +216,7 @@ class ConvNet(Net):
         left = 1 if config.average else prod(size >> len(config.stages) for size in config.inputs[1:])
         self.output = nn.Linear(before * left, config.classes)
         if config.init == "scaled":
-            initialise(self.output, "tanh")
+            initialize_weights(self.output, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         x = self.body(x).flatten(2)

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from models.checks import expect, expect_choice
 from models.errors import ShapeError
-from models.layers.activation import initialise
+from models.layers.activation import initialize_weights
 from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, sequence_shape
 
-Place = tuple[int, ...]
+Position = tuple[int, ...]
 
 
 class GridLstmBlock(nn.Module):
@@ -47,7 +47,7 @@ class GridLstmBlock(nn.Module):
             self.gates.bias.view(dimensions, 4, width)[:, 1] = forget_bias
 
     def forward(self, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        expect_vectors(self, h, m, self.dimensions, self.width)
+        expect_states(self, h, m, self.dimensions, self.width)
         maps = torch.unflatten(self.gates(h.flatten(-2)), -1, (self.dimensions, 4, self.width))
         update, forget, output = torch.sigmoid(maps[..., :3, :]).unbind(-2)
         m = forget * m + update * torch.tanh(maps[..., 3, :])
@@ -101,10 +101,10 @@ class Grid(nn.Module):
         self.register_buffer("walk", walk, persistent=False)
         self.register_buffer("order", walk.argsort(), persistent=False)
         for number, (before, wave) in enumerate(pairwise([[], *waves])):
-            self.register_buffer(f"before_{number}", sources(before, wave), persistent=False)
+            self.register_buffer(f"before_{number}", incoming_indices(before, wave), persistent=False)
 
     def forward(self, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
-        expect_vectors(self, h, m, self.positions, self.width)
+        expect_states(self, h, m, self.positions, self.width)
         given = torch.stack([h, m], dim=2).index_select(1, self.walk).unsqueeze(2)
         depth = list(torch.split(given, self.lengths, dim=1))
         for layer in range(self.depth):
@@ -129,7 +129,7 @@ class Grid(nn.Module):
         return done
 
 
-def sources(before: list[Place], wave: list[Place]) -> Tensor:
+def incoming_indices(before: list[Position], wave: list[Position]) -> Tensor:
     """For each place of a wave and each side but depth: which vector of the wave before comes in.
 
     The wave before has one vector for each of its places and dimensions, in this order, after a first
@@ -144,7 +144,7 @@ def sources(before: list[Place], wave: list[Place]) -> Tensor:
     return torch.tensor(found, dtype=torch.long)
 
 
-def expect_vectors(layer: nn.Module, h: Tensor, m: Tensor, count: int, width: int) -> None:
+def expect_states(layer: nn.Module, h: Tensor, m: Tensor, count: int, width: int) -> None:
     """Stop with a ShapeError unless h and m are alike and end in `count` vectors of the layer's width."""
     for name, x in (("h", h), ("m", m)):
         if x.shape[-2:] != (count, width) or x.shape != h.shape:
@@ -228,7 +228,7 @@ class GridLstm(Net):
         self.out = nn.Linear(config.dimensions * config.width, config.classes)
         nn.init.normal_(self.into.weight, std=features**-0.5)
         nn.init.zeros_(self.into.bias)
-        initialise(self.out, "tanh")
+        initialize_weights(self.out, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         h, m = self.into(self._positions(x)).chunk(2, dim=-1)

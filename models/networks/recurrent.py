@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from models.checks import expect, expect_axis_size, expect_choice
 from models.errors import ShapeError
-from models.layers.activation import initialise
+from models.layers.activation import initialize_weights
 from models.layers.gate import Carry, DenseGate, GatedJoin
 from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, expect_sequence, sequence_shape
@@ -37,7 +37,7 @@ class RecurrentHighwayStep(GatedJoin):
         super().__init__(lambda: DenseGate(inputs + width, width), gate_bias=gate_bias, carry=carry)
         self.inputs = inputs
         self.transform = nn.Linear(inputs + width, width)
-        initialise(self.transform, "tanh")
+        initialize_weights(self.transform, "tanh")
 
     def forward(self, s: Tensor, x: Tensor | None = None) -> Tensor:
         if (x is None) != (self.inputs == 0):
@@ -49,7 +49,7 @@ class RecurrentHighwayStep(GatedJoin):
         if x is not None:
             expect_axis_size(self, x, self.inputs)
         by = s if x is None else torch.cat([x, s], dim=-1)
-        return self.join(torch.tanh(self.transform(by)), x=s, by=by)
+        return self.join(torch.tanh(self.transform(by)), x=s, gate_input=by)
 
 
 class RecurrentHighway(nn.Module):
@@ -99,7 +99,7 @@ class DepthGate(nn.Module):
     def __init__(self, inputs: int, width: int, bias: float) -> None:
         super().__init__()
         self.map = nn.Linear(inputs, width)
-        initialise(self.map, "tanh")
+        initialize_weights(self.map, "tanh")
         nn.init.constant_(self.map.bias, bias)
         self.time = nn.Parameter(torch.zeros(width))
         self.depth = nn.Parameter(torch.zeros(width))
@@ -197,7 +197,7 @@ class Rhn(Net):
             features, config.width, config.depth, gate_bias=config.gate_bias, carry=config.carry
         )
         self.out = nn.Linear(config.width, config.classes)
-        initialise(self.out, "tanh")
+        initialize_weights(self.out, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         return self.out(self.layer(as_sequence(x))[:, -1])
@@ -238,7 +238,7 @@ class HighwayLstm(Net):
             for level in range(config.depth)
         )
         self.out = nn.Linear(config.width, config.classes)
-        initialise(self.out, "tanh")
+        initialize_weights(self.out, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         h, c = as_sequence(x), None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from models.checks import expect, expect_axis_size, expect_choice
 from models.errors import ShapeError
-from models.layers.activation import initialise
+from models.layers.activation import initialize_weights
 from models.layers.gate import Carry, DenseGate, GatedJoin
 from models.networks.base import Net, NetConfig
 from models.networks.sequence import as_sequence, sequence_shape
@@ -69,8 +69,8 @@ class MultiHeadAttention(nn.Module):
         self.dropout = dropout
         self.queries_keys_values = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
-        initialise(self.queries_keys_values, "tanh")
-        initialise(self.output, "tanh")
+        initialize_weights(self.queries_keys_values, "tanh")
+        initialize_weights(self.output, "tanh")
 
     def forward(self, x: Tensor) -> Tensor:
         _expect_sequence(self, x, self.width)
@@ -105,7 +105,7 @@ class HighwayJoin(GatedJoin):
     """
 
     def __init__(self, width: int, *, gate_bias: float | None = -2.0, carry: Carry = "coupled") -> None:
-        super().__init__(lambda: DenseGate(width, width), gate_bias=gate_bias, carry=carry, scaled=True)
+        super().__init__(lambda: DenseGate(width, width), gate_bias=gate_bias, carry=carry, scaled_init=True)
         self.norm = nn.LayerNorm(width)
 
     def forward(self, h: Tensor, x: Tensor) -> Tensor:
@@ -141,8 +141,8 @@ class EncoderLayer(nn.Module):
             return HighwayJoin(width, gate_bias=gate_bias, carry=carry)
 
         widen, narrow = nn.Linear(width, feedforward), nn.Linear(feedforward, width)
-        initialise(widen, "relu")
-        initialise(narrow, "tanh")
+        initialize_weights(widen, "relu")
+        initialize_weights(narrow, "tanh")
         self.attention = MultiHeadAttention(width, heads, dropout=dropout)
         self.attention_join = make_join()
         self.feedforward = nn.Sequential(widen, nn.ReLU(), nn.Dropout(dropout), narrow)
@@ -220,7 +220,7 @@ class Transformer(Net):
             )
         )
         self.output = nn.Linear(config.width, config.classes)
-        initialise(self.output, "tanh")
+        initialize_weights(self.output, "tanh")
 
     def logits(self, x: Tensor) -> Tensor:
         x = self.positions(self.project(as_sequence(x)) * self.gain)

@@ -15,23 +15,23 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from models.data.dataset import Dataset
-from models.layers.gate import DenseGate, GatedJoin, Passage, watched
+from models.layers.gate import DenseGate, GatedJoin, GateRecording, record_gates
 from models.networks.base import Net
-from models.plots import style as canvas
+from models.plots import style
 from models.plots.style import FAINT, GREY, INK
-from models.training.checkpoint import Record
-from models.training.evaluate import as_input
+from models.training.checkpoint import TrainingRecord
+from models.training.evaluate import to_network_input
 
-ROWS = 1000  # of the test rows, that the mean is taken over
-AT_ONCE = 50  # rows: deep convolutional nets keep large maps while they are watched
-MOST_DPI = 400
-OUTLIERS = 0.5  # percent at either end of a colour scale that may go beyond it
+MAX_ROWS = 1000  # of the test rows, that the mean is taken over
+BATCH_ROWS = 50  # rows: deep convolutional nets keep large maps while they are watched
+MAX_DPI = 400
+OUTLIER_PERCENT = 0.5  # percent at either end of a colour scale that may go beyond it
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
-class Grids:
+class GateGrids:
     """Layers x units each; a layer narrower than the widest ends in NaN."""
 
     biases: Array
@@ -41,20 +41,20 @@ class Grids:
     averaged: bool  # whether a gate stands in several places for one row
 
 
-def gates(net: Net, record: Record, data: Dataset) -> Figure | None:
+def gate_figure(net: Net, record: TrainingRecord, data: Dataset) -> Figure | None:
     """Four panels: the gates' biases, their mean over test rows, and one row's gates and outputs."""
-    rows = data.test.x[:ROWS]
-    grids = measure(net, rows)
+    rows = data.test.x[:MAX_ROWS]
+    grids = gate_grids(net, rows)
     if grids is None:
         return None
     layers, units = grids.biases.shape
     width = min(4.4, max(2.7, 2.3 + units / 150))
     # a pixel or more for each unit, or some would not be seen
-    dpi = min(MOST_DPI, max(canvas.DPI, units / (0.85 * width)))
-    figure = canvas.blank(4 * width, min(8.4, 2.5 + 0.13 * max(6, layers)), dpi=dpi)
-    label = canvas.short(data.labels[int(data.test.y[0])], 20)
+    dpi = min(MAX_DPI, max(style.DPI, units / (0.85 * width)))
+    figure = style.new_figure(4 * width, min(8.4, 2.5 + 0.13 * max(6, layers)), dpi=dpi)
+    label = style.shorten(data.labels[int(data.test.y[0])], 20)
     below = _averaged([part for part in net.modules() if isinstance(part, GatedJoin)], data.kind)
-    canvas.title(
+    style.set_title(
         figure,
         f"{record.preset} on {record.data['name']}: transform gates",
         below if grids.averaged else "",
@@ -72,7 +72,7 @@ def gates(net: Net, record: Record, data: Dataset) -> Figure | None:
     return figure
 
 
-def measure(net: Net, rows: Tensor) -> Grids | None:
+def gate_grids(net: Net, rows: Tensor) -> GateGrids | None:
     """The four grids, the one row being the first; None where the network has no transform gates.
 
     What a gate does in several places (of an image, of time) is averaged over them.
@@ -82,7 +82,7 @@ def measure(net: Net, rows: Tensor) -> Grids | None:
         return None
     mean, _ = _means(net, joins, rows)
     one, outputs = _means(net, joins, rows[:1])
-    return Grids(
+    return GateGrids(
         biases=_padded([_bias(join) for join in joins.values()]),
         mean_gates=_padded([layer.value for layer in mean]),
         gates=_padded([layer.value for layer in one]),
@@ -93,23 +93,23 @@ def measure(net: Net, rows: Tensor) -> Grids | None:
 
 def _means(net: Net, joins: dict[str, GatedJoin], rows: Tensor) -> tuple[list[_Mean], list[_Mean]]:
     """Each layer's gates and outputs, unit by unit, averaged over all that goes through the layer."""
-    gates = {name: _Mean(join) for name, join in joins.items()}
+    gate_figure = {name: _Mean(join) for name, join in joins.items()}
     outputs = {name: _Mean(join) for name, join in joins.items()}
     was_training = net.training
     net.eval()
     with torch.inference_mode():
         for batch in _batches(net, rows):
-            with watched(net) as passages:
-                net(as_input(net, batch.to(net.shift.device)))
-            for name, passage in passages.items():
-                _add(passage, gates[name], outputs[name])
+            with record_gates(net) as recordings:
+                net(to_network_input(net, batch.to(net.shift.device)))
+            for name, recording in recordings.items():
+                _add(recording, gate_figure[name], outputs[name])
     net.train(was_training)
-    return list(gates.values()), list(outputs.values())
+    return list(gate_figure.values()), list(outputs.values())
 
 
-def _add(passage: Passage, gates: _Mean, outputs: _Mean) -> None:
-    for gate, output in zip(passage.transform, passage.output, strict=True):
-        gates.add(gate)
+def _add(recording: GateRecording, gate_figure: _Mean, outputs: _Mean) -> None:
+    for gate, output in zip(recording.transform_gates, recording.outputs, strict=True):
+        gate_figure.add(gate)
         outputs.add(output)
 
 
@@ -139,13 +139,13 @@ class _Mean:
 def _batches(net: Net, rows: Tensor) -> Iterator[Tensor]:
     """The rows in small batches; of texts that may have any number of words, no words that are padding."""
     if not (net.reads_ids and 0 in net.free_axes):
-        yield from torch.split(rows, AT_ONCE)
+        yield from torch.split(rows, BATCH_ROWS)
         return
     real = (rows != 0).flatten(2).any(2)
     places = torch.arange(1, rows.shape[1] + 1)
     lengths = (real * places).amax(1).clamp(min=1)
     for length in sorted(set(lengths.tolist())):
-        yield from torch.split(rows[lengths == length, :length], AT_ONCE)
+        yield from torch.split(rows[lengths == length, :length], BATCH_ROWS)
 
 
 def _padded(layers: list[Tensor]) -> Array:
@@ -191,7 +191,7 @@ def _range(grid: Array) -> str:
 def _scale(grid: Array, middle: float) -> tuple[Normalize, str]:
     """A scale that is symmetric around its middle, and at which ends a few outliers go beyond it."""
     values = grid[np.isfinite(grid)] - middle
-    low, high = np.percentile(values, (OUTLIERS, 100 - OUTLIERS)) if len(values) else (0.0, 0.0)
+    low, high = np.percentile(values, (OUTLIER_PERCENT, 100 - OUTLIER_PERCENT)) if len(values) else (0.0, 0.0)
     bound = float(max(-low, high)) or float(np.abs(values).max(initial=0.0)) or 1.0
     below, above = bool((values < -bound).any()), bool((values > bound).any())
     ends = {(True, True): "both", (True, False): "min", (False, True): "max", (False, False): "neither"}

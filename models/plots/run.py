@@ -12,42 +12,42 @@ from torch import Tensor
 
 from models.data.dataset import Dataset
 from models.networks.base import Net
-from models.plots import gates as gate_picture
-from models.plots import style as canvas
+from models.plots import style
+from models.plots.gates import gate_figure
 from models.plots.style import BLUE, FAINT, GREY, INK, ORANGE, RED
-from models.training.checkpoint import Record
-from models.training.evaluate import logits_of
+from models.training.checkpoint import TrainingRecord
+from models.training.evaluate import predict_logits
 
-SHOWN = 10  # wrong rows
-ACROSS = 5
-MOST_BARS = 64
+MAX_MISTAKES = 10  # wrong rows
+MAX_PANELS_ACROSS = 5
+MAX_BARS = 64
 
 
-def draw(folder: Path, net: Net, record: Record, data: Dataset) -> list[Path]:
+def draw_run(folder: Path, net: Net, record: TrainingRecord, data: Dataset) -> list[Path]:
     """Write `history.png`, `misclassified.png` and, of a net with gates, `gates.png`; say which there are."""
     drawn = {
-        "history.png": history(record),
-        "misclassified.png": misclassified(net, record, data),
-        "gates.png": gate_picture.gates(net, record, data),
+        "history.png": history_figure(record),
+        "misclassified.png": misclassified_figure(net, record, data),
+        "gates.png": gate_figure(net, record, data),
     }
-    return [canvas.write(figure, folder / name) for name, figure in drawn.items() if figure is not None]
+    return [style.save_figure(figure, folder / name) for name, figure in drawn.items() if figure is not None]
 
 
-def history(record: Record) -> Figure:
+def history_figure(record: TrainingRecord) -> Figure:
     """Loss and accuracy by epoch, in training and validation."""
-    figure = canvas.blank(10, 4.2)
+    figure = style.new_figure(10, 4.2)
     loss, accuracy = figure.subplots(1, 2)
-    canvas.title(figure, f"{record.preset} on {record.data['name']}: {_result(record.metrics)}")
+    style.set_title(figure, f"{record.preset} on {record.data['name']}: {_result_text(record.metrics)}")
     epochs = len(record.history)
     marker = "o" if epochs <= 30 else ""
     best = record.metrics.get("epoch")
     for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
-        canvas.tidy(axes)
-        canvas.count_epochs(axes, epochs)
+        style.style_axes(axes)
+        style.set_epoch_axis(axes, epochs)
         axes.set_title(name.capitalize(), fontsize=11, loc="left", color=INK)
         for key, label, color in ((name, "training", BLUE), (f"valid_{name}", "validation", ORANGE)):
             axes.plot(
-                *canvas.series(record.history, key),
+                *style.history_series(record.history, key),
                 color=color,
                 label=label,
                 linewidth=1.8,
@@ -75,23 +75,23 @@ def history(record: Record) -> Figure:
     return figure
 
 
-def _result(metrics: dict[str, float]) -> str:
+def _result_text(metrics: dict[str, float]) -> str:
     if "test_accuracy" not in metrics:
         return "not finished, so not tested"
     return f"test accuracy {metrics['test_accuracy']:.2%}, test loss {metrics['test_loss']:.3g}"
 
 
-def misclassified(net: Net, record: Record, data: Dataset) -> Figure:
+def misclassified_figure(net: Net, record: TrainingRecord, data: Dataset) -> Figure:
     """Ten test rows that the network gets wrong, those it is surest of first."""
-    probabilities = predict(net, data.test.x)
+    probabilities = predict_probabilities(net, data.test.x)
     sure, said = probabilities.max(1)
     wrong = (said != data.test.y).nonzero().flatten()
-    shown = wrong[sure[wrong].argsort(descending=True, stable=True)[:SHOWN]]
-    heading = f"{record.preset}: {_how_many(len(wrong), len(data.test))}"
+    shown = wrong[sure[wrong].argsort(descending=True, stable=True)[:MAX_MISTAKES]]
+    heading = f"{record.preset}: {_mistakes_text(len(wrong), len(data.test))}"
     if len(shown) == 0:
-        figure = canvas.blank(6, 2.4)
-        canvas.title(figure, heading)
-        canvas.note(figure.subplots(), "nothing to show: every test row is classified rightly")
+        figure = style.new_figure(6, 2.4)
+        style.set_title(figure, heading)
+        style.show_message(figure.subplots(), "nothing to show: every test row is classified rightly")
         return figure
     rows = [
         (
@@ -105,30 +105,30 @@ def misclassified(net: Net, record: Record, data: Dataset) -> Figure:
     return _table(heading, rows, data) if data.kind == "text" else _grid(heading, rows, data)
 
 
-def predict(net: Net, rows: Tensor) -> Tensor:
+def predict_probabilities(net: Net, rows: Tensor) -> Tensor:
     """The probability of each class for each row."""
-    return logits_of(net, rows).softmax(1)
+    return predict_logits(net, rows).softmax(1)
 
 
-def _how_many(wrong: int, rows: int) -> str:
+def _mistakes_text(wrong: int, rows: int) -> str:
     if wrong == 0:
         return f"all {rows:,} test rows are right"
     if wrong == 1:
         return f"the only mistake in {rows:,} test rows"
-    if wrong <= SHOWN:
+    if wrong <= MAX_MISTAKES:
         return f"all {wrong} mistakes in {rows:,} test rows"
-    return f"the {SHOWN} surest mistakes of {wrong:,} in {rows:,} test rows"
+    return f"the {MAX_MISTAKES} surest mistakes of {wrong:,} in {rows:,} test rows"
 
 
-Shown = tuple[Tensor, str, str, str]  # a row, its true label, the predicted one, how sure
+Mistake = tuple[Tensor, str, str, str]  # a row, its true label, the predicted one, how sure
 
 
-def _grid(heading: str, rows: list[Shown], data: Dataset) -> Figure:
+def _grid(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
     """Images, or rows of numbers, side by side."""
-    across = min(ACROSS, len(rows))
+    across = min(MAX_PANELS_ACROSS, len(rows))
     down = ceil(len(rows) / across)
-    figure = canvas.blank(max(6.4, 2.2 * across), 0.6 + 2.6 * down)
-    canvas.title(figure, heading)
+    figure = style.new_figure(max(6.4, 2.2 * across), 0.6 + 2.6 * down)
+    style.set_title(figure, heading)
     places = list(figure.subplots(down, across, squeeze=False).flat)
     low, high = float(data.train.x.min()), float(data.train.x.max())
     for axes, (row, true, said, sure) in zip(places, rows, strict=False):
@@ -137,8 +137,8 @@ def _grid(heading: str, rows: list[Shown], data: Dataset) -> Figure:
         else:
             _numbers(axes, row, low, high)
         words = {"fontsize": 9, "parse_math": False, "ha": "left", "transform": axes.transAxes}
-        axes.text(0, 1.13, f"true: {canvas.short(true, 22)}", va="bottom", color=INK, **words)
-        axes.text(0, 1.03, f"predicted: {canvas.short(said, 12)}, {sure}", va="bottom", color=RED, **words)
+        axes.text(0, 1.13, f"true: {style.shorten(true, 22)}", va="bottom", color=INK, **words)
+        axes.text(0, 1.03, f"predicted: {style.shorten(said, 12)}, {sure}", va="bottom", color=RED, **words)
     for axes in places[len(rows) :]:
         axes.axis("off")
     return figure
@@ -162,19 +162,19 @@ def _numbers(axes: Axes, row: Tensor, low: float, high: float) -> None:
         axes.imshow(strip, aspect="auto", cmap="viridis", vmin=low, vmax=high, interpolation="nearest")
     else:
         values = values.reshape(-1)
-        canvas.tidy(axes)
+        style.style_axes(axes)
         axes.set_ylim(min(low, 0.0), max(high, 0.0) or 1.0)
-        if len(values) <= MOST_BARS:
+        if len(values) <= MAX_BARS:
             axes.bar(range(len(values)), values.numpy(), color=BLUE, width=0.8)
         else:
             axes.plot(values.numpy(), color=BLUE, linewidth=1)
     axes.tick_params(labelsize=7)
 
 
-def _table(heading: str, rows: list[Shown], data: Dataset) -> Figure:
+def _table(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
     """Texts, one a line."""
-    figure = canvas.blank(10, 1.1 + 0.32 * (len(rows) + 1))
-    canvas.title(figure, heading)
+    figure = style.new_figure(10, 1.1 + 0.32 * (len(rows) + 1))
+    style.set_title(figure, heading)
     axes = figure.subplots()
     axes.axis("off")
     axes.set_xlim(0, 1)
@@ -184,13 +184,17 @@ def _table(heading: str, rows: list[Shown], data: Dataset) -> Figure:
         axes.text(x, 0, head, fontsize=9, color=GREY, va="center")
     for line, (row, true, said, sure) in enumerate(rows, start=1):
         axes.axhline(line - 0.5, color=FAINT, linewidth=0.6)
-        cells = (canvas.short(spell(row, data.alphabet), 62), canvas.short(true, 11), canvas.short(said, 11))
+        cells = (
+            style.shorten(decode_text(row, data.alphabet), 62),
+            style.shorten(true, 11),
+            style.shorten(said, 11),
+        )
         for x, cell, color in zip(columns, (*cells, sure), (INK, INK, RED, RED), strict=True):
             axes.text(x, line, cell, fontsize=9.5, color=color, va="center", parse_math=False)
     return figure
 
 
-def spell(row: Tensor, alphabet: str) -> str:
+def decode_text(row: Tensor, alphabet: str) -> str:
     """The text of a row of ids, (words, characters) or (characters,)."""
     words = row.reshape(-1, row.shape[-1]).tolist()
     return " ".join("".join(alphabet[i] for i in word if i) for word in words if any(word))

@@ -9,7 +9,7 @@ from models.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
-class Chance:
+class MajorityBaseline:
     """What a network reaches that does not look at its rows: it can know the classes' shares, no more."""
 
     accuracy: float
@@ -23,11 +23,11 @@ class Chance:
         return accuracy <= self.accuracy + 2 * sqrt(self.accuracy * (1 - self.accuracy) / self.rows)
 
 
-def chance_of(data: Dataset) -> Chance:
+def majority_baseline(data: Dataset) -> MajorityBaseline:
     """Always saying the commonest class, and always giving every class its share."""
     in_test, in_train = data.test.y.bincount(), data.train.y.bincount()
     shares = (in_train[in_train > 0] / in_train.sum()).tolist()
-    return Chance(
+    return MajorityBaseline(
         accuracy=float(in_test.max() / in_test.sum()),
         loss=-sum(share * log(share) for share in shares),
         rows=len(data.test),

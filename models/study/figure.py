@@ -10,38 +10,38 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from models.networks.feedforward import Kind
-from models.plots import style as canvas
+from models.networks.feedforward import LayerKind
+from models.plots import style
 from models.plots.style import BLUE, GREEN, GREY, INK, ORANGE
-from models.study.baseline import Chance
-from models.study.results import Result
+from models.study.baseline import MajorityBaseline
+from models.study.results import RunResult
 from models.study.study import Study
 
-STYLES: dict[Kind, tuple[str, str]] = {
+STYLES: dict[LayerKind, tuple[str, str]] = {
     "highway": (BLUE, "o"),
     "plain": (ORANGE, "s"),
     "residual": (GREEN, "^"),
 }
-MOST_ACROSS = 5
-LOWEST = 1e-8  # a loss that a logarithmic axis still shows
-HIGHEST = 4.0  # times the loss of chance: how far up the axis goes
+MAX_PANELS_ACROSS = 5
+MIN_SHOWN_LOSS = 1e-8  # a loss that a logarithmic axis still shows
+MAX_LOSS_OVER_BASELINE = 4.0  # times the loss of chance: how far up the axis goes
 
 
-def depths(study: Study, results: Sequence[Result], chance: Chance) -> Figure:
+def depth_figure(study: Study, results: Sequence[RunResult], chance: MajorityBaseline) -> Figure:
     """A panel for each depth, a line for each family, and a last panel of test accuracy by depth.
 
     `results` holds one run for each family and depth.
     """
     panels = len(study.depths) + 1
-    across = panels if panels <= MOST_ACROSS else ceil(panels / 2)
+    across = panels if panels <= MAX_PANELS_ACROSS else ceil(panels / 2)
     down = ceil(panels / across)
-    figure = canvas.blank(3.0 * across + 0.6, 3.1 * down + 0.9)
-    canvas.title(figure, f"Depth on {study.data}: training loss, and test accuracy")
+    figure = style.new_figure(3.0 * across + 0.6, 3.1 * down + 0.9)
+    style.set_title(figure, f"Depth on {study.data}: training loss, and test accuracy")
     places = list(figure.subplots(down, across, squeeze=False).flat)
     losses = [entry["loss"] for result in results for entry in result.history if isfinite(entry["loss"])]
     bounds = (
-        max(LOWEST, 0.7 * min([chance.loss / 3, *losses])),
-        min(HIGHEST * chance.loss, 1.5 * max([chance.loss, *losses])),
+        max(MIN_SHOWN_LOSS, 0.7 * min([chance.loss / 3, *losses])),
+        min(MAX_LOSS_OVER_BASELINE * chance.loss, 1.5 * max([chance.loss, *losses])),
     )
     for axes, depth in zip(places, study.depths, strict=False):
         of_depth = [result for result in results if result.cell.depth == depth]
@@ -60,21 +60,21 @@ def depths(study: Study, results: Sequence[Result], chance: Chance) -> Figure:
 def _losses(
     axes: Axes,
     name: str,
-    results: Sequence[Result],
+    results: Sequence[RunResult],
     epochs: int,
     chance_loss: float,
     bounds: tuple[float, float],
 ) -> None:
-    canvas.tidy(axes)
-    canvas.count_epochs(axes, epochs)
+    style.style_axes(axes)
+    style.set_epoch_axis(axes, epochs)
     axes.set_title(name, fontsize=11, loc="left", color=INK)
     axes.set_yscale("log")
     axes.set_ylim(*bounds)
     axes.axhline(chance_loss, color=GREY, linestyle="--", linewidth=1)
     for result in results:
         color, marker = STYLES[result.cell.family]
-        at, values = canvas.series(result.history, "loss")
-        values = [max(value, LOWEST) for value in values]
+        at, values = style.history_series(result.history, "loss")
+        values = [max(value, MIN_SHOWN_LOSS) for value in values]
         axes.plot(at, values, color=color, linewidth=1.8, marker=marker if epochs <= 30 else "", markersize=4)
         if result.state == "diverged" and result.epoch is not None:
             # where the loss of that epoch would stand, had it been a number
@@ -89,8 +89,8 @@ def _losses(
             )
 
 
-def _accuracies(axes: Axes, study: Study, results: Sequence[Result], chance: float) -> None:
-    canvas.tidy(axes)
+def _accuracies(axes: Axes, study: Study, results: Sequence[RunResult], chance: float) -> None:
+    style.style_axes(axes)
     axes.set_title("test accuracy", fontsize=11, loc="left", color=INK)
     axes.axhline(chance, color=GREY, linestyle="--", linewidth=1)
     order = sorted(study.depths)
@@ -118,7 +118,7 @@ def _accuracies(axes: Axes, study: Study, results: Sequence[Result], chance: flo
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
-def _legend(study: Study, results: Sequence[Result]) -> list[Line2D]:
+def _legend(study: Study, results: Sequence[RunResult]) -> list[Line2D]:
     lines = [
         Line2D([], [], color=STYLES[family][0], marker=STYLES[family][1], label=family)
         for family in study.families

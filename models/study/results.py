@@ -15,27 +15,27 @@ import torch
 from models.atomic import replacing
 from models.errors import ConfigError
 from models.networks.base import NetConfig, parameter_count
-from models.networks.families import build
-from models.study.study import Cell, Study
+from models.networks.families import build_network
+from models.study.study import Study, StudyRun
 from models.training import checkpoint
-from models.training.run_plan import BEST, LAST, Plan, difference
+from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan, first_difference
 
-STUDY = "compare.json"
-DIVERGED = "diverged.json"
+STUDY_FILE = "compare.json"
+DIVERGED_FILE = "diverged.json"
 
-State = Literal["finished", "diverged", "unfinished"]
+RunState = Literal["finished", "diverged", "unfinished"]
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """What came of one run so far. `epoch` is that of the best network, or the one it diverged in.
 
     `loss` is the training loss of the last whole epoch; the accuracies are of the best network by
     validation. What there is not yet, or will never be, is None.
     """
 
-    cell: Cell
-    state: State
+    cell: StudyRun
+    state: RunState
     parameters: int
     steps: int
     step: int = 0
@@ -56,18 +56,18 @@ class Result:
         return {"name": self.cell.name, **values.pop("cell"), **values}
 
 
-def recall(plan: Plan, cell: Cell, rows: str) -> Result:
+def load_result(plan: RunPlan, cell: StudyRun, rows: str) -> RunResult:
     """What the folder of a run holds; a ConfigError where it holds another run than this one."""
-    result = Result(cell, "unfinished", _size(plan.config), plan.steps)
-    diverged = plan.folder / DIVERGED
+    result = RunResult(cell, "unfinished", _parameter_count(plan.config), plan.steps)
+    diverged = plan.folder / DIVERGED_FILE
     if diverged.exists():
         note = read_json(diverged)
         _expect_same(plan, note.get("plan", {}), rows, diverged)
         return replace(_with_history(result, note["history"]), state="diverged", **note["reached"])
-    for path in (plan.folder / BEST, plan.folder / LAST):
+    for path in (plan.folder / BEST_CHECKPOINT, plan.folder / LAST_CHECKPOINT):
         if not path.exists():
             continue
-        record = checkpoint.read(path)[1]
+        record = checkpoint.read_checkpoint(path)[1]
         of = {"config": record.config, "recipe": record.recipe, "seed": record.seed, **record.data}
         _expect_same(plan, of, rows, path)
         if "test_accuracy" in record.metrics:
@@ -79,18 +79,18 @@ def recall(plan: Plan, cell: Cell, rows: str) -> Result:
                 valid_accuracy=record.metrics["valid_accuracy"],
                 test_accuracy=record.metrics["test_accuracy"],
             )
-        if path.name == LAST:
+        if path.name == LAST_CHECKPOINT:
             result = replace(_with_history(result, record.history), step=record.progress["step"])
     return result
 
 
 @cache
-def _size(config: NetConfig) -> int:
+def _parameter_count(config: NetConfig) -> int:
     with torch.random.fork_rng(devices=[]):  # counting draws nothing from the caller's generator
-        return parameter_count(build(config))
+        return parameter_count(build_network(config))
 
 
-def note_divergence(plan: Plan, rows: str, step: int, history: list[dict[str, float]]) -> None:
+def save_divergence(plan: RunPlan, rows: str, step: int, history: list[dict[str, float]]) -> None:
     """Write down that a run diverged in the step after so many, so that it is not tried again."""
     note = {
         "plan": {
@@ -102,10 +102,10 @@ def note_divergence(plan: Plan, rows: str, step: int, history: list[dict[str, fl
         "reached": {"step": step, "epoch": step // plan.steps_per_epoch + 1},
         "history": history,
     }
-    write_json(plan.folder / DIVERGED, note)
+    write_json(plan.folder / DIVERGED_FILE, note)
 
 
-def shared(study: Study, rows: str) -> dict[str, Any]:
+def shared_settings(study: Study, rows: str) -> dict[str, Any]:
     """What makes runs comparable, and must not change within a folder; `rows` is the data's digest."""
     recipe = {name: value for name, value in study.recipe.to_dict().items() if name != "lr"}
     return {"data": study.data, "rows": rows, "seed": study.seed, "width": study.width, **recipe}
@@ -113,9 +113,9 @@ def shared(study: Study, rows: str) -> dict[str, Any]:
 
 def expect_same_study(study: Study, rows: str, folder: Path) -> None:
     """Stop with a ConfigError where a study with other settings was begun in this folder."""
-    path = folder / STUDY
+    path = folder / STUDY_FILE
     if path.exists():
-        _expect_equal(shared(study, rows), read_json(path).get("shared", {}), path)
+        _expect_equal(shared_settings(study, rows), read_json(path).get("shared", {}), path)
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -133,14 +133,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def _with_history(result: Result, history: list[dict[str, float]]) -> Result:
+def _with_history(result: RunResult, history: list[dict[str, float]]) -> RunResult:
     if not history:
         return result
     last = history[-1]
     return replace(result, history=tuple(history), loss=last["loss"], seconds=last["seconds"])
 
 
-def _expect_same(plan: Plan, came: Mapping[str, Any], rows: str, path: Path) -> None:
+def _expect_same(plan: RunPlan, came: Mapping[str, Any], rows: str, path: Path) -> None:
     for name, now in (("config", plan.config.to_dict()), ("recipe", plan.recipe.to_dict())):
         _expect_equal(now, came.get(name, {}), path)
     _expect_equal(
@@ -149,5 +149,5 @@ def _expect_same(plan: Plan, came: Mapping[str, Any], rows: str, path: Path) -> 
 
 
 def _expect_equal(now: Mapping[str, Any], then: Mapping[str, Any], path: Path) -> None:
-    if said := difference(now, then):
+    if said := first_difference(now, then):
         raise ConfigError(f"{path}: belongs to a study with {said}: give the new study another folder")

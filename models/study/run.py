@@ -12,41 +12,47 @@ from pathlib import Path
 
 from models.atomic import replacing
 from models.checks import expect
-from models.data.download import Progress as DownloadProgress
-from models.plots import style as canvas
-from models.study import figure as compare_picture
-from models.study.baseline import Chance, chance_of
-from models.study.results import STUDY, Result, State, expect_same_study, recall, shared, write_json
-from models.study.study import Cell, Study
-from models.study.table import best_runs, table
-from models.study.worker_processes import Ended, Step, train_all
+from models.data.download import DownloadProgress
+from models.plots import style
+from models.study.baseline import MajorityBaseline, majority_baseline
+from models.study.figure import depth_figure
+from models.study.results import (
+    STUDY_FILE,
+    RunResult,
+    RunState,
+    expect_same_study,
+    load_result,
+    shared_settings,
+    write_json,
+)
+from models.study.study import Study
+from models.study.table import best_results, study_table
+from models.study.worker_processes import EndMessage, StepMessage, train_runs
 
-__all__ = ["Cell", "Progress", "Result", "Study", "run"]
-
-TABLE = "compare.md"
-PICTURE = "compare.png"
+TABLE_FILE = "compare.md"
+FIGURE_FILE = "compare.png"
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """What a display is told of one run, whenever there is something new."""
 
     name: str
-    state: State
+    state: RunState
     step: int
     steps: int
     loss: float | None
 
 
-def run(
+def run_study(
     study: Study,
     folder: Path,
     *,
     jobs: int = 1,
-    tell: Callable[[Progress], None] = lambda progress: None,
+    tell: Callable[[RunProgress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     download: DownloadProgress | None = None,
-) -> list[Result]:
+) -> list[RunResult]:
     """Train what is not trained yet, `jobs` runs at a time, and write the table and the picture.
 
     Asked to stop, or interrupted, it saves what it is at; runs that are not done are "unfinished" then,
@@ -58,14 +64,14 @@ def run(
     rows = data.digest
     expect_same_study(study, rows, folder)
     plans = {cell: study.plan(cell, data, folder) for cell in study.cells}
-    results = {cell: recall(plan, cell, rows) for cell, plan in plans.items()}
-    chance = chance_of(data)
+    results = {cell: load_result(plan, cell, rows) for cell, plan in plans.items()}
+    chance = majority_baseline(data)
 
-    def hear(word: Step | Ended) -> None:
-        if isinstance(word, Step):
-            tell(Progress(word.cell.name, "unfinished", word.step, word.steps, word.loss))
+    def hear(word: StepMessage | EndMessage) -> None:
+        if isinstance(word, StepMessage):
+            tell(RunProgress(word.cell.name, "unfinished", word.step, word.steps, word.loss))
         else:
-            result = results[word.cell] = recall(plans[word.cell], word.cell, rows)
+            result = results[word.cell] = load_result(plans[word.cell], word.cell, rows)
             tell(_progress(result))
 
     for result in results.values():
@@ -74,25 +80,27 @@ def run(
     waiting = [cell for cell, result in results.items() if result.state == "unfinished"]
     try:
         if waiting:
-            train_all(study, folder, waiting, jobs=jobs, hear=hear, stop=stop)
+            train_runs(study, folder, waiting, jobs=jobs, hear=hear, stop=stop)
     finally:
-        found = [recall(plan, cell, rows) for cell, plan in plans.items()]
+        found = [load_result(plan, cell, rows) for cell, plan in plans.items()]
         _write_study(study, rows, chance, found, folder)
-        with replacing(folder / TABLE) as draft:
-            draft.write_text(table(study, found, chance), encoding="utf-8")
-        picture = compare_picture.depths(study, best_runs(found), chance)
-        canvas.write(picture, folder / PICTURE)
+        with replacing(folder / TABLE_FILE) as draft:
+            draft.write_text(study_table(study, found, chance), encoding="utf-8")
+        picture = depth_figure(study, best_results(found), chance)
+        style.save_figure(picture, folder / FIGURE_FILE)
     return found
 
 
-def _progress(result: Result) -> Progress:
-    return Progress(result.cell.name, result.state, result.step, result.steps, result.loss)
+def _progress(result: RunResult) -> RunProgress:
+    return RunProgress(result.cell.name, result.state, result.step, result.steps, result.loss)
 
 
-def _write_study(study: Study, rows: str, chance: Chance, results: Sequence[Result], folder: Path) -> None:
-    shown = {result.cell for result in best_runs(results)}
+def _write_study(
+    study: Study, rows: str, chance: MajorityBaseline, results: Sequence[RunResult], folder: Path
+) -> None:
+    shown = {result.cell for result in best_results(results)}
     values = {
-        "shared": shared(study, rows),
+        "shared": shared_settings(study, rows),
         "families": study.families,
         "depths": study.depths,
         "lrs": study.lrs,
@@ -106,4 +114,4 @@ def _write_study(study: Study, rows: str, chance: Chance, results: Sequence[Resu
             for result in results
         ],
     }
-    write_json(folder / STUDY, values)
+    write_json(folder / STUDY_FILE, values)

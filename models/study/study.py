@@ -8,19 +8,19 @@ from typing import get_args
 
 from models.checks import expect, expect_choice
 from models.data.dataset import Dataset
-from models.data.download import Progress
-from models.data.load import load
-from models.networks.feedforward import Kind, MlpConfig
-from models.training.presets import figure_1
+from models.data.download import DownloadProgress
+from models.data.load import load_dataset
+from models.networks.feedforward import LayerKind, MlpConfig
+from models.training.presets import figure_1_config
 from models.training.recipe import Recipe
-from models.training.run_plan import Plan
+from models.training.run_plan import RunPlan
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyRun:
     """One run of a study."""
 
-    family: Kind
+    family: LayerKind
     depth: int
     lr: float
 
@@ -38,7 +38,7 @@ class Study:
     the highway nets; their twins are made as large as they.
     """
 
-    families: tuple[Kind, ...]
+    families: tuple[LayerKind, ...]
     depths: tuple[int, ...]
     lrs: tuple[float, ...]
     data: str
@@ -49,7 +49,7 @@ class Study:
 
     def __post_init__(self) -> None:
         for family in self.families:
-            expect_choice("families", family, get_args(Kind))
+            expect_choice("families", family, get_args(LayerKind))
         for name in ("families", "depths", "lrs"):
             values = getattr(self, name)
             expect(len(values) > 0, f"{name}: expected one or more, got none")
@@ -61,18 +61,21 @@ class Study:
         object.__setattr__(self, "lrs", tuple(map(float, self.lrs)))  # 1 and 1.0 are one folder
         for cell in self.cells:
             self.recipe_of(cell)
-            figure_1(cell.family, cell.depth, width=self.width)
+            figure_1_config(cell.family, cell.depth, width=self.width)
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[StudyRun]:
         """All runs, by depth, then family, then rate."""
         return [
-            Cell(family, depth, lr) for depth in self.depths for family in self.families for lr in self.lrs
+            StudyRun(family, depth, lr)
+            for depth in self.depths
+            for family in self.families
+            for lr in self.lrs
         ]
 
-    def read(self, progress: Progress | None = None) -> Dataset:
+    def read(self, progress: DownloadProgress | None = None) -> Dataset:
         """The rows that all runs share."""
-        return load(
+        return load_dataset(
             self.data,
             data_dir=self.data_dir,
             test_fraction=self.recipe.test_fraction,
@@ -80,16 +83,16 @@ class Study:
             progress=progress,
         )
 
-    def recipe_of(self, cell: Cell) -> Recipe:
+    def recipe_of(self, cell: StudyRun) -> Recipe:
         return replace(self.recipe, lr=cell.lr)
 
-    def config_of(self, cell: Cell, data: Dataset) -> MlpConfig:
-        return figure_1(cell.family, cell.depth, width=self.width).fitted(data.inputs, data.classes)
+    def config_of(self, cell: StudyRun, data: Dataset) -> MlpConfig:
+        return figure_1_config(cell.family, cell.depth, width=self.width).fitted(data.inputs, data.classes)
 
-    def plan(self, cell: Cell, data: Dataset, folder: Path) -> Plan:
+    def plan(self, cell: StudyRun, data: Dataset, folder: Path) -> RunPlan:
         """How one run is trained, in a folder of its own within the study's."""
         twin = "" if cell.family == "highway" else f"-{cell.family}"
-        return Plan(
+        return RunPlan(
             preset=f"fig1-{cell.depth}{twin}",
             config=self.config_of(cell, data),
             recipe=self.recipe_of(cell),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from models.study.baseline import Chance
-from models.study.results import Result, State
+from models.study.baseline import MajorityBaseline
+from models.study.results import RunResult, RunState
 from models.study.study import Study
 
 
-def table(study: Study, results: Sequence[Result], chance: Chance) -> str:
+def study_table(study: Study, results: Sequence[RunResult], chance: MajorityBaseline) -> str:
     """The study in Markdown: the best run of each family and depth, and then, if there are more, all."""
     recipe = study.recipe
     lines = [
@@ -22,7 +22,7 @@ def table(study: Study, results: Sequence[Result], chance: Chance) -> str:
         "",
         "The training loss is that of the last epoch; the accuracies are of the best network by validation.",
         "",
-        *_rows(best_runs(results), chance),
+        *_rows(best_results(results), chance),
     ]
     if len(study.lrs) > 1:
         lines += [
@@ -34,7 +34,7 @@ def table(study: Study, results: Sequence[Result], chance: Chance) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(results: Sequence[Result], chance: Chance) -> list[str]:
+def _rows(results: Sequence[RunResult], chance: MajorityBaseline) -> list[str]:
     heads = (
         "depth",
         "family",
@@ -51,11 +51,11 @@ def _rows(results: Sequence[Result], chance: Chance) -> list[str]:
             str(result.cell.depth),
             result.cell.family,
             f"{result.cell.lr:g}",
-            _told(result.loss, ".3g"),
-            _told(result.valid_accuracy, ".2%"),
-            _told(result.test_accuracy, ".2%"),
+            _format(result.loss, ".3g"),
+            _format(result.valid_accuracy, ".2%"),
+            _format(result.test_accuracy, ".2%"),
             f"{result.parameters:,}",
-            _time(result.seconds),
+            _duration(result.seconds),
             _remark(result, chance),
         )
         for result in results
@@ -64,18 +64,18 @@ def _rows(results: Sequence[Result], chance: Chance) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (heads, sides, *rows)]
 
 
-def _told(value: float | None, form: str) -> str:
+def _format(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def _time(seconds: float | None) -> str:
+def _duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"
 
 
-def _remark(result: Result, chance: Chance) -> str:
+def _remark(result: RunResult, chance: MajorityBaseline) -> str:
     if result.state == "diverged":
         return f"diverged in epoch {result.epoch}"
     if result.state == "unfinished":
@@ -83,14 +83,14 @@ def _remark(result: Result, chance: Chance) -> str:
     return "no better than chance" if chance.explains(result.test_accuracy) else ""
 
 
-def best_runs(results: Sequence[Result]) -> list[Result]:
+def best_results(results: Sequence[RunResult]) -> list[RunResult]:
     """Of each family at each depth the run, among all learning rates, whose training loss ended lowest."""
-    states: tuple[State, ...] = ("finished", "unfinished", "diverged")
+    states: tuple[RunState, ...] = ("finished", "unfinished", "diverged")
 
-    def rank(result: Result) -> tuple[int, float]:
+    def rank(result: RunResult) -> tuple[int, float]:
         return states.index(result.state), inf if result.loss is None else result.loss
 
-    chosen: dict[tuple[int, str], Result] = {}
+    chosen: dict[tuple[int, str], RunResult] = {}
     for result in results:
         place = result.cell.depth, result.cell.family
         if place not in chosen or rank(result) < rank(chosen[place]):

@@ -21,50 +21,50 @@ from pathlib import Path
 from types import TracebackType
 
 from models.errors import ModelsError, TrainingError
-from models.study.results import note_divergence, recall
-from models.study.study import Cell, Study
-from models.training.run_plan import LAST, Plan
-from models.training.train import Tick, train
+from models.study.results import load_result, save_divergence
+from models.study.study import Study, StudyRun
+from models.training.run_plan import LAST_CHECKPOINT, RunPlan
+from models.training.train import StepReport, train
 
-PAUSE = 0.2  # seconds between two words of progress, and between two looks at `stop`
+PROGRESS_INTERVAL_SECONDS = 0.2  # seconds between two words of progress, and between two looks at `stop`
 
 
 @dataclass(frozen=True)
-class Step:
+class StepMessage:
     """How far a run is."""
 
-    cell: Cell
+    cell: StudyRun
     step: int
     steps: int
     loss: float
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndMessage:
     """A run is over, one way or another, and its folder says how."""
 
-    cell: Cell
+    cell: StudyRun
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailureMessage:
     """A run could not be trained."""
 
-    cell: Cell
+    cell: StudyRun
     reason: str
     trace: str = ""
 
 
-Word = Step | Ended | Failed
+Message = StepMessage | EndMessage | FailureMessage
 
 
-def train_all(
+def train_runs(
     study: Study,
     folder: Path,
-    cells: Sequence[Cell],
+    cells: Sequence[StudyRun],
     *,
     jobs: int,
-    hear: Callable[[Step | Ended], None],
+    hear: Callable[[StepMessage | EndMessage], None],
     stop: Callable[[], bool],
 ) -> None:
     """Train the cells, `jobs` at a time, the deepest first so that all processes end at about one time.
@@ -73,41 +73,43 @@ def train_all(
     """
     # of one depth, highway layers take longest: they have two maps, if smaller ones
     waiting = sorted(cells, key=lambda cell: (cell.depth, cell.family == "highway"))
-    with _Crew(study, folder, min(jobs, len(cells))) as crew:
+    with _WorkerPool(study, folder, min(jobs, len(cells))) as crew:
         for hand in crew.hands:
             hand.give(waiting.pop())
         while crew.busy and not stop():
             for hand, word in crew.listen():
-                if isinstance(word, Failed):
+                if isinstance(word, FailureMessage):
                     raise TrainingError(f"{word.cell.name}: {word.reason}") from _cause(word)
                 hear(word)
-                if isinstance(word, Ended):
+                if isinstance(word, EndMessage):
                     hand.cell = None
                     if waiting:
                         hand.give(waiting.pop())
 
 
-def _cause(word: Failed) -> Exception | None:
+def _cause(word: FailureMessage) -> Exception | None:
     return RuntimeError(word.trace) if word.trace else None
 
 
-class _Hand:
+class _Worker:
     """One process, and the cell that it trains."""
 
     def __init__(self, study: Study, folder: Path) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=_work, args=(theirs, study, folder), daemon=True)
+        self.process: BaseProcess = context.Process(
+            target=_worker_main, args=(theirs, study, folder), daemon=True
+        )
         self.process.start()
         theirs.close()  # so that the pipe ends with the process
-        self.cell: Cell | None = None
+        self.cell: StudyRun | None = None
 
-    def give(self, cell: Cell) -> None:
+    def give(self, cell: StudyRun) -> None:
         self.cell = cell
         with contextlib.suppress(OSError):  # of a dead process, the pipe's end tells
             self.pipe.send(cell)
 
-    def listen(self) -> Word | None:
+    def listen(self) -> Message | None:
         """The next word; None once there will be no other."""
         try:
             return self.pipe.recv()
@@ -115,13 +117,13 @@ class _Hand:
             return None
 
 
-class _Crew:
+class _WorkerPool:
     def __init__(self, study: Study, folder: Path, size: int) -> None:
-        self.hands: list[_Hand] = []
-        with _deaf():
+        self.hands: list[_Worker] = []
+        with _without_sigint():
             try:
                 for _ in range(size):
-                    self.hands.append(_Hand(study, folder))
+                    self.hands.append(_Worker(study, folder))
             except BaseException:
                 self.kill()
                 raise
@@ -130,19 +132,19 @@ class _Crew:
     def busy(self) -> bool:
         return any(hand.cell for hand in self.hands)
 
-    def listen(self) -> Iterator[tuple[_Hand, Word]]:
+    def listen(self) -> Iterator[tuple[_Worker, Message]]:
         """What the busy ones have to say, if they do so soon."""
         by_pipe = {hand.pipe: hand for hand in self.hands if hand.cell}
-        for pipe in wait(list(by_pipe), timeout=PAUSE):
+        for pipe in wait(list(by_pipe), timeout=PROGRESS_INTERVAL_SECONDS):
             hand = by_pipe[pipe]  # type: ignore[index]
             word = hand.listen()
             if word is not None:
                 yield hand, word
             elif hand.cell is not None:
                 hand.process.join()
-                yield hand, Failed(hand.cell, _death(hand.process.exitcode))
+                yield hand, FailureMessage(hand.cell, _death_reason(hand.process.exitcode))
 
-    def __enter__(self) -> _Crew:
+    def __enter__(self) -> _WorkerPool:
         return self
 
     def __exit__(
@@ -168,7 +170,7 @@ class _Crew:
             hand.pipe.close()
 
 
-def _death(code: int | None) -> str:
+def _death_reason(code: int | None) -> str:
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
             return f"its process was ended by {signal.Signals(-code).name}: was there enough memory?"
@@ -176,7 +178,7 @@ def _death(code: int | None) -> str:
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
+def _without_sigint() -> Iterator[None]:
     """Processes that are started meanwhile never hear Ctrl-C, not even while they import."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -188,7 +190,7 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _work(pipe: Connection, study: Study, folder: Path) -> None:
+def _worker_main(pipe: Connection, study: Study, folder: Path) -> None:
     """The life of one process: train each cell that comes, until there is none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     data = None
@@ -196,30 +198,30 @@ def _work(pipe: Connection, study: Study, folder: Path) -> None:
         while (cell := pipe.recv()) is not None:
             try:
                 data = study.read() if data is None else data
-                _train(study.plan(cell, data, folder), cell, pipe)
+                _train_run(study.plan(cell, data, folder), cell, pipe)
             except ModelsError as error:
-                pipe.send(Failed(cell, str(error)))
+                pipe.send(FailureMessage(cell, str(error)))
             except Exception as error:
                 first = (str(error).splitlines() or [""])[0]
-                pipe.send(Failed(cell, f"{type(error).__name__}: {first}", traceback.format_exc()))
+                pipe.send(FailureMessage(cell, f"{type(error).__name__}: {first}", traceback.format_exc()))
             else:
-                pipe.send(Ended(cell))
+                pipe.send(EndMessage(cell))
 
 
-def _train(plan: Plan, cell: Cell, pipe: Connection) -> None:
+def _train_run(plan: RunPlan, cell: StudyRun, pipe: Connection) -> None:
     rows = plan.data.digest
-    before = recall(plan, cell, rows)
+    before = load_result(plan, cell, rows)
     step, history, due = before.step, list(before.history), 0.0
 
-    def tell(tick: Tick) -> None:
+    def tell(tick: StepReport) -> None:
         nonlocal step, history, due
         step, history = tick.step, tick.history
         if time.monotonic() >= due:
-            due = time.monotonic() + PAUSE
+            due = time.monotonic() + PROGRESS_INTERVAL_SECONDS
             with contextlib.suppress(OSError):  # nobody listens: `stop` is about to find out
-                pipe.send(Step(cell, tick.step, tick.steps, tick.loss))
+                pipe.send(StepMessage(cell, tick.step, tick.steps, tick.loss))
 
     try:
-        train(plan, resume=(plan.folder / LAST).exists(), tell=tell, stop=pipe.poll)
+        train(plan, resume=(plan.folder / LAST_CHECKPOINT).exists(), tell=tell, stop=pipe.poll)
     except TrainingError:
-        note_divergence(plan, rows, step, history)
+        save_divergence(plan, rows, step, history)

@@ -17,16 +17,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from models.atomic import replacing
-from models.errors import CheckpointError, ConfigError
+from models.errors import CheckpointError, ConfigError, MissingRecordError
 from models.networks.base import Net
-from models.networks.families import build, config_from_dict
+from models.networks.families import build_network, config_from_dict
 
-KEY = "turnpike"
-FORMAT = 1
+METADATA_KEY = "turnpike"
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Record:
+class TrainingRecord:
     """What a checkpoint says of itself. `data` holds name, digest, kind, labels and alphabet."""
 
     preset: str
@@ -38,17 +38,17 @@ class Record:
     history: list[dict[str, float]]
     torch: str
     progress: dict[str, Any] = field(default_factory=dict)
-    format: int = FORMAT
+    format: int = FORMAT_VERSION
 
 
-def save(path: Path, tensors: dict[str, Tensor], record: Record) -> None:
+def save_checkpoint(path: Path, tensors: dict[str, Tensor], record: TrainingRecord) -> None:
     """Write a checkpoint whole, or leave the old one."""
     flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as draft:
-        save_file(flat, draft, metadata={KEY: json.dumps(asdict(record))})
+        save_file(flat, draft, metadata={METADATA_KEY: json.dumps(asdict(record))})
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], Record]:
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], TrainingRecord]:
     """The tensors and the record of a checkpoint."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -60,24 +60,27 @@ def read(path: Path) -> tuple[dict[str, Tensor], Record]:
         raise CheckpointError(
             f"{path}: expected a whole .safetensors file, and this is damaged or another kind of file"
         ) from error
-    if KEY not in metadata:
-        raise CheckpointError(
-            f"{path}: expected a checkpoint of turnpike, and this file's metadata have no {KEY!r} record"
+    if METADATA_KEY not in metadata:
+        raise MissingRecordError(
+            f"{path}: expected a turnpike checkpoint, "
+            f"got a file without a {METADATA_KEY!r} record in its metadata"
         )
     try:
-        values = json.loads(metadata[KEY])
-        if values.get("format") != FORMAT:
+        values = json.loads(metadata[METADATA_KEY])
+        if values.get("format") != FORMAT_VERSION:
             raise CheckpointError(
-                f"{path}: expected checkpoint format {FORMAT}, got {values.get('format')!r}: "
+                f"{path}: expected checkpoint format {FORMAT_VERSION}, got {values.get('format')!r}: "
                 "it comes from another version of turnpike"
             )
-        record = Record(**values)
+        record = TrainingRecord(**values)
     except (ValueError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path}: the {KEY!r} record in its metadata cannot be understood") from error
+        raise CheckpointError(
+            f"{path}: the {METADATA_KEY!r} record in its metadata cannot be understood"
+        ) from error
     return tensors, record
 
 
-def fit_weights(net: Net, tensors: dict[str, Tensor], path: Path) -> None:
+def expect_matching_weights(net: Net, tensors: dict[str, Tensor], path: Path) -> None:
     """Stop with a CheckpointError unless each part of the network has its tensor, and there are no others."""
     own = net.state_dict()
     for name, tensor in own.items():
@@ -92,16 +95,16 @@ def fit_weights(net: Net, tensors: dict[str, Tensor], path: Path) -> None:
         raise CheckpointError(f"{path}: {strange[0]!r} belongs to no part of the network")
 
 
-def load(path: Path) -> tuple[Net, Record]:
+def load_network(path: Path) -> tuple[Net, TrainingRecord]:
     """The network of a checkpoint, in eval mode, and the record beside it."""
-    tensors, record = read(path)
+    tensors, record = read_checkpoint(path)
     try:
         config = config_from_dict(record.config)
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
     # a config may claim any size: on the meta device nothing is allocated until the weights bear it out
     with torch.device("meta"):
-        fit_weights(build(config), tensors, path)
-    net = build(config)
+        expect_matching_weights(build_network(config), tensors, path)
+    net = build_network(config)
     net.load_state_dict(tensors)
     return net.eval(), record

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from models.errors import ConfigError
 from models.networks.base import NetConfig
 from models.networks.cbhg import CbhgConfig
-from models.networks.character_cnn import CharactersConfig
-from models.networks.feedforward import ConvConfig, Kind, MlpConfig, matched_width
+from models.networks.character_cnn import CharacterCnnConfig
+from models.networks.feedforward import ConvConfig, LayerKind, MlpConfig, matched_width
 from models.networks.grid_lstm import GridLstmConfig
 from models.networks.recurrent import HighwayLstmConfig, RhnConfig
 from models.networks.transformer import TransformerConfig
 from models.training.recipe import Recipe
 
-DEFAULT = "digits-10"
+DEFAULT_PRESET = "digits-10"
 
 DIGIT = (1, 8, 8)
 MNIST = (1, 28, 28)
@@ -34,14 +34,14 @@ class Preset:
     recipe: Recipe
 
 
-def find(name: str) -> Preset:
+def find_preset(name: str) -> Preset:
     """The preset of a name, or a ConfigError that lists them all."""
     if name not in PRESETS:
         raise ConfigError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
     return PRESETS[name]
 
 
-def figure_1(kind: Kind, depth: int, *, width: int | None = None) -> MlpConfig:
+def figure_1_config(kind: LayerKind, depth: int, *, width: int | None = None) -> MlpConfig:
     """A net of the paper's Figure 1: `depth` layers in all, the first plain; twins match by the layer.
 
     The deeper the net, the more its gates start closed, as in the paper's search from -1 to -10: 100
@@ -62,7 +62,7 @@ def figure_1(kind: Kind, depth: int, *, width: int | None = None) -> MlpConfig:
 
 FIGURE_1_RECIPE = Recipe(epochs=10, batch=100, lr=1e-3, clip=1.0)
 
-_TWINS: tuple[tuple[Kind, str], ...] = (("highway", ""), ("plain", "-plain"), ("residual", "-residual"))
+_TWINS: tuple[tuple[LayerKind, str], ...] = (("highway", ""), ("plain", "-plain"), ("residual", "-residual"))
 _DIGITS_10 = MlpConfig(inputs=DIGIT, classes=10, width=64, layers=10)
 _DECK = MlpConfig(inputs=MNIST, classes=10, width=784, layers=20, entry="none", gate_bias=0.0, scaling="unit")
 _CONV = ConvConfig(inputs=MNIST, classes=10, stages=((16, 2), (16, 3), (16, 3)), gate_bias=-1.0)
@@ -90,7 +90,7 @@ _FITNET_RECIPE = Recipe(
 _SEQUENCE_RECIPE = Recipe(epochs=40, batch=64, lr=3e-3, schedule="cosine", clip=1.0)
 
 PRESETS: dict[str, Preset] = {
-    DEFAULT: Preset(
+    DEFAULT_PRESET: Preset(
         "the default: 10 highways of 64",
         "digits",
         _DIGITS_10,
@@ -106,7 +106,7 @@ PRESETS: dict[str, Preset] = {
         f"fig1-{depth}{suffix}": Preset(
             f"Figure 1: {depth} layers, {kind}",
             "mnist",
-            figure_1(kind, depth),
+            figure_1_config(kind, depth),
             FIGURE_1_RECIPE,
         )
         for depth in (10, 20, 50, 100)
@@ -158,7 +158,7 @@ PRESETS: dict[str, Preset] = {
     "charcnn": Preset(
         "character CNN with 2 highways",
         "names",
-        CharactersConfig(inputs=(8, 12), classes=11, alphabet=38),
+        CharacterCnnConfig(inputs=(8, 12), classes=11, alphabet=38),
         Recipe(epochs=15, batch=64, lr=3e-3, schedule="cosine", clip=1.0),
     ),
     "cbhg": Preset(

@@ -12,7 +12,7 @@ Schedule = Literal["constant", "cosine", "onecycle"]
 Precision = Literal["fp32", "bf16"]
 
 # of a one-cycle schedule, the share of the steps that the rate rises for
-RISE = 0.25
+ONE_CYCLE_RISE_SHARE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Recipe:
             return self.lr
         if self.schedule == "cosine":
             return self.lr * 0.5 * (1 + math.cos(math.pi * step / steps))
-        rise = max(1, round(RISE * steps))
+        rise = max(1, round(ONE_CYCLE_RISE_SHARE * steps))
         if step < rise:
             return self.lr * (0.04 + 0.96 * 0.5 * (1 - math.cos(math.pi * step / rise)))
         return self.lr * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))

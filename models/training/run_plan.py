@@ -15,13 +15,15 @@ from models.data.dataset import Dataset
 from models.errors import CheckpointError, ConfigError
 from models.networks.base import NetConfig
 from models.networks.families import FAMILIES
-from models.training.checkpoint import Record
+from models.training.checkpoint import TrainingRecord
 from models.training.recipe import Recipe
 
-LONGEST = 60
+MAX_VALUE_CHARACTERS = 60
 
 
-def difference(now: Mapping[str, Any], then: Mapping[str, Any], ignored: Iterable[str] = ()) -> str | None:
+def first_difference(
+    now: Mapping[str, Any], then: Mapping[str, Any], ignored: Iterable[str] = ()
+) -> str | None:
     """'width 8, and 9 is asked for now', or None where all is the same.
 
     `then` may have been through JSON, which knows lists and no tuples: both are compared as it has them.
@@ -36,15 +38,15 @@ def difference(now: Mapping[str, Any], then: Mapping[str, Any], ignored: Iterabl
 
 def _short(value: Any) -> str:
     text = json.dumps(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
 
 
-BEST = "model.safetensors"
-LAST = "last.safetensors"
+BEST_CHECKPOINT = "model.safetensors"
+LAST_CHECKPOINT = "last.safetensors"
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """One run: which network, on which data, by which recipe, from which seed, into which folder."""
 
     preset: str
@@ -93,9 +95,9 @@ class Plan:
         metrics: dict[str, float],
         history: list[dict[str, float]],
         progress: dict[str, Any] | None = None,
-    ) -> Record:
+    ) -> TrainingRecord:
         """What a checkpoint of this run says of itself."""
-        return Record(
+        return TrainingRecord(
             preset=self.preset,
             config=self.config.to_dict(),
             data={
@@ -113,7 +115,7 @@ class Plan:
             progress=progress or {},
         )
 
-    def expect_same(self, record: Record, path: Path) -> None:
+    def expect_same(self, record: TrainingRecord, path: Path) -> None:
         """Stop with a CheckpointError unless the record is of this very plan, as a resumed run needs."""
         plan = self.record({}, [])
         # more epochs may be asked for where the rate does not depend on how many there are
@@ -130,5 +132,5 @@ class Plan:
             ("recipe", plan.recipe, record.recipe),
             ("data", plan.data, record.data),
         ):
-            if said := difference(now, then, ignored):
+            if said := first_difference(now, then, ignored):
                 raise CheckpointError(f"{path}: cannot resume: {what}: the run began with {said}")

@@ -22,14 +22,14 @@ from torch.nn import functional as F
 
 from models.errors import TrainingError
 from models.networks.base import Net
-from models.networks.families import build
+from models.networks.families import build_network
 from models.training import checkpoint
-from models.training.checkpoint import Record
-from models.training.evaluate import as_input, evaluate
-from models.training.run_plan import BEST, LAST, Plan
+from models.training.checkpoint import TrainingRecord
+from models.training.evaluate import evaluate, to_network_input
+from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 
-def shifted(images: Tensor, by: int) -> Tensor:
+def random_shift(images: Tensor, by: int) -> Tensor:
     """Move each image by up to `by` pixels in both directions, zeros coming in at the edges.
 
     Shapes: (batch, channels, height, width) -> the same. Draws from PyTorch's generator of the CPU.
@@ -44,7 +44,7 @@ def shifted(images: Tensor, by: int) -> Tensor:
     return moved.permute(0, 3, 1, 2).contiguous()
 
 
-class Tally(TypedDict):
+class EpochTotals(TypedDict):
     """What an epoch has come to so far."""
 
     loss: float
@@ -53,18 +53,18 @@ class Tally(TypedDict):
 
 
 @dataclass
-class Place:
+class TrainingState:
     """How far a run has come: steps taken, the running epoch's tally, the epochs before, the best one."""
 
     step: int = 0
     seconds: float = 0.0
-    tally: Tally = field(default_factory=lambda: Tally(loss=0.0, right=0, rows=0))
+    tally: EpochTotals = field(default_factory=lambda: EpochTotals(loss=0.0, right=0, rows=0))
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Tick:
+class StepReport:
     """What a display is told after every step."""
 
     step: int
@@ -77,50 +77,50 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """How a run ended: `finished` is False where it was asked to stop before its last step."""
 
     finished: bool
-    place: Place
-    record: Record
+    place: TrainingState
+    record: TrainingRecord
 
 
 def train(
-    plan: Plan,
+    plan: RunPlan,
     *,
     resume: bool = False,
-    tell: Callable[[Tick], None] = lambda tick: None,
+    tell: Callable[[StepReport], None] = lambda tick: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Outcome:
+) -> TrainingOutcome:
     """Train, keeping the best network by validation in `model.safetensors` and the last state beside it."""
-    run = _Run(plan)
+    run = _TrainingRun(plan)
     if resume:
         run.restore()
     while run.place.step < plan.steps:
         if stop():
             run.save_last()
-            return Outcome(False, run.place, plan.record(run.place.best, run.place.history))
+            return TrainingOutcome(False, run.place, plan.record(run.place.best, run.place.history))
         run.step()
         run.tick(tell)
         if run.place.step % plan.steps_per_epoch == 0:
             run.end_epoch()
             run.tick(tell)
             run.save_last()
-    return Outcome(True, run.place, run.finish())
+    return TrainingOutcome(True, run.place, run.finish())
 
 
-def cpus() -> int:
+def available_cpus() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Run:
-    def __init__(self, plan: Plan) -> None:
+class _TrainingRun:
+    def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
         self.device = torch.device(plan.device)
-        torch.set_num_threads(plan.recipe.threads or cpus())
+        torch.set_num_threads(plan.recipe.threads or available_cpus())
         torch.manual_seed(plan.seed)
-        self.net = build(plan.config)
+        self.net = build_network(plan.config)
         self.net.fit_scale(plan.data.train.x)
         self.net.to(self.device).train()
         matrices = [p for p in self.net.parameters() if p.dim() > 1]
@@ -133,7 +133,7 @@ class _Run:
             lr=plan.recipe.lr,
             fused=True,
         )
-        self.place = Place()
+        self.place = TrainingState()
         self.rows = plan.data.train
         self.order = torch.empty(0, dtype=torch.int64)
         self.ordered_epoch = -1
@@ -145,13 +145,13 @@ class _Run:
         if epoch != self.ordered_epoch:
             self._order(epoch)
         if within == 0:
-            place.tally = Tally(loss=0.0, right=0, rows=0)
+            place.tally = EpochTotals(loss=0.0, right=0, rows=0)
         chosen = self.order[within * recipe.batch : (within + 1) * recipe.batch]
-        torch.manual_seed(_mix(self.plan.seed, place.step))
-        x = as_input(self.net, self.rows.x[chosen].to(self.device))
+        torch.manual_seed(_derive_seed(self.plan.seed, place.step))
+        x = to_network_input(self.net, self.rows.x[chosen].to(self.device))
         y = self.rows.y[chosen].to(self.device)
         if recipe.shift:
-            x = shifted(x, recipe.shift)
+            x = random_shift(x, recipe.shift)
         for group in self.optimizer.param_groups:
             group["lr"] = recipe.lr_at(place.step, self.plan.steps)
         with self._precision():
@@ -178,7 +178,7 @@ class _Run:
         valid_loss, valid_accuracy = evaluate(self.net, self.plan.data.valid)
         self.place.seconds += time.perf_counter() - began
         if not math.isfinite(valid_loss):
-            x = as_input(self.net, self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device))
+            x = to_network_input(self.net, self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device))
             raise TrainingError(
                 self._broken(x, valid_loss, len(self.place.history), self.plan.steps_per_epoch - 1)
             )
@@ -195,18 +195,20 @@ class _Run:
         # of two equally accurate ones the surer is the better
         if not best or (valid_accuracy, -valid_loss) > (best["valid_accuracy"], -best["valid_loss"]):
             self.place.best = entry
-            checkpoint.save(
-                self.plan.folder / BEST, self.net.state_dict(), self.plan.record(entry, self.place.history)
+            checkpoint.save_checkpoint(
+                self.plan.folder / BEST_CHECKPOINT,
+                self.net.state_dict(),
+                self.plan.record(entry, self.place.history),
             )
 
-    def finish(self) -> Record:
+    def finish(self) -> TrainingRecord:
         """Look at the test rows once, with the best network, and note the result in its file."""
-        tensors, _ = checkpoint.read(self.plan.folder / BEST)
+        tensors, _ = checkpoint.read_checkpoint(self.plan.folder / BEST_CHECKPOINT)
         self.net.load_state_dict(tensors)
         loss, accuracy = evaluate(self.net, self.plan.data.test)
         metrics = {**self.place.best, "test_loss": loss, "test_accuracy": accuracy}
         record = self.plan.record(metrics, self.place.history)
-        checkpoint.save(self.plan.folder / BEST, tensors, record)
+        checkpoint.save_checkpoint(self.plan.folder / BEST_CHECKPOINT, tensors, record)
         return record
 
     def save_last(self) -> None:
@@ -220,19 +222,19 @@ class _Run:
             "tally": place.tally,
             "best": place.best,
         }
-        checkpoint.save(
-            self.plan.folder / LAST, tensors, self.plan.record(place.best, place.history, progress)
+        checkpoint.save_checkpoint(
+            self.plan.folder / LAST_CHECKPOINT, tensors, self.plan.record(place.best, place.history, progress)
         )
 
     def restore(self) -> None:
         """Take up the state of `last.safetensors`, which must come from this very plan."""
-        path = self.plan.folder / LAST
-        tensors, record = checkpoint.read(path)
+        path = self.plan.folder / LAST_CHECKPOINT
+        tensors, record = checkpoint.read_checkpoint(path)
         self.plan.expect_same(record, path)
         weights = {
             name.removeprefix("net."): tensor for name, tensor in tensors.items() if name.startswith("net.")
         }
-        checkpoint.fit_weights(self.net, weights, path)
+        checkpoint.expect_matching_weights(self.net, weights, path)
         self.net.load_state_dict(weights)
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
@@ -240,13 +242,13 @@ class _Run:
                 _, index, moment = name.split(".", 2)
                 state.setdefault(int(index), {})[moment] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
-        self.place = Place(history=record.history, **record.progress)
+        self.place = TrainingState(history=record.history, **record.progress)
 
-    def tick(self, tell: Callable[[Tick], None]) -> None:
+    def tick(self, tell: Callable[[StepReport], None]) -> None:
         place, tally = self.place, self.place.tally
         rows = max(1, tally["rows"])
         tell(
-            Tick(
+            StepReport(
                 step=place.step,
                 steps=self.plan.steps,
                 epoch=(place.step - 1) // self.plan.steps_per_epoch + 1,
@@ -259,7 +261,7 @@ class _Run:
 
     def _order(self, epoch: int) -> None:
         self.rows = self.plan.data.epoch(self.plan.seed, epoch)
-        generator = torch.Generator().manual_seed(_mix(self.plan.seed, -1 - epoch))
+        generator = torch.Generator().manual_seed(_derive_seed(self.plan.seed, -1 - epoch))
         self.order = torch.randperm(len(self.rows), generator=generator)
         self.ordered_epoch = epoch
 
@@ -269,8 +271,10 @@ class _Run:
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def _broken(self, x: Tensor, loss: float, epoch: int, within: int) -> str:
-        where = _first_broken(self.net, x)
-        kept = f"; the best network so far is in {self.plan.folder / BEST}" if self.place.best else ""
+        where = _find_non_finite(self.net, x)
+        kept = (
+            f"; the best network so far is in {self.plan.folder / BEST_CHECKPOINT}" if self.place.best else ""
+        )
         return (
             f"the loss is {loss} at epoch {epoch + 1}, step {within + 1} of {self.plan.steps_per_epoch}: "
             f"{where} (learning rate {self.plan.recipe.lr_at(self.place.step, self.plan.steps):.3g}); "
@@ -278,12 +282,12 @@ class _Run:
         )
 
 
-def _mix(seed: int, place: int) -> int:
+def _derive_seed(seed: int, place: int) -> int:
     """One generator seed of a run's seed and a place in it, so that near ones share nothing."""
     return int.from_bytes(hashlib.sha256(f"{seed} {place}".encode()).digest()[:8], "little", signed=True)
 
 
-def _first_broken(net: Net, x: Tensor) -> str:
+def _find_non_finite(net: Net, x: Tensor) -> str:
     """Which part of the network first makes a number that is none, found by running it once more."""
     if not torch.isfinite(x).all():
         return "the training rows themselves hold NaN or infinite values"

@@ -13,9 +13,9 @@ from export.pipeline import export_model
 from export.source import Source
 from export.sources.checkpoint import network_input
 from export.trace.trace import trace
-from models.layers.gate import watched
-from models.networks.families import build
-from models.training.presets import PRESETS, find
+from models.layers.gate import record_gates
+from models.networks.families import build_network
+from models.training.presets import PRESETS, find_preset
 from service.artifact.runtime import open_model
 
 QUICK = (
@@ -40,7 +40,7 @@ CELLS = {"highway-lstm": 3 * 8 + 2 * 8, "grid-lstm": 24, "grid-lstm-1d": 6, "gri
 @pytest.mark.timeout(300)
 def test_it_exports(name: str, tmp_path: Path) -> None:
     """What the file answers, gates included, is what the network computes, for any number of rows."""
-    net = build(find(name).config).eval()
+    net = build_network(find_preset(name).config).eval()
     one = network_input(net)
     done = export_model(net, tmp_path, name=name, inputs=[one])
     assert done.manifest.parity.verdict == "pass"
@@ -49,9 +49,11 @@ def test_it_exports(name: str, tmp_path: Path) -> None:
     for rows in (1, 5):
         shape = one.shape(**{dim: rows if dim == "batch" else 4 for dim in one.dims if isinstance(dim, str)})
         x = torch.randint(0, 5, shape) if net.reads_ids else torch.randn(shape)
-        with torch.no_grad(), watched(net) as passages:
+        with torch.no_grad(), record_gates(net) as recordings:
             expected = net(x).numpy()
-        transforms = [transform for passage in passages.values() for transform in passage.transform]
+        transforms = [
+            transform for recording in recordings.values() for transform in recording.transform_gates
+        ]
         gates = [gate.name for gate in done.manifest.gates]
         assert len(gates) == CELLS.get(name, len(transforms))
         output, *found = runtime.run({one.name: x.numpy()}, ["output", *gates])
@@ -69,7 +71,7 @@ def test_it_exports(name: str, tmp_path: Path) -> None:
 )
 def test_its_graph_is_adopted_by_itself(name: str, tmp_path: Path) -> None:
     """The plain .onnx of a network, without the network: the same gates, against float64."""
-    net = build(find(name).config).eval()
+    net = build_network(find_preset(name).config).eval()
     source = Source(name, "module", (network_input(net),), module=net)
     ir.save(trace(source).model, tmp_path / "plain.onnx")
     adopted = export_model(tmp_path / "plain.onnx", tmp_path, name="adopted").manifest

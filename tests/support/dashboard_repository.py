@@ -14,8 +14,8 @@ from torch import nn
 import service
 from export.output.model_bytes import embed_manifest
 from export.pipeline import export_model
-from models.networks.character_cnn import CharactersConfig
-from models.networks.families import build
+from models.networks.character_cnn import CharacterCnnConfig
+from models.networks.families import build_network
 from models.networks.feedforward import ConvConfig
 from models.networks.recurrent import RhnConfig
 from service.artifact.runtime import open_model
@@ -40,11 +40,13 @@ def fill(root: Path) -> Path:
     shutil.copytree(Path(service.__file__).parent / "default/digits-10", root / "digits-10")
     torch.manual_seed(0)
     image = "x:float32[batch,1,8,8]"
-    net = build(ConvConfig(inputs=(1, 8, 8), classes=3, stages=((4, 3),))).eval()
+    net = build_network(ConvConfig(inputs=(1, 8, 8), classes=3, stages=((4, 3),))).eval()
     export_model(net, root, name="pictures", inputs=[image], data=rows(net, root), labels=LABELS, samples=6)
-    net = build(RhnConfig(inputs=(1, 8, 8), classes=3, width=6, depth=2)).eval()
+    net = build_network(RhnConfig(inputs=(1, 8, 8), classes=3, width=6, depth=2)).eval()
     export_model(net, root, name="steps", inputs=[image], data=rows(net, root))
-    net = build(CharactersConfig(inputs=(3, 5), classes=3, alphabet=len(ALPHABET), projection=8)).eval()
+    net = build_network(
+        CharacterCnnConfig(inputs=(3, 5), classes=3, alphabet=len(ALPHABET), projection=8)
+    ).eval()
     letters = export_model(net, root, name="letters", inputs=["ids:int64[batch,words,5]"], labels=LABELS).path
     manifest = open_model(letters).manifest
     assert manifest is not None

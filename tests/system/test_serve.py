@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from export import export_model
-from models.layers.gate import watched
-from models.training.checkpoint import load
+from models.layers.gate import record_gates
+from models.training.checkpoint import load_network
 from service.artifact.manifest import Manifest
 from service.artifact.runtime import open_model
 from tests.support.live_server import Server, serving
@@ -35,9 +35,9 @@ class Served:
 
     def gates(self, rows: Array) -> list[Array]:
         """T of every layer, as PyTorch has it."""
-        with watched(self.net) as passages:
+        with record_gates(self.net) as recordings:
             self.torch(rows)
-        return [passage.transform[0].numpy() for passage in passages.values()]
+        return [recording.transform_gates[0].numpy() for recording in recordings.values()]
 
     def bound(self) -> float:
         """What the manifest says an answer may be off by at most, with room for rows that it has not seen."""
@@ -50,7 +50,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The preset digits-10 after two epochs."""
     folder = tmp_path_factory.mktemp("served")
     export_model(trained(folder / "trained"), to=folder / "repository")
-    net, _ = load(folder / "trained" / "model.safetensors")
+    net, _ = load_network(folder / "trained" / "model.safetensors")
     manifest = open_model(folder / "repository/digits-10/1/model.onnx").manifest
     assert manifest is not None
     with serving("--models", folder / "repository") as server:

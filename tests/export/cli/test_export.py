@@ -20,7 +20,7 @@ from typer.testing import Result
 import turnpike
 from export.cli.export import stoppable
 from export.cli.progress import StepProgress
-from models.training.checkpoint import load
+from models.training.checkpoint import load_network
 from tests.support.run_cli import called, command, environment, run, trained
 
 FACTORY = """
@@ -92,7 +92,7 @@ def test_a_checkpoint_end_to_end(checkpoint: Path, tmp_path: Path) -> None:
     page = (tmp_path / "report/index.html").read_text()
     assert shown["weights"] in page
     assert ">10 rows<" in page
-    assert load(checkpoint / "model.safetensors")[1].metrics["test_accuracy"] == pytest.approx(
+    assert load_network(checkpoint / "model.safetensors")[1].metrics["test_accuracy"] == pytest.approx(
         shown["lesion"]["accuracy"], abs=1e-4
     )
     ran = run(tmp_path, "verify", model, "--against", str(checkpoint), "--seed", "3")

@@ -12,8 +12,8 @@ from export.gates.instrument import instrument
 from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.trace import trace
-from models.layers.gate import watched
-from models.networks.families import build
+from models.layers.gate import record_gates
+from models.networks.families import build_network
 from models.training.presets import PRESETS
 from service.artifact.runtime import open_model
 
@@ -32,7 +32,7 @@ NAMES = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) fo
 def test_every_gate_of_a_preset_is_found(name: str) -> None:
     """T of every gated layer is among the hidden outputs, in order, with a lever."""
     config = PRESETS[name].config
-    net = build(config).eval()
+    net = build_network(config).eval()
     dims = [f"axis{at}" if at in net.free_axes else size for at, size in enumerate(config.inputs)]
     one = InputSpec("x", "int64" if net.reads_ids else "float32", ("batch", *dims))
     model = trace(Source(name, "preset", (one,), module=net)).model
@@ -48,10 +48,10 @@ def test_every_gate_of_a_preset_is_found(name: str) -> None:
         assert places == CELLS[name]
         return
     x = torch.randint(0, 5, (3, *config.inputs)) if net.reads_ids else torch.rand(3, *config.inputs)
-    with torch.no_grad(), watched(net) as passages:
+    with torch.no_grad(), record_gates(net) as recordings:
         net(x)
-    times = max((len(passage.transform) for passage in passages.values()), default=0)
-    expected = [passage.transform[time] for time in range(times) for passage in passages.values()]
+    times = max((len(recording.transform_gates) for recording in recordings.values()), default=0)
+    expected = [recording.transform_gates[time] for time in range(times) for recording in recordings.values()]
     assert len(found.gates) == len(expected)
     if expected:
         runtime = open_model(proto.SerializeToString())

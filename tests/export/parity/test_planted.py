@@ -20,7 +20,7 @@ from export.parity.prove import Proof, prove
 from export.parity.weight_origins import WeightMatch
 from export.source import Source
 from export.trace.trace import TracedGraph, trace
-from models.networks.families import build
+from models.networks.families import build_network
 from models.networks.feedforward import MlpConfig
 from service.artifact.runtime import open_model
 
@@ -52,7 +52,7 @@ def subject_of(module: nn.Module, *inputs: str) -> Subject:
 @pytest.fixture(scope="module")
 def subject() -> Subject:
     torch.manual_seed(0)
-    net = build(CONFIG)
+    net = build_network(CONFIG)
     with torch.no_grad():
         for parameter in net.parameters():  # H's biases start at zero, and could be dropped unseen
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -18,7 +18,7 @@ from export.parity.error_stats import BINS
 from export.parity.prove import Proof, prove
 from export.source import Rows, Source
 from export.trace.trace import TracedGraph, trace
-from models.networks.families import build
+from models.networks.families import build_network
 from models.training.presets import PRESETS
 from service.artifact.manifest import Parity
 from service.artifact.runtime import Runtime, open_model
@@ -50,7 +50,7 @@ def made_of(module: nn.Module, *inputs: str, rows: Rows | None = None) -> Made:
 
 def preset(name: str) -> Made:
     torch.manual_seed(0)
-    net = build(PRESETS[name].config)
+    net = build_network(PRESETS[name].config)
     dims = [f"size{at}" if at in net.free_axes else size for at, size in enumerate(net.config.inputs)]
     kind = "ids:int64" if net.reads_ids else "x:float32"
     return made_of(net, f"{kind}[batch,{','.join(map(str, dims))}]")

@@ -20,12 +20,12 @@ from export.errors import ExportError, RefusedError, RequestError, SourceError
 from export.input_spec import parse_inputs
 from export.sources.load import SourceWarning, load_source
 from export.sources.rows import MAX_ROWS_USED
-from models.data.load import load
+from models.data.load import load_dataset
 from models.networks.base import Net, NetConfig
-from models.networks.families import build
+from models.networks.families import build_network
 from models.networks.feedforward import MlpConfig
 from models.training import checkpoint, presets
-from models.training.checkpoint import Record
+from models.training.checkpoint import TrainingRecord
 
 INPUTS = parse_inputs(["x:float32[batch,4]"])
 DIGITS = MlpConfig(inputs=(1, 8, 8), classes=10, width=5, layers=1)
@@ -33,7 +33,7 @@ DIGITS = MlpConfig(inputs=(1, 8, 8), classes=10, width=5, layers=1)
 
 def saved(path: Path, config: NetConfig = DIGITS, data: Any = None, **changes: Any) -> Path:
     """A checkpoint of ours, as training leaves it."""
-    record = Record(
+    record = TrainingRecord(
         preset="tiny",
         config=config.to_dict(),
         data={} if data is None else data,
@@ -43,13 +43,13 @@ def saved(path: Path, config: NetConfig = DIGITS, data: Any = None, **changes: A
         history=[],
         torch=torch.__version__,
     )
-    checkpoint.save(path, build(config).state_dict(), replace(record, **changes))
+    checkpoint.save_checkpoint(path, build_network(config).state_dict(), replace(record, **changes))
     return path
 
 
 @pytest.fixture(scope="module")
 def digits() -> dict[str, Any]:
-    found = load("digits", seed=3)
+    found = load_dataset("digits", seed=3)
     return {"name": "digits", "digest": found.digest, "labels": list(found.labels), "alphabet": ""}
 
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_brings_everything_along(tmp_path: Path, digits: dict[str, 
 @pytest.mark.parametrize("name", list(presets.PRESETS))
 def test_every_preset_says_what_it_reads(tmp_path: Path, name: str) -> None:
     """Text by ids and words, series of any time; the module takes rows of that form."""
-    config = presets.find(name).config
+    config = presets.find_preset(name).config
     small = {"layers": 1} if isinstance(config, MlpConfig) else {}
     found = load_source(saved(tmp_path / "net.safetensors", replace(config, **small), preset=name))
     (one,) = found.inputs
@@ -99,7 +99,7 @@ def test_the_users_names_are_taken(tmp_path: Path) -> None:
     ):
         with pytest.raises(RequestError, match=r"expected x:float32\[batch,1,8,8\], under any names, got p"):
             load_source(path, inputs=parse_inputs(bad))
-    text = saved(tmp_path / "text.safetensors", presets.find("charcnn").config)
+    text = saved(tmp_path / "text.safetensors", presets.find_preset("charcnn").config)
     fixed = parse_inputs(["ids:int64[batch,5,12]"])
     assert load_source(text, inputs=fixed).inputs == fixed
 
@@ -151,7 +151,7 @@ def test_given_rows_go_before_its_own(tmp_path: Path, digits: dict[str, Any]) ->
 def test_drawn_rows_are_at_most_so_many(tmp_path: Path) -> None:
     """Parity has ten thousand test rows."""
     config = MlpConfig(inputs=(24,), classes=2, width=5, layers=1)
-    data = {"name": "parity-24", "digest": load("parity-24").digest, "labels": ["even", "odd"]}
+    data = {"name": "parity-24", "digest": load_dataset("parity-24").digest, "labels": ["even", "odd"]}
     rows = load_source(saved(tmp_path / "net.safetensors", config, data=data)).rows
     assert rows is not None
     assert len(rows) == MAX_ROWS_USED

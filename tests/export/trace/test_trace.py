@@ -15,8 +15,8 @@ from export.errors import RequestError
 from export.input_spec import parse_inputs
 from export.source import Source
 from export.trace.trace import OPSETS, RECURRENT_OPS, TracedGraph, trace
-from models.networks.families import build
-from models.training.presets import find
+from models.networks.families import build_network
+from models.training.presets import find_preset
 from service.artifact.runtime import Runtime, open_model
 
 
@@ -95,7 +95,7 @@ def test_names_of_the_user_come_first() -> None:
 
 def test_nothing_tells_of_the_machine() -> None:
     """No stack trace, source line or folder is left in the file."""
-    made = traced(build(find("conv-16").config), "x:float32[batch,1,28,28]")
+    made = traced(build_network(find_preset("conv-16").config), "x:float32[batch,1,28,28]")
     data = ir.to_proto(made.model).SerializeToString()
     assert b".py" not in data
     assert not re.search(rb"/(home|work|root|tmp|usr)", data)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from models.data import cifar
-from models.data.cifar import ARCHIVE, FOLDER, RECORD, TEST, TRAIN, read_cifar
+from models.data.cifar import ARCHIVE, FOLDER, RECORD_BYTES, TEST, TRAIN, read_cifar
 from models.errors import DataError
 
 
@@ -122,7 +122,7 @@ def no_record(folder: Path) -> None:
 
 
 def strange_label(folder: Path) -> None:
-    unpacked(folder, {**FILES, TEST: b"\x0a" + bytes(RECORD - 1)})
+    unpacked(folder, {**FILES, TEST: b"\x0a" + bytes(RECORD_BYTES - 1)})
 
 
 def cut_archive(folder: Path) -> None:
@@ -183,7 +183,7 @@ def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], said
 
 def test_the_checksum_counts_to_the_last_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong CRC is found even where the archive's last member was read long before it."""
-    monkeypatch.setattr(cifar, "CHUNK", 512)
+    monkeypatch.setattr(cifar, "CHUNK_BYTES", 512)
     wrong_crc(tmp_path)
     with pytest.raises(DataError, match="CRC"):
         read_cifar(tmp_path)

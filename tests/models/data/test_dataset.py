@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.data.dataset import Source, Split, divide, generator_for
+from models.data.dataset import RawDataset, Split, seeded_generator, split_dataset
 from models.errors import DataError
 
 
@@ -15,9 +15,9 @@ def numbered(rows: int, first: int = 0) -> Split:
     return Split(numbers.float().unsqueeze(1), numbers % 2)
 
 
-def source(rows: int = 100, test: int | None = None) -> Source:
+def source(rows: int = 100, test: int | None = None) -> RawDataset:
     official = None if test is None else numbered(test, first=rows)
-    return Source("numbered", numbered(rows), official, ("even", "odd"), "numbers")
+    return RawDataset("numbered", numbered(rows), official, ("even", "odd"), "numbers")
 
 
 def numbers(split: Split) -> list[int]:
@@ -26,7 +26,7 @@ def numbers(split: Split) -> list[int]:
 
 def test_every_row_lands_in_exactly_one_part() -> None:
     """Train, valid and test together are the rows, each once, in the data's order, with its own class."""
-    data = divide(source(100), test_fraction=None, valid_fraction=0.25, seed=0)
+    data = split_dataset(source(100), test_fraction=None, valid_fraction=0.25, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (60, 20, 20)
     parts = (data.train, data.valid, data.test)
     assert sorted(number for part in parts for number in numbers(part)) == list(range(100))
@@ -36,14 +36,14 @@ def test_every_row_lands_in_exactly_one_part() -> None:
 
 def test_the_official_test_rows_are_kept() -> None:
     """Without a test fraction the official test rows stay whole and in order."""
-    data = divide(source(50, test=10), test_fraction=None, valid_fraction=0.1, seed=3)
+    data = split_dataset(source(50, test=10), test_fraction=None, valid_fraction=0.1, seed=3)
     assert numbers(data.test) == list(range(50, 60))
     assert (len(data.train), len(data.valid)) == (45, 5)
 
 
 def test_a_test_fraction_shuffles_all_rows_together() -> None:
     """Given a test fraction, official test rows and training rows are pooled before they are parted."""
-    data = divide(source(60, test=40), test_fraction=0.25, valid_fraction=0.2, seed=0)
+    data = split_dataset(source(60, test=40), test_fraction=0.25, valid_fraction=0.2, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (60, 15, 25)
     official = set(range(60, 100))
     assert official & set(numbers(data.test))
@@ -53,25 +53,25 @@ def test_a_test_fraction_shuffles_all_rows_together() -> None:
 def test_the_seed_decides_the_parts() -> None:
     """The same seed parts alike; another seed parts otherwise, save for the fixed test part."""
     one, again, other = (
-        divide(source(), test_fraction=None, valid_fraction=0.2, seed=seed) for seed in (1, 1, 2)
+        split_dataset(source(), test_fraction=None, valid_fraction=0.2, seed=seed) for seed in (1, 1, 2)
     )
     assert numbers(one.valid) == numbers(again.valid)
     assert numbers(one.valid) != numbers(other.valid)
     assert numbers(one.test) == numbers(other.test)
-    drawn = [divide(source(), test_fraction=0.2, valid_fraction=0.2, seed=seed) for seed in (1, 2)]
+    drawn = [split_dataset(source(), test_fraction=0.2, valid_fraction=0.2, seed=seed) for seed in (1, 2)]
     assert numbers(drawn[0].test) != numbers(drawn[1].test)
 
 
 def test_the_held_out_rows_are_drawn_from_everywhere() -> None:
     """A held out part is random, not the head or the tail of the data."""
-    held = numbers(divide(source(1000), test_fraction=None, valid_fraction=0.1, seed=0).valid)
+    held = numbers(split_dataset(source(1000), test_fraction=None, valid_fraction=0.1, seed=0).valid)
     assert min(held) < 100
     assert max(held) > 900
 
 
 def test_small_data_keeps_a_row_in_each_part() -> None:
     """Three rows are enough: one to train on, one to choose by, one to test on."""
-    data = divide(source(3), test_fraction=None, valid_fraction=0.01, seed=0)
+    data = split_dataset(source(3), test_fraction=None, valid_fraction=0.01, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (1, 1, 1)
 
 
@@ -79,12 +79,12 @@ def test_small_data_keeps_a_row_in_each_part() -> None:
 def test_too_few_rows_are_refused(rows: int) -> None:
     """Data that leaves nothing to train on is refused with its number of rows."""
     with pytest.raises(DataError, match=r"numbered: holding out .* of 1 rows leaves none"):
-        divide(source(rows), test_fraction=None, valid_fraction=0.5, seed=0)
+        split_dataset(source(rows), test_fraction=None, valid_fraction=0.5, seed=0)
 
 
 def test_a_dataset_says_what_its_rows_are() -> None:
     """The shape of a row and the number of classes come from the data, and an epoch is the training rows."""
-    data = divide(source(), test_fraction=None, valid_fraction=0.2, seed=0)
+    data = split_dataset(source(), test_fraction=None, valid_fraction=0.2, seed=0)
     assert data.inputs == (1,)
     assert data.classes == 2
     assert data.epoch(5, 7) is data.train
@@ -93,6 +93,6 @@ def test_a_dataset_says_what_its_rows_are() -> None:
 def test_generators_of_neighbouring_keys_differ() -> None:
     """(0, 1) and (1, 0) give other numbers, as do a number and its text; one key gives the same ones."""
     keys: list[tuple[object, ...]] = [(0, 1), (1, 0), ("0", 1), (-1,)]
-    draws = [torch.rand(4, generator=generator_for(*key)) for key in keys]
+    draws = [torch.rand(4, generator=seeded_generator(*key)) for key in keys]
     assert len({tuple(draw.tolist()) for draw in draws}) == len(keys)
-    assert torch.equal(draws[0], torch.rand(4, generator=generator_for(0, 1)))
+    assert torch.equal(draws[0], torch.rand(4, generator=seeded_generator(0, 1)))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from models.data.image_folder import read_folder
+from models.data.image_folder import read_image_folder
 from models.errors import DataError
 
 
@@ -39,7 +39,7 @@ def animals(tmp_path: Path) -> Path:
 
 def test_greyscale_images_keep_one_channel(animals: Path) -> None:
     """Classes and files come in the order of their names; a row is (1, height, width) of bytes."""
-    source = read_folder(animals)
+    source = read_image_folder(animals)
     assert source.name == "animals"
     assert source.labels == ("cat", "dog")
     assert source.kind == "image"
@@ -55,7 +55,7 @@ def test_pixels_keep_their_places(tmp_path: Path) -> None:
     for label in ("a", "b"):
         (tmp_path / label).mkdir()
         Image.fromarray(pixels).save(tmp_path / label / "1.png")
-    x = read_folder(tmp_path).rows.x
+    x = read_image_folder(tmp_path).rows.x
     assert x.shape == (2, 3, 2, 3)
     assert x[0].tolist() == pixels.transpose(2, 0, 1).tolist()
 
@@ -64,7 +64,7 @@ def test_pixels_keep_their_places(tmp_path: Path) -> None:
 def test_one_image_in_colour_makes_all_rgb(animals: Path, mode: str) -> None:
     """A greyscale image among coloured ones has its one value in all three channels; alpha is dropped."""
     image(animals / "cat" / "two.png", mode, colour=100)
-    x = read_folder(animals).rows.x
+    x = read_image_folder(animals).rows.x
     assert x.shape == (4, 3, 2, 3)
     assert x[:, :, 1, 2].tolist() == [[1, 1, 1], [100, 101, 102], [2, 2, 2], [3, 3, 3]]
 
@@ -76,7 +76,7 @@ def test_jpegs_hidden_files_and_links_are_fine(animals: Path) -> None:
     (animals / ".git").mkdir()
     (animals / "dog" / "d.png").symlink_to(animals / "cat" / "one.png")
     (animals / "eel").symlink_to(animals / "cat")
-    source = read_folder(animals)
+    source = read_image_folder(animals)
     assert source.labels == ("cat", "dog", "eel")
     assert source.rows.x[:, 0, 0, 0].tolist() == [1, 2, 3, 200, 1, 1]
 
@@ -84,7 +84,7 @@ def test_jpegs_hidden_files_and_links_are_fine(animals: Path) -> None:
 def test_the_folder_here_has_a_name(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder given as . is called by its real name."""
     monkeypatch.chdir(animals)
-    assert read_folder(Path()).name == "animals"
+    assert read_image_folder(Path()).name == "animals"
 
 
 def not_an_image(folder: Path) -> Path:
@@ -160,7 +160,7 @@ def test_wrong_folders_are_told(animals: Path, make: Callable[[Path], Path], sai
     """Each thing that a folder can have wrong is told in one line that begins with the place."""
     place = make(animals)
     with pytest.raises(DataError) as caught:
-        read_folder(place if make is one_class else animals)
+        read_image_folder(place if make is one_class else animals)
     assert str(caught.value).startswith(f"{place}: {said}")
     assert "\n" not in str(caught.value)
 
@@ -169,4 +169,4 @@ def test_an_image_that_unpacks_without_end_is_refused(animals: Path, monkeypatch
     """Pillow's warning of a decompression bomb is taken at its word."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5)
     with pytest.raises(DataError, match="decompression bomb"):
-        read_folder(animals)
+        read_image_folder(animals)

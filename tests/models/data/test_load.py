@@ -11,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from models.data.load import Dataset, Split, known_names, load
+from models.data.dataset import Dataset, Split
+from models.data.load import known_datasets, load_dataset
 from models.data.mnist import TEST, TRAIN
 from models.errors import ConfigError, DataError
 
@@ -29,7 +30,7 @@ def mnist_files(folder: Path, rows: int = 20) -> None:
 
 def test_digits_are_embedded() -> None:
     """Digits need no file: 1,797 images of bytes from 0 to 16, in three parts."""
-    data = load("digits")
+    data = load_dataset("digits")
     assert (len(data.train), len(data.valid), len(data.test)) == (1318, 120, 359)
     assert data.inputs == (1, 8, 8)
     assert data.classes == 10
@@ -43,7 +44,7 @@ def test_digits_are_embedded() -> None:
 
 def test_loading_again_gives_the_same_rows() -> None:
     """The same arguments give the same rows in the same parts; another seed, other training rows."""
-    one, again, other = load("digits"), load("digits"), load("digits", seed=1)
+    one, again, other = load_dataset("digits"), load_dataset("digits"), load_dataset("digits", seed=1)
     for part in ("train", "valid", "test"):
         assert same_rows(getattr(one, part), getattr(again, part))
     assert not same_rows(one.valid, other.valid)
@@ -52,13 +53,13 @@ def test_loading_again_gives_the_same_rows() -> None:
 
 def test_fractions_are_heeded() -> None:
     """A quarter for testing, and a fifth of what is left for validation."""
-    data = load("digits", test_fraction=0.25, valid_fraction=0.2)
+    data = load_dataset("digits", test_fraction=0.25, valid_fraction=0.2)
     assert (len(data.test), len(data.valid)) == (449, 270)
 
 
 def test_names_are_text() -> None:
     """Names come with the alphabet that their ids point into."""
-    data = load("names")
+    data = load_dataset("names")
     assert data.kind == "text"
     assert data.inputs == (8, 12)
     assert int(data.train.x.max()) < len(data.alphabet)
@@ -67,26 +68,26 @@ def test_names_are_text() -> None:
 
 def test_parity_is_drawn_afresh() -> None:
     """Epochs of parity differ, and a test fraction has no meaning there."""
-    data = load("parity-6")
+    data = load_dataset("parity-6")
     assert isinstance(data, Dataset)
     assert not same_rows(data.epoch(0, 0), data.epoch(0, 1))
     with pytest.raises(ConfigError, match="test_fraction: parity-6 draws its test rows afresh"):
-        load("parity-6", test_fraction=0.2)
+        load_dataset("parity-6", test_fraction=0.2)
 
 
 def test_files_come_from_the_folder_named(tmp_path: Path) -> None:
     """mnist is read from data_dir, its official test rows kept, or pooled when a fraction is given."""
     mnist_files(tmp_path)
-    data = load("mnist", data_dir=tmp_path, valid_fraction=0.1)
+    data = load_dataset("mnist", data_dir=tmp_path, valid_fraction=0.1)
     assert (len(data.train), len(data.valid), len(data.test)) == (18, 2, 20)
-    pooled = load("mnist", data_dir=tmp_path, valid_fraction=0.1, test_fraction=0.25)
+    pooled = load_dataset("mnist", data_dir=tmp_path, valid_fraction=0.1, test_fraction=0.25)
     assert (len(pooled.train), len(pooled.valid), len(pooled.test)) == (27, 3, 10)
 
 
 def test_a_path_to_arrays_is_read(tmp_path: Path) -> None:
     """An .npz file is a data set, with its name."""
     np.savez(tmp_path / "mine.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
-    data = load(str(tmp_path / "mine.npz"))
+    data = load_dataset(str(tmp_path / "mine.npz"))
     assert data.name == "mine"
     assert (len(data.train), len(data.valid), len(data.test)) == (7, 1, 2)
 
@@ -97,7 +98,7 @@ def test_a_path_to_a_folder_is_read(tmp_path: Path) -> None:
         (tmp_path / "mine" / label).mkdir(parents=True)
         for number in range(5):
             Image.new("L", (4, 4), number).save(tmp_path / "mine" / label / f"{number}.png")
-    data = load(str(tmp_path / "mine"))
+    data = load_dataset(str(tmp_path / "mine"))
     assert data.name == "mine"
     assert data.labels == ("cat", "dog")
     assert len(data.train) + len(data.valid) + len(data.test) == 10
@@ -107,10 +108,10 @@ def test_a_path_to_a_folder_is_read(tmp_path: Path) -> None:
 def test_an_unknown_source_is_told(source: str) -> None:
     """What is neither a name nor a path is refused in one line; a readable one lists what is known."""
     with pytest.raises(DataError) as caught:
-        load(source)
+        load_dataset(source)
     assert "\n" not in str(caught.value)
     if len(source) < 100:
-        assert all(name in str(caught.value) for name in known_names())
+        assert all(name in str(caught.value) for name in known_datasets())
         assert repr(source) in str(caught.value)
 
 
@@ -119,20 +120,20 @@ def test_a_folder_of_idx_files_is_pointed_out(tmp_path: Path, below: str) -> Non
     """IDX files in a folder of one's own are told apart from images, with what to say instead."""
     mnist_files(tmp_path / below)
     with pytest.raises(DataError, match=r"found the files of (fashion-)?mnist.*--data-dir"):
-        load(str(tmp_path))
+        load_dataset(str(tmp_path))
 
 
 def test_a_folder_of_cifar_is_pointed_out(tmp_path: Path) -> None:
     """CIFAR-10's archive in a folder of one's own is told apart from images too."""
     (tmp_path / "cifar-10-binary.tar.gz").touch()
     with pytest.raises(DataError, match=r"found the files of cifar10.*--data-dir"):
-        load(str(tmp_path))
+        load_dataset(str(tmp_path))
 
 
 def test_a_data_dir_that_is_not_there_is_told(tmp_path: Path) -> None:
     """A folder that does not exist is named."""
     with pytest.raises(DataError, match="nowhere: expected a folder with the files of mnist, there is none"):
-        load("mnist", data_dir=tmp_path / "nowhere")
+        load_dataset("mnist", data_dir=tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("name", ["test_fraction", "valid_fraction"])
@@ -142,4 +143,4 @@ def test_a_senseless_fraction_is_refused(name: str, value: float) -> None:
     with pytest.raises(
         ConfigError, match=re.escape(f"{name}: expected a number between 0 and 1, got {value}")
     ):
-        load("digits", **{name: value})  # type: ignore[arg-type]
+        load_dataset("digits", **{name: value})  # type: ignore[arg-type]

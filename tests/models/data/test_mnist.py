@@ -14,7 +14,7 @@ import torch
 
 from models.data import mnist
 from models.data.download import RemoteFile
-from models.data.mnist import FAMILIES, TEST, TRAIN, read_idx, read_mnist
+from models.data.mnist import IDX_DATASETS, TEST, TRAIN, read_idx, read_mnist
 from models.errors import DataError
 
 REAL = os.environ.get("TURNPIKE_DATA")
@@ -131,7 +131,7 @@ def test_the_real_files_have_the_checksums_we_ask_for(name: str, monkeypatch: py
     assert first == [5, 0, 4, 1, 9] if name == "mnist" else counts == [6000] * 10
     assert all(
         (Path(str(REAL)) / name / f"{file}.gz").stat().st_size == size
-        for file, size, _ in FAMILIES[name].files
+        for file, size, _ in IDX_DATASETS[name].files
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.data.parity_bits import bits_of, draw, read_parity
+from models.data.parity_bits import draw_rows, parse_parity_name, read_parity
 from models.errors import DataError
 
 
 def test_the_class_is_the_sum_modulo_2() -> None:
     """Each row's class is counted here bit by bit."""
-    split = draw(5, 200, "any")
+    split = draw_rows(5, 200, "any")
     assert split.x.shape == (200, 5)
     assert split.x.dtype == torch.float32
     assert split.y.dtype == torch.int64
@@ -22,7 +22,7 @@ def test_the_class_is_the_sum_modulo_2() -> None:
 
 def test_bits_are_even_handed() -> None:
     """Every place holds about as many ones as zeros, and so do the classes."""
-    split = draw(8, 20_000, "any")
+    split = draw_rows(8, 20_000, "any")
     assert (split.x.mean(0) - 0.5).abs().max() < 0.02
     assert (split.y.double().mean() - 0.5).abs() < 0.02
 
@@ -61,9 +61,10 @@ def test_the_dataset_says_what_it_is() -> None:
 
 def test_names_are_told_apart() -> None:
     """parity-K gives K, another name gives None."""
-    assert bits_of("parity-16") == 16
+    assert parse_parity_name("parity-16") == 16
     assert [
-        bits_of(name) for name in ("parity", "parity-", "parity-x", "xparity-3", "parity--3", "mnist")
+        parse_parity_name(name)
+        for name in ("parity", "parity-", "parity-x", "xparity-3", "parity--3", "mnist")
     ] == [None] * 6
 
 
@@ -71,4 +72,4 @@ def test_names_are_told_apart() -> None:
 def test_a_senseless_k_is_refused(name: str) -> None:
     """One bit has nothing to add, and there is a most."""
     with pytest.raises(DataError, match=rf"{name}: expected 2 to 1024 bits, got \d+"):
-        bits_of(name)
+        parse_parity_name(name)

@@ -8,18 +8,18 @@ import unicodedata
 import pytest
 import torch
 
-from models.data.dataset import Source
-from models.data.unicode_names import encode, read_names
+from models.data.dataset import RawDataset
+from models.data.unicode_names import encode_texts, read_names
 
 
 @pytest.fixture(scope="module")
-def source() -> Source:
+def source() -> RawDataset:
     return read_names()
 
 
 def test_a_text_is_spelt_by_hand() -> None:
     """Words are lines, padded with 0 and cut; characters without an id are left out."""
-    rows = encode(["AB, B", "BBBB A A", ""], " AB", words=2, characters=3)
+    rows = encode_texts(["AB, B", "BBBB A A", ""], " AB", words=2, characters=3)
     assert rows.dtype == torch.int64
     assert rows.tolist() == [
         [[1, 2, 0], [2, 0, 0]],
@@ -28,7 +28,7 @@ def test_a_text_is_spelt_by_hand() -> None:
     ]
 
 
-def test_the_rows_are_the_same_on_every_python(source: Source) -> None:
+def test_the_rows_are_the_same_on_every_python(source: RawDataset) -> None:
     """Unicode 3.2 is fixed: so many names, these classes, and these very ids."""
     assert source.rows.x.shape == (12199, 8, 12)
     assert source.labels == ("Cf", "Ll", "Lo", "Lu", "Mc", "Mn", "Nd", "No", "Po", "Sm", "So")
@@ -38,7 +38,7 @@ def test_the_rows_are_the_same_on_every_python(source: Source) -> None:
     assert hashlib.sha256(content).hexdigest()[:16] == "fbeba1d275d1be97"
 
 
-def test_ids_spell_the_name_of_the_character(source: Source) -> None:
+def test_ids_spell_the_name_of_the_character(source: RawDataset) -> None:
     """The first rows are those of the first characters, and each class is the character's own category."""
     named = [chr(code) for code in range(0x20, 0x7F)]
     kept = [c for c in named if unicodedata.ucd_3_2_0.category(c) in source.labels]
@@ -48,13 +48,13 @@ def test_ids_spell_the_name_of_the_character(source: Source) -> None:
         assert source.labels[int(source.rows.y[row])] == unicodedata.category(character)
 
 
-def test_the_padding_is_id_0_and_inside_no_word(source: Source) -> None:
+def test_the_padding_is_id_0_and_inside_no_word(source: RawDataset) -> None:
     """Once a word has ended, nothing but padding follows in its line."""
     filled = source.rows.x > 0
     assert not (filled[..., 1:] & ~filled[..., :-1]).any()
     assert int(source.rows.x.max()) == len(source.alphabet) - 1
 
 
-def test_every_class_has_rows_enough(source: Source) -> None:
+def test_every_class_has_rows_enough(source: RawDataset) -> None:
     """No class has under a hundred rows."""
     assert int(torch.bincount(source.rows.y, minlength=len(source.labels)).min()) >= 100

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ConfigError
-from models.layers.activation import Maxout, initialise, make_activation, pieces_of
-from models.layers.highway import convolution
+from models.layers.activation import Maxout, initialize_weights, make_activation, maxout_pieces
+from models.layers.highway import convolution_maps
 from models.layers.transform import PlainLayer
 
 Same = Callable[[Tensor, Tensor], None]
@@ -51,7 +51,7 @@ def test_dense_maxout_is_its_equation(pieces: int, same: Same) -> None:
 @pytest.mark.parametrize("dims", [1, 2])
 def test_convolutional_maxout_is_its_equation(dims: int, same: Same) -> None:
     """Map i of the output is, at every place, the largest of the maps i k to i k + k - 1 of the filters."""
-    layer = PlainLayer(2, 3, medium=convolution(dims, 1), activation="maxout(2)").double()
+    layer = PlainLayer(2, 3, map_kind=convolution_maps(dims, 1), activation="maxout(2)").double()
     x = torch.randn(4, 2, *(5, 6)[:dims], dtype=torch.float64)
     w, b = layer.normal_layer.weight.flatten(1).tolist(), layer.normal_layer.bias.tolist()
     y = layer(x)
@@ -71,7 +71,7 @@ def test_relu_and_tanh_are_what_they_are_called() -> None:
     x = torch.tensor([-1.5, 0.0, 2.0])
     assert torch.equal(make_activation("relu")(x), torch.tensor([0.0, 0.0, 2.0]))
     assert torch.equal(make_activation("tanh")(x), torch.tanh(x))
-    assert [pieces_of(name) for name in ("relu", "tanh", "maxout(2)", "maxout(12)")] == [1, 1, 2, 12]
+    assert [maxout_pieces(name) for name in ("relu", "tanh", "maxout(2)", "maxout(12)")] == [1, 1, 2, 12]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_weights_are_drawn_after_he_or_glorot(
     linear: nn.Linear | nn.Conv1d | nn.Conv2d, fan_in: int, fan_out: int, activation: str
 ) -> None:
     """The variance is 2 / fan in before relu and maxout, 2 / (fan in + fan out) else, and the bias zero."""
-    initialise(linear, activation)
+    initialize_weights(linear, activation)
     variance = 2 / (fan_in + fan_out) if activation == "tanh" else 2 / fan_in
     assert linear.weight.std().item() == pytest.approx(variance**0.5, rel=0.02)
     assert abs(linear.weight.mean().item()) < 0.02 * variance**0.5
@@ -111,5 +111,5 @@ def test_a_map_without_a_bias_is_initialised_too() -> None:
     """There is nothing to set to zero, and that is no error."""
     linear = nn.Linear(4, 3, bias=False)
     before = linear.weight.clone()
-    initialise(linear, "relu")
+    initialize_weights(linear, "relu")
     assert not torch.equal(linear.weight, before)

@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
-from models.layers.gate import Carry, ConvGate1d, ConvGate2d, DenseGate, GatedJoin, set_bias, watched
+from models.layers.gate import (
+    Carry,
+    ConvGate1d,
+    ConvGate2d,
+    DenseGate,
+    GatedJoin,
+    record_gates,
+    set_gate_bias,
+)
 from models.layers.highway import ConvHighwayLayer, HighwayLayer
 from models.networks.recurrent import Rhn, RhnConfig
 
@@ -69,7 +77,7 @@ def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
     """With `by`, both gates read it, and x is still what is carried."""
     join = join_of(1.0, 0.0, carry, carry_weight=-1.0)
     t = sigmoid(0.7)  # and sigmoid(-0.7) = 1 - t: both kinds agree here
-    got = join.join(number(3.0), number(-2.0), by=number(0.7))
+    got = join.join(number(3.0), number(-2.0), gate_input=number(0.7))
     assert got.item() == pytest.approx(3 * t - 2 * (1 - t), rel=1e-12)
 
 
@@ -106,7 +114,7 @@ def test_none_keeps_what_pytorch_drew() -> None:
     assert join.carry_gate is not None
     assert [join.gate.bias.tolist(), join.carry_gate.bias.tolist()] == expected
     without = DenseGate(3, 4, bias=False)
-    set_bias(without, -2.0)
+    set_gate_bias(without, -2.0)
     assert without.bias is None
 
 
@@ -116,13 +124,13 @@ def test_no_gate_bias_keeps_pytorchs_own_draw(scaled: bool) -> None:
     torch.manual_seed(3)
     own = torch.nn.Linear(6, 4).bias
     torch.manual_seed(3)
-    join = GatedJoin(lambda: DenseGate(6, 4), gate_bias=None, scaled=scaled)
+    join = GatedJoin(lambda: DenseGate(6, 4), gate_bias=None, scaled_init=scaled)
     assert torch.equal(join.gate.bias, own)
 
 
 def test_scaled_gates_are_drawn_after_glorot() -> None:
     """Both gates have a variance of 2 / (inputs + units), not the third of 1 / inputs that PyTorch draws."""
-    join = GatedJoin(lambda: DenseGate(300, 200), carry="independent", scaled=True)
+    join = GatedJoin(lambda: DenseGate(300, 200), carry="independent", scaled_init=True)
     for gate in (join.gate, join.carry_gate):
         assert gate is not None
         assert gate.weight.std().item() == pytest.approx((2 / 500) ** 0.5, rel=0.02)
@@ -139,40 +147,40 @@ def test_what_is_watched_is_what_went_through(same: Same) -> None:
     net = nn.Sequential(HighwayLayer(4), nn.Tanh(), HighwayLayer(4, carry="independent"))
     net.add_module("deep", nn.ModuleDict({"inner": HighwayLayer(4, gate_bias=1.0)}))
     x = torch.randn(3, 4)
-    with watched(net) as passages:
+    with record_gates(net) as recordings:
         first = net[0](x)
         second = net[2](torch.tanh(first))
         third = net.deep["inner"](second)
-    assert list(passages) == ["0", "2", "deep.inner"]
-    for passage, layer, read, y in zip(
-        passages.values(),
+    assert list(recordings) == ["0", "2", "deep.inner"]
+    for recording, layer, read, y in zip(
+        recordings.values(),
         (net[0], net[2], net.deep["inner"]),
         (x, torch.tanh(first), second),
         (first, second, third),
         strict=True,
     ):
-        assert len(passage.transform) == len(passage.output) == 1
-        same(passage.transform[0], torch.sigmoid(F.linear(read, layer.gate.weight, layer.gate.bias)))
-        assert torch.equal(passage.output[0], y)
-        assert not passage.transform[0].requires_grad
-        assert not passage.output[0].requires_grad
+        assert len(recording.transform_gates) == len(recording.outputs) == 1
+        same(recording.transform_gates[0], torch.sigmoid(F.linear(read, layer.gate.weight, layer.gate.bias)))
+        assert torch.equal(recording.outputs[0], y)
+        assert not recording.transform_gates[0].requires_grad
+        assert not recording.outputs[0].requires_grad
 
 
 def test_every_call_is_recorded_in_order(same: Same) -> None:
     """A layer that is called once for every step of time leaves a T and a y for each."""
     net = Rhn(RhnConfig(inputs=(5, 3), classes=2, width=4, depth=2))
     x = torch.randn(2, 5, 3)
-    with watched(net) as passages:
+    with record_gates(net) as recordings:
         net(x)
-    assert list(passages) == ["layer.steps.0", "layer.steps.1"]
-    bottom, top = passages.values()
-    assert [len(bottom.transform), len(top.transform)] == [5, 5]
+    assert list(recordings) == ["layer.steps.0", "layer.steps.1"]
+    bottom, top = recordings.values()
+    assert [len(bottom.transform_gates), len(top.transform_gates)] == [5, 5]
     states = net.layer(x)
-    same(torch.stack(top.output, dim=1), states)
+    same(torch.stack(top.outputs, dim=1), states)
     for time in range(5):
         before = states[:, time - 1] if time else torch.zeros(2, 4)
-        same(bottom.transform[time], net.layer.steps[0].gate(torch.cat([x[:, time], before], dim=1)))
-        same(top.transform[time], net.layer.steps[1].gate(bottom.output[time]))
+        same(bottom.transform_gates[time], net.layer.steps[0].gate(torch.cat([x[:, time], before], dim=1)))
+        same(top.transform_gates[time], net.layer.steps[1].gate(bottom.outputs[time]))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -180,21 +188,21 @@ def test_nothing_is_watched_afterwards(fails: bool) -> None:
     """The hooks go when the block ends, be it by an error, and what was recorded stays as it was."""
     net = nn.Sequential(HighwayLayer(2), ConvHighwayLayer(2, dims=1))
     x = torch.randn(3, 2)
-    with suppress(ShapeError), watched(net) as passages:
+    with suppress(ShapeError), record_gates(net) as recordings:
         net[0](x)
         if fails:
             net[0](x[:, :1])
     net[0](x)
-    assert len(passages["0"].transform) == len(passages["0"].output) == 1
-    assert passages["1"].transform == []
+    assert len(recordings["0"].transform_gates) == len(recordings["0"].outputs) == 1
+    assert recordings["1"].transform_gates == []
     assert all(not module._forward_hooks for module in net.modules())
 
 
 def test_a_net_without_gates_has_nothing_to_watch() -> None:
-    """There is no passage where there is no gated layer; a gated layer itself is one of the name ''."""
-    with watched(nn.Linear(2, 2)) as passages:
+    """There is no recording where there is no gated layer; a gated layer itself is one of the name ''."""
+    with record_gates(nn.Linear(2, 2)) as recordings:
         pass
-    assert passages == {}
-    with watched(HighwayLayer(2)) as passages:
+    assert recordings == {}
+    with record_gates(HighwayLayer(2)) as recordings:
         pass
-    assert list(passages) == [""]
+    assert list(recordings) == [""]

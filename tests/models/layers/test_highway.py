@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
 from models.layers.gate import Carry
-from models.layers.highway import ConvHighwayLayer, HighwayLayer, convolution
+from models.layers.highway import ConvHighwayLayer, HighwayLayer, convolution_maps
 from models.layers.transform import PlainLayer, ResidualLayer
 
 Same = Callable[[Tensor, Tensor], None]
@@ -295,9 +295,9 @@ def test_a_line_of_one_channel_worked_out_by_hand() -> None:
 def test_plain_and_residual_layers_are_made_of_the_same_maps(dims: int, same: Same) -> None:
     """y = relu(W * x + b), which may change the channels, and y = x + W * relu(x) + b."""
     x = torch.randn(1, 2, *sizes_of(dims), dtype=torch.float64)
-    plain = PlainLayer(2, 3, medium=convolution(dims)).double()
+    plain = PlainLayer(2, 3, map_kind=convolution_maps(dims)).double()
     same(plain(x)[0], torch.from_numpy(np.maximum(convolved(plain.normal_layer, x[0].numpy()), 0)))
-    residual = ResidualLayer(2, medium=convolution(dims)).double()
+    residual = ResidualLayer(2, map_kind=convolution_maps(dims)).double()
     h = convolved(residual.normal_layer, np.maximum(x[0].numpy(), 0))
     same(residual(x)[0], x[0] + torch.from_numpy(h))
 
@@ -339,7 +339,7 @@ def test_kernels_that_cannot_be_centred_are_refused(dims: int, kernel: int) -> N
 def test_other_dimensions_are_refused(dims: int) -> None:
     """There are convolutions over a line and over a plane."""
     with pytest.raises(ConfigError, match=f"^dims: expected 1 or 2, got {dims}$"):
-        convolution(dims)
+        convolution_maps(dims)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,11 @@ def test_other_dimensions_are_refused(dims: int) -> None:
 @pytest.mark.parametrize("kind", [PlainLayer, ResidualLayer, ConvHighwayLayer])
 def test_rows_of_another_shape_are_refused(kind: type[nn.Module], dims: int, shape: tuple[int, ...]) -> None:
     """Channels stand on axis 1 of 3 or 4 axes, and PyTorch's own rows without a batch are not taken."""
-    layer = ConvHighwayLayer(2, dims=dims) if kind is ConvHighwayLayer else kind(2, medium=convolution(dims))
+    layer = (
+        ConvHighwayLayer(2, dims=dims)
+        if kind is ConvHighwayLayer
+        else kind(2, map_kind=convolution_maps(dims))
+    )
     sizes = ", ".join(map(str, shape))
     with pytest.raises(ShapeError) as caught:
         layer(torch.zeros(shape))

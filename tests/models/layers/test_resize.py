@@ -46,7 +46,7 @@ def test_no_value_is_kept_twice() -> None:
     """At any ratio the kept places rise strictly and lie inside the row."""
     for inputs in range(1, 40):
         for units in range(1, inputs + 1):
-            places = SubSample(inputs, units).kept.tolist()
+            places = SubSample(inputs, units).indices.tolist()
             assert places[0] == 0
             assert places[-1] < inputs
             assert all(before < after for before, after in pairwise(places))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ConfigError, ShapeError
-from models.layers.gate import watched
+from models.layers.gate import record_gates
 from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
 
 Same = Callable[[Tensor, Tensor], None]
@@ -209,12 +209,12 @@ def test_meaningless_settings_are_named(setting: str, value: object) -> None:
 def test_gates_are_seen() -> None:
     """Four highway layers show four gates, a value for each step and unit, as closed as their bias says."""
     net = CbhgNet(small(gate_bias=-9.0)).eval()
-    with watched(net) as passages:
+    with record_gates(net) as recordings:
         net(torch.randn(2, 6, 3))
-    assert len(passages) == 4
-    for passage in passages.values():
-        assert passage.transform[0].shape == passage.output[0].shape == (2, 6, 7)
-        assert passage.transform[0].mean() < 0.1
+    assert len(recordings) == 4
+    for recording in recordings.values():
+        assert recording.transform_gates[0].shape == recording.outputs[0].shape == (2, 6, 7)
+        assert recording.transform_gates[0].mean() < 0.1
 
 
 def test_gradient_reaches_every_parameter() -> None:

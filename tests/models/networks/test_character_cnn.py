@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ConfigError, ShapeError
-from models.layers.gate import watched
-from models.networks.character_cnn import CharacterEncoder, Characters, CharactersConfig
+from models.layers.gate import record_gates
+from models.networks.character_cnn import CharacterCnn, CharacterCnnConfig, CharacterEncoder
 
 Same = Callable[[Tensor, Tensor], None]
 
 
-def small(**changes: object) -> CharactersConfig:
+def small(**changes: object) -> CharacterCnnConfig:
     settings = {
         "inputs": (5, 6),
         "classes": 3,
@@ -27,7 +27,7 @@ def small(**changes: object) -> CharactersConfig:
         "projection": 7,
         **changes,
     }
-    return CharactersConfig(**settings)  # type: ignore[arg-type]
+    return CharacterCnnConfig(**settings)  # type: ignore[arg-type]
 
 
 def random_encoder(activation: str = "tanh") -> CharacterEncoder:
@@ -110,7 +110,7 @@ def test_ids_outside_the_alphabet_are_named(wrong: int) -> None:
     ids = torch.ones(2, 5, 6, dtype=torch.int64)
     ids[1, 2, 3] = wrong
     with pytest.raises(ShapeError, match=f"expected ids 0 to 10, got .*{wrong}"):
-        Characters(small())(ids)
+        CharacterCnn(small())(ids)
 
 
 def test_padding_is_not_learnt() -> None:
@@ -126,7 +126,7 @@ def test_padding_is_not_learnt() -> None:
 @torch.no_grad()
 def test_net_averages_the_words_that_are_there(same: Same) -> None:
     """The mean counts words with at least one character, whichever places they are in."""
-    net = Characters(small()).double().eval()
+    net = CharacterCnn(small()).double().eval()
     ids = torch.randint(1, 11, (1, 5, 6))
     ids[0, 1] = ids[0, 4] = 0
     ids[0, 2, 1:] = 0
@@ -137,7 +137,7 @@ def test_net_averages_the_words_that_are_there(same: Same) -> None:
 @torch.no_grad()
 def test_padding_words_change_nothing(same: Same) -> None:
     """A text filled up with padding words is answered as the text itself is; words may vary in number."""
-    net = Characters(small()).eval()
+    net = CharacterCnn(small()).eval()
     ids = torch.randint(1, 11, (2, 5, 6))
     same(net(torch.cat([ids, torch.zeros(2, 4, 6, dtype=torch.int64)], dim=1)), net(ids))
 
@@ -145,7 +145,7 @@ def test_padding_words_change_nothing(same: Same) -> None:
 @torch.no_grad()
 def test_an_empty_text_is_answered(same: Same) -> None:
     """A text of padding alone gives the output's bias, not a division by zero."""
-    net = Characters(small()).eval()
+    net = CharacterCnn(small()).eval()
     nn.init.normal_(net.output.bias)
     same(net(torch.zeros(1, 5, 6, dtype=torch.int64))[0], net.output.bias)
 
@@ -153,12 +153,12 @@ def test_an_empty_text_is_answered(same: Same) -> None:
 @pytest.mark.parametrize(("activation", "kind"), [("tanh", nn.Tanh), ("relu", nn.ReLU)])
 def test_activation_is_the_configs(activation: str, kind: type) -> None:
     """What follows the filters is what was asked for."""
-    assert isinstance(Characters(small(activation=activation)).words.activation, kind)
+    assert isinstance(CharacterCnn(small(activation=activation)).words.activation, kind)
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
     """The number of characters is the config's, and rows are integers."""
-    net = Characters(small())
+    net = CharacterCnn(small())
     with pytest.raises(ShapeError, match=r"\[batch, \*, 6\]"):
         net(torch.zeros(2, 5, 7, dtype=torch.int64))
     with pytest.raises(ShapeError, match="integer ids"):
@@ -206,19 +206,19 @@ def test_encoder_checks_its_own_settings() -> None:
 @pytest.mark.parametrize("highways", [0, 2, 3])
 def test_gates_are_seen(highways: int) -> None:
     """There are as many gates as asked for, as wide as all filters together, as closed as their bias says."""
-    net = Characters(small(highways=highways, gate_bias=-5.0)).eval()
-    with watched(net) as passages:
+    net = CharacterCnn(small(highways=highways, gate_bias=-5.0)).eval()
+    with record_gates(net) as recordings:
         net(torch.randint(1, 11, (2, 5, 6)))
-    assert len(passages) == highways
-    for passage in passages.values():
-        assert passage.transform[0].shape == (2 * 5, 3 + 4 + 5)
-        assert passage.transform[0].mean() < 0.1
+    assert len(recordings) == highways
+    for recording in recordings.values():
+        assert recording.transform_gates[0].shape == (2 * 5, 3 + 4 + 5)
+        assert recording.transform_gates[0].mean() < 0.1
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_gradient_reaches_every_parameter(activation: str) -> None:
     """No parameter is left out of the graph."""
-    net = Characters(small(activation=activation))
+    net = CharacterCnn(small(activation=activation))
     net(torch.randint(0, 11, (8, 5, 6))).square().sum().backward()
     for name, parameter in net.named_parameters():
         assert parameter.grad is not None, name
@@ -228,14 +228,14 @@ def test_gradient_reaches_every_parameter(activation: str) -> None:
 @torch.no_grad()
 def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
     """In use, nothing leaks from one row to another."""
-    net = Characters(small()).eval()
+    net = CharacterCnn(small()).eval()
     ids = torch.randint(0, 11, (5, 5, 6))
     same(net(ids), torch.cat([net(row.unsqueeze(0)) for row in ids]))
 
 
 def test_loss_falls() -> None:
     """A few steps on a tiny batch halve the loss."""
-    net = Characters(small(dropout=0.0))
+    net = CharacterCnn(small(dropout=0.0))
     ids, labels = torch.randint(0, 11, (9, 5, 6)), torch.arange(9) % 3
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     losses = []

@@ -12,8 +12,8 @@ import torch
 from models.errors import ConfigError
 from models.networks.base import NetConfig
 from models.networks.cbhg import CbhgConfig
-from models.networks.character_cnn import CharactersConfig
-from models.networks.families import FAMILIES, build, config_from_dict
+from models.networks.character_cnn import CharacterCnnConfig
+from models.networks.families import FAMILIES, build_network, config_from_dict
 from models.networks.feedforward import ConvConfig, MlpConfig
 from models.networks.grid_lstm import GridLstmConfig
 from models.networks.recurrent import HighwayLstmConfig, RhnConfig
@@ -27,7 +27,7 @@ CONFIGS: list[NetConfig] = [
     HighwayLstmConfig(inputs=(4, 2), classes=3, depth_bias=-0.5),
     GridLstmConfig(inputs=(1, 8, 8), classes=3, dimensions=3, patch=2, tied=False),
     TransformerConfig(inputs=(4, 2), classes=3, join="residual"),
-    CharactersConfig(inputs=(2, 5), classes=3, filter_widths=(1, 2), filter_counts=(3, 4)),
+    CharacterCnnConfig(inputs=(2, 5), classes=3, filter_widths=(1, 2), filter_counts=(3, 4)),
     CbhgConfig(inputs=(4, 2), classes=3, bank=2),
 ]
 
@@ -56,11 +56,11 @@ def test_a_config_comes_back_from_json_as_it_was(config: NetConfig) -> None:
 def test_a_config_builds_its_network(config: NetConfig) -> None:
     """The network is the family's, keeps its config, and is drawn from PyTorch's generator alone."""
     torch.manual_seed(4)
-    net = build(config)
+    net = build_network(config)
     assert type(net) is FAMILIES[type(config)]
     assert net.config is config
     torch.manual_seed(4)
-    again = build(config).state_dict()
+    again = build_network(config).state_dict()
     assert again.keys() == net.state_dict().keys()
     assert all(torch.equal(again[name], tensor) for name, tensor in net.state_dict().items())
 

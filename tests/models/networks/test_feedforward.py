@@ -14,7 +14,15 @@ from models.errors import ConfigError
 from models.layers.highway import HighwayLayer
 from models.layers.transform import Init, PlainLayer, ResidualLayer
 from models.networks.base import Net, parameter_count
-from models.networks.feedforward import ConvConfig, ConvNet, Entry, Kind, Mlp, MlpConfig, matched_width
+from models.networks.feedforward import (
+    ConvConfig,
+    ConvNet,
+    EntryKind,
+    LayerKind,
+    Mlp,
+    MlpConfig,
+    matched_width,
+)
 
 Same = Callable[[Tensor, Tensor], None]
 LAYERS: dict[str, type[nn.Module]] = {
@@ -38,7 +46,7 @@ def every(net: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -
 
 @pytest.mark.parametrize("width", [50, 64, 128, 784])
 @pytest.mark.parametrize("kind", ["plain", "residual"])
-def test_twins_are_matched_in_parameters(width: int, kind: Kind) -> None:
+def test_twins_are_matched_in_parameters(width: int, kind: LayerKind) -> None:
     """A layer of the twin has within 3 % of what a highway layer has, and the width of Figure 1 is 71."""
     assert matched_width(50) == 71
     sizes = {
@@ -48,8 +56,8 @@ def test_twins_are_matched_in_parameters(width: int, kind: Kind) -> None:
     assert sizes[kind] == pytest.approx(sizes["highway"], rel=0.03)
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_a_dense_net_is_its_parts_in_order(kind: Kind, same: Same) -> None:
+@pytest.mark.parametrize("kind", get_args(LayerKind))
+def test_a_dense_net_is_its_parts_in_order(kind: LayerKind, same: Same) -> None:
     """Flattened rows go through the entry, every layer, and a linear output."""
     net = mlp(kind=kind, layers=3)
     assert [type(layer) for layer in net.layers] == [LAYERS[kind]] * 3
@@ -69,8 +77,8 @@ def test_a_dense_net_is_its_parts_in_order(kind: Kind, same: Same) -> None:
 
 
 @pytest.mark.parametrize(("entry", "width"), [("plain", 4), ("pad", 8), ("subsample", 4), ("none", 6)])
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_every_entry_makes_rows_of_the_width(entry: Entry, width: int, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", get_args(LayerKind))
+def test_every_entry_makes_rows_of_the_width(entry: EntryKind, width: int, kind: LayerKind) -> None:
     """What the layers are given is a plain layer's, or the row itself with zeros, with gaps, or whole."""
     net = mlp(entry=entry, width=width, kind=kind)
     x = torch.randn(3, 1, 2, 3)
@@ -89,9 +97,9 @@ def test_every_entry_makes_rows_of_the_width(entry: Entry, width: int, kind: Kin
 
 
 @pytest.mark.parametrize("make", [mlp, conv])
-@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize("init", ["torch", "scaled"])
-def test_settings_reach_every_layer(make: Callable[..., Any], kind: Kind, init: Init) -> None:
+def test_settings_reach_every_layer(make: Callable[..., Any], kind: LayerKind, init: Init) -> None:
     """Activation and batch norm are those of the config in each layer, and init in each map."""
     net = make(kind=kind, activation="tanh", batch_norm=True, init=init)
     layers = list(net.layers) if make is mlp else every(net.body, tuple(LAYERS.values()))
@@ -115,7 +123,7 @@ def test_settings_reach_every_gate(make: Callable[..., Net]) -> None:
 
 def test_dropout_reaches_the_entry_and_the_layers() -> None:
     """A dense net drops in its plain entry and in every layer, at the one rate."""
-    for kind in get_args(Kind):
+    for kind in get_args(LayerKind):
         assert [dropout.p for dropout in every(mlp(kind=kind, dropout=0.3), nn.Dropout)] == [0.3] * 3
     assert every(mlp(), nn.Dropout) == []
 
@@ -174,9 +182,9 @@ def test_dropout_of_a_convolutional_net_stands_before_and_after_stages() -> None
     assert found == [("Dropout", 0.1), *layers, *more, ("Dropout", 0.3)]
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize("inputs", [(2, 8), (2, 9), (2, 8, 8), (2, 9, 5)])
-def test_convolutional_nets_read_lines_and_planes(inputs: tuple[int, ...], kind: Kind) -> None:
+def test_convolutional_nets_read_lines_and_planes(inputs: tuple[int, ...], kind: LayerKind) -> None:
     """Sizes that poolings do not divide lose the rest, and every parameter is learnt."""
     net = conv(inputs=inputs, kind=kind)
     y = net(torch.randn(3, *inputs))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
-from models.layers.gate import Carry, watched
+from models.layers.gate import Carry, record_gates
 from models.networks.base import Net
 from models.networks.recurrent import (
     HighwayLstm,
@@ -103,22 +103,22 @@ def test_recurrent_highway_goes_on_from_a_state(same: Same) -> None:
 def test_recurrent_highway_at_first_mostly_keeps_its_state() -> None:
     """The default gate bias of -2 lets about sigmoid(-2) = 0.12 through on a silent input."""
     layer = RecurrentHighway(3, 16, 1)
-    with watched(layer) as passages:
+    with record_gates(layer) as recordings:
         layer(torch.zeros(1, 1, 3))
-    assert passages["steps.0"].transform[0].mean().item() == pytest.approx(0.1192, abs=1e-3)
+    assert recordings["steps.0"].transform_gates[0].mean().item() == pytest.approx(0.1192, abs=1e-3)
 
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 def test_every_gate_of_an_rhn_is_seen_at_every_step_of_time(carry: Carry) -> None:
     """Watching shows T and y of each step of depth, once for each step of time."""
     net = Rhn(RhnConfig(inputs=(5, 3), classes=4, width=6, depth=3, carry=carry))
-    with watched(net) as passages:
+    with record_gates(net) as recordings:
         net(torch.randn(2, 5, 3))
-    assert list(passages) == ["layer.steps.0", "layer.steps.1", "layer.steps.2"]
-    for passage in passages.values():
-        assert [tuple(t.shape) for t in passage.transform] == [(2, 6)] * 5
-        assert [tuple(y.shape) for y in passage.output] == [(2, 6)] * 5
-        assert all(((t > 0) & (t < 1)).all() for t in passage.transform)
+    assert list(recordings) == ["layer.steps.0", "layer.steps.1", "layer.steps.2"]
+    for recording in recordings.values():
+        assert [tuple(t.shape) for t in recording.transform_gates] == [(2, 6)] * 5
+        assert [tuple(y.shape) for y in recording.outputs] == [(2, 6)] * 5
+        assert all(((t > 0) & (t < 1)).all() for t in recording.transform_gates)
 
 
 def test_a_highway_lstm_cell_worked_out_by_hand(same: Same) -> None:

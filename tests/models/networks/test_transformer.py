@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ConfigError, ShapeError
-from models.layers.gate import watched
+from models.layers.gate import record_gates
 from models.networks.base import parameter_count
 from models.networks.transformer import (
     EncoderLayer,
@@ -227,14 +227,14 @@ def test_layer_refuses_heads_that_do_not_divide() -> None:
 def test_gates_are_seen(join: str, gates: int) -> None:
     """A highway join shows its gate and its output, two to a layer in order of depth; a residual none."""
     net = Transformer(small(join=join, gate_bias=-5.0)).eval()
-    with watched(net) as passages:
+    with record_gates(net) as recordings:
         net(torch.randn(3, 6, 3))
-    assert len(passages) == gates
+    assert len(recordings) == gates
     if gates:
-        assert list(passages)[:2] == ["layers.0.attention_join", "layers.0.feedforward_join"]
-    for passage in passages.values():
-        assert passage.transform[0].shape == passage.output[0].shape == (3, 6, 8)
-        assert passage.transform[0].mean() < 0.1  # the bias says so
+        assert list(recordings)[:2] == ["layers.0.attention_join", "layers.0.feedforward_join"]
+    for recording in recordings.values():
+        assert recording.transform_gates[0].shape == recording.outputs[0].shape == (3, 6, 8)
+        assert recording.transform_gates[0].mean() < 0.1  # the bias says so
 
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])

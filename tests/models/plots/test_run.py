@@ -13,32 +13,32 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor, nn
 
-from models.data.load import Dataset, Kind, Split
+from models.data.dataset import Dataset, RowKind, Split
 from models.networks.base import Net, NetConfig
-from models.networks.character_cnn import CharactersConfig
-from models.networks.families import build
+from models.networks.character_cnn import CharacterCnnConfig
+from models.networks.families import build_network
 from models.networks.feedforward import ConvConfig, MlpConfig
 from models.networks.recurrent import RhnConfig
 from models.plots import gates as gate_picture
 from models.plots import run as pictures
-from models.training.checkpoint import Record
+from models.training.checkpoint import TrainingRecord
 
 IMAGE = (1, 8, 8)
 MLP = MlpConfig(inputs=IMAGE, classes=3, width=6, layers=4)
 
 
-def dataset(rows: Tensor, kind: Kind = "image", alphabet: str = "") -> Dataset:
+def dataset(rows: Tensor, kind: RowKind = "image", alphabet: str = "") -> Dataset:
     split = Split(rows, torch.arange(len(rows)) % 3)
     return Dataset("made", split, split, split, ("$a", "b_b", "a label that is rather long"), kind, alphabet)
 
 
-def record(config: NetConfig, epochs: int = 3) -> Record:
+def record(config: NetConfig, epochs: int = 3) -> TrainingRecord:
     history = [
         {"epoch": n, "loss": 2 / n, "accuracy": 0.3 * n, "valid_loss": 2.1 / n, "valid_accuracy": 0.29 * n}
         for n in range(1, epochs + 1)
     ]
     metrics = {**history[1], "test_loss": 0.5, "test_accuracy": 0.875} if epochs else {}
-    return Record("net", config.to_dict(), {"name": "made"}, {}, 0, metrics, history, "2")
+    return TrainingRecord("net", config.to_dict(), {"name": "made"}, {}, 0, metrics, history, "2")
 
 
 def images(rows: int = 30) -> Tensor:
@@ -76,8 +76,8 @@ def test_draw_writes_whole_pictures_and_none_of_gates_that_are_not_there(
     tmp_path: Path, config: NetConfig, gated: bool
 ) -> None:
     """A run gets its history and mistakes, and its gates where it has some; the net is left as it was."""
-    net = build(config).train()
-    paths = pictures.draw(tmp_path, net, record(config), dataset(images()))
+    net = build_network(config).train()
+    paths = pictures.draw_run(tmp_path, net, record(config), dataset(images()))
     names = ["history.png", "misclassified.png", *(["gates.png"] if gated else [])]
     assert [path.name for path in paths] == names
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
@@ -92,7 +92,7 @@ def test_draw_writes_whole_pictures_and_none_of_gates_that_are_not_there(
 def test_history_shows_every_epoch_and_marks_the_best() -> None:
     """Each of the four curves has the record's values; the best epoch is ringed, the test in the title."""
     run = record(MLP)
-    figure = pictures.history(run)
+    figure = pictures.history_figure(run)
     for axes, name in zip(figure.axes, ("loss", "accuracy"), strict=True):
         curves = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
         assert curves["training"] == [[e["epoch"], e[name]] for e in run.history]
@@ -103,8 +103,10 @@ def test_history_shows_every_epoch_and_marks_the_best() -> None:
 
 def test_history_of_a_run_that_was_stopped_at_once(tmp_path: Path) -> None:
     """Without a whole epoch there is nothing to plot, and the picture says why."""
-    assert "not tested" in pictures.history(record(MLP, epochs=0)).get_suptitle()
-    assert pictures.draw(tmp_path, build(MLP), record(MLP, epochs=0), dataset(images()))[0].exists()
+    assert "not tested" in pictures.history_figure(record(MLP, epochs=0)).get_suptitle()
+    assert pictures.draw_run(tmp_path, build_network(MLP), record(MLP, epochs=0), dataset(images()))[
+        0
+    ].exists()
 
 
 def test_misclassified_shows_the_surest_mistakes_first() -> None:
@@ -112,7 +114,7 @@ def test_misclassified_shows_the_surest_mistakes_first() -> None:
     rows = images(15)
     logits = torch.zeros(15, 3)
     logits[:, 0] = torch.linspace(1, 5, 15)  # every third row is right
-    figure = pictures.misclassified(Fixed(MLP, logits), record(MLP), dataset(rows))
+    figure = pictures.misclassified_figure(Fixed(MLP, logits), record(MLP), dataset(rows))
     assert len(figure.axes) == 10
     said = words(figure)
     assert said[0] == "net: all 10 mistakes in 15 test rows"
@@ -125,7 +127,9 @@ def test_misclassified_shows_the_surest_mistakes_first() -> None:
 def test_misclassified_says_so_when_nothing_is() -> None:
     """A perfect network gets a picture that says it is one."""
     data = dataset(images(6))
-    figure = pictures.misclassified(Fixed(MLP, nn.functional.one_hot(data.test.y) * 9.0), record(MLP), data)
+    figure = pictures.misclassified_figure(
+        Fixed(MLP, nn.functional.one_hot(data.test.y) * 9.0), record(MLP), data
+    )
     assert words(figure) == [
         "net: all 6 test rows are right",
         "nothing to show: every test row is classified rightly",
@@ -147,7 +151,7 @@ def test_misclassified_numbers_are_bars_a_curve_or_a_strip(tmp_path: Path, rows:
     data = dataset(rows, "numbers")
     wrong = nn.functional.one_hot((data.test.y + 1) % 3) * 9.0
     config = replace(MLP, inputs=data.inputs)
-    figure = pictures.misclassified(Fixed(config, wrong), record(config), data)
+    figure = pictures.misclassified_figure(Fixed(config, wrong), record(config), data)
     drawn: Any = getattr(figure.axes[0], marks)
     assert len(drawn) == (rows.shape[1] if marks == "patches" else 1)
     if marks == "images":
@@ -159,22 +163,22 @@ def test_misclassified_texts_are_spelled_out() -> None:
     """A text is shown as its words, without their padding."""
     rows = torch.tensor([[[1, 2, 0], [3, 0, 0], [0, 0, 0]]])
     data = dataset(rows, "text", alphabet=" $bc")
-    config = CharactersConfig(inputs=(3, 3), classes=3)
+    config = CharacterCnnConfig(inputs=(3, 3), classes=3)
     net = Fixed(config, torch.tensor([[0.0, 9.0, 0.0]]))
     net.reads_ids = True  # type: ignore[misc]
-    figure = pictures.misclassified(net, record(config), data)
+    figure = pictures.misclassified_figure(net, record(config), data)
     assert {"$b c", "$a", "b_b", "100.0%"} <= set(words(figure))
     assert "the only mistake in 1 test rows" in words(figure)[0]
 
 
 def test_gates_are_those_of_a_loop_over_the_layers(same: Any) -> None:
     """Biases, mean gates, one row's gates and its outputs agree with the layers called one by one."""
-    net = build(replace(MLP, activation="tanh", scaling="none")).eval()
+    net = build_network(replace(MLP, activation="tanh", scaling="none")).eval()
     rows = torch.rand(7, *IMAGE)
     with torch.no_grad():
         for layer in net.layers:  # type: ignore[union-attr]
             layer.gate.bias.normal_()
-        grids = gate_picture.measure(net, rows)
+        grids = gate_picture.gate_grids(net, rows)
         assert grids is not None
         x = net.entry(rows.flatten(1))  # type: ignore[operator]
         for depth, layer in enumerate(net.layers):  # type: ignore[arg-type]
@@ -189,9 +193,9 @@ def test_gates_are_those_of_a_loop_over_the_layers(same: Any) -> None:
 
 def test_gates_of_feature_maps_are_averaged_over_space_and_padded_with_blanks(same: Any) -> None:
     """Each map is one unit; a layer with fewer maps than the widest ends in NaN."""
-    net = build(ConvConfig(inputs=IMAGE, classes=3, stages=((4, 1), (6, 1)), scaling="none")).eval()
+    net = build_network(ConvConfig(inputs=IMAGE, classes=3, stages=((4, 1), (6, 1)), scaling="none")).eval()
     rows = torch.rand(5, *IMAGE)
-    grids = gate_picture.measure(net, rows)
+    grids = gate_picture.gate_grids(net, rows)
     assert grids is not None
     assert grids.biases.shape == grids.outputs.shape == (2, 6)
     assert np.isnan(grids.gates[0, 4:]).all()
@@ -206,9 +210,9 @@ def test_gates_of_feature_maps_are_averaged_over_space_and_padded_with_blanks(sa
 
 def test_gates_of_recurrent_nets_are_averaged_over_time(same: Any) -> None:
     """A recurrent layer's gate is the mean of what it was at every step."""
-    net = build(RhnConfig(inputs=(4, 2), classes=2, width=3, depth=1, scaling="none")).eval()
+    net = build_network(RhnConfig(inputs=(4, 2), classes=2, width=3, depth=1, scaling="none")).eval()
     rows = torch.rand(1, 4, 2)
-    grids = gate_picture.measure(net, rows)
+    grids = gate_picture.gate_grids(net, rows)
     assert grids is not None
     step: Any = net.layer.steps[0]  # type: ignore[union-attr, index]
     with torch.no_grad():
@@ -221,10 +225,10 @@ def test_gates_of_recurrent_nets_are_averaged_over_time(same: Any) -> None:
 
 def test_gates_of_texts_leave_padding_out(same: Any) -> None:
     """Words that are padding count for nothing, however many a text is filled up with."""
-    net = build(CharactersConfig(inputs=(4, 5), classes=2, alphabet=9)).eval()
+    net = build_network(CharacterCnnConfig(inputs=(4, 5), classes=2, alphabet=9)).eval()
     full = torch.randint(1, 9, (3, 2, 5))
     filled = torch.cat([full, torch.zeros(3, 7, 5, dtype=torch.int64)], dim=1)
-    short, long = gate_picture.measure(net, full), gate_picture.measure(net, filled)
+    short, long = gate_picture.gate_grids(net, full), gate_picture.gate_grids(net, filled)
     assert short is not None
     assert long is not None
     for name in ("mean_gates", "gates", "outputs"):
@@ -234,10 +238,10 @@ def test_gates_of_texts_leave_padding_out(same: Any) -> None:
 def test_gates_show_each_unit_of_a_wide_net_and_signs_around_their_middle() -> None:
     """The widest layer gets a pixel a unit; biases are coloured around their median, outputs around 0."""
     config = MlpConfig(inputs=IMAGE, classes=3, width=900, layers=2)
-    net = build(config)
+    net = build_network(config)
     with torch.no_grad():
         net.layers[0].gate.bias.add_(torch.rand(900))
-    figure = gate_picture.gates(net, record(config), dataset(images()))
+    figure = gate_picture.gate_figure(net, record(config), dataset(images()))
     assert figure is not None
     shown = [axes.images[0] for axes in figure.axes[:4]]
     figure.canvas.draw()

@@ -17,12 +17,13 @@ from models.errors import ConfigError, TrainingError
 from models.study import figure as compare_picture
 from models.study import run as compare
 from models.study import table as compare_table
-from models.study.baseline import Chance, chance_of
-from models.study.results import State
-from models.study.run import Cell, Progress, Result, Study
+from models.study.baseline import MajorityBaseline, majority_baseline
+from models.study.results import RunResult, RunState
+from models.study.run import RunProgress
+from models.study.study import Study, StudyRun
 from models.training import checkpoint
 from models.training.recipe import Recipe
-from models.training.run_plan import BEST, LAST, Plan
+from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 from models.training.train import train
 
 STUDY = Study(
@@ -57,26 +58,29 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Result], list[Progress]]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RunResult], list[RunProgress]]:
     """A study that was trained once, in two processes."""
     folder = tmp_path_factory.mktemp("study")
-    told: list[Progress] = []
-    return folder, compare.run(STUDY, folder, jobs=2, tell=told.append), told
+    told: list[RunProgress] = []
+    return folder, compare.run_study(STUDY, folder, jobs=2, tell=told.append), told
 
 
-Done = tuple[Path, list[Result], list[Progress]]
+Done = tuple[Path, list[RunResult], list[RunProgress]]
 
 
 def test_each_cell_is_trained_or_diverges(done: Done) -> None:
     """Every family, depth and rate has a run of its own; a rate without measure diverges, with its epoch."""
     folder, results, _ = done
     assert [result.cell for result in results] == [
-        Cell(family, depth, lr) for depth in (2, 3) for family in ("highway", "plain") for lr in (1e-2, 1e30)
+        StudyRun(family, depth, lr)
+        for depth in (2, 3)
+        for family in ("highway", "plain")
+        for lr in (1e-2, 1e30)
     ]
     for result in results:
         assert result.state == ("finished" if result.cell.lr == 1e-2 else "diverged")
         if result.state == "finished":
-            _, record = checkpoint.load(folder / result.cell.name / BEST)
+            _, record = checkpoint.load_network(folder / result.cell.name / BEST_CHECKPOINT)
             assert record.metrics["test_accuracy"] == result.test_accuracy
             assert record.config["kind"] == result.cell.family
             assert record.config["layers"] == result.cell.depth - 1
@@ -132,8 +136,8 @@ def test_second_run_trains_nothing(done: Done) -> None:
     """A finished study, diverged runs and all, is recalled: no process, and each run's files as they were."""
     folder, results, _ = done
     before = contents(folder)
-    told: list[Progress] = []
-    assert compare.run(STUDY, folder, tell=told.append) == results
+    told: list[RunProgress] = []
+    assert compare.run_study(STUDY, folder, tell=told.append) == results
     assert contents(folder) == before
     assert [progress.state for progress in told] == ["finished", "diverged"] * 4
 
@@ -151,17 +155,17 @@ def test_changed_study_is_refused(done: Done, changed: Study, named: str) -> Non
     folder, _, _ = done
     before = contents(folder)
     with pytest.raises(ConfigError, match=named):
-        compare.run(changed, folder)
+        compare.run_study(changed, folder)
     assert contents(folder) == before
 
 
 def test_changed_study_is_refused_by_its_runs_alone(done: Done, tmp_path: Path) -> None:
     """Without the study's own file, the runs still tell that they are of another study."""
-    name = Cell("highway", 2, 1e-2).name
+    name = StudyRun("highway", 2, 1e-2).name
     (tmp_path / name).mkdir()
-    (tmp_path / name / BEST).write_bytes((done[0] / name / BEST).read_bytes())
+    (tmp_path / name / BEST_CHECKPOINT).write_bytes((done[0] / name / BEST_CHECKPOINT).read_bytes())
     with pytest.raises(ConfigError, match="epochs 2, and 3"):
-        compare.run(replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), tmp_path)
+        compare.run_study(replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), tmp_path)
     assert not (tmp_path / "compare.json").exists()
 
 
@@ -169,39 +173,39 @@ def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
     """A study's file that is none is named."""
     (tmp_path / "compare.json").write_text("[1")
     with pytest.raises(ConfigError, match=r"compare\.json"):
-        compare.run(STUDY, tmp_path)
+        compare.run_study(STUDY, tmp_path)
 
 
 @pytest.mark.slow
 def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) -> None:
     """Stopped once, interrupted once, a study ends with the bits of one that was left alone."""
     name = long.cells[0].name
-    seen: list[Progress] = []
-    (found,) = compare.run(long, tmp_path, tell=seen.append, stop=lambda: any(p.step for p in seen))
+    seen: list[RunProgress] = []
+    (found,) = compare.run_study(long, tmp_path, tell=seen.append, stop=lambda: any(p.step for p in seen))
     assert found.state == "unfinished"
     assert 0 < found.step < found.steps
-    assert (tmp_path / name / LAST).exists()
+    assert (tmp_path / name / LAST_CHECKPOINT).exists()
     assert f"unfinished: {found.step / found.steps:.0%}" in (tmp_path / "compare.md").read_text()
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: RunProgress) -> None:
         if progress.step > found.step:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare.run(long, tmp_path, tell=interrupt)
+        compare.run_study(long, tmp_path, tell=interrupt)
     assert not multiprocessing.active_children()
-    again = checkpoint.read(tmp_path / name / LAST)[1].progress["step"]
+    again = checkpoint.read_checkpoint(tmp_path / name / LAST_CHECKPOINT)[1].progress["step"]
     assert found.step < again < found.steps
 
-    (found,) = compare.run(long, tmp_path)
+    (found,) = compare.run_study(long, tmp_path)
     assert found.state == "finished"
     data = long.read()
-    alone = Plan(
+    alone = RunPlan(
         "", long.config_of(found.cell, data), long.recipe_of(found.cell), data, tmp_path / "alone", 3
     )
     train(alone)
-    expected, record = checkpoint.read(tmp_path / "alone" / BEST)
-    tensors, _ = checkpoint.read(tmp_path / name / BEST)
+    expected, record = checkpoint.read_checkpoint(tmp_path / "alone" / BEST_CHECKPOINT)
+    tensors, _ = checkpoint.read_checkpoint(tmp_path / name / BEST_CHECKPOINT)
     assert tensors.keys() == expected.keys()
     assert all(torch.equal(tensors[key], expected[key]) for key in expected)
     assert found.test_accuracy == record.metrics["test_accuracy"]
@@ -213,7 +217,7 @@ def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: P
     bad = study.cells[0].name
     (tmp_path / bad).write_text("in the way of the run's folder")
     with pytest.raises(TrainingError, match=f"{bad}: [A-Za-z]+Error") as caught:
-        compare.run(study, tmp_path)
+        compare.run_study(study, tmp_path)
     assert "\n" not in str(caught.value)
     values = json.loads((tmp_path / "compare.json").read_text())
     assert [run["state"] for run in values["runs"]] == ["unfinished", "finished"]
@@ -222,13 +226,13 @@ def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: P
 def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
     """A process that is killed, as when memory runs out, ends the study with a word on it, not a hang."""
 
-    def kill(progress: Progress) -> None:
+    def kill(progress: RunProgress) -> None:
         if progress.step:
             for child in multiprocessing.active_children():
                 child.kill()
 
     with pytest.raises(TrainingError, match="highway-2-lr0.001: its process was ended by SIGKILL"):
-        compare.run(long, tmp_path, tell=kill)
+        compare.run_study(long, tmp_path, tell=kill)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +255,7 @@ def test_study_that_makes_no_sense_is_refused(change: dict[str, object], named: 
 def test_jobs_must_be_positive(tmp_path: Path) -> None:
     """No processes train nothing."""
     with pytest.raises(ConfigError, match="jobs: expected 1 or more, got 0"):
-        compare.run(STUDY, tmp_path, jobs=0)
+        compare.run_study(STUDY, tmp_path, jobs=0)
 
 
 def test_chance_is_what_can_be_had_blindly() -> None:
@@ -259,7 +263,7 @@ def test_chance_is_what_can_be_had_blindly() -> None:
     train_rows = Split(torch.zeros(4, 2), torch.tensor([0, 0, 1, 3]))
     test_rows = Split(torch.zeros(10, 2), torch.tensor([1, 1, 1, 1, 0, 0, 0, 3, 3, 3]))
     data = Dataset("made", train_rows, test_rows, test_rows, ("a", "b", "c", "d"), "numbers")
-    chance = chance_of(data)
+    chance = majority_baseline(data)
     assert chance.accuracy == pytest.approx(0.4)
     assert chance.loss == pytest.approx(0.5 * 0.6931472 + 2 * 0.25 * 1.3862944)
     # two standard errors are 2 * sqrt(0.4 * 0.6 / 10) = 0.31
@@ -268,26 +272,28 @@ def test_chance_is_what_can_be_had_blindly() -> None:
     assert not chance.explains(None)
 
 
-def made(lr: float, *, loss: float | None, state: State = "finished", **values: object) -> Result:
+def made(lr: float, *, loss: float | None, state: RunState = "finished", **values: object) -> RunResult:
     history = ({"epoch": 1, "loss": loss},) if loss is not None else ()
-    return Result(Cell("plain", 9, lr), state, 10, 4, loss=loss, history=history, **values)  # type: ignore[arg-type]
+    return RunResult(StudyRun("plain", 9, lr), state, 10, 4, loss=loss, history=history, **values)  # type: ignore[arg-type]
 
 
 def test_best_run_is_the_one_whose_training_loss_ended_lowest() -> None:
     """Not by test rows, and a run that diverged is shown only where all did."""
     low, high = made(1.0, loss=0.1, test_accuracy=0.2), made(2.0, loss=0.5, test_accuracy=0.9)
     lost = made(3.0, loss=0.01, state="diverged", epoch=2)
-    assert compare_table.best_runs([lost, high, low]) == [low]
-    assert compare_table.best_runs([lost]) == [lost]
+    assert compare_table.best_results([lost, high, low]) == [low]
+    assert compare_table.best_results([lost]) == [lost]
 
 
 def test_chance_is_noted_in_the_table() -> None:
     """A net that learnt nothing is called that."""
-    chance = Chance(0.1, 2.3, 1000)
+    chance = MajorityBaseline(0.1, 2.3, 1000)
     study = replace(STUDY, depths=(9,), families=("plain",), lrs=(1.0,))
-    stuck = compare_table.table(study, [made(1.0, loss=2.3, test_accuracy=0.11)], chance)
+    stuck = compare_table.study_table(study, [made(1.0, loss=2.3, test_accuracy=0.11)], chance)
     assert "no better than chance" in stuck
-    assert "no better" not in compare_table.table(study, [made(1.0, loss=2.3, test_accuracy=0.2)], chance)
+    assert "no better" not in compare_table.study_table(
+        study, [made(1.0, loss=2.3, test_accuracy=0.2)], chance
+    )
 
 
 @pytest.mark.parametrize("count", [1, 5, 9])
@@ -299,11 +305,15 @@ def test_picture_has_a_panel_for_each_depth_and_one_for_accuracy(
     study = replace(STUDY, depths=depths, lrs=(1.0,))
     history = ({"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 0.5})
     results = [
-        Result(Cell("highway", depth, 1.0), "finished", 1, 4, test_accuracy=depth / 100, history=history)
+        RunResult(
+            StudyRun("highway", depth, 1.0), "finished", 1, 4, test_accuracy=depth / 100, history=history
+        )
         for depth in depths
     ]
-    results.append(Result(Cell("plain", depths[-1], 1.0), "diverged", 1, 4, epoch=2, history=history[:1]))
-    figure = compare_picture.depths(study, results, Chance(0.1, 2.3, 1000))
+    results.append(
+        RunResult(StudyRun("plain", depths[-1], 1.0), "diverged", 1, 4, epoch=2, history=history[:1])
+    )
+    figure = compare_picture.depth_figure(study, results, MajorityBaseline(0.1, 2.3, 1000))
     panels = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title(loc="left") for axes in panels] == [
         *(f"{d} layers" for d in depths),

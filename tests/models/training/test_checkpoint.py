@@ -13,22 +13,28 @@ from safetensors.torch import save_file
 
 from models.errors import CheckpointError
 from models.networks.base import Net
-from models.networks.families import build
+from models.networks.families import build_network
 from models.networks.feedforward import MlpConfig
 from models.training import checkpoint
-from models.training.checkpoint import KEY, Record, load, read, save
+from models.training.checkpoint import (
+    METADATA_KEY,
+    TrainingRecord,
+    load_network,
+    read_checkpoint,
+    save_checkpoint,
+)
 
 CONFIG = MlpConfig(inputs=(4,), classes=2, width=5, layers=1)
 
 
 @pytest.fixture
 def net() -> Net:
-    return build(CONFIG)
+    return build_network(CONFIG)
 
 
 @pytest.fixture
-def record() -> Record:
-    return Record(
+def record() -> TrainingRecord:
+    return TrainingRecord(
         preset="tiny",
         config=CONFIG.to_dict(),
         data={"name": "rows", "labels": ["no", "yes"]},
@@ -40,11 +46,11 @@ def record() -> Record:
     )
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: Record) -> None:
+def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
     """Network and record come back, the network in eval mode with the same logits."""
     path = tmp_path / "model.safetensors"
-    save(path, net.state_dict(), record)
-    loaded, said = load(path)
+    save_checkpoint(path, net.state_dict(), record)
+    loaded, said = load_network(path)
     x = torch.randn(3, 4)
     assert torch.equal(loaded(x), net.eval()(x))
     assert not loaded.training
@@ -55,17 +61,17 @@ def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: Record) -> No
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The path is said, and that nothing is there."""
     with pytest.raises(CheckpointError, match="absent.safetensors: no such file"):
-        load(tmp_path / "absent.safetensors")
+        load_network(tmp_path / "absent.safetensors")
 
 
 @pytest.mark.parametrize("keep", [0, 7, 100, -1])
-def test_a_cut_file_is_refused(tmp_path: Path, net: Net, record: Record, keep: int) -> None:
+def test_a_cut_file_is_refused(tmp_path: Path, net: Net, record: TrainingRecord, keep: int) -> None:
     """A file that ends early is damaged, wherever it ends."""
     path = tmp_path / "model.safetensors"
-    save(path, net.state_dict(), record)
+    save_checkpoint(path, net.state_dict(), record)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(CheckpointError, match="expected a whole .safetensors file"):
-        load(path)
+        load_network(path)
 
 
 def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
@@ -79,10 +85,10 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(pickle.dumps(Trap()))
     with pytest.raises(CheckpointError, match="damaged or another kind of file"):
-        load(path)
+        load_network(path)
     torch.save({"w": torch.ones(1)}, path)
     with pytest.raises(CheckpointError, match="damaged or another kind of file"):
-        load(path)
+        load_network(path)
     assert not ran.exists()
 
 
@@ -90,8 +96,8 @@ def test_a_foreign_safetensors_is_told_apart(tmp_path: Path) -> None:
     """Weights without our record are somebody else's."""
     path = tmp_path / "other.safetensors"
     save_file({"w": torch.ones(1)}, path)
-    with pytest.raises(CheckpointError, match="have no 'turnpike' record"):
-        load(path)
+    with pytest.raises(CheckpointError, match="without a 'turnpike' record"):
+        load_network(path)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +114,9 @@ def test_a_foreign_safetensors_is_told_apart(tmp_path: Path) -> None:
 def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, values: str, says: str) -> None:
     """Damaged, foreign and future records are one clear line each."""
     path = tmp_path / "model.safetensors"
-    save_file({"w": torch.ones(1)}, path, metadata={KEY: values})
+    save_file({"w": torch.ones(1)}, path, metadata={METADATA_KEY: values})
     with pytest.raises(CheckpointError, match=says):
-        read(path)
+        read_checkpoint(path)
 
 
 @pytest.mark.parametrize(
@@ -122,37 +128,39 @@ def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, values: str, sa
         (lambda t: t.update({"output.bias": torch.ones(2).double()}), "got .* torch.float64"),
     ],
 )
-def test_weights_must_fit(tmp_path: Path, net: Net, record: Record, change: object, says: str) -> None:
+def test_weights_must_fit(
+    tmp_path: Path, net: Net, record: TrainingRecord, change: object, says: str
+) -> None:
     """A tensor that is missing, left over, or of another shape or dtype is named."""
     tensors = dict(net.state_dict())
     change(tensors)
-    save(tmp_path / "model.safetensors", tensors, record)
+    save_checkpoint(tmp_path / "model.safetensors", tensors, record)
     with pytest.raises(CheckpointError, match=says):
-        load(tmp_path / "model.safetensors")
+        load_network(tmp_path / "model.safetensors")
 
 
-def test_a_claimed_size_is_not_allocated(tmp_path: Path, net: Net, record: Record) -> None:
+def test_a_claimed_size_is_not_allocated(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
     """A small file whose config claims a network of terabytes is refused before anything is reserved."""
     huge = replace(record, config={**record.config, "width": 1_000_000})
-    save(tmp_path / "model.safetensors", net.state_dict(), huge)
+    save_checkpoint(tmp_path / "model.safetensors", net.state_dict(), huge)
     with pytest.raises(CheckpointError, match="expected .*1000000"):
-        load(tmp_path / "model.safetensors")
+        load_network(tmp_path / "model.safetensors")
 
 
-def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, net: Net, record: Record) -> None:
+def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
     """An unknown family or setting is said with the file's name."""
     path = tmp_path / "model.safetensors"
-    save(path, net.state_dict(), replace(record, config={"family": "perceptron"}))
+    save_checkpoint(path, net.state_dict(), replace(record, config={"family": "perceptron"}))
     with pytest.raises(CheckpointError, match=r"model.safetensors: family: expected one of mlp"):
-        load(path)
+        load_network(path)
 
 
 def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, net: Net, record: Record, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, net: Net, record: TrainingRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk half-way through a save costs nothing that was there."""
     path = tmp_path / "model.safetensors"
-    save(path, net.state_dict(), record)
+    save_checkpoint(path, net.state_dict(), record)
     before = path.read_bytes()
 
     def full(tensors: object, draft: Path, metadata: object) -> None:
@@ -161,6 +169,6 @@ def test_a_failed_write_leaves_the_old_file(
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(OSError, match="No space left"):
-        save(path, net.state_dict(), record)
+        save_checkpoint(path, net.state_dict(), record)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]

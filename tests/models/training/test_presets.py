@@ -11,16 +11,16 @@ from torch.nn import functional as F
 
 from models.errors import ConfigError
 from models.networks.base import NetConfig, parameter_count
-from models.networks.character_cnn import CharactersConfig
-from models.networks.families import build
-from models.networks.feedforward import Kind, Mlp, MlpConfig, StackConfig
-from models.training.presets import DEFAULT, PRESETS, figure_1, find
+from models.networks.character_cnn import CharacterCnnConfig
+from models.networks.families import build_network
+from models.networks.feedforward import LayerKind, Mlp, MlpConfig, StackConfig
+from models.training.presets import DEFAULT_PRESET, PRESETS, figure_1_config, find_preset
 
 every_preset = pytest.mark.parametrize("name", PRESETS)
 
 
 def rows_for(config: NetConfig, batch: int) -> Tensor:
-    if isinstance(config, CharactersConfig):
+    if isinstance(config, CharacterCnnConfig):
         return torch.randint(1, config.alphabet, (batch, *config.inputs))
     return torch.randn(batch, *config.inputs)
 
@@ -28,8 +28,8 @@ def rows_for(config: NetConfig, batch: int) -> Tensor:
 @every_preset
 def test_a_preset_makes_logits_and_learns(name: str) -> None:
     """A batch of its rows comes out as finite logits, and a gradient reaches every parameter."""
-    config = find(name).config
-    net = build(config)
+    config = find_preset(name).config
+    net = build_network(config)
     logits = net(rows_for(config, 4))
     assert logits.shape == (4, config.classes)
     F.cross_entropy(logits, torch.arange(4) % config.classes).backward()
@@ -42,8 +42,8 @@ def test_a_preset_makes_logits_and_learns(name: str) -> None:
 @every_preset
 def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
     """In eval mode a row's logits are the same alone as among others, and among others in turn."""
-    config = find(name).config
-    net = build(config).eval()
+    config = find_preset(name).config
+    net = build_network(config).eval()
     x = rows_for(config, 3)
     with torch.inference_mode():
         together = net(x)
@@ -55,14 +55,14 @@ def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
 def test_an_unknown_name_is_told_the_known_ones() -> None:
     """The error lists every preset."""
     with pytest.raises(ConfigError) as caught:
-        find("digits-11")
+        find_preset("digits-11")
     assert str(caught.value) == f"preset: expected one of {', '.join(PRESETS)}, got 'digits-11'"
 
 
 def test_the_default_is_among_them() -> None:
     """It is found by its name, and reads the data that needs no download."""
-    assert find(DEFAULT) is PRESETS[DEFAULT]
-    assert find(DEFAULT).data == "digits"
+    assert find_preset(DEFAULT_PRESET) is PRESETS[DEFAULT_PRESET]
+    assert find_preset(DEFAULT_PRESET).data == "digits"
 
 
 def test_every_preset_says_what_it_is_for() -> None:
@@ -71,11 +71,11 @@ def test_every_preset_says_what_it_is_for() -> None:
     assert len({preset.about for preset in PRESETS.values()}) == len(PRESETS)
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize(("depth", "bias"), [(2, -2.0), (10, -2.0), (20, -2.0), (21, -4.0), (100, -4.0)])
-def test_figure_1_nets_are_as_deep_as_they_say(kind: Kind, depth: int, bias: float) -> None:
+def test_figure_1_nets_are_as_deep_as_they_say(kind: LayerKind, depth: int, bias: float) -> None:
     """One plain layer and depth - 1 of their kind, 50 wide or 71, gates the more closed the deeper."""
-    config = figure_1(kind, depth)
+    config = figure_1_config(kind, depth)
     assert config == MlpConfig(
         inputs=(1, 28, 28),
         classes=10,
@@ -90,27 +90,27 @@ def test_figure_1_nets_are_as_deep_as_they_say(kind: Kind, depth: int, bias: flo
 
 
 @pytest.mark.parametrize(("kind", "width"), [("highway", 20), ("plain", 28), ("residual", 28)])
-def test_figure_1_nets_may_be_of_another_width(kind: Kind, width: int) -> None:
+def test_figure_1_nets_may_be_of_another_width(kind: LayerKind, width: int) -> None:
     """The width given is the highway's; the others get the one that matches."""
-    assert figure_1(kind, 10, width=20).width == width
+    assert figure_1_config(kind, 10, width=20).width == width
 
 
 @pytest.mark.parametrize("depth", [-1, 0, 1])
 def test_figure_1_nets_have_two_layers_at_least(depth: int) -> None:
     """The first is plain, and there is one of their kind."""
     with pytest.raises(ConfigError, match=f"^depths: expected 2 or more, .* got {depth}$"):
-        figure_1("highway", depth)
+        figure_1_config("highway", depth)
 
 
 @pytest.mark.parametrize("depth", [10, 20, 50, 100])
 @pytest.mark.parametrize(
     ("suffix", "kind"), [("", "highway"), ("-plain", "plain"), ("-residual", "residual")]
 )
-def test_figure_1_is_among_the_presets(depth: int, suffix: str, kind: Kind) -> None:
+def test_figure_1_is_among_the_presets(depth: int, suffix: str, kind: LayerKind) -> None:
     """Each depth has its three nets, all trained by one recipe."""
-    preset = find(f"fig1-{depth}{suffix}")
-    assert preset.config == figure_1(kind, depth)
-    assert preset.recipe == find("fig1-10").recipe
+    preset = find_preset(f"fig1-{depth}{suffix}")
+    assert preset.config == figure_1_config(kind, depth)
+    assert preset.recipe == find_preset("fig1-10").recipe
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_figure_1_is_among_the_presets(depth: int, suffix: str, kind: Kind) -> N
 def test_nets_have_as_many_parameters_as_published(preset: str, count: int) -> None:
     """Counted without allocating them."""
     with torch.device("meta"):
-        assert parameter_count(build(find(preset).config)) == count
+        assert parameter_count(build_network(find_preset(preset).config)) == count
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,16 @@ def test_nets_have_as_many_parameters_as_published(preset: str, count: int) -> N
 def test_convolutional_presets_have_the_layers_of_the_papers_tables(name: str, layers: int) -> None:
     """Counting every convolution that is no gate, and for the FitNets the output too."""
     with torch.device("meta"):
-        names = build(find(name).config).state_dict()
+        names = build_network(find_preset(name).config).state_dict()
     convolutions = sum(key.endswith("normal_layer.weight") for key in names)
     assert convolutions + name.startswith("fitnet") == layers
 
 
 def test_transformers_are_twins_in_size() -> None:
     """The residual one has within 1 % of the parameters of the gated one."""
-    sizes = [parameter_count(build(find(f"transformer{end}").config)) for end in ("", "-residual")]
+    sizes = [
+        parameter_count(build_network(find_preset(f"transformer{end}").config)) for end in ("", "-residual")
+    ]
     assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
 
 

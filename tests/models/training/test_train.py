@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.data.load import Dataset, Split
+from models.data.dataset import Dataset, Split
 from models.errors import CheckpointError, ConfigError, TrainingError
 from models.networks.base import NetConfig
 from models.networks.feedforward import MlpConfig
 from models.training import checkpoint
-from models.training.checkpoint import load, read
+from models.training.checkpoint import load_network, read_checkpoint
 from models.training.evaluate import evaluate
 from models.training.recipe import Recipe
-from models.training.run_plan import BEST, LAST, Plan
-from models.training.train import Tick, shifted, train
+from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
+from models.training.train import StepReport, random_shift, train
 
 TINY = MlpConfig(inputs=(6,), classes=3, width=8, layers=2, dropout=0.3, batch_norm=True)
 RECIPE = Recipe(epochs=3, batch=16, lr=0.01, schedule="onecycle", weight_decay=0.01, clip=1.0)
@@ -34,15 +34,15 @@ def data() -> Dataset:
     return Dataset("blobs", rows(120, 1), rows(40, 2), rows(40, 3), ("a", "b", "c"), "numbers")
 
 
-def plan(folder: Path, data: Dataset, config: NetConfig = TINY, recipe: Recipe = RECIPE) -> Plan:
-    return Plan("tiny", config, recipe, data, folder, seed=5)
+def plan(folder: Path, data: Dataset, config: NetConfig = TINY, recipe: Recipe = RECIPE) -> RunPlan:
+    return RunPlan("tiny", config, recipe, data, folder, seed=5)
 
 
 def stopping_after(steps: int) -> dict[str, object]:
     """Arguments for `train` that stop it once so many steps are taken."""
     taken = 0
 
-    def tell(tick: Tick) -> None:
+    def tell(tick: StepReport) -> None:
         nonlocal taken
         taken = tick.step
 
@@ -50,7 +50,7 @@ def stopping_after(steps: int) -> dict[str, object]:
 
 
 def tensors_of(path: Path) -> dict[str, torch.Tensor]:
-    return read(path)[0]
+    return read_checkpoint(path)[0]
 
 
 def assert_same_bits(one: Path, other: Path) -> None:
@@ -72,7 +72,7 @@ def test_learns(tmp_path: Path, data: Dataset) -> None:
 def test_the_kept_network_is_the_one_that_was_measured(tmp_path: Path, data: Dataset) -> None:
     """The file's network gives the validation and test figures that stand in the file."""
     train(plan(tmp_path, data))
-    net, record = load(tmp_path / BEST)
+    net, record = load_network(tmp_path / BEST_CHECKPOINT)
     assert evaluate(net, data.valid)[1] == record.metrics["valid_accuracy"]
     assert evaluate(net, data.test) == (record.metrics["test_loss"], record.metrics["test_accuracy"])
     assert record.metrics["valid_accuracy"] == max(entry["valid_accuracy"] for entry in record.history)
@@ -87,9 +87,12 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, data: Dataset, st
     torch.rand(100)  # whatever else drew random numbers meanwhile must not matter
     resumed = train(plan(tmp_path / "parts", data), resume=True)
     assert resumed.finished
-    assert_same_bits(tmp_path / "whole" / BEST, tmp_path / "parts" / BEST)
-    assert_same_bits(tmp_path / "whole" / LAST, tmp_path / "parts" / LAST)
-    losses = [[entry["loss"] for entry in read(tmp_path / f / BEST)[1].history] for f in ("whole", "parts")]
+    assert_same_bits(tmp_path / "whole" / BEST_CHECKPOINT, tmp_path / "parts" / BEST_CHECKPOINT)
+    assert_same_bits(tmp_path / "whole" / LAST_CHECKPOINT, tmp_path / "parts" / LAST_CHECKPOINT)
+    losses = [
+        [entry["loss"] for entry in read_checkpoint(tmp_path / f / BEST_CHECKPOINT)[1].history]
+        for f in ("whole", "parts")
+    ]
     assert losses[0] == losses[1]
 
 
@@ -99,7 +102,7 @@ def test_a_constant_rate_can_be_given_more_epochs(tmp_path: Path, data: Dataset)
     train(plan(tmp_path / "whole", data, recipe=constant))
     train(plan(tmp_path / "parts", data, recipe=replace(constant, epochs=1)))
     train(plan(tmp_path / "parts", data, recipe=constant), resume=True)
-    assert_same_bits(tmp_path / "whole" / LAST, tmp_path / "parts" / LAST)
+    assert_same_bits(tmp_path / "whole" / LAST_CHECKPOINT, tmp_path / "parts" / LAST_CHECKPOINT)
 
 
 def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
@@ -132,19 +135,19 @@ def test_another_plan_cannot_be_resumed(
 ) -> None:
     """Resuming with anything changed is refused, naming what the run began with and what came."""
     train(plan(tmp_path, data), **stopping_after(3))
-    before = (tmp_path / LAST).read_bytes()
+    before = (tmp_path / LAST_CHECKPOINT).read_bytes()
     with pytest.raises(CheckpointError, match=says):
         train(replace(plan(tmp_path, data), **change), resume=True)
-    assert (tmp_path / LAST).read_bytes() == before
+    assert (tmp_path / LAST_CHECKPOINT).read_bytes() == before
 
 
 def test_seeds_and_only_seeds_change_a_run(tmp_path: Path, data: Dataset) -> None:
     """One seed gives one network, bit for bit; another seed gives another."""
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         train(replace(plan(tmp_path / name, data), seed=seed))
-    assert_same_bits(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
+    assert_same_bits(tmp_path / "a" / LAST_CHECKPOINT, tmp_path / "b" / LAST_CHECKPOINT)
     with pytest.raises(AssertionError):
-        assert_same_bits(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
+        assert_same_bits(tmp_path / "a" / LAST_CHECKPOINT, tmp_path / "c" / LAST_CHECKPOINT)
 
 
 def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path, data: Dataset) -> None:
@@ -200,11 +203,11 @@ def test_evaluation_leaves_the_mode_alone_and_weighs_rows(
     data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches of unequal size count by their rows, and training mode is put back."""
-    from models.networks.families import build
+    from models.networks.families import build_network
 
-    net = build(replace(TINY, dropout=0.0)).train()
+    net = build_network(replace(TINY, dropout=0.0)).train()
     whole = evaluate(net, data.test)
-    monkeypatch.setattr("models.training.evaluate.EVALUATION_ROWS", 7)
+    monkeypatch.setattr("models.training.evaluate.EVALUATION_BATCH_ROWS", 7)
     parts = evaluate(net, data.test)
     assert net.training
     assert parts == pytest.approx(whole)
@@ -223,7 +226,9 @@ def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:
     """Half precision lowers the loss, and the weights stay float32."""
     outcome = train(plan(tmp_path, data, recipe=replace(RECIPE, precision="bf16", epochs=10)))
     assert outcome.place.history[-1]["loss"] < outcome.place.history[0]["loss"]
-    assert {t.dtype for t in tensors_of(tmp_path / BEST).values() if t.is_floating_point()} == {torch.float32}
+    assert {t.dtype for t in tensors_of(tmp_path / BEST_CHECKPOINT).values() if t.is_floating_point()} == {
+        torch.float32
+    }
 
 
 def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
@@ -238,7 +243,7 @@ def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
     fresh = Fresh("fresh", rows(120, 1), rows(40, 2), rows(40, 3), ("a", "b", "c"), "numbers")
     train(plan(tmp_path / "fresh", fresh))
     assert seen == [0, 1, 2]
-    assert checkpoint.read(tmp_path / "fresh" / BEST)[1].history[2]["epoch"] == 3
+    assert checkpoint.read_checkpoint(tmp_path / "fresh" / BEST_CHECKPOINT)[1].history[2]["epoch"] == 3
 
 
 def moved(image: Tensor, down: int, right: int) -> Tensor:
@@ -258,7 +263,7 @@ def moved(image: Tensor, down: int, right: int) -> Tensor:
 def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by: int) -> None:
     """Each comes out as one of the moves by up to `by` pixels, all channels alike, zeros coming in."""
     images = torch.rand(shape) + 1
-    result = shifted(images, by)
+    result = random_shift(images, by)
     assert result.shape == images.shape
     assert result.is_contiguous()
     assert result.dtype == images.dtype
@@ -276,14 +281,14 @@ def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by
 def test_moving_by_nothing_changes_nothing() -> None:
     """A bound of 0 is the identity."""
     images = torch.rand(6, 2, 3, 4)
-    assert torch.equal(shifted(images, 0), images)
+    assert torch.equal(random_shift(images, 0), images)
 
 
 def test_what_was_given_stays_as_it_was() -> None:
     """The images themselves are not written to."""
     images = torch.rand(6, 2, 3, 4)
     before = images.clone()
-    shifted(images, 2)
+    random_shift(images, 2)
     assert torch.equal(images, before)
 
 
@@ -291,7 +296,7 @@ def test_moves_come_from_pytorchs_generator() -> None:
     """The same seed moves alike, and the next draw differs."""
     images = torch.rand(30, 1, 4, 4)
     torch.manual_seed(8)
-    first, second = shifted(images, 2), shifted(images, 2)
+    first, second = random_shift(images, 2), random_shift(images, 2)
     torch.manual_seed(8)
-    assert torch.equal(shifted(images, 2), first)
+    assert torch.equal(random_shift(images, 2), first)
     assert not torch.equal(first, second)

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from export.pipeline import export_model
-from models.layers.gate import GatedJoin, watched
+from models.layers.gate import GatedJoin, record_gates
 from models.networks.base import NetConfig
-from models.networks.families import build
+from models.networks.families import build_network
 from models.networks.feedforward import ConvConfig, MlpConfig
 from models.networks.recurrent import RhnConfig
 from tests.support.gates_app import Asker
@@ -34,7 +34,7 @@ def served(
 ) -> tuple[nn.Module, Asker]:
     """A network, and the routes to the gates of what it was exported to."""
     torch.manual_seed(0)
-    net = build(CONFIGS[request.param]).eval()
+    net = build_network(CONFIGS[request.param]).eval()
     done = export_model(
         net, tmp_path_factory.mktemp("repository"), name="net", inputs=["x:float32[batch,1,6,6]"]
     )
@@ -54,14 +54,14 @@ def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, Asker], count: i
     """T and y of every layer, step by step where it is recurrent, and the summary of T."""
     net, asker = served
     x = rows(count)
-    with torch.no_grad(), watched(net) as passages:
+    with torch.no_grad(), record_gates(net) as recordings:
         logits = net(torch.from_numpy(x)).numpy()
     answer = asker.gates(x, {"detail": "rows", "blocks": "true"})
     np.testing.assert_allclose(array_of(answer["outputs"][0]), logits, atol=1e-5)
     tensors = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
     # a recurrent net is called step by step, each step through all its depths
-    steps = len(next(iter(passages.values())).transform)
-    calls = [(one.transform[n], one.output[n]) for n in range(steps) for one in passages.values()]
+    steps = len(next(iter(recordings.values())).transform_gates)
+    calls = [(one.transform_gates[n], one.outputs[n]) for n in range(steps) for one in recordings.values()]
     assert len(answer["gates"]) == len(calls) > 0
     order = sorted(asker.model.gates, key=lambda gate: (gate.time or 0, gate.layer, gate.depth or 0))
     told = {gate["name"]: gate for gate in answer["gates"]}
