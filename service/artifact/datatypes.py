@@ -1,9 +1,10 @@
-"""The datatypes of the Open Inference Protocol, by the names that NumPy has for them."""
+"""Datatypes of the Open Inference Protocol, by NumPy's names for them."""
 
 from __future__ import annotations
 
 import numpy as np
 
+# the protocol's datatype for strings, which NumPy has no fixed-size dtype for
 BYTES = "BYTES"
 
 DATATYPES = {
@@ -21,8 +22,8 @@ DATATYPES = {
     "float64": "FP64",
 }
 
-# NumPy takes longer to tell a name than an answer takes to write
+# keyed by dtype, because computing `dtype.name` takes longer than encoding a small response
 DATATYPE_BY_DTYPE = {np.dtype(name): datatype for name, datatype in DATATYPES.items()}
 
-# on the wire numbers are little-endian, whatever the machine
+# the protocol sends numbers in little-endian order, whatever the byte order of this machine
 WIRE_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in DATATYPES}

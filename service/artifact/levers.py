@@ -1,4 +1,4 @@
-"""Gates closed, opened or shifted from outside: what to feed in place of their biases."""
+"""Bias tensors to feed to a model so that gates are closed, opened or shifted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from service.artifact.manifest import Gate
 from service.inference_types import Array
 
-# added to what T is the sigmoid of: at this distance T is exactly 0 or 1, even in half precision
+# added to the logit of T to saturate it: the sigmoid of this is exactly 0 or 1, even in half precision
 SATURATING_SHIFT = 1e4
 
 
@@ -18,26 +18,33 @@ def override_biases(
     opened: Iterable[Gate] = (),
     shifted: Iterable[tuple[Gate, float]] = (),
 ) -> dict[str, Array]:
-    """The tensors to feed so that gates are closed, opened, or T's logit is shifted by d.
+    """The lever tensors to feed to the model, with the changes applied.
 
-    `biases` are the values that the file has for the levers' tensors. Gates that share a lever (the steps
-    of a recurrent layer) move together. A ValueError says which gate has no lever, or is asked for
-    two things at once.
+    Gates that share a lever (the steps of a recurrent layer) move together.
+
+    Args:
+        biases: the values that the file has for the lever tensors, by tensor name.
+        closed: gates whose T becomes 0.
+        opened: gates whose T becomes 1.
+        shifted: gates with the number to add to the logit of their T.
+
+    Raises:
+        ValueError: a gate has no lever, or two different changes to one lever were requested.
     """
-    asked = [
+    changes = [
         *((gate, -SATURATING_SHIFT) for gate in closed),
         *((gate, SATURATING_SHIFT) for gate in opened),
         *shifted,
     ]
     shifts: dict[tuple[str, int, int], float] = {}
-    for gate, by in asked:
+    for gate, shift in changes:
         if not gate.levers:
             raise ValueError(f"{gate.name}: expected a gate with a bias that can be overridden, got none")
         for lever in gate.levers:
-            place = (lever.tensor, lever.start, lever.stop)
-            if shifts.setdefault(place, lever.sign * by) != lever.sign * by:
-                raise ValueError(f"{gate.name}: expected one wish for its bias {lever.tensor}, got two")
-    fed: dict[str, Array] = {}
-    for (tensor, start, stop), by in shifts.items():
-        fed.setdefault(tensor, biases[tensor].copy()).reshape(-1)[start:stop] += by
-    return fed
+            span = (lever.tensor, lever.start, lever.stop)
+            if shifts.setdefault(span, lever.sign * shift) != lever.sign * shift:
+                raise ValueError(f"{gate.name}: expected one change of its bias {lever.tensor}, got two")
+    feeds: dict[str, Array] = {}
+    for (tensor, start, stop), shift in shifts.items():
+        feeds.setdefault(tensor, biases[tensor].copy()).reshape(-1)[start:stop] += shift
+    return feeds

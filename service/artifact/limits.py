@@ -1,16 +1,16 @@
-"""How much is too much, for the parts that need no runtime to know."""
+"""Limits on rows and requests, for modules that must not import onnxruntime or NumPy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# the most rows that one run may hold; export proves parity up to it
+# rows that one run may hold; `export` proves parity up to this number of rows
 MAX_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one request may be: its rows, how deep its JSON is nested, and how many bytes of JSON it has."""
+    """The largest request that is accepted. `max_depth` is how deep its JSON may be nested."""
 
     max_rows: int = 4096
     max_depth: int = 32

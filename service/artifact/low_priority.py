@@ -1,4 +1,4 @@
-"""A thread whose work may wait: it takes the CPUs that requests leave over, and is given some in any case."""
+"""Runs calls in a low-priority thread, so that loading a model does not slow down requests."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 
-# the least share of a CPU that Linux gives beside an ordinary thread is a seventieth; the class for what is
-# idle gets next to nothing, which is too little for who holds the interpreter's lock
+# niceness: Linux gives such a thread about a seventieth of the CPU time of an ordinary one beside it.
+# SCHED_IDLE would give next to none, which is too little for a thread that may hold the interpreter's lock.
 LOWEST_PRIORITY = 19
 
 
 class Caller(Protocol):
-    """Calls a function, here or elsewhere, and gives what it returns or raises."""
+    """Calls a function, in this thread or another, and returns its result or raises its exception."""
 
-    def __call__(self, do: Callable[..., Result], /, *given: Any) -> Result: ...
+    def __call__(self, function: Callable[..., Result], /, *args: Any) -> Result: ...
 
 
-def call_directly(do: Callable[..., Result], /, *given: Any) -> Result:
-    """Call it here and now."""
-    return do(*given)
+def call_directly(function: Callable[..., Result], /, *args: Any) -> Result:
+    """Call the function in this thread, at its own priority."""
+    return function(*args)
 
 
 @contextlib.contextmanager
 def low_priority_caller() -> Iterator[Caller]:
-    """Calls in such a thread, for which the caller waits.
+    """A caller that runs functions in a low-priority thread and waits for them.
 
-    They are to be calls that let go of the interpreter's lock for nearly all of their time, as those of
-    onnxruntime, hashes and files do: a thread that waits for a CPU while it holds the lock makes all wait.
+    Use it only for functions that release the interpreter's lock for nearly all of their time, as those of
+    onnxruntime, hashlib and files do. A low-priority thread that waits for a CPU while it holds the lock
+    stops every other thread.
     """
-    with ThreadPoolExecutor(1, "aside", initializer=_lower_priority) as pool:
+    with ThreadPoolExecutor(1, "low-priority", initializer=_lower_priority) as pool:
 
-        def call(do: Callable[..., Result], /, *given: Any) -> Result:
-            return pool.submit(do, *given).result()
+        def call(function: Callable[..., Result], /, *args: Any) -> Result:
+            return pool.submit(function, *args).result()
 
         yield call
 
 
 def _lower_priority() -> None:
-    """Linux keeps a priority for each thread."""
+    # on Linux, niceness belongs to the thread and not to the process
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)

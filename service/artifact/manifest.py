@@ -1,7 +1,7 @@
-"""The contract between the rooms: what an exported `.onnx` says of itself.
+"""The manifest: what an exported `.onnx` file records about itself, for the service and for people.
 
-One JSON string under one key of the file's `metadata_props`, so that file and manifest move, cache and
-roll back as one. Names, dtypes and shapes of tensors are read from the graph, never repeated here.
+It is one JSON string in the `metadata_props` of the file, so that a model and its manifest are copied, cached
+and rolled back together. Names, dtypes and shapes of tensors are in the graph and not repeated here.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from service.errors import ModelFileError
 
+# key in `metadata_props`
 METADATA_KEY = "turnpike"
 
 Precision = Literal["fp32", "fp16", "int8"]
-# what the values of a sample may be stored as, and the bytes of each
+# dtypes in which the values of a sample may be stored, and the bytes of one value
 StoredDtype = Literal["uint8", "int32", "float32", "int64", "float64"]
 DTYPE_BYTES: dict[StoredDtype, int] = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
-# characters of base64, of all samples of a file together
+# characters of base64 over all samples of a file; keeps the manifest small beside the weights
 MAX_SAMPLE_CHARACTERS = 256 * 1024
-# axes that a row has beside that of the batch, as numpy has 64 at most
+# axes of a row without the batch axis: NumPy allows 64 axes in all
 MAX_AXES = 63
 
 
 class ManifestRecord(BaseModel):
-    """A frozen part of the manifest, which takes no field it does not know."""
+    """A frozen part of the manifest. Unknown fields are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class BiasStats(ManifestRecord):
-    """The gate's bias over its units: the first column of the paper's Figure 2, in four numbers."""
+    """Statistics of a gate's bias over its units (the first column of the paper's Figure 2)."""
 
     mean: float
     sd: float
@@ -43,10 +44,10 @@ class BiasStats(ManifestRecord):
 
 
 class Lever(ManifestRecord):
-    """A bias of a gate that a caller may override, and so close, open or shift the gate.
+    """A bias of a gate that a caller may override to close, open or shift the gate.
 
-    `tensor` is an initializer that is also an input of the graph. Of its values, flattened, those from
-    `start` to `stop` belong to this gate; adding `sign * d` to them adds d to what T is the sigmoid of.
+    `tensor` is an initializer that is also an input of the graph. Its flattened values from `start` to `stop`
+    belong to this gate. Adding `sign * d` to them adds d to the logit of T.
     """
 
     tensor: str
@@ -56,15 +57,23 @@ class Lever(ManifestRecord):
 
 
 class Gate(ManifestRecord):
-    """One transform gate T of the graph: a hidden output called `name`.
+    """One transform gate T of the graph.
 
-    `layer` counts from 0 in the order data flows; `depth` and `time` tell the repeats of a recurrent
-    layer apart. `kind` says what C is: 1 - T, a gate of its own, or the rest of a softmax. `carry` is
-    `projected` where what C multiplies is not the layer's input itself but made of it, so that closing
-    the gate is then no copy. `carry_gate` and `output` are hidden outputs too: C, where it is a gate of
-    its own, and the layer's output y; two gates of one sum share them. `unit_axis` is the axis of T along
-    which its units lie, counted from the end. `levers` holds T's own, and C's where there is one: C's sign
-    is turned, so that the same d closes both. Several may lie in one tensor.
+    Attributes:
+        name: the hidden output that holds T.
+        layer: the layer's number, from 0 in the order of the data flow.
+        depth: with `time`, tells the repeats of a recurrent layer apart.
+        time: see `depth`.
+        kind: how the carry gate C is computed: as 1 - T, by a gate of its own, or by the rest of a softmax.
+        carry: `identity` if C multiplies the input of the layer, `projected` if C multiplies a tensor that
+            is computed from it. Closing the gate then does not copy the input.
+        carry_gate: the hidden output that holds C, if C is a gate of its own.
+        output: the hidden output that holds the layer's output y. Two gates of one sum share it.
+        unit_axis: the axis of T with one entry per unit, counted from the end.
+        units: the number of units, if it is known.
+        bias: statistics of the gate's bias.
+        levers: the lever of T first, and that of C if it has one, with its sign turned so that the same
+            shift closes both. Several levers may share one tensor.
     """
 
     name: str
@@ -82,7 +91,7 @@ class Gate(ManifestRecord):
 
 
 class TensorParity(ManifestRecord):
-    """How far one tensor was from the truth, over all ordinary batches: onnxruntime's error and PyTorch's."""
+    """Errors of onnxruntime and PyTorch for one tensor, over all ordinary batches."""
 
     name: str
     rms: float
@@ -92,7 +101,7 @@ class TensorParity(ManifestRecord):
 
 
 class ParityBatch(ManifestRecord):
-    """Rows that parity was proved on."""
+    """A batch of rows that parity was proved on."""
 
     name: str
     rows: int
@@ -100,10 +109,11 @@ class ParityBatch(ManifestRecord):
 
 
 class Parity(ManifestRecord):
-    """What was compared, with what, and what came of it. A file without a pass does not exist.
+    """The proof of parity: what was compared, against which reference, and the errors.
 
-    `reference` says what stood for the truth. `identical` initializers are bit for bit the parameters
-    they came from; `derived` were folded by the exporter and agree to `ulp` units in the last place.
+    Files that fail are not written, so the verdict is always `pass`. `reference` names the computation that
+    counts as exact. `identical` counts initializers that equal their parameters bit for bit; `derived` counts
+    those that the exporter folded, which agree to `ulp` units in the last place.
     """
 
     verdict: Literal["pass"] = "pass"
@@ -118,16 +128,17 @@ class Parity(ManifestRecord):
 
     @property
     def worst(self) -> TensorParity | None:
-        """The tensor that came nearest to failing: the one furthest from the truth, beside PyTorch's."""
-        return max(self.tensors, key=lambda one: one.rms / (one.rms_torch or 1), default=None)
+        """The tensor closest to failing: the one with the largest error relative to PyTorch's."""
+        return max(self.tensors, key=lambda tensor: tensor.rms / (tensor.rms_torch or 1), default=None)
 
 
 class LayerProfile(ManifestRecord):
-    """The statistics of one gate's T over the rows of the profile.
+    """Statistics of one gate's T over the rows of the profile.
 
-    `quantiles` are those of `Profile.levels`; `units` holds the mean of each unit over rows, `units_sd` its
-    deviation; `closed` and `open` are the shares of T below and above `Profile.epsilon` from the ends;
-    `histogram` counts T in equal bins from 0 to 1, as shares: what live traffic is compared with.
+    `quantiles` belong to `Profile.levels`. `units` and `units_sd` are the mean and standard deviation of each
+    unit over rows. `closed` and `open` are the shares of values below `Profile.epsilon` and above
+    1 - `Profile.epsilon`. `histogram` has the shares of T in equal bins from 0 to 1; live traffic is compared
+    with it.
     """
 
     gate: str
@@ -142,19 +153,19 @@ class LayerProfile(ManifestRecord):
 
 
 class Profile(ManifestRecord):
-    """How the gates behaved on given rows, the baseline of drift."""
+    """Gate statistics on the rows of the export: the baseline that drift is measured against."""
 
     rows: int
     digest: str
     epsilon: float
     levels: tuple[float, ...]
     layers: tuple[LayerProfile, ...]
-    # E[T given class] - E[T]: gates x classes, the mean over units
+    # E[T | class] - E[T], averaged over units: gates x classes
     contrast: tuple[tuple[float, ...], ...] = ()
 
 
 class LayerLesion(ManifestRecord):
-    """What closing one layer did: accuracy and loss with it closed, and the share of answers flipped."""
+    """Accuracy and loss with the gates of one layer closed, and the share of predictions that changed."""
 
     layer: int
     accuracy: float
@@ -163,7 +174,7 @@ class LayerLesion(ManifestRecord):
 
 
 class LesionCurve(ManifestRecord):
-    """Each layer closed in its turn, against the network as it is."""
+    """The effect of closing each layer alone, compared with the unchanged network."""
 
     rows: int
     accuracy: float
@@ -172,7 +183,10 @@ class LesionCurve(ManifestRecord):
 
 
 class Variant(ManifestRecord):
-    """A lower precision beside fp32 on the same rows; times are of a machine and stay in the report."""
+    """How a lower precision compares with fp32 on the same rows.
+
+    Run times depend on the machine, so they are only in the report of the export.
+    """
 
     agreement: float
     rows: int
@@ -181,21 +195,21 @@ class Variant(ManifestRecord):
 
 
 class InputRange(ManifestRecord):
-    """The least and the greatest value of an input over the rows that the export had."""
+    """The smallest and largest value of an input over the rows of the export."""
 
     input: str
     low: float
     high: float
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         if self.low > self.high:
             raise ValueError(f"expected low at most high, got {self.low:g} and {self.high:g}")
         return self
 
 
 class SampleInput(ManifestRecord):
-    """One row of one input: `shape` is without the batch axis, `data` base64 of little-endian values."""
+    """One row of one input: `shape` without the batch axis, `data` as base64 of little-endian values."""
 
     name: str
     shape: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=MAX_AXES)]
@@ -203,7 +217,7 @@ class SampleInput(ManifestRecord):
     data: str
 
     @model_validator(mode="after")
-    def _of_its_size(self) -> Self:
+    def _check_size(self) -> Self:
         if len(self.raw) != prod(self.shape) * DTYPE_BYTES[self.dtype]:
             shape = str(list(self.shape))[:80]
             raise ValueError(f"expected the bytes of {self.dtype} {shape}, got {len(self.raw)} bytes")
@@ -211,7 +225,7 @@ class SampleInput(ManifestRecord):
 
     @property
     def raw(self) -> bytes:
-        """The values as they lie in memory."""
+        """The bytes of the values."""
         try:
             return base64.b64decode(self.data, validate=True)
         except binascii.Error as error:
@@ -219,17 +233,17 @@ class SampleInput(ManifestRecord):
 
 
 class Sample(ManifestRecord):
-    """A row of data for people to try the network with; `label` is what its class is called, where known."""
+    """A row of data that people can try the model with. `label` is the name of its class, if it is known."""
 
     label: str = ""
     inputs: tuple[SampleInput, ...]
 
 
 class Manifest(ManifestRecord):
-    """Everything the service needs to know beyond the graph.
+    """What the service and people need to know about a model beyond its graph.
 
-    `weights` is the digest of the network's parameters as they were before any lowering, `content` that of
-    the very file that was proved, all but its metadata (`protobuf.content_digest`): empty until it is sealed.
+    `weights` is the digest of the network's parameters before any lowering of the precision. `content` is the
+    digest of the file without its metadata (`protobuf.content_digest`), empty until the file is written.
     """
 
     format: Literal[1] = 1
@@ -254,19 +268,23 @@ class Manifest(ManifestRecord):
 
     @field_validator("samples")
     @classmethod
-    def _few(cls, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
-        size = sum(len(one.data) for sample in samples for one in sample.inputs)
+    def _check_samples_size(cls, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
+        size = sum(len(sample_input.data) for sample in samples for sample_input in sample.inputs)
         if size > MAX_SAMPLE_CHARACTERS:
             raise ValueError(f"expected at most {MAX_SAMPLE_CHARACTERS} characters of data, got {size}")
         return samples
 
     def to_json(self) -> str:
-        """The one string that is kept in the file; the same record always gives the same bytes."""
+        """The string that is stored in the file. Equal manifests give equal strings."""
         return self.model_dump_json()
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
-        """The record of a string; a ModelFileError names the field that makes no sense."""
+        """Parse the string stored in a file; `where` names the file in errors.
+
+        Raises:
+            ModelFileError: a field is missing, unknown or invalid. The message names it.
+        """
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:

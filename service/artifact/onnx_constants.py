@@ -1,6 +1,6 @@
-"""What is read from an .onnx file without a runtime: its constants, and whether it is whole.
+"""Reads constants from an .onnx file without a runtime, and checks that the file is self-contained.
 
-Only the fields that lead to tensors are followed, and nothing is copied but the values asked for.
+It follows only the fields that lead to tensors, and copies only the values that are requested.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.artifact.protobuf import Field, MalformedError, fields, submessages
 from service.errors import ModelFileError
 from service.inference_types import Array
 
-# fields by the message they are in, as onnx.proto numbers them
+# field numbers of onnx.proto, by the message that has them
 MODEL_GRAPH, MODEL_OPSETS, MODEL_TRAINING, MODEL_FUNCTIONS = 7, 8, 20, 25
 GRAPH_NODE, GRAPH_INITIALIZER, GRAPH_SPARSE = 1, 5, 15
 TRAINING_GRAPHS = (1, 2)
@@ -24,46 +24,51 @@ ATTRIBUTE_TENSORS, ATTRIBUTE_GRAPHS, ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 2
 SPARSE_TENSORS = (1, 2)
 DIMS, DTYPE, NAME, RAW, EXTERNAL, LOCATION = 1, 2, 8, 9, 13, 14
 
-# floating point numbers by ONNX's number for their type: NumPy's name, and their field when not in RAW
+# ONNX's number of a floating-point type -> (NumPy dtype, field of the values if they are not in RAW)
 FLOATS = {1: ("<f4", 4), 10: ("<f2", 5), 11: ("<f8", 10)}
 
-MAX_GRAPH_DEPTH = 64  # graphs within graphs
+# nesting of graphs in attributes of nodes (branches of If, bodies of Loop); stops unbounded recursion
+MAX_GRAPH_DEPTH = 64
 
 
 def read_initializers(
     data: bytes | memoryview, names: Collection[str], where: str = "model.onnx"
 ) -> dict[str, Array]:
-    """The values that the graph has for these floating point tensors; a ModelFileError where it has none."""
-    found: dict[str, Array] = {}
+    """The values of these floating-point initializers of the graph.
+
+    Raises:
+        ModelFileError: the graph lacks one of them, or the file is not a valid model.
+    """
+    arrays: dict[str, Array] = {}
     try:
         for graph in submessages(memoryview(data), MODEL_GRAPH):
             for tensor in submessages(graph, GRAPH_INITIALIZER):
                 name = _name(tensor)
                 if name in names:
-                    found[name] = _array(tensor, name)
+                    arrays[name] = _array(tensor, name)
     except MalformedError as error:
         raise _damaged(where, error) from error
-    if absent := [name for name in names if name not in found]:
+    if absent := [name for name in names if name not in arrays]:
         raise ModelFileError(f"{where}: expected an initializer {absent[0]!r}, and the graph has none")
-    return found
+    return arrays
 
 
 def expect_self_contained(data: bytes | memoryview, where: str = "model.onnx") -> None:
-    """Stop with a ModelFileError where the file is no ONNX model, or has numbers in other files."""
+    """Raise a ModelFileError if the file is not an ONNX model, or stores weights in other files."""
     model = memoryview(data)
     try:
-        outside = [_name(tensor) for tensor in _model_tensors(model) if _is_outside(tensor)]
+        external = [_name(tensor) for tensor in _model_tensors(model) if _is_external(tensor)]
     except MalformedError as error:
         raise _damaged(where, error) from error
-    if outside:
+    if external:
         raise ModelFileError(
-            f"{where}: {outside[0] or 'a constant'}: expected its numbers in this very file, and they are in "
-            "another one",
+            f"{where}: {external[0] or 'a constant'}: expected its values in this file, got a reference to "
+            "another file",
             "its weights are in another file",
         )
 
 
-def _is_outside(tensor: memoryview) -> bool:
+def _is_external(tensor: memoryview) -> bool:
     return any(
         field.number == EXTERNAL or (field.number == LOCATION and field.value != 0)
         for field in fields(tensor)
@@ -71,9 +76,9 @@ def _is_outside(tensor: memoryview) -> bool:
 
 
 def _model_tensors(model: memoryview) -> Iterator[memoryview]:
-    """Every tensor: of graphs, of nodes, of functions and their defaults, of what is for training."""
-    there = {field.number for field in fields(model)}
-    if MODEL_GRAPH not in there or MODEL_OPSETS not in there:
+    """Every tensor of the model: in graphs, nodes, functions, their default attributes, and training info."""
+    numbers = {field.number for field in fields(model)}
+    if MODEL_GRAPH not in numbers or MODEL_OPSETS not in numbers:
         raise MalformedError("it has no graph")
     for graph in submessages(model, MODEL_GRAPH):
         yield from _graph_tensors(graph, 0)
@@ -110,37 +115,41 @@ def _name(tensor: memoryview) -> str:
 
 
 def _array(tensor: memoryview, name: str) -> Array:
-    """The numbers of a tensor, in an array of their own."""
-    parts = list(fields(tensor))
-    dims = [dim for field in parts if field.number == DIMS for dim in _numbers(field)]
-    dtype = next((field.value for field in parts if field.number == DTYPE), 0)
+    """A copy of the values of a tensor."""
+    tensor_fields = list(fields(tensor))
+    dims = [dim for field in tensor_fields if field.number == DIMS for dim in _numbers(field)]
+    dtype = next((field.value for field in tensor_fields if field.number == DTYPE), 0)
     if not isinstance(dtype, int) or dtype not in FLOATS:
-        raise MalformedError(f"{name}: expected floating point numbers, got ONNX type {dtype}")
-    kind, listed = FLOATS[dtype]
-    raw = [field.value for field in parts if field.number == RAW and isinstance(field.value, memoryview)]
+        raise MalformedError(f"{name}: expected floating-point numbers, got ONNX type {dtype}")
+    kind, value_field = FLOATS[dtype]
+    raw = [
+        field.value for field in tensor_fields if field.number == RAW and isinstance(field.value, memoryview)
+    ]
     if raw:
         values = _floats(raw[-1], kind)
-    elif kind == "<f2":  # as the bits of each
-        bits = [bit for field in parts if field.number == listed for bit in _numbers(field)]
+    elif kind == "<f2":  # onnx.proto stores the bits of each number as an integer
+        bits = [bit for field in tensor_fields if field.number == value_field for bit in _numbers(field)]
         values = np.array([bit & 0xFFFF for bit in bits], "<u2").view(kind)
     else:
-        packed = [field.value for field in parts if field.number == listed]
-        values = _floats(b"".join(one for one in packed if isinstance(one, memoryview)), kind)
+        packed = [field.value for field in tensor_fields if field.number == value_field]
+        values = _floats(b"".join(chunk for chunk in packed if isinstance(chunk, memoryview)), kind)
     if any(dim < 0 for dim in dims) or math.prod(dims) != values.size:
-        raise MalformedError(f"{name}: its numbers do not fit its shape {dims[:8]}")
+        raise MalformedError(f"{name}: its values do not fit its shape {dims[:8]}")
     return values.reshape(dims).astype(np.dtype(kind).newbyteorder("="))
 
 
 def _floats(packed: memoryview | bytes, kind: str) -> Array:
     if len(packed) % np.dtype(kind).itemsize:
-        raise MalformedError("a list of numbers is cut")
+        raise MalformedError("a list of numbers is cut off")
     return np.frombuffer(packed, kind)
 
 
 def _numbers(field: Field) -> list[int]:
-    """Whole numbers of a repeated field, written one by one or packed."""
+    """Integers of a repeated field, which may be packed or not."""
     return [field.value] if isinstance(field.value, int) else unpack_varints(field.value)
 
 
 def _damaged(where: str, error: MalformedError) -> ModelFileError:
-    return ModelFileError(f"{where}: expected an ONNX model: {error}", "its file is damaged or no model")
+    return ModelFileError(
+        f"{where}: expected an ONNX model: {error}", "its file is damaged or not an ONNX model"
+    )

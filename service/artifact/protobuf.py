@@ -1,4 +1,7 @@
-"""Messages as protobuf writes them: a row of fields, each a key (number and wire type) and a value."""
+"""Reads protobuf messages without the onnx package, and computes the content digest of a model file.
+
+A message is a sequence of fields. Each field has a key (field number and wire type) and a value.
+"""
 
 from __future__ import annotations
 
@@ -9,78 +12,68 @@ from hashlib import sha256
 # wire types
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
+# field number of `ModelProto.metadata_props`
+METADATA_FIELD = 14
+
 
 class MalformedError(ValueError):
-    """These bytes are no message."""
+    """The bytes are not a valid protobuf message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message: its number, and a whole number or the bytes of it."""
+    """One field of a message: its number, and its value as an integer or as bytes."""
 
     number: int
     value: int | memoryview
 
 
 def fields(message: memoryview) -> Iterator[Field]:
-    """All fields, in order; values are looked at in place, not copied."""
-    at, end = 0, len(message)
-    while at < end:
-        key, at = _varint(message, at)
-        number, wire = key >> 3, key & 7
+    """All fields in order. Values are views of the message, not copies."""
+    position, end = 0, len(message)
+    while position < end:
+        key, position = _varint(message, position)
+        number, wire_type = key >> 3, key & 7
         if number < 1:
             raise MalformedError(f"a field has the number {number}")
-        if wire == VARINT:
-            value, at = _varint(message, at)
+        if wire_type == VARINT:
+            value, position = _varint(message, position)
             yield Field(number, value)
             continue
-        if wire == BYTES:
-            size, at = _varint(message, at)
-        elif wire in (FIXED64, FIXED32):
-            size = 8 if wire == FIXED64 else 4
+        if wire_type == BYTES:
+            size, position = _varint(message, position)
+        elif wire_type in (FIXED64, FIXED32):
+            size = 8 if wire_type == FIXED64 else 4
         else:
-            raise MalformedError(f"wire type {wire} is none of protobuf's")
-        if not 0 <= size <= end - at:
+            raise MalformedError(f"protobuf has no wire type {wire_type}")
+        if not 0 <= size <= end - position:
             raise MalformedError("it ends too early")
-        yield Field(number, message[at : at + size])
-        at += size
+        yield Field(number, message[position : position + size])
+        position += size
 
 
 def submessages(message: memoryview, *numbers: int) -> Iterator[memoryview]:
-    """The messages in some fields of a message."""
+    """The values of all fields with these numbers that are messages, strings or bytes."""
     for field in fields(message):
         if field.number in numbers and isinstance(field.value, memoryview):
             yield field.value
 
 
 def unpack_varints(packed: memoryview) -> list[int]:
-    """Whole numbers that are written one after another."""
-    values, at = [], 0
-    while at < len(packed):
-        value, at = _varint(packed, at)
+    """The integers of a packed repeated field."""
+    values, position = [], 0
+    while position < len(packed):
+        value, position = _varint(packed, position)
         values.append(value)
     return values
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """A whole number with a sign, of one to ten bytes with seven bits each, and where it ends."""
-    # most are so small that they take one byte
-    if at < len(message) and (value := message[at]) < 0x80:
-        return value, at + 1
-    value = 0
-    for place, byte in enumerate(message[at : at + 10]):
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            value &= (1 << 64) - 1
-            return value - (1 << 64) if value >> 63 else value, at + place + 1
-    raise MalformedError("it ends too early")
-
-
-METADATA_FIELD = 14
-
-
 def content_digest(data: bytes | memoryview) -> str:
-    """SHA-256 of every field of the file but its metadata, in order; a MalformedError of what is no file."""
+    """SHA-256 of every field of a model file except its metadata, in the order of the file.
+
+    Raises:
+        MalformedError: the data is not a protobuf message.
+    """
     digest = sha256()
     for field in fields(memoryview(data)):
         if field.number == METADATA_FIELD:
@@ -91,3 +84,17 @@ def content_digest(data: bytes | memoryview) -> str:
             digest.update(f"{field.number}:{len(field.value)};".encode())
             digest.update(field.value)
     return digest.hexdigest()
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    """A signed 64-bit integer in one to ten bytes of seven bits each, and the position after it."""
+    # most integers fit into one byte
+    if position < len(message) and (value := message[position]) < 0x80:
+        return value, position + 1
+    value = 0
+    for index, byte in enumerate(message[position : position + 10]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            value &= (1 << 64) - 1
+            return value - (1 << 64) if value >> 63 else value, position + index + 1
+    raise MalformedError("it ends too early")

@@ -1,4 +1,4 @@
-"""A model file opened and run: the one place that knows onnxruntime."""
+"""Opens and runs model files. The only module of the service that imports onnxruntime."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from service.inference_types import Array
 Device = Literal["cpu", "cuda"]
 
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-# products of 10 bits, which CUDA takes for float32 unless told otherwise, would be no parity
+# TF32, the default of CUDA for float32 products, keeps 10 bits of the mantissa, which would break parity
 PROVIDER_OPTIONS: dict[Device, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
 
-# what onnxruntime calls its types, and what NumPy does
+# onnxruntime's name of a tensor type -> NumPy's name of the dtype
 DTYPE_BY_ONNX_TYPE = {
     "tensor(bool)": "bool",
     "tensor(uint8)": "uint8",
@@ -40,7 +40,7 @@ DTYPE_BY_ONNX_TYPE = {
 }
 
 
-# a graph that hands on its one number
+# a model of one Identity node, which is opened to try a device
 IDENTITY_MODEL = bytes.fromhex(
     "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a02080162"
     "0f0a0179120a0a08080112040a02080142040a001011"
@@ -49,7 +49,7 @@ IDENTITY_MODEL = bytes.fromhex(
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output of the graph. A dimension is a number, or a name where it may vary."""
+    """An input or output of the graph. A dimension is a number, or a name if its size may vary."""
 
     name: str
     dtype: str
@@ -76,67 +76,71 @@ class Signature:
 
 
 def device_available(device: Device) -> bool:
-    """Whether this machine's onnxruntime has the provider of a device."""
+    """Whether the installed onnxruntime has the execution provider of the device."""
     return PROVIDERS[device] in onnxruntime.get_available_providers()
 
 
 def expect_device(device: Device) -> None:
-    """Stop with a DeviceError unless models can be run on a device of this machine."""
+    """Raise a DeviceError if models cannot run on this device here."""
     open_model(IDENTITY_MODEL, device=device)
 
 
 class Runtime:
-    """An open model. `inputs` must be given, `outputs` are public, `hidden` are answered when asked for,
-    `levers` may be given in place of the initializers of the same name."""
+    """An open model.
+
+    `inputs` must be fed. `outputs` are returned by default, `hidden` outputs (gates, for example) only when
+    they are requested. `levers` are initializers that may be overridden by feeding a tensor of that name.
+    `manifest` is None in a file that was not exported by turnpike.
+    """
 
     def __init__(self, session: onnxruntime.InferenceSession, where: str) -> None:
         self._session = session
         text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
         self.manifest = None if text is None else Manifest.from_json(text, where)
         self.inputs = tuple(_tensor(arg, where) for arg in session.get_inputs())
-        found = {arg.name: _tensor(arg, where) for arg in session.get_outputs()}
-        public = tuple(found) if self.manifest is None else self.manifest.outputs
-        if absent := [name for name in public if name not in found]:
+        outputs = {arg.name: _tensor(arg, where) for arg in session.get_outputs()}
+        public = tuple(outputs) if self.manifest is None else self.manifest.outputs
+        if absent := [name for name in public if name not in outputs]:
             raise ModelFileError(f"{where}: manifest: outputs: the graph has no output {absent[0]!r}")
-        self.outputs = tuple(found[name] for name in public)
-        self.hidden = tuple(tensor for name, tensor in found.items() if name not in public)
+        self.outputs = tuple(outputs[name] for name in public)
+        self.hidden = tuple(tensor for name, tensor in outputs.items() if name not in public)
         self.levers = tuple(_tensor(arg, where) for arg in session.get_overridable_initializers())
         self.provider: str = session.get_providers()[0]
         self._public = [tensor.name for tensor in self.outputs]
-        self._call = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
-        # beyond the number of rows, whose shapes a caller may choose
-        self._shaped = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
+        self._run = session.run if self.provider == PROVIDERS["cpu"] else self._run_bound
+        # whether a caller may choose sizes other than the number of rows; an unfit size makes a run fail
+        self._has_free_dims = any(isinstance(dim, str) for tensor in self.inputs for dim in tensor.dims[1:])
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
-        """The outputs asked for, in that order; the public ones unless told otherwise."""
+        """The requested outputs in that order, or all public outputs if `outputs` is None."""
         names = self._public if outputs is None else outputs
-        # of no names onnxruntime makes all of them
+        # for an empty list of names onnxruntime would compute every output
         try:
-            return self._call(names, feeds if isinstance(feeds, dict) else dict(feeds)) if names else []
+            return self._run(names, feeds if isinstance(feeds, dict) else dict(feeds)) if names else []
         except Exception as error:  # onnxruntime's own exceptions share no base
             raise RunError(
                 f"onnxruntime cannot run the model on these rows ({_first_line(error)})",
                 caused_by_input=isinstance(error, InvalidArgument)
-                or (self._shaped and isinstance(error, Fail)),
+                or (self._has_free_dims and isinstance(error, Fail)),
             ) from error
 
     def with_caller(self, call: Caller) -> Runtime:
-        """The same model, its runs left to `call`."""
+        """The same model, with its runs made through `call`."""
         other = copy.copy(self)
-        other._call = partial(call, self._call)
+        other._run = partial(call, self._run)
         return other
 
     def _run_bound(self, names: Sequence[str], feeds: dict[str, Array]) -> list[Array]:
-        """On a device: inputs go there and outputs come back in one copy each, and nothing in between."""
+        """Run on a device with one copy to it for each input and one copy back for each output."""
         binding = self._session.io_binding()
         for name, array in feeds.items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
-        once = list(dict.fromkeys(names))
-        for name in once:
+        unique = list(dict.fromkeys(names))
+        for name in unique:
             binding.bind_output(name, "cpu")
         self._session.run_with_iobinding(binding)
-        made = dict(zip(once, binding.copy_outputs_to_cpu(), strict=True))
-        return [made[name] for name in names]
+        arrays = dict(zip(unique, binding.copy_outputs_to_cpu(), strict=True))
+        return [arrays[name] for name in names]
 
 
 def open_model(
@@ -147,9 +151,19 @@ def open_model(
     where: str = "model.onnx",
     call: Caller = call_directly,
 ) -> Runtime:
-    """Open a file, or its bytes, just as it will be served; `where` names bytes in messages.
+    """Open a model in the way that the service does.
 
-    The opening itself is left to `call`, unless that starts threads: they would be as that one is, for good.
+    Args:
+        model: a path, or the content of a file.
+        threads: threads that share the work of one run.
+        device: where the model runs.
+        where: name of the model in error messages, if `model` is not a path.
+        call: used to create the session, unless that starts threads. New threads inherit the priority of
+            the thread that creates them, and would keep a low one while they run requests.
+
+    Raises:
+        ModelFileError: there is no such file, onnxruntime cannot open it, or its manifest is invalid.
+        DeviceError: the device is not available.
     """
     if isinstance(model, Path):
         where = str(model)
@@ -159,39 +173,40 @@ def open_model(
             )
     if not device_available(device):
         raise DeviceError(
-            f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, and this one has "
+            f"device: {device} needs an onnxruntime with {PROVIDERS[device]}, got one with "
             f"{', '.join(onnxruntime.get_available_providers())}"
         )
-    opened = partial(
+    open_session = partial(
         onnxruntime.InferenceSession,
         str(model) if isinstance(model, Path) else model,
         session_options(threads),
         providers=[(PROVIDERS[device], PROVIDER_OPTIONS[device])],
-        # where a provider fails it would print so, and go on with another one
+        # otherwise onnxruntime prints a message if the provider fails, and continues with another one
         enable_fallback=0,
     )
     try:
-        session = call(opened) if threads == 1 and device == "cpu" else opened()
+        session = call(open_session) if threads == 1 and device == "cpu" else open_session()
     except Exception as error:  # onnxruntime's own exceptions share no base
         raise ModelFileError(
-            f"{where}: onnxruntime cannot open it ({_first_line(error)})", "its file is damaged or no model"
+            f"{where}: onnxruntime cannot open it ({_first_line(error)})",
+            "its file is damaged or not an ONNX model",
         ) from error
     if session.get_providers()[0] != PROVIDERS[device]:
         raise DeviceError(
-            f"device: {device} was asked for, and onnxruntime could not start {PROVIDERS[device]}: "
-            "are its driver and libraries there, in the versions that this onnxruntime needs?"
+            f"device: expected {device}, and onnxruntime could not start {PROVIDERS[device]}: "
+            "are its driver and libraries installed, in the versions that this onnxruntime needs?"
         )
     return Runtime(session, where)
 
 
 def session_options(threads: int) -> onnxruntime.SessionOptions:
-    """The options of every session of ours."""
+    """The options of every session that this package opens."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # errors are raised and said once; of gates' biases, inputs with a default on purpose, it would warn
+    # errors are raised; onnxruntime would also warn about every lever (an input with a default)
     options.log_severity_level = 4
-    # threads that spin while they wait take the cores from their neighbours
+    # threads that spin while they wait take CPU time from the other workers
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 

@@ -1,4 +1,4 @@
-"""A row that a model's file brings along, as the model's inputs take it."""
+"""Sample rows stored in the manifest, decoded into model inputs and checked against them."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ from service.inference_types import Array
 Inputs = Mapping[str, Tensor]
 
 
-def to_input_row(one: SampleInput, tensor: Tensor) -> Array:
-    """The row in the input's own type and shape."""
-    return _converted(_stored(one), tensor).reshape(1, *one.shape)
+def to_input_row(sample_input: SampleInput, tensor: Tensor) -> Array:
+    """The sample as an array of the input's dtype, with a batch axis of length 1."""
+    return _cast(_decode(sample_input), tensor).reshape(1, *sample_input.shape)
 
 
 def check_sample_rows(manifest: Manifest, inputs: Inputs) -> None:
-    """Stop with a ValueError unless each sample is a row that the inputs take, and each range of one of them.
+    """Raise a ValueError if a sample does not fit the model's inputs, or a range names an unknown input.
 
-    A row is to be posted as JSON, which has a form for finite numbers and none for FP16.
+    Samples must be postable as JSON, which has no NaN or infinity, and for which the protocol has no FP16.
     """
-    for one in manifest.ranges:
-        if one.input not in inputs:
-            raise ValueError(f"ranges: expected an input, {', '.join(inputs)}, got {one.input!r}")
+    for input_range in manifest.ranges:
+        if input_range.input not in inputs:
+            raise ValueError(f"ranges: expected an input, {', '.join(inputs)}, got {input_range.input!r}")
     for number, sample in enumerate(manifest.samples):
         where = f"samples[{number}]"
-        names = [row.name for row in sample.inputs]
+        names = [sample_input.name for sample_input in sample.inputs]
         if sorted(names) != sorted(inputs):
             raise ValueError(
                 f"{where}: expected inputs {', '.join(inputs)}, got {', '.join(names) or 'none'}"
             )
+        # sizes of named dimensions, which must agree over all inputs of a sample
         sizes: dict[str, int] = {}
-        for row in sample.inputs:
-            _expect_fit(row, inputs[row.name], sizes, where)
+        for sample_input in sample.inputs:
+            _expect_fit(sample_input, inputs[sample_input.name], sizes, where)
 
 
-def _expect_fit(one: SampleInput, tensor: Tensor, sizes: dict[str, int], where: str) -> None:
-    """Of one input; what its named dimensions are goes to `sizes`."""
-    shape = (1, *one.shape)
+def _expect_fit(sample_input: SampleInput, tensor: Tensor, sizes: dict[str, int], where: str) -> None:
+    """Check one input of a sample, and add the sizes of its named dimensions to `sizes`."""
+    shape = (1, *sample_input.shape)
     fits = len(shape) == len(tensor.dims) and all(
         dim in (size, "?") or (isinstance(dim, str) and size == sizes.setdefault(dim, size))
         for size, dim in zip(shape, tensor.dims, strict=True)
     )
     if not fits:
-        raise ValueError(f"{where}: expected a row of {tensor}, got one of shape {list(one.shape)}")
+        raise ValueError(f"{where}: expected a row of {tensor}, got one of shape {list(sample_input.shape)}")
     if tensor.dtype == "float16":
-        raise ValueError(f"{where}: expected an input that JSON has a form for, got {tensor}")
-    stored = _stored(one)
-    if not (np.array_equal(_converted(stored, tensor), stored) and np.isfinite(stored).all()):
+        raise ValueError(f"{where}: expected an input that can be sent as JSON, got {tensor}")
+    stored = _decode(sample_input)
+    if not (np.array_equal(_cast(stored, tensor), stored) and np.isfinite(stored).all()):
         raise ValueError(f"{where}: expected finite numbers that fit {tensor}, got others")
 
 
-def _converted(stored: Array, tensor: Tensor) -> Array:
+def _cast(stored: Array, tensor: Tensor) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         return stored.astype(tensor.dtype)
 
 
-def _stored(one: SampleInput) -> Array:
-    return np.frombuffer(one.raw, WIRE_DTYPES[one.dtype])
+def _decode(sample_input: SampleInput) -> Array:
+    return np.frombuffer(sample_input.raw, WIRE_DTYPES[sample_input.dtype])

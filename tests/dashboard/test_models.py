@@ -104,7 +104,7 @@ def test_a_version_that_is_not_served_says_why(dashboard: Opener, shelf: tuple[P
     with dashboard(shelf[1].url) as page:
         broken = line(page, "broken/1")
         expect(broken).to_contain_text("not served")
-        expect(broken).to_contain_text("its file is damaged or no model")
+        expect(broken).to_contain_text("its file is damaged or not an ONNX model")
         expect(broken.get_by_role("button")).to_be_disabled()
 
 

@@ -50,5 +50,5 @@ def test_wishes_that_cannot_be_granted_are_refused() -> None:
     biases = {"b": np.zeros(2, np.float32)}
     with pytest.raises(ValueError, match="lone: expected a gate with a bias"):
         override_biases(biases, closed=[gate("lone")])
-    with pytest.raises(ValueError, match="twin: expected one wish for its bias b, got two"):
+    with pytest.raises(ValueError, match="twin: expected one change of its bias b, got two"):
         override_biases(biases, closed=[gate("one", lever)], opened=[gate("twin", lever)])

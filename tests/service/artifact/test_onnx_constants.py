@@ -57,11 +57,11 @@ def test_every_way_to_write_numbers_is_read(kind: int, raw: bool) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda t: t.dims.append(3), "its numbers do not fit its shape"),
-        (lambda t: t.dims.__setitem__(slice(None), [-1, -2]), "its numbers do not fit its shape"),
+        (lambda t: t.dims.append(3), "its values do not fit its shape"),
+        (lambda t: t.dims.__setitem__(slice(None), [-1, -2]), "its values do not fit its shape"),
         (
             lambda t: setattr(t, "data_type", TensorProto.INT64),
-            "expected floating point numbers, got ONNX type 7",
+            "expected floating-point numbers, got ONNX type 7",
         ),
         (lambda t: setattr(t, "raw_data", b"12345"), "a list of numbers is cut"),
         (lambda t: setattr(t, "name", "other"), "expected an initializer 'w', and the graph has none"),
@@ -146,7 +146,7 @@ def located_only() -> onnx.ModelProto:
 )  # fmt: skip
 def test_numbers_in_other_files_are_refused(make: Callable[[], onnx.ModelProto]) -> None:
     """Wherever the graph hides them; the public reason does not say which file was meant."""
-    with pytest.raises(ModelFileError, match="w: expected its numbers in this very file") as error:
+    with pytest.raises(ModelFileError, match="w: expected its values in this file") as error:
         expect_self_contained(make().SerializeToString(), "a.onnx")
     assert error.value.public_message == "its weights are in another file"
 
@@ -176,7 +176,7 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     """Empty, another kind of file, or cut."""
     with pytest.raises(ModelFileError, match="a.onnx: expected an ONNX model") as error:
         expect_self_contained(data, "a.onnx")
-    assert error.value.public_message == "its file is damaged or no model"
+    assert error.value.public_message == "its file is damaged or not an ONNX model"
 
 
 def test_graphs_without_end_are_refused() -> None:

@@ -70,7 +70,7 @@ def test_several_inputs_agree_on_what_varies() -> None:
         (
             Tensor("x", "float16", ("batch", 2)),
             kept("x", [1, 2]),
-            "an input that JSON has a form for, got x:",
+            "an input that can be sent as JSON, got x:",
         ),
         (Tensor("x", "int64", ("batch", 2)), kept("x", [0.5, 1], "float32"), "finite numbers that fit x:"),
         (Tensor("x", "bool", ("batch", 2)), kept("x", [1, 2]), "finite numbers that fit x:"),

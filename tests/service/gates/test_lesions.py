@@ -78,7 +78,7 @@ def test_gates_of_one_bias_are_told_to_move_together() -> None:
         ({"open": ["x" * 999]}, "got 'x{80}'$"),
         ({"close": [2]}, "close\\[0\\]: expected one that can be moved, a layer \\(0, 1\\) or .*, got 2"),
         ({"close": [0] * 9}, "close: expected at most 8 layers and gates, got 9"),
-        ({"close": [0], "open": [0]}, "expected one wish for its bias first, got two"),
+        ({"close": [0], "open": [0]}, "expected one change of its bias first, got two"),
         ({"shift": [1]}, "shift: expected an object of layers or gates' names, got a list"),
         ({"shift": {"1": "much"}}, "shift.1: expected a number from -10000 to 10000, got 'much'"),
         ({"shift": {"1": True}}, "shift.1: expected a number"),

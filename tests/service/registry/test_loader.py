@@ -119,10 +119,14 @@ LEVER = GATE.levers[0]
 @pytest.mark.parametrize(
     ("data", "says", "public"),
     [
-        (b"", "expected an ONNX model", "its file is damaged or no model"),
-        (sealed(highway())[:-9], "expected an ONNX model", "its file is damaged or no model"),
-        (outside(sealed(highway())), "expected its numbers in this very", "its weights are in another file"),
-        (unrunnable(sealed(highway())), "onnxruntime cannot open it", "its file is damaged or no model"),
+        (b"", "expected an ONNX model", "its file is damaged or not an ONNX model"),
+        (sealed(highway())[:-9], "expected an ONNX model", "its file is damaged or not an ONNX model"),
+        (outside(sealed(highway())), "expected its values in this file", "its weights are in another file"),
+        (
+            unrunnable(sealed(highway())),
+            "onnxruntime cannot open it",
+            "its file is damaged or not an ONNX model",
+        ),
         (
             sealed(highway(), outputs=("gone",)),
             "manifest: outputs: the graph has no output 'gone'",

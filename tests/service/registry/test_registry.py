@@ -365,6 +365,8 @@ def test_loading_and_failing_say_so(tmp_path: Path, caplog: pytest.LogCaptureFix
     bad = put(tmp_path, "bad", data=sealed(highway())[:-5])
     with caplog.at_level(logging.INFO):
         answer = wait(ModelRegistry(opened).prepare(plan(put(tmp_path), bad)))
-    assert answer == {"failed": [{"name": "bad", "version": 1, "reason": "its file is damaged or no model"}]}
+    assert answer == {
+        "failed": [{"name": "bad", "version": 1, "reason": "its file is damaged or not an ONNX model"}]
+    }
     assert "net/1: loaded" in caplog.text
     assert str(bad.path) in caplog.text

@@ -542,7 +542,7 @@ def test_with_real_shelves(tmp_path: Path) -> None:
                     "name": "net",
                     "version": "3",
                     "state": "UNAVAILABLE",
-                    "reason": "its file is damaged or no model",
+                    "reason": "its file is damaged or not an ONNX model",
                 },
             ]
 
