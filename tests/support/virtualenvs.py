@@ -1,4 +1,4 @@
-"""Programs of other people's packages, each package in an environment of its own."""
+"""Virtual environments for tests: one for each foreign client, and one that holds our own wheel."""
 
 from __future__ import annotations
 
@@ -6,30 +6,46 @@ import hashlib
 import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
 
-def programs(name: str, wanted: str) -> Path:
-    """The folder of programs of an environment with what is wanted, which is made once for a version."""
-    folder = ROOT / ".clients" / f"{name}-{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+def installed_programs(name: str, requirement: str) -> Path:
+    """The `bin` folder of an environment with a requirement; kept in `.clients` for the next run."""
+    folder = ROOT / ".clients" / f"{name}-{hashlib.sha256(requirement.encode()).hexdigest()[:8]}"
     if not (folder / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "--quiet", wanted], check=True)
+        subprocess.run([folder / "bin/pip", "install", "--quiet", requirement], check=True)
         (folder / "ready").touch()
     return folder / "bin"
 
 
-def asked(script: str, programs: Path, *words: str | Path, told: str | None = None) -> Any:
-    """What a script of tests/clients, run by such an environment's Python and told it, says as JSON."""
-    ran = subprocess.run(
-        [programs / "python", ROOT / "tests/clients" / script, *words],
-        input=told,
+def run_client(script: str, programs: Path, *arguments: str | Path, stdin: str | None = None) -> Any:
+    """Run a script of tests/clients by the Python of such an environment; returns the JSON that it prints."""
+    result = subprocess.run(
+        [programs / "python", ROOT / "tests/clients" / script, *arguments],
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def install_wheel(wheel: Path, folder: Path) -> Path:
+    """The `bin` folder of a new environment with a wheel of ours, and without the checkout.
+
+    The wheel's dependencies are those of the running environment. A .pth file adds their folder to the path.
+    Python does not read .pth files of such a folder, so an editable installation of the checkout stays out.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin/python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"

@@ -13,7 +13,7 @@ import yaml
 
 from service.config.settings import Settings
 from tests.support.promql import unanswerable
-from tests.support.virtualenvs import ROOT, asked, programs
+from tests.support.virtualenvs import ROOT, installed_programs, run_client
 
 DEPLOY = ROOT / "deploy/kubernetes"
 KSERVE = ROOT / "deploy/kserve"
@@ -229,8 +229,11 @@ def test_the_schemas_of_kubernetes(tmp_path: Path, components: tuple[str, ...]) 
     """All that is sent is valid, to the last field's name; PodMonitor is no kind of Kubernetes' own."""
     manifests = [one for one in built(tmp_path, components) if one["kind"] != "PodMonitor"]
     bad = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": {"container": []}}
-    said = asked(
-        "kubernetes_schemas.py", programs(*SCHEMAS), "1.37", told=yaml.safe_dump_all([*manifests, bad])
+    said = run_client(
+        "kubernetes_schemas.py",
+        installed_programs(*SCHEMAS),
+        "1.37",
+        stdin=yaml.safe_dump_all([*manifests, bad]),
     )
     assert said.pop("Pod bad")
     assert {kind.split()[0] for kind in said} >= {
@@ -248,13 +251,13 @@ def test_the_schemas_of_kubernetes(tmp_path: Path, components: tuple[str, ...]) 
 def test_the_classes_of_kserve() -> None:
     """Both manifests are what KServe's own classes take; a name that they do not know is found."""
     runtime, digits = read("runtime.yaml", KSERVE), read("digits.yaml", KSERVE)
-    environment = programs(*KSERVE_CLIENT)
-    said = asked("kserve_schemas.py", environment, told=yaml.safe_dump_all([runtime, digits]))
+    environment = installed_programs(*KSERVE_CLIENT)
+    said = run_client("kserve_schemas.py", environment, stdin=yaml.safe_dump_all([runtime, digits]))
     assert said == {"ServingRuntime": [], "InferenceService": []}
     runtime["spec"]["containers"][0]["securityContext"]["readOnlyRoot"] = True
     del digits["spec"]["predictor"]["model"]["modelFormat"]
     digits["spec"]["predictor"]["model"]["storageURI"] = "s3://models"
-    said = asked("kserve_schemas.py", environment, told=yaml.safe_dump_all([runtime, digits]))
+    said = run_client("kserve_schemas.py", environment, stdin=yaml.safe_dump_all([runtime, digits]))
     assert len(said["ServingRuntime"]) == 1
     assert said["ServingRuntime"][0].startswith("ServingRuntime.spec.containers.0: ")
     unknown, missing = said["InferenceService"]

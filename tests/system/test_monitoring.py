@@ -24,7 +24,7 @@ from tests.support.live_server import Server, serving
 from tests.support.load_clients import Load, Shot
 from tests.support.prometheus import FOLDER, Prometheus, collecting
 from tests.support.promql import selected, unanswerable
-from tests.support.virtualenvs import ROOT, asked, programs
+from tests.support.virtualenvs import ROOT, installed_programs, run_client
 from tests.system.test_serve_faults import DEFAULT
 
 GRAFANA = ROOT / "deploy/grafana"
@@ -211,12 +211,12 @@ def test_promtool_reads_the_dashboard(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_grafana_knows_every_field(tmp_path: Path) -> None:
     """Read by Grafana's own classes and written back, the dashboard is as it was; a wrong field is lost."""
-    classes = programs(*GRAFANA_CLASSES)
-    assert asked("grafana_dashboard.py", classes, GRAFANA / "dashboards/turnpike.json") == []
+    classes = installed_programs(*GRAFANA_CLASSES)
+    assert run_client("grafana_dashboard.py", classes, GRAFANA / "dashboards/turnpike.json") == []
     wrong = json.loads(json.dumps(DASHBOARD))
     wrong["panels"][1]["fieldConfig"]["defaults"]["colour"] = {"mode": "thresholds"}
     (tmp_path / "wrong.json").write_text(json.dumps(wrong))
-    said = asked("grafana_dashboard.py", classes, tmp_path / "wrong.json")
+    said = run_client("grafana_dashboard.py", classes, tmp_path / "wrong.json")
     assert said == [".panels[1].fieldConfig.defaults.colour"]
 
 

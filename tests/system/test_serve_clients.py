@@ -11,7 +11,7 @@ import pytest
 
 from service.artifact.runtime import open_model
 from tests.support.live_server import Server, serving
-from tests.support.virtualenvs import ROOT, asked, programs
+from tests.support.virtualenvs import ROOT, installed_programs, run_client
 from tests.system.test_serve_faults import DEFAULT
 
 # they disagree with each other and with us on the versions of what they need
@@ -39,9 +39,9 @@ def expected(said: dict[str, Any], output: str = "output") -> Any:
 
 def test_tritonclient(server: Server) -> None:
     """Everything its HTTP client can ask for, in every form it can ask."""
-    said = asked(
+    said = run_client(
         "triton_client.py",
-        programs("triton", CLIENTS["triton"]),
+        installed_programs("triton", CLIENTS["triton"]),
         server.url.removeprefix("http://"),
         "digits-10",
     )
@@ -70,7 +70,9 @@ def test_tritonclient(server: Server) -> None:
 
 def test_kserve(server: Server) -> None:
     """Its REST client speaks both protocols."""
-    said = asked("kserve_client.py", programs("kserve", CLIENTS["kserve"]), server.url, "digits-10")
+    said = run_client(
+        "kserve_client.py", installed_programs("kserve", CLIENTS["kserve"]), server.url, "digits-10"
+    )
     truth = expected(said)
     assert said["binary"] == said["json"] == truth
     assert (said["binary_id"], said["json_id"]) == ("binary", "json")
@@ -82,7 +84,7 @@ def test_schemathesis(server: Server) -> None:
     """Over the whole document: no 5xx, no status and no body but those that it promises."""
     ran = subprocess.run(
         [
-            programs("schemathesis", CLIENTS["schemathesis"]) / "schemathesis",
+            installed_programs("schemathesis", CLIENTS["schemathesis"]) / "schemathesis",
             "--config-file",
             ROOT / "tests/clients/schemathesis.toml",
             "run",

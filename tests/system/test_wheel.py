@@ -1,0 +1,142 @@
+"""The wheel holds everything that the installed commands need, and is used without the checkout."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.support.virtualenvs import ROOT, install_wheel
+
+PACKAGES = ("models", "service", "export", "loadtest", "tune")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, because setuptools leaves a folder `build` beside the sources and reads it again."""
+    copy = tmp_path_factory.mktemp("sources")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "turnpike.py"):
+        shutil.copy(ROOT / name, copy)
+    for name in (*PACKAGES, "tests", "benchmarks"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, copy]
+    # without isolation pip downloads nothing; pyproject.toml asks for setuptools 77
+    if int(importlib.metadata.version("setuptools").split(".")[0]) >= 77:
+        command.append("--no-build-isolation")
+    subprocess.run(command, check=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install_wheel(wheel, tmp_path_factory.mktemp("environment"))
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
+    return {name: value for name, value in kept.items() if name != "PYTHONPATH"}
+
+
+def python(programs: Path, folder: Path, code: str) -> str:
+    """What some Python code prints, run by the new environment in an empty folder."""
+    result = subprocess.run(
+        [programs / "python", "-c", code],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@contextlib.contextmanager
+def serving(programs: Path, folder: Path) -> Iterator[str]:
+    """The address of a running `turnpike serve` of the new environment."""
+    process = subprocess.Popen(
+        [programs / "turnpike", "serve", "--port", "0", "--drain-wait", "0"],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if address := re.search(r"serves (http://[^\s\"]+)", line):
+                yield address[1]
+                return
+        pytest.fail("".join(lines))
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_the_wheel_holds_what_git_tracks_and_nothing_else(wheel: Path) -> None:
+    """Every module and data file of the packages; no tests, no benchmarks, no examples."""
+    tracked = subprocess.run(
+        ["git", "ls-files", *PACKAGES, "turnpike.py"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if tracked.returncode:
+        pytest.skip("not a git checkout")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    expected = {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()}
+    assert names == {name for name in expected if not name.endswith(".md")}
+
+
+def test_the_checkout_is_not_on_the_path(programs: Path, tmp_path: Path) -> None:
+    """Otherwise the other tests of this file would prove nothing."""
+    names = ", ".join((*PACKAGES, "turnpike"))
+    code = f"import {names}, json; print(json.dumps([m.__file__ for m in ({names})]))"
+    for path in json.loads(python(programs, tmp_path, code)):
+        assert Path(path).is_relative_to(programs.parent), path
+
+
+def test_the_bundled_model_and_the_dashboard_are_served(programs: Path, tmp_path: Path) -> None:
+    """From an empty folder: a prediction, the page, and every module and style sheet that it loads."""
+    (tmp_path / "empty").mkdir()
+    with serving(programs, tmp_path / "empty") as url:
+        answer = requests.post(
+            f"{url}/v1/models/digits-10:predict", json={"instances": [[0] * 64]}, timeout=30
+        )
+        assert answer.status_code == 200, answer.text
+        assert set(answer.json()["predictions"][0]) >= {"label", "probability"}
+        page = requests.get(url, timeout=30)
+        assert "<title>" in page.text
+        files = [name for name in re.findall(r'(?:src|href)="([^"]+)"', page.text) if "dashboard/" in name]
+        assert any(name.endswith(".js") for name in files)
+        module = next(name for name in files if name.endswith("main.js"))
+        script = requests.get(f"{url}/{module}", timeout=30).text
+        imported = re.findall(r'from "\./([^"]+)"', script)
+        assert any("/" in name for name in imported), "expected modules in sub-folders"
+        for name in [*files, *(f"{module.rsplit('/', 1)[0]}/{name}" for name in imported)]:
+            file = requests.get(f"{url}/{name}", timeout=30)
+            assert file.status_code == 200, name
+            assert file.content, name
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_the_templates_of_reports_are_there(programs: Path, tmp_path: Path) -> None:
+    code = (
+        "from importlib.resources import files\n"
+        "for package, name in (('loadtest.report', 'report.html'), ('tune', 'tuned.html')):\n"
+        "    assert '<html' in files(package).joinpath('template', name).read_text(encoding='utf-8')\n"
+    )
+    python(programs, tmp_path, code)
