@@ -54,9 +54,9 @@ def ignore(batch: CompletedBatch) -> None:
 async def batched(model: Model, callers: int, seconds: float) -> tuple[int, float]:
     """Requests answered through the batcher, and the seconds it took."""
     stack = BatchRunner(
-        model.run, inputs=("x",), splittable=NAMES, batched=True, lone_rows=False, max_rows=64
+        model.run, inputs=("x",), splittable=NAMES, batched=True, pad_single_rows=False, max_rows=64
     )
-    batcher = Batcher(stack, max_delay=0, queue=1024, observe=ignore)
+    batcher = Batcher(stack, max_delay=0, max_queue=1024, on_batch=ignore)
     feeds = {"x": ROW}
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""Requests run as one: their rows stacked, run, and dealt out again, each to the request it came from."""
+"""Runs a batch: stacks the rows of several requests, runs the model once, and splits the outputs again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from service.batching.queue import QueuedRequest, Shapes
+from service.batching.queue import QueuedRequest, RowShapes
 from service.errors import InternalError
 from service.inference_types import Array, InferenceResult, OutputReader
 
@@ -18,8 +18,11 @@ Run = Callable[[Mapping[str, Array], tuple[str, ...]], list[Array]]
 
 @dataclass(frozen=True, slots=True)
 class CompletedBatch:
-    """A run that is over: its rows, the requests that it completed and how long they all together had waited,
-    and whether it ran in the event loop rather than in a thread."""
+    """Figures of a run that has ended, for the counters.
+
+    `requests` is the number of requests that the run completed, `queue_ns` the sum of their waiting times.
+    `inline` is True if the run took place in the event loop rather than in a thread.
+    """
 
     rows: int
     requests: int
@@ -29,12 +32,17 @@ class CompletedBatch:
 
 
 class BatchRunner:
-    """Runs jobs together. It knows nothing of queues or the event loop, and works in any thread.
+    """Runs requests together. It knows neither queues nor the event loop, and works in any thread.
 
-    `inputs` are what every request brings; `splittable` are the outputs that fall into equal parts along
-    axis 0, one a row. A request that asks for another output, or brings more than the inputs, runs by itself,
-    as all do unless `batched`. A run holds up to `max_rows` rows of equal shape and dtype. With `lone_rows`
-    a row by itself is run beside a copy of itself.
+    Args:
+        run: Runs the model on feeds and returns the outputs of the given names.
+        inputs: The names of the model's inputs, which every request feeds.
+        splittable: The outputs that can be cut along axis 0 into equal parts, one for each row. A request for
+            any other output runs by itself, as does one that feeds more than the inputs (levers).
+        batched: False if the model couples its rows, so that every request must run by itself.
+        pad_single_rows: True if the model computes a single row with other last bits than the same row in a
+            batch. A single row then runs next to a copy of itself.
+        max_rows: The most rows in one run.
     """
 
     def __init__(
@@ -44,20 +52,25 @@ class BatchRunner:
         inputs: Collection[str],
         splittable: Collection[str],
         batched: bool,
-        lone_rows: bool,
+        pad_single_rows: bool,
         max_rows: int,
     ) -> None:
         self._run = run
         self._inputs = tuple(inputs)
         self._splittable = frozenset(splittable)
         self.batched = batched
-        self._lone_rows = lone_rows
+        self._pad_single_rows = pad_single_rows
         self.max_rows = max_rows
 
-    def shapes(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> Shapes | None:
-        """What the request's rows are like; None where it has to run by itself, because of what it asks for
-        or because it brings more than the inputs."""
-        if not self.batched or len(feeds) != len(self._inputs) or not self._splittable.issuperset(names):
+    def row_shapes(
+        self, feeds: Mapping[str, Array], rows: int, needed_names: tuple[str, ...]
+    ) -> RowShapes | None:
+        """Row shapes and dtypes of a request; None if it has to run by itself."""
+        if (
+            not self.batched
+            or len(feeds) != len(self._inputs)
+            or not self._splittable.issuperset(needed_names)
+        ):
             return None
         shapes = []
         for name in self._inputs:
@@ -67,142 +80,168 @@ class BatchRunner:
             shapes.append((array.shape[1:], array.dtype))
         return tuple(shapes)
 
-    def run(self, jobs: list[QueuedRequest], inline: bool) -> list[CompletedBatch]:
-        """Give every job its outcome; the batches are the runs that this took.
+    def run(self, requests: list[QueuedRequest], inline: bool) -> list[CompletedBatch]:
+        """Set the outcome of every request; return the runs that this took.
 
-        When a run of several requests fails, each half is run again, and so on, so that only the request
-        that is at fault gets the error.
+        If a run of several requests fails, each half is run again, and so on, so that only the request that
+        causes the error gets it.
         """
         try:
-            if jobs[0].rows > self.max_rows and self._cuttable(jobs[0]):
-                return self._run_cut(jobs[0], inline)
-            return [self._run_whole(jobs, inline)]
-        except Exception as error:  # whatever a model raises is for those who asked it
-            if len(jobs) == 1:
-                jobs[0].outcome = error
+            if requests[0].rows > self.max_rows and self._can_be_cut(requests[0]):
+                return self._run_in_pieces(requests[0], inline)
+            return [self._run_together(requests, inline)]
+        except Exception as error:  # whatever a model raises belongs to the request that caused it
+            if len(requests) == 1:
+                requests[0].outcome = error
                 return []
-        half = len(jobs) // 2
-        return self.run(jobs[:half], inline) + self.run(jobs[half:], inline)
+        half = len(requests) // 2
+        return self.run(requests[:half], inline) + self.run(requests[half:], inline)
 
-    def _run_whole(self, jobs: list[QueuedRequest], inline: bool) -> CompletedBatch:
-        """One run for all jobs."""
+    def _run_together(self, requests: list[QueuedRequest], inline: bool) -> CompletedBatch:
+        """One run for all requests."""
         start = perf_counter_ns()
-        first = jobs[0]
-        if len(jobs) == 1 and first.reader is None:
-            arrays = self._rows(first.feeds, first.rows, first.names)
-            run_ns, waited = perf_counter_ns() - start, start - first.since
-            first.outcome = InferenceResult(tuple(arrays), waited, run_ns, first.rows)
-            return CompletedBatch(first.rows, 1, run_ns, waited, inline)
-        if len(jobs) == 1:
-            feeds, rows, names = first.feeds, first.rows, tuple(dict.fromkeys(first.needs))
-        else:
-            feeds = {name: np.concatenate([job.feeds[name] for job in jobs]) for name in self._inputs}
-            rows = sum([job.rows for job in jobs])
-            needs = dict.fromkeys([job.needs for job in jobs])
-            names = tuple(dict.fromkeys([name for need in needs for name in need]))
-        arrays = self._rows(feeds, rows, names)
-        run_ns = perf_counter_ns() - start
-        named = dict(zip(names, arrays, strict=True))
-        readings = _readings(jobs, named, rows)
-        if len(jobs) == 1:
-            own = tuple([named[name] for name in first.names])
-            first.outcome = InferenceResult(own, start - first.since, run_ns, rows, readings[0])
-            return CompletedBatch(rows, 1, run_ns, start - first.since, inline)
-        waited = row = 0
-        for job, reading in zip(jobs, readings, strict=True):
-            until = row + job.rows
-            own = tuple([_part(named[name], row, until, rows) for name in job.names])
-            job.outcome = InferenceResult(own, start - job.since, run_ns, rows, reading)
-            waited += start - job.since
-            row = until
-        return CompletedBatch(rows, len(jobs), run_ns, waited, inline)
+        first = requests[0]
 
-    def _run_cut(self, job: QueuedRequest, inline: bool) -> list[CompletedBatch]:
-        """As many runs as a request of too many rows needs; no more of them once its caller has gone."""
+        # The common case, kept short: one request, nothing to read.
+        if len(requests) == 1 and first.reader is None:
+            arrays = self._run_padded(first.feeds, first.rows, first.output_names)
+            run_ns, queue_ns = perf_counter_ns() - start, start - first.queued_ns
+            first.outcome = InferenceResult(tuple(arrays), queue_ns, run_ns, first.rows)
+            return CompletedBatch(first.rows, 1, run_ns, queue_ns, inline)
+
+        # Stack the rows, and collect the outputs that any of the requests needs, each once.
+        if len(requests) == 1:
+            feeds, rows, names = first.feeds, first.rows, tuple(dict.fromkeys(first.needed_names))
+        else:
+            feeds = {
+                name: np.concatenate([request.feeds[name] for request in requests]) for name in self._inputs
+            }
+            rows = sum([request.rows for request in requests])
+            needed = dict.fromkeys([request.needed_names for request in requests])
+            names = tuple(dict.fromkeys([name for needed_names in needed for name in needed_names]))
+
+        # Run the model, then the readers.
+        arrays = self._run_padded(feeds, rows, names)
+        run_ns = perf_counter_ns() - start
+        outputs = dict(zip(names, arrays, strict=True))
+        reader_results = _run_readers(requests, outputs, rows)
+        if len(requests) == 1:
+            own = tuple([outputs[name] for name in first.output_names])
+            first.outcome = InferenceResult(own, start - first.queued_ns, run_ns, rows, reader_results[0])
+            return CompletedBatch(rows, 1, run_ns, start - first.queued_ns, inline)
+
+        # Give each request its own rows of the outputs that it named.
+        queue_ns = row = 0
+        for request, reader_result in zip(requests, reader_results, strict=True):
+            stop = row + request.rows
+            own = tuple([_slice_rows(outputs[name], row, stop, rows) for name in request.output_names])
+            request.outcome = InferenceResult(own, start - request.queued_ns, run_ns, rows, reader_result)
+            queue_ns += start - request.queued_ns
+            row = stop
+        return CompletedBatch(rows, len(requests), run_ns, queue_ns, inline)
+
+    def _run_in_pieces(self, request: QueuedRequest, inline: bool) -> list[CompletedBatch]:
+        """Several runs for one request with more rows than a run may have; stops if its caller goes away."""
         start = perf_counter_ns()
         batches: list[CompletedBatch] = []
-        parts: list[list[Array]] = []
-        names = tuple(dict.fromkeys(job.needs))
-        for row in range(0, job.rows, self.max_rows):
-            if job.future.done():
+        pieces: list[list[Array]] = []
+        names = tuple(dict.fromkeys(request.needed_names))
+
+        # Run one piece after the other. Only the last one completes the request.
+        for row in range(0, request.rows, self.max_rows):
+            if request.future.done():
                 return batches
-            begun = perf_counter_ns()
-            rows = min(self.max_rows, job.rows - row)
+            piece_start = perf_counter_ns()
+            rows = min(self.max_rows, request.rows - row)
             feeds = {
                 name: array[row : row + rows] if name in self._inputs else array
-                for name, array in job.feeds.items()
+                for name, array in request.feeds.items()
             }
-            parts.append(self._rows(feeds, rows, names))
-            last = row + rows == job.rows
-            waited = start - job.since if last else 0
-            batches.append(CompletedBatch(rows, int(last), perf_counter_ns() - begun, waited, inline))
-        arrays = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+            pieces.append(self._run_padded(feeds, rows, names))
+            is_last = row + rows == request.rows
+            queue_ns = start - request.queued_ns if is_last else 0
+            batches.append(
+                CompletedBatch(rows, int(is_last), perf_counter_ns() - piece_start, queue_ns, inline)
+            )
+
+        # Put the outputs together again, so that the reader sees all rows as one request.
+        arrays = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
         run_ns = perf_counter_ns() - start
-        named = dict(zip(names, arrays, strict=True))
-        (reading,) = _readings([job], named, job.rows)
-        own = tuple([named[name] for name in job.names])
-        job.outcome = InferenceResult(own, start - job.since, run_ns, self.max_rows, reading)
+        outputs = dict(zip(names, arrays, strict=True))
+        (reader_result,) = _run_readers([request], outputs, request.rows)
+        own = tuple([outputs[name] for name in request.output_names])
+        queue_ns = start - request.queued_ns
+        request.outcome = InferenceResult(own, queue_ns, run_ns, self.max_rows, reader_result)
         return batches
 
-    def _rows(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
-        """One run of rows that are few enough, with as many rows coming out as went in."""
-        if rows == 1 and self._lone_rows and self.batched and self._splittable.issuperset(names):
-            # the model computes a row alone in another way than in company, so it is given company
+    def _run_padded(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
+        """One run of at most `max_rows` rows; pads a single row if the model needs that."""
+        if rows == 1 and self._pad_single_rows and self.batched and self._splittable.issuperset(names):
+            # Single rows take a different kernel with different rounding. A copy next to the row makes the
+            # result equal, bit for bit, to that of a batched run.
             pair = {
                 name: np.concatenate((array, array)) if name in self._inputs else array
                 for name, array in feeds.items()
             }
-            return [_part(array, 0, 1, 2) for array in self._checked(pair, 2, names)]
-        return self._checked(feeds, rows, names)
+            return [_slice_rows(array, 0, 1, 2) for array in self._run_checked(pair, 2, names)]
+        return self._run_checked(feeds, rows, names)
 
-    def _checked(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
+    def _run_checked(self, feeds: Mapping[str, Array], rows: int, names: tuple[str, ...]) -> list[Array]:
+        """Run the model and check that the outputs are complete: wrong rows would reach another request."""
         arrays = self._run(feeds, names)
         if len(arrays) != len(names):
             raise InternalError(f"outputs: expected {len(names)} of the model, got {len(arrays)}")
         for name, array in zip(names, arrays, strict=True):
-            if name in self._splittable and not _falls_into(array, rows, feeds):
+            if name in self._splittable and not _can_split(array, rows, feeds):
                 raise InternalError(
                     f"outputs: expected {rows} rows of {name!r}, got shape {list(array.shape)}"
                 )
         return arrays
 
-    def _cuttable(self, job: QueuedRequest) -> bool:
-        return self.batched and self._splittable.issuperset(job.needs)
+    def _can_be_cut(self, request: QueuedRequest) -> bool:
+        return self.batched and self._splittable.issuperset(request.needed_names)
 
 
-def _readings(jobs: Sequence[QueuedRequest], arrays: Mapping[str, Array], rows: int) -> list[Any]:
-    """What the readers make of a run's rows, job by job; requests of equal length are read together."""
-    if all(job.reader is None for job in jobs):
-        return [None] * len(jobs)
-    alike: dict[tuple[OutputReader, int], list[int]] = {}
+def _run_readers(requests: Sequence[QueuedRequest], outputs: Mapping[str, Array], rows: int) -> list[Any]:
+    """The reader's result for each request of a run, None for those without a reader.
+
+    Requests with the same reader and the same number of rows are read in one call.
+    """
+    if all(request.reader is None for request in requests):
+        return [None] * len(requests)
+
+    # Group the requests by reader and number of rows.
+    groups: dict[tuple[OutputReader, int], list[int]] = {}
     starts, row = [], 0
-    for n, job in enumerate(jobs):
+    for index, request in enumerate(requests):
         starts.append(row)
-        row += job.rows
-        if job.reader is not None:
-            alike.setdefault((job.reader, job.rows), []).append(n)
-    readings: list[Any] = [None] * len(jobs)
-    for (reader, each), members in alike.items():
-        own = arrays
-        if len(members) < len(jobs):
-            parts = [(starts[n], starts[n] + each) for n in members]
+        row += request.rows
+        if request.reader is not None:
+            groups.setdefault((request.reader, request.rows), []).append(index)
+
+    # Read the rows of each group. If it covers the whole run, no rows need copying.
+    results: list[Any] = [None] * len(requests)
+    for (reader, rows_each), members in groups.items():
+        own = outputs
+        if len(members) < len(requests):
+            spans = [(starts[index], starts[index] + rows_each) for index in members]
             own = {
-                name: np.concatenate([_part(arrays[name], start, stop, rows) for start, stop in parts])
+                name: np.concatenate([_slice_rows(outputs[name], start, stop, rows) for start, stop in spans])
                 for name in reader.output_names
             }
-        for n, reading in zip(members, reader.read(own, each, len(members)), strict=True):
-            readings[n] = reading
-    return readings
+        for index, result in zip(members, reader.read(own, rows_each, len(members)), strict=True):
+            results[index] = result
+    return results
 
 
-def _part(array: Array, start: int, stop: int, rows: int) -> Array:
-    """What belongs to some of the rows; each may have several places, such as the words of a text."""
-    each = len(array) // rows
-    return array[start * each : stop * each]
+def _slice_rows(array: Array, start: int, stop: int, rows: int) -> Array:
+    """Rows `start` to `stop` of an output; a row may have several entries, such as one for each word."""
+    entries = len(array) // rows
+    return array[start * entries : stop * entries]
 
 
-def _falls_into(array: Array, rows: int, feeds: Mapping[str, Array]) -> bool:
-    """Whether there is a part for each row; an empty one only where what went in had no places, either."""
+def _can_split(array: Array, rows: int, feeds: Mapping[str, Array]) -> bool:
+    """Whether an output has a part for each row. It may be empty only if an input is empty as well."""
     if not array.ndim or len(array) % rows:
         return False
     return len(array) > 0 or any(not feed.size for feed in feeds.values())

@@ -1,4 +1,16 @@
-"""Rows in, rows out: requests that come together are run together, in order, each as if it had been alone."""
+"""Batcher: runs requests that arrive at about the same time as one batch.
+
+The way of a request:
+
+1. `submit` appends it to the queue.
+2. A request on its own runs at once, still within `submit`. If requests tend to come together, the run is put
+   off instead, by a few turns of the event loop or by up to `max_delay` seconds, to collect more of them.
+3. `_start_run` takes a batch of requests with equal shapes from the queue. A short run takes place in the
+   event loop, a long one in a thread, so that the loop can go on receiving requests.
+4. `_finish_run` wakes each request with its result or its error, and schedules the next run.
+
+A model has at most one run at a time. Each request gets the same bits as if it had run alone.
+"""
 
 from __future__ import annotations
 
@@ -14,112 +26,121 @@ from service.batching.queue import QueuedRequest, RequestQueue
 from service.errors import OverloadedError
 from service.inference_types import Array, InferenceResult, OutputReader, Waiter
 
-# a change of thread takes some 0.1 ms, which is little beside this, and this is short for others to wait
+# Runs expected to take less than this (2 ms) stay in the event loop. A change of thread costs about 0.1 ms,
+# which is little compared to a longer run, and others can wait for a shorter one.
 SHORT_RUN_NS = 2_000_000
-# how much the newest measurement counts beside those before it
+# weight of the newest value in the moving averages
 NEWEST_WEIGHT = 0.125
+# event-loop turns to wait for more requests before a run, as long as each turn brings some
+MAX_YIELDS = 2
+# If recent batches held more requests than this on average, traffic is concurrent, and a request that finds
+# the queue empty waits one turn for others.
+CONCURRENT_BATCH_SIZE = 1.1
+# The average is raised to this when a second request arrives in the turn in which the first ran by itself:
+# at least two came together, though each batch held only one.
+AT_LEAST_TWO = 2.0
 
 
 class RunTimeEstimator:
-    """How long runs take, told by how much goes in: sizes within a factor of two are taken together."""
+    """Predicts how long a run takes from the size of its input, by moving averages over past runs.
+
+    Sizes within a factor of two share a bucket.
+    """
 
     def __init__(self) -> None:
-        self._usual: dict[int, float] = {}
-        self._request = 0.0
+        # nanoseconds of a run, by bucket
+        self._average_ns: dict[int, float] = {}
+        # nanoseconds of a request's share of its run
+        self._request_ns = 0.0
 
     def is_short(self, size: int) -> bool:
-        """Whether a run of that many numbers is expected to be short; what was never measured is not."""
-        known = self._usual
-        of = size.bit_length()
-        usual = known.get(of)
-        if usual is None:
-            if not known:
+        """Whether a run of this many numbers is expected to be short. The very first run is not."""
+        averages = self._average_ns
+        bucket = size.bit_length()
+        average = averages.get(bucket)
+        if average is None:
+            if not averages:
                 return False
-            near = min(known, key=lambda other: abs(other - of))
-            usual = known[near] * 2.0 ** max(of - near, 0)
-        return usual < SHORT_RUN_NS
+            # Take the nearest known size; assume that a larger run takes proportionally longer.
+            nearest = min(averages, key=lambda other: abs(other - bucket))
+            average = averages[nearest] * 2.0 ** max(bucket - nearest, 0)
+        return average < SHORT_RUN_NS
 
     def observe(self, size: int, requests: int, ns: int) -> None:
-        """Learn from a run."""
-        of = size.bit_length()
-        usual = self._usual.get(of, ns)
-        self._usual[of] = usual + NEWEST_WEIGHT * (ns - usual)
-        each = ns / requests
-        self._request += NEWEST_WEIGHT * (each - self._request) if self._request else each
+        """Learn from a run of `requests` requests, with `size` numbers in total, that took `ns`."""
+        bucket = size.bit_length()
+        average = self._average_ns.get(bucket, ns)
+        self._average_ns[bucket] = average + NEWEST_WEIGHT * (ns - average)
+        request_ns = ns / requests
+        self._request_ns += (
+            NEWEST_WEIGHT * (request_ns - self._request_ns) if self._request_ns else request_ns
+        )
 
-    def seconds(self, requests: int) -> float:
-        """How long so many waiting requests take."""
-        return requests * self._request / 1e9
-
-
-__all__ = ["Batcher", "CompletedBatch"]
-
-# for how many turns of the event loop a run is put off while they bring more requests
-MAX_YIELDS = 2
-# where runs had more requests than this of late, others may be on their way to one that comes alone
-CONCURRENT = 1.1
-# and of those that came in one turn there were at least as many
-AT_LEAST_TWO = 2.0
-# how much the last run counts in that
+    def seconds_for(self, requests: int) -> float:
+        """Seconds that this many waiting requests take; 0 as long as nothing is known."""
+        return requests * self._request_ns / 1e9
 
 
 class Batcher:
-    """The one queue of a model, and who runs it, one run at a time.
+    """Queue of one model's requests, and the schedule of its runs.
 
-    `stack` says what may run together, and runs it. `max_delay` is how many seconds a run may wait for more
-    rows, `queue` how many requests may wait; `observe` is told of every run.
+    Args:
+        runner: Decides which requests can run together, and runs them.
+        max_delay: Seconds that a run may wait for more requests.
+        max_queue: Number of requests that may wait; one more gets an OverloadedError.
+        on_batch: Called after every run.
     """
 
     def __init__(
         self,
-        stack: BatchRunner,
+        runner: BatchRunner,
         *,
         max_delay: float,
-        queue: int,
-        observe: Callable[[CompletedBatch], None],
+        max_queue: int,
+        on_batch: Callable[[CompletedBatch], None],
     ) -> None:
-        self.batched = stack.batched
-        self._runner = stack
-        self._max_rows = stack.max_rows
+        self.batched = runner.batched
+        self._runner = runner
+        self._max_rows = runner.max_rows
         self._max_delay = max_delay
-        self._limit = queue
-        self._observe = observe
+        self._max_queue = max_queue
+        self._on_batch = on_batch
         self._run_times = RunTimeEstimator()
-        # its thread starts with the first long run, and ends when the batcher is dropped
+        # The thread starts with the first long run, and ends when the batcher is dropped.
         self._thread = ThreadPoolExecutor(1, "batcher")
-        self._line = RequestQueue()
+        self._queue = RequestQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         # a run is under way in the thread
         self._running = False
-        # one that was alone has run in this turn of the event loop
-        self._begun = False
-        # the next run is to begin soon, or when the delay is over
-        self._due = False
-        self._delay: asyncio.TimerHandle | None = None
-        # turns that it was put off, and the requests there were at the last of them
-        self._turns = self._seen = 0
-        # how many requests the last runs had
-        self._company = 1.0
-        # during a run in the thread: rings at the first deadline of those who wait
-        self._alarm: asyncio.TimerHandle | None = None
-        self._rings = math.inf
+        # a lone request has run in this turn of the event loop
+        self._ran_this_turn = False
+        # the next run is scheduled: for a coming turn, or for the end of the delay
+        self._scheduled = False
+        self._delay_timer: asyncio.TimerHandle | None = None
+        # turns by which the next run was put off, and the length of the queue at the last of them
+        self._yields = self._last_length = 0
+        # moving average of the number of requests in a batch
+        self._recent_batch_size = 1.0
+        # while a run is under way in the thread: fires at the earliest deadline in the queue
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._timer_deadline = math.inf
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their run."""
-        return len(self._line)
+        """The number of requests in the queue."""
+        return len(self._queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next request would be refused."""
-        return len(self._line) >= self._limit
+        """Whether the next request would be rejected."""
+        return len(self._queue) >= self._max_queue
 
     def overloaded_error(self) -> OverloadedError:
-        """What a request is refused with when there is no room, and when there may be some."""
-        seconds = math.ceil(self._run_times.seconds(len(self._line)))
+        """The error for a request that finds the queue full, with an estimate of when to retry."""
+        seconds = math.ceil(self._run_times.seconds_for(len(self._queue)))
         return OverloadedError(
-            f"queue: expected fewer than {self._limit} requests waiting for the model, "
-            f"and there are {len(self._line)}",
+            f"queue: expected fewer than {self._max_queue} requests waiting for the model, "
+            f"and there are {len(self._queue)}",
             max(1, seconds),
         )
 
@@ -127,164 +148,194 @@ class Batcher:
         self,
         feeds: Mapping[str, Array],
         rows: int,
-        names: tuple[str, ...],
+        output_names: tuple[str, ...],
         *,
         deadline: float | None = None,
         unbatched: bool = False,
         future: Waiter | None = None,
         reader: OutputReader | None = None,
     ) -> InferenceResult:
-        """The outputs named, and what a reader makes of others, just as the request run alone gives them;
-        `future` is what the caller waits for.
+        """Queue a request and return its result, the same as if it had run alone.
 
-        Overloaded comes at once, Expired when `deadline` (of the event loop's clock) passes before the run
-        has begun; what the model raises comes to the request that is at fault.
+        Raises OverloadedError at once if the queue is full, DeadlineError if the deadline passes before the
+        run has begun, and whatever the model raises because of this request.
+
+        Args:
+            feeds: The model's inputs by name, and any other tensors to override (levers).
+            rows: The length of the inputs' batch axis.
+            output_names: The outputs to return, in this order.
+            deadline: By the event loop's clock; None to wait as long as it takes.
+            unbatched: Do not share a run with other requests.
+            future: What to await for the outcome, if not a future of the event loop.
+            reader: Summarizes more outputs within the run; see `InferenceResult.reader_result`.
         """
-        if len(self._line) >= self._limit:
+        if len(self._queue) >= self._max_queue:
             raise self.overloaded_error()
         loop = self._loop
         if loop is None or loop.is_closed():
-            # which asks the system for the process's number each time, to know a fork by
+            # Cached: get_running_loop() calls getpid() every time to detect forks.
             loop = self._loop = asyncio.get_running_loop()
-        needs, size = names, sum([array.size for array in feeds.values()])
+
+        # Append the request to the queue.
+        needed_names, size = output_names, sum([array.size for array in feeds.values()])
         if reader is not None:
-            needs += reader.output_names
-            # each of them takes time as if it, too, had to go in
+            needed_names += reader.output_names
+            # Count outputs that are read as further input: they cost about the same time.
             size *= 1 + len(reader.output_names)
-        job = QueuedRequest(
+        request = QueuedRequest(
             feeds,
             rows,
-            names,
-            None if unbatched else self._runner.shapes(feeds, rows, needs),
+            output_names,
+            None if unbatched else self._runner.row_shapes(feeds, rows, needed_names),
             math.inf if deadline is None else deadline,
             perf_counter_ns(),
             future or loop.create_future(),
             size,
             reader,
         )
-        self._line.append(job)
+        self._queue.append(request)
+
+        # See that a run will come.
         if self._running:
-            if job.deadline < self._rings:
-                self._set_alarm(job.deadline, loop)
-        elif not self._due:
-            if self._is_alone(job):
-                self._begun = True
-                loop.call_soon(self._turned)
-                self._begin(loop)
+            # The end of the present run starts the next one; until then only the deadline needs watching.
+            if request.deadline < self._timer_deadline:
+                self._set_deadline_timer(request.deadline, loop)
+        elif not self._scheduled:
+            if self._should_run_at_once(request):
+                self._ran_this_turn = True
+                loop.call_soon(self._end_turn)
+                self._start_run(loop)
             else:
-                self._due = True
-                loop.call_soon(self._turn, loop)
-        elif self._delay is not None and self._line.patience(self._max_delay, self._max_rows) <= 0:
-            self._delay.cancel()
-            self._delay = None
-            loop.call_soon(self._begin, loop)
+                self._scheduled = True
+                loop.call_soon(self._start_or_wait, loop)
+        elif self._delay_timer is not None and self._queue.time_to_wait(self._max_delay, self._max_rows) <= 0:
+            # The request fills the batch, or cannot wait until the delay is over.
+            self._delay_timer.cancel()
+            self._delay_timer = None
+            loop.call_soon(self._start_run, loop)
+
+        # Wait for the outcome.
         try:
-            await job.future
+            await request.future
         except asyncio.CancelledError:
-            with suppress(ValueError):  # no longer there once it was taken for a run
-                self._line.remove(job)
+            with suppress(ValueError):  # it has left the queue if a run has taken it
+                self._queue.remove(request)
             raise
-        return job.result()
+        return request.result()
 
-    def _is_alone(self, job: QueuedRequest) -> bool:
-        """Whether nobody else is about for whom it should wait."""
-        if self._begun and job.shapes is not None:
-            # another has just run, alone, which came with it: they are a crowd
-            self._company = max(self._company, AT_LEAST_TWO)
-        return self._company <= CONCURRENT and not self._max_delay and self._run_times.is_short(job.size)
+    def _should_run_at_once(self, request: QueuedRequest) -> bool:
+        """Whether the request is on its own, so that waiting for others would only delay it."""
+        if self._ran_this_turn and request.row_shapes is not None:
+            # Another request came in this same turn and has run by itself: the two came together.
+            self._recent_batch_size = max(self._recent_batch_size, AT_LEAST_TWO)
+        return (
+            self._recent_batch_size <= CONCURRENT_BATCH_SIZE
+            and not self._max_delay
+            and self._run_times.is_short(request.size)
+        )
 
-    def _turned(self) -> None:
-        self._begun = False
+    def _end_turn(self) -> None:
+        self._ran_this_turn = False
 
-    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin a run, or put it off while more come; a request alone, as the last was, does not wait."""
-        waiting = len(self._line)
-        crowd = waiting > 1 or self._company > CONCURRENT
+    def _start_or_wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the next run, or wait for more requests: another turn of the event loop, or the delay.
+
+        A request that is alone, as the last ones were, waits no further turn.
+        """
+        waiting = len(self._queue)
+        concurrent = waiting > 1 or self._recent_batch_size > CONCURRENT_BATCH_SIZE
         if (
-            self._turns < MAX_YIELDS
-            and waiting > self._seen
-            and crowd
-            and not self._line.fills(self._max_rows)
+            self._yields < MAX_YIELDS
+            and waiting > self._last_length
+            and concurrent
+            and not self._queue.is_full_batch(self._max_rows)
         ):
-            self._turns += 1
-            self._seen = waiting
-            loop.call_soon(self._turn, loop)
-        elif (left := self._line.patience(self._max_delay, self._max_rows)) > 0:
-            self._delay = loop.call_later(left, self._begin, loop)
+            self._yields += 1
+            self._last_length = waiting
+            loop.call_soon(self._start_or_wait, loop)
+        elif (seconds := self._queue.time_to_wait(self._max_delay, self._max_rows)) > 0:
+            self._delay_timer = loop.call_later(seconds, self._start_run, loop)
         else:
-            self._begin(loop)
+            self._start_run(loop)
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the first who waits, and with it those that are like it."""
-        self._due = False
-        self._delay = None
-        self._turns = self._seen = 0
-        jobs = self._line.take(self._max_rows)
-        if not jobs:
-            self._next(loop)
+    def _start_run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take a batch from the queue and run it, in the event loop if it is short, else in the thread."""
+        self._scheduled = False
+        self._delay_timer = None
+        self._yields = self._last_length = 0
+        batch = self._queue.take_batch(self._max_rows)
+        if not batch:
+            self._schedule_next(loop)
             return
-        self._company += NEWEST_WEIGHT * (len(jobs) - self._company)
-        if not self._run_times.is_short(sum([job.size for job in jobs])):
+        self._recent_batch_size += NEWEST_WEIGHT * (len(batch) - self._recent_batch_size)
+
+        if not self._run_times.is_short(sum([request.size for request in batch])):
             try:
-                self._thread.submit(self._run_in_thread, jobs, loop)
+                self._thread.submit(self._run_in_thread, batch, loop)
             except RuntimeError:
-                # no thread is to be had, and late is better than never; a new pool, as this one kept the jobs
+                # The system has no thread left: run in the loop, since late is better than never. The pool is
+                # replaced because it keeps the batch that it could not start.
                 self._thread = ThreadPoolExecutor(1, "batcher")
             else:
                 self._running = True
-                if self._line:
-                    self._set_alarm(self._line.earliest(), loop)
+                if self._queue:
+                    self._set_deadline_timer(self._queue.earliest_deadline(), loop)
                 return
-        start = perf_counter_ns()
-        batches = self._runner.run(jobs, inline=True)
-        self._finish(jobs, batches, perf_counter_ns() - start, loop)
 
-    def _run_in_thread(self, jobs: list[QueuedRequest], loop: asyncio.AbstractEventLoop) -> None:
         start = perf_counter_ns()
-        batches: list[CompletedBatch] = []
+        completed = self._runner.run(batch, inline=True)
+        self._finish_run(batch, completed, perf_counter_ns() - start, loop)
+
+    def _run_in_thread(self, batch: list[QueuedRequest], loop: asyncio.AbstractEventLoop) -> None:
+        start = perf_counter_ns()
+        completed: list[CompletedBatch] = []
         try:
-            batches = self._runner.run(jobs, inline=False)
+            completed = self._runner.run(batch, inline=False)
         finally:
-            # raises when the loop was closed meanwhile, which nobody hears of: all who waited were cancelled
-            loop.call_soon_threadsafe(self._finish, jobs, batches, perf_counter_ns() - start, loop)
+            # Raises if the loop was closed in the meantime. The error goes unnoticed, which is fine: closing
+            # the loop has cancelled all who waited.
+            loop.call_soon_threadsafe(self._finish_run, batch, completed, perf_counter_ns() - start, loop)
 
-    def _finish(
+    def _finish_run(
         self,
-        jobs: list[QueuedRequest],
-        batches: list[CompletedBatch],
+        batch: list[QueuedRequest],
+        completed: list[CompletedBatch],
         ns: int,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Hand out what came of a run, and see to the next."""
+        """Wake the requests of a batch, schedule the next run, and report this one."""
         self._running = False
-        if self._alarm is not None:
-            self._set_alarm(math.inf, loop)
-        # of runs that failed, or ended early, nothing can be learned
-        if all(isinstance(job.outcome, InferenceResult) for job in jobs):
-            self._run_times.observe(sum([job.size for job in jobs]), len(jobs), ns)
-        for job in jobs:
-            if job.future.done():
-                job.outcome = None
+        if self._deadline_timer is not None:
+            self._set_deadline_timer(math.inf, loop)
+        # A run that failed or ended early says nothing about how long runs take.
+        if all(isinstance(request.outcome, InferenceResult) for request in batch):
+            self._run_times.observe(sum([request.size for request in batch]), len(batch), ns)
+        for request in batch:
+            if request.future.done():
+                # The caller has gone: let go of the arrays.
+                request.outcome = None
             else:
-                job.future.set_result(None)
-        self._next(loop)
-        for batch in batches:
-            self._observe(batch)
+                request.future.set_result(None)
+        self._schedule_next(loop)
+        # Last, so that an error in the callback costs no request its result.
+        for run in completed:
+            self._on_batch(run)
 
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin again for those who still wait, unless one who was handed its outcome has seen to it."""
-        if self._line and not (self._due or self._running):
-            self._due = True
-            loop.call_soon(self._turn, loop)
+    def _schedule_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Schedule a run for the requests that still wait, unless a woken request has already done so."""
+        if self._queue and not (self._scheduled or self._running):
+            self._scheduled = True
+            loop.call_soon(self._start_or_wait, loop)
 
-    def _set_alarm(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        self._rings = when
+    def _set_deadline_timer(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Replace the timer; infinity stops it."""
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        self._timer_deadline = when
         if when < math.inf:
-            self._alarm = loop.call_at(when, self._ring, loop)
+            self._deadline_timer = loop.call_at(when, self._on_deadline, loop)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._line.expire()
-        self._set_alarm(self._line.earliest(), loop)
+    def _on_deadline(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._queue.expire_overdue()
+        self._set_deadline_timer(self._queue.earliest_deadline(), loop)

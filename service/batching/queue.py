@@ -1,4 +1,4 @@
-"""Those who wait for a run of a model, in the order they came."""
+"""Queue of the requests that wait for a run of one model, in the order in which they arrived."""
 
 from __future__ import annotations
 
@@ -13,46 +13,59 @@ import numpy as np
 from service.errors import DeadlineError, InternalError
 from service.inference_types import Array, InferenceResult, OutputReader, Waiter
 
-Shapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
+# shape of one row and dtype, for each input of the model
+RowShapes = tuple[tuple[tuple[int, ...], np.dtype[np.generic]], ...]
+
+# requests that `take_batch` passes over in search of rows that match the first request's: bounds the work
+# for each run when every request has another shape
+MAX_BATCH_SCAN = 256
+# seconds by which a timer of the event loop may be early (uvloop's clock counts milliseconds)
+CLOCK_TOLERANCE = 0.001
 
 
-# a deque that has not what it is to remove writes it out, and numbers take 5 µs each
+# No repr: deque.remove() formats the item that it cannot find, and formatting an array takes 5 µs a number.
 @dataclass(slots=True, eq=False, repr=False)
 class QueuedRequest:
-    """Rows that wait for a run, and are then run."""
+    """A request in the queue or in a run, and its outcome.
+
+    `row_shapes` tells which requests can share a run: those for which it is equal. None means that the
+    request must run by itself. `queued_ns` is the time of arrival (perf_counter_ns), `deadline` the time by
+    which the run must have begun (monotonic). `size` is the number of values in the feeds, times one more for
+    each output that the reader reads; it stands for the cost of the run.
+    """
 
     feeds: Mapping[str, Array]
     rows: int
-    names: tuple[str, ...]
-    # what a row is like, by input: only rows that are alike run together. None: runs by itself
-    shapes: Shapes | None
+    output_names: tuple[str, ...]
+    row_shapes: RowShapes | None
     deadline: float
-    since: int
-    # done when there is an outcome; cancelled when the caller has gone
+    queued_ns: int
+    # done as soon as there is an outcome; cancelled if the caller has gone
     future: Waiter
     size: int
-    # reads outputs of its rows, in the run itself
+    # summarizes outputs within the run
     reader: OutputReader | None = None
     outcome: InferenceResult | Exception | None = None
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """The outputs that it names, and those that its reader reads."""
-        return self.names if self.reader is None else self.names + self.reader.output_names
+    def needed_names(self) -> tuple[str, ...]:
+        """The outputs that the run must compute: those requested and those that the reader reads."""
+        return self.output_names if self.reader is None else self.output_names + self.reader.output_names
 
     def result(self) -> InferenceResult:
-        """The answer, or the error raised; given once."""
+        """Return the result or raise the error. Works once: the request lets go of its outcome."""
         outcome, self.outcome = self.outcome, None
         if isinstance(outcome, InferenceResult):
             return outcome
         try:
-            raise outcome or InternalError("model: the run ended without an answer")
+            raise outcome or InternalError("model: the run ended without a result")
         finally:
-            # the error holds this frame: held by it in turn, only the collector could free the two
+            # The traceback holds this frame. If the frame held the error in turn, only the garbage collector
+            # could free the two.
             del outcome
 
     def expire(self) -> None:
-        """Give it up: its deadline has passed."""
+        """End the wait with a DeadlineError."""
         if not self.future.done():
             self.outcome = DeadlineError(
                 "timeout: expected a run before the deadline, and the request was still waiting for one"
@@ -60,70 +73,68 @@ class QueuedRequest:
             self.future.set_result(None)
 
 
-# how many are passed over in search of some that are like the first
-MAX_BATCH_SCAN = 256
-# what the clocks of event loops may be wrong by, in seconds
-TICK = 0.001
-
-
 class RequestQueue(deque[QueuedRequest]):
-    """A queue of jobs: who may run together, and for how long that may wait."""
+    """A deque of requests that knows which of them can run together, and how long that may wait."""
 
-    def earliest(self) -> float:
-        """The first deadline of all."""
-        return min([job.deadline for job in self], default=math.inf)
+    def earliest_deadline(self) -> float:
+        return min([request.deadline for request in self], default=math.inf)
 
-    def fills(self, rows: int) -> bool:
-        """Whether those who wait make so many rows, if they are alike."""
-        return len(self) >= rows or sum([job.rows for job in self]) >= rows
+    def is_full_batch(self, max_rows: int) -> bool:
+        """Whether the waiting requests fill a run of `max_rows` rows, provided that their shapes match."""
+        return len(self) >= max_rows or sum([request.rows for request in self]) >= max_rows
 
-    def patience(self, delay: float, rows: int) -> float:
-        """For how many seconds a run of up to so many rows may still wait for more of them.
+    def time_to_wait(self, max_delay: float, max_rows: int) -> float:
+        """Seconds that the next run may still wait for more requests; 0 or less if it should start now.
 
-        The first in line waits for no longer than `delay`, and nobody so long that the deadline passes.
+        The first request waits for `max_delay` seconds in total, and no request waits past its deadline.
         """
-        if not delay or not self or self[0].shapes is None or self.fills(rows):
+        if not max_delay or not self or self[0].row_shapes is None or self.is_full_batch(max_rows):
             return 0
-        left = delay - (perf_counter_ns() - self[0].since) / 1e9
-        return left if monotonic() + left + TICK < self.earliest() else 0
+        left = max_delay - (perf_counter_ns() - self[0].queued_ns) / 1e9
+        return left if monotonic() + left + CLOCK_TOLERANCE < self.earliest_deadline() else 0
 
-    def expire(self) -> None:
-        """Refuse those whose deadline has passed."""
-        now = monotonic() + TICK
-        kept = []
-        for job in self:
-            if job.deadline <= now:
-                job.expire()
+    def expire_overdue(self) -> None:
+        """Remove the requests whose deadline has passed; each fails with a DeadlineError."""
+        now = monotonic() + CLOCK_TOLERANCE
+        remaining = []
+        for request in self:
+            if request.deadline <= now:
+                request.expire()
             else:
-                kept.append(job)
+                remaining.append(request)
         self.clear()
-        self.extend(kept)
+        self.extend(remaining)
 
-    def take(self, most: int) -> list[QueuedRequest]:
-        """The first in line and those like it, up to so many rows; whom nobody waits for is dropped."""
+    def take_batch(self, max_rows: int) -> list[QueuedRequest]:
+        """Remove and return the next batch: the first request and those that can run with it.
+
+        The batch has up to `max_rows` rows; only a first request that is larger by itself exceeds that.
+        Requests that were cancelled are dropped on the way, overdue ones expire.
+        """
         now = monotonic()
-        taken: list[QueuedRequest] = []
-        passed: list[QueuedRequest] = []
+        batch: list[QueuedRequest] = []
+        skipped: list[QueuedRequest] = []
         rows = 0
-        while self and rows < most and len(passed) < MAX_BATCH_SCAN:
-            job = self.popleft()
-            if job.future.done():
+        while self and rows < max_rows and len(skipped) < MAX_BATCH_SCAN:
+            request = self.popleft()
+            if request.future.done():
                 continue
-            if job.deadline <= now:
-                job.expire()
-            elif not taken:
-                taken.append(job)
-                rows = job.rows
-                if job.shapes is None:
+            if request.deadline <= now:
+                request.expire()
+            elif not batch:
+                batch.append(request)
+                rows = request.rows
+                if request.row_shapes is None:
                     break
-            elif job.shapes != taken[0].shapes:
-                passed.append(job)
-            elif rows + job.rows > most:
-                # a smaller one behind it is not to overtake it
-                self.appendleft(job)
+            elif request.row_shapes != batch[0].row_shapes:
+                skipped.append(request)
+            elif rows + request.rows > max_rows:
+                # Stop here: a smaller request from further behind must not overtake this one.
+                self.appendleft(request)
                 break
             else:
-                taken.append(job)
-                rows += job.rows
-        self.extendleft(reversed(passed))
-        return taken
+                batch.append(request)
+                rows += request.rows
+        # Requests of other shapes keep their places at the head of the queue.
+        self.extendleft(reversed(skipped))
+        return batch

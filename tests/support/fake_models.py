@@ -52,27 +52,27 @@ class Gate:
         assert self.open.wait(10)
 
 
-def stack_of(run: Any, **changes: Any) -> BatchRunner:
+def make_runner(run: Any, **changes: Any) -> BatchRunner:
     """What runs jobs together, as a test wants it."""
     options: dict[str, Any] = {
         "inputs": ("x",),
         "splittable": {"double", "negative"},
         "batched": True,
-        "lone_rows": False,
+        "pad_single_rows": False,
         "max_rows": 8,
     }
     return BatchRunner(run, **(options | changes))
 
 
-def batcher_of(run: Any, observed: list[CompletedBatch] | None = None, **changes: Any) -> Batcher:
+def make_batcher(run: Any, observed: list[CompletedBatch] | None = None, **changes: Any) -> Batcher:
     """A batcher as a test wants it."""
     queueing: dict[str, Any] = {
         "max_delay": 0.0,
-        "queue": 100,
-        "observe": (lambda batch: None) if observed is None else observed.append,
+        "max_queue": 100,
+        "on_batch": (lambda batch: None) if observed is None else observed.append,
     }
     own = {name: changes.pop(name) for name in queueing.keys() & changes}
-    return Batcher(stack_of(run, **changes), **(queueing | own))
+    return Batcher(make_runner(run, **changes), **(queueing | own))
 
 
 def rows(*tags: float, width: int = 2) -> dict[str, Array]:

@@ -11,7 +11,7 @@ import pytest
 
 from service.batching.queue import QueuedRequest
 from service.inference_types import Array
-from tests.support.fake_models import Doubler, batcher_of, rows, stack_of
+from tests.support.fake_models import Doubler, make_batcher, make_runner, rows
 
 
 class Summer:
@@ -48,7 +48,7 @@ def test_all_are_read_at_once(loop: asyncio.AbstractEventLoop) -> None:
     """Requests of equal length; what is read is made in the run, and is no part of the answer."""
     model, reader = Doubler(), Summer()
     jobs = [job(loop, reader, 1, 2), job(loop, reader, 3, 4), job(loop, reader, 5, 6)]
-    stack_of(model.run).run(jobs, inline=True)
+    make_runner(model.run).run(jobs, inline=True)
     assert model.asked == [("double", "negative")]
     assert reader.given == [([-1, -2, -3, -4, -5, -6], 2, 3)]
     answers = [one.result() for one in jobs]
@@ -66,7 +66,7 @@ def test_only_rows_of_those_who_want_it_are_read(loop: asyncio.AbstractEventLoop
         job(loop, None, 5),
         job(loop, reader, 6),
     ]
-    stack_of(Doubler().run).run(jobs, inline=True)
+    make_runner(Doubler().run).run(jobs, inline=True)
     assert reader.given == [([-2, -6], 1, 2), ([-3, -4], 2, 1)]
     answers = [one.result() for one in jobs]
     assert [answer.reader_result for answer in answers] == [None, -2, -7, None, -6]
@@ -78,7 +78,7 @@ def test_an_output_may_be_read_and_asked_for(loop: asyncio.AbstractEventLoop) ->
     for others in (0, 2):
         model, reader = Doubler(), Summer()
         jobs = [job(loop, reader, 7, names=("negative", "double")) for _ in range(1 + others)]
-        stack_of(model.run).run(jobs, inline=True)
+        make_runner(model.run).run(jobs, inline=True)
         assert model.asked == [("negative", "double")]
         for one in jobs:
             answer = one.result()
@@ -90,7 +90,7 @@ def test_rows_of_several_runs_are_read_as_one_request(loop: asyncio.AbstractEven
     """When all of them are there."""
     reader = Summer()
     one = job(loop, reader, *range(19))
-    stack_of(Doubler().run).run([one], inline=True)
+    make_runner(Doubler().run).run([one], inline=True)
     ((values, count, requests),) = reader.given
     assert (len(values), count, requests) == (19, 19, 1)
     answer = one.result()
@@ -108,7 +108,7 @@ def test_a_request_is_not_cut_where_what_is_read_cannot_be(loop: asyncio.Abstrac
             return [arrays["total"].tolist()]
 
     one = job(loop, Total(), *range(19))
-    stack_of(Doubler().run).run([one], inline=True)
+    make_runner(Doubler().run).run([one], inline=True)
     assert one.result().reader_result == [2 * sum(range(19))]
 
 
@@ -116,7 +116,7 @@ def test_a_reader_that_fails_fails_its_own_requests(loop: asyncio.AbstractEventL
     """Others in the run have their answers."""
     reader = Summer(unbearable=-3)
     jobs = [job(loop, None, 1), job(loop, reader, 2), job(loop, reader, 3), job(loop, None, 3)]
-    stack_of(Doubler().run).run(jobs, inline=True)
+    make_runner(Doubler().run).run(jobs, inline=True)
     assert [one.outcome for one in jobs if isinstance(one.outcome, ArithmeticError)] == [jobs[2].outcome]
     assert [jobs[n].result().reader_result for n in (0, 1, 3)] == [None, -2, None]
 
@@ -131,7 +131,7 @@ def test_what_is_read_says_who_may_run_together() -> None:
             return [float(arrays["total"][0])]
 
     async def ask() -> list[Any]:
-        batcher = batcher_of(model.run)
+        batcher = make_batcher(model.run)
         asked = [batcher.submit(rows(tag), 1, ("double",), reader=reader) for tag in (1, 2, 3)]
         return [answer.reader_result for answer in await asyncio.gather(*asked)]
 
@@ -148,7 +148,7 @@ def test_reading_counts_as_more_that_goes_in(monkeypatch: pytest.MonkeyPatch) ->
     sizes: list[int] = []
 
     async def ask() -> None:
-        batcher = batcher_of(Doubler().run)
+        batcher = make_batcher(Doubler().run)
         monkeypatch.setattr(batcher._run_times, "observe", lambda size, requests, ns: sizes.append(size))
         await batcher.submit(rows(1), 1, ("double",))
         await batcher.submit(rows(1), 1, ("double",), reader=Summer())

@@ -17,7 +17,7 @@ from service.batching.batch_run import CompletedBatch
 from service.batching.batcher import MAX_YIELDS, Batcher
 from service.errors import DeadlineError
 from service.inference_types import InferenceResult
-from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short, sleeps
+from tests.support.fake_models import Doubler, Gate, make_batcher, rows, short, sleeps
 
 Go = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -37,7 +37,7 @@ def test_requests_of_one_turn_run_together(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = batcher_of(model.run)
+        batcher = make_batcher(model.run)
         answers = await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
         assert [first(answer) for answer in answers] == [0, 2, 4, 6, 8]
         assert model.rows == [[0, 1, 2, 3, 4]]
@@ -51,7 +51,7 @@ def test_a_request_alone_does_not_wait(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         for n in range(3):
             steps = batcher.submit(rows(n), 1, ("double",))
             with pytest.raises(StopIteration) as end:
@@ -68,7 +68,7 @@ def test_who_comes_with_another_is_not_alone(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
         assert model.rows == [[0], [1, 2, 3, 4]]
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
@@ -88,7 +88,7 @@ def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run, max_rows=100))
+        batcher = short(make_batcher(model.run, max_rows=100))
         await crowd(batcher, model)
         tasks = []
         for n in range(2 * MAX_YIELDS + 4):
@@ -108,7 +108,7 @@ def test_a_full_run_is_not_put_off(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run, max_rows=2))
+        batcher = short(make_batcher(model.run, max_rows=2))
         await crowd(batcher, model)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(2)]
         await asyncio.sleep(0)
@@ -124,7 +124,7 @@ def test_after_a_crowd_one_alone_waits_a_turn(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
 
         async def turns() -> int:
             task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
@@ -150,12 +150,12 @@ def test_short_runs_stay_in_the_loop_and_long_ones_leave_it(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         await batcher.submit(rows(1), 1, ("double",))
         assert model.threads == [threading.get_ident()]
         slow = Doubler(sleeps(0.05))
         observed: list[CompletedBatch] = []
-        batcher = batcher_of(slow.run, observed)
+        batcher = make_batcher(slow.run, observed)
         task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         turns = 0
         while not task.done():
@@ -173,7 +173,7 @@ def test_one_run_at_a_time(go: Go) -> None:
 
     async def main() -> None:
         gate = Gate()
-        batcher = batcher_of(gate.model.run)
+        batcher = make_batcher(gate.model.run)
         tasks = []
         for n in range(6):
             tasks.append(asyncio.create_task(batcher.submit(rows(n), 1, ("double",))))
@@ -190,7 +190,7 @@ def test_a_run_waits_for_more_where_told_to(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run, max_delay=0.3))
+        batcher = short(make_batcher(model.run, max_delay=0.3))
         one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.02)
         two = asyncio.create_task(batcher.submit(rows(2), 1, ("double",)))
@@ -207,7 +207,7 @@ def test_a_full_run_ends_the_delay(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run, max_delay=60))
+        batcher = short(make_batcher(model.run, max_delay=60))
         one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.01)
         assert model.rows == []
@@ -223,7 +223,7 @@ def test_a_deadline_within_the_delay_ends_it(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run, max_delay=60))
+        batcher = short(make_batcher(model.run, max_delay=60))
         one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.01)
         assert model.rows == []
@@ -250,7 +250,7 @@ def test_requests_that_run_by_themselves(
 
     async def main() -> None:
         model = Doubler()
-        batcher = batcher_of(model.run, **options)
+        batcher = make_batcher(model.run, **options)
         bias = {"bias": np.ones(3)} if extra else {}
         await asyncio.gather(
             *(batcher.submit(rows(n) | bias, 1, names, unbatched=alone) for n in range(3)),
@@ -272,7 +272,7 @@ def test_every_run_is_observed(go: Go) -> None:
 
         observed: list[CompletedBatch] = []
         model = Doubler(rule)
-        batcher = short(batcher_of(model.run, observed))
+        batcher = short(make_batcher(model.run, observed))
         await crowd(batcher, model)
         observed.clear()
         answers = await asyncio.gather(
@@ -300,7 +300,7 @@ def test_ten_thousand_requests_are_neither_swapped_nor_lost(go: Go) -> None:
             if speed.random() < 0.01:
                 sleeps(0.002)(feeds)
 
-        batcher = batcher_of(Doubler(rule).run, max_rows=32, queue=10_000, lone_rows=True)
+        batcher = make_batcher(Doubler(rule).run, max_rows=32, max_queue=10_000, pad_single_rows=True)
         loop = asyncio.get_running_loop()
         outcomes = dict.fromkeys(("good", "cancelled", "late", "bad"), 0)
 

@@ -15,7 +15,7 @@ import uvloop
 from service.batching.batcher import Batcher
 from service.errors import DeadlineError
 from service.http.express import Signal
-from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short
+from tests.support.fake_models import Doubler, Gate, make_batcher, rows, short
 
 SMALL, LARGE = 2, 64
 
@@ -86,7 +86,7 @@ def test_who_asks_again_at_once_starts_no_second_run() -> None:
 
     async def main() -> None:
         model = Doubler(wait)
-        batcher = batcher_of(model.run)
+        batcher = make_batcher(model.run)
         batcher._run_times.observe(SMALL, 1, 1000)
         batcher._run_times.observe(LARGE, 1, 10**8)
         again, second, third = callers = Caller(), Caller(), Caller()
@@ -116,7 +116,7 @@ def test_who_asks_again_and_again_keeps_nobody_waiting() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         greedy, other = Caller(), Caller()
         asyncio.get_running_loop().call_soon(lambda: other.ask(batcher, -1))
         greedy.ask(batcher, *range(100))
@@ -134,7 +134,7 @@ def test_runs_at_once_keep_the_order() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         for _ in range(20):
             model.fed.clear()
             callers = [Caller() for _ in range(6)]
@@ -152,7 +152,7 @@ def test_one_who_comes_too_late_is_not_run_at_once() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         late, next_ = Caller(), Caller()
         late.ask(batcher, 1, deadline=monotonic() - 1)
         assert isinstance(late.error, DeadlineError)
@@ -173,7 +173,7 @@ def test_what_fails_at_once_fails_for_who_asked() -> None:
 
     async def main() -> None:
         model = Doubler(refuse)
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         callers = [Caller() for _ in range(5)]
         for tag, caller in zip((13, 1, 13, 2, 3), callers, strict=True):
             caller.ask(batcher, tag)
@@ -190,7 +190,7 @@ def test_levers_are_fed_to_their_own_run_alone() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(batcher_of(model.run))
+        batcher = short(make_batcher(model.run))
         lever = np.ones(3, np.float32)
         answers = await asyncio.gather(
             batcher.submit({**rows(1), "lever": lever}, 1, ("double",)),
@@ -212,7 +212,7 @@ def test_who_has_gone_gets_nothing(when: str) -> None:
     async def main() -> None:
         gate = Gate()
         model = gate.model
-        batcher = batcher_of(model.run)
+        batcher = make_batcher(model.run)
         first, second = Caller(), Caller()
         first.ask(batcher, 1, 3, unbatched=True)
         second.ask(batcher, 2, unbatched=True)

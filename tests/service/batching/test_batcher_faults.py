@@ -16,7 +16,7 @@ import uvloop
 
 from service.errors import DeadlineError, InternalError, OverloadedError
 from service.inference_types import Array, InferenceResult
-from tests.support.fake_models import Doubler, Gate, batcher_of, rows, short, sleeps
+from tests.support.fake_models import Doubler, Gate, make_batcher, rows, short, sleeps
 
 Go = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -41,7 +41,7 @@ def test_a_full_queue_refuses_at_once(go: Go) -> None:
 
     async def main() -> None:
         gate = Gate()
-        batcher = batcher_of(gate.model.run, queue=3)
+        batcher = make_batcher(gate.model.run, max_queue=3)
         tasks = [asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))]
         await turns()
         tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(1, 4)]
@@ -63,7 +63,7 @@ def test_those_refused_are_told_when_to_come_again() -> None:
     """In as many whole seconds as those who wait will take, as far as is known, and no sooner than one."""
 
     async def main() -> None:
-        batcher = batcher_of(Gate().model.run)
+        batcher = make_batcher(Gate().model.run)
         assert batcher.overloaded_error().retry_after == 1
         batcher._run_times.observe(1, 1, 800_000_000)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(4)]
@@ -81,7 +81,7 @@ def test_who_leaves_makes_room(go: Go) -> None:
 
     async def main() -> None:
         gate = Gate()
-        batcher = batcher_of(gate.model.run, queue=2)
+        batcher = make_batcher(gate.model.run, max_queue=2)
         running = asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))
         await turns()
         feeds = rows(1)
@@ -108,7 +108,7 @@ def test_who_leaves_in_the_very_turn_is_not_run(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = batcher_of(model.run, max_rows=5)
+        batcher = make_batcher(model.run, max_rows=5)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(5)]
         await asyncio.sleep(0)
         # a full run begins in the next turn, before these two notice that they are cancelled
@@ -140,7 +140,7 @@ def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
 
     async def main() -> None:
         gate = Gate()
-        task = asyncio.create_task(batcher_of(gate.model.run).submit(feeds, 1, ("double",)))
+        task = asyncio.create_task(make_batcher(gate.model.run).submit(feeds, 1, ("double",)))
         while not gate.model.fed:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -157,7 +157,7 @@ def test_who_leaves_during_the_run_changes_nothing(go: Go) -> None:
 
     async def main() -> None:
         gate = Gate()
-        batcher = batcher_of(gate.model.run)
+        batcher = make_batcher(gate.model.run)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(4)]
         await turns()
         tasks[0].cancel()
@@ -177,7 +177,7 @@ def test_a_deadline_that_has_passed_is_not_run(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = batcher_of(model.run)
+        batcher = make_batcher(model.run)
         now = asyncio.get_running_loop().time()
         answers = await asyncio.gather(
             *(batcher.submit(rows(n), 1, ("double",), deadline=now + n) for n in (-1, 60)),
@@ -197,7 +197,7 @@ def test_a_deadline_passes_during_a_long_run(go: Go, order: tuple[float, ...], b
 
     async def main() -> None:
         gate = Gate()
-        batcher = batcher_of(gate.model.run, max_rows=1)
+        batcher = make_batcher(gate.model.run, max_rows=1)
         loop = asyncio.get_running_loop()
         ended: dict[float, float] = {}
 
@@ -231,7 +231,7 @@ def test_no_alarm_is_left_behind(go: Go) -> None:
     async def main() -> None:
         gate = Gate()
         gate.open.set()
-        batcher = batcher_of(gate.model.run, max_rows=1)
+        batcher = make_batcher(gate.model.run, max_rows=1)
         far = asyncio.get_running_loop().time() + 3600
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",), deadline=far) for n in range(3)))
         await turns()
@@ -248,7 +248,7 @@ def test_its_thread_ends_with_it() -> None:
 
     async def main() -> None:
         before = set(threading.enumerate())
-        batcher = batcher_of(Doubler().run)
+        batcher = make_batcher(Doubler().run)
         await batcher.submit(rows(1), 1, ("double",))
         (thread,) = set(threading.enumerate()) - before
         del batcher
@@ -270,7 +270,7 @@ def test_a_bad_request_fails_alone(go: Go) -> None:
             if (feeds["x"] == 7).any():
                 raise error
 
-        batcher = batcher_of(Doubler(rule).run)
+        batcher = make_batcher(Doubler(rule).run)
         answers = await asyncio.gather(
             *(batcher.submit(rows(n), 1, ("double",)) for n in range(6, 9)), return_exceptions=True
         )
@@ -290,7 +290,7 @@ def test_whatever_is_raised_reaches_those_who_wait(go: Go, error: type[BaseExcep
             if (feeds["x"] == 7).all():
                 raise error
 
-        batcher = batcher_of(Doubler(rule).run)
+        batcher = make_batcher(Doubler(rule).run)
         answers = await asyncio.gather(
             *(batcher.submit(rows(7), 1, ("double",)) for _ in range(2)), return_exceptions=True
         )
@@ -307,7 +307,7 @@ def test_errors_free_what_they_held() -> None:
         def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
             raise ArithmeticError
 
-        batcher = short(batcher_of(run))
+        batcher = short(make_batcher(run))
         held = []
 
         async def call() -> None:
@@ -335,7 +335,7 @@ def test_failed_runs_teach_nothing(go: Go) -> None:
                 raise ArithmeticError
 
         model = Doubler(rule)
-        batcher = batcher_of(model.run)
+        batcher = make_batcher(model.run)
         for _ in range(3):
             with pytest.raises(ArithmeticError):
                 await batcher.submit(rows(7), 1, ("double",))
@@ -351,10 +351,10 @@ def test_an_observer_that_fails_costs_no_answer() -> None:
         said: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
 
-        def observe(batch: object) -> None:
+        def fail(batch: object) -> None:
             raise ArithmeticError
 
-        batcher = batcher_of(Doubler().run, observe=observe)
+        batcher = make_batcher(Doubler().run, on_batch=fail)
         # of different width, so that each but the last leaves others waiting
         answers = await asyncio.gather(
             *(batcher.submit(rows(n, width=n), 1, ("double",)) for n in range(1, 4))
@@ -374,7 +374,7 @@ def test_where_no_thread_is_to_be_had_the_loop_runs_it(go: Go, monkeypatch: pyte
 
     async def main() -> None:
         model = Doubler(sleeps(0.003))
-        batcher = batcher_of(model.run)
+        batcher = make_batcher(model.run)
         with monkeypatch.context() as patch:
             patch.setattr(ThreadPoolExecutor, "_adjust_thread_count", none)
             assert first(await batcher.submit(rows(1), 1, ("double",))) == 2
@@ -391,7 +391,7 @@ def test_when_the_loop_closes_all_who_wait_are_cancelled(go: Go) -> None:
     tasks: list[asyncio.Task[InferenceResult]] = []
 
     async def main() -> None:
-        batcher = batcher_of(gate.model.run, max_rows=1)
+        batcher = make_batcher(gate.model.run, max_rows=1)
         tasks.extend(asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(3))
         await turns()
 

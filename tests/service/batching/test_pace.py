@@ -66,7 +66,7 @@ def test_a_model_that_has_become_quick_is_short_again() -> None:
 def test_the_wait_is_told_by_what_requests_take() -> None:
     """Runs of ten requests in a second let a hundred wait for ten; before any run nobody knows."""
     pace = RunTimeEstimator()
-    assert pace.seconds(100) == 0
+    assert pace.seconds_for(100) == 0
     for _ in range(3):
         pace.observe(64, 10, 1_000_000_000)
-    assert pace.seconds(100) == pytest.approx(10)
+    assert pace.seconds_for(100) == pytest.approx(10)
