@@ -236,7 +236,7 @@ def config_for_data(config: NetConfig, data: Dataset, settings: list[str]) -> Ne
             raise ConfigError(f"--set: {config.family} has {', '.join(names)}; got {name!r}")
         changes[name] = _parse_value(text)
         expect_setting_type(type(config), name, changes[name])
-    return config.fitted(data.inputs, data.classes, len(data.alphabet), **changes)
+    return config.for_data(data.inputs, data.classes, len(data.alphabet), **changes)
 
 
 def _parse_value(text: str) -> Any:

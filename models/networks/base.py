@@ -1,4 +1,4 @@
-"""What every whole network of this package is: rows in, logits out, and a config that rebuilds it."""
+"""Base classes of networks: a config that rebuilds a network, and a module that checks and scales rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from models.errors import ShapeError
 
 Scaling = Literal["none", "unit", "standard"]
 
+# values converted to float64 at a time; bytes take eight times as much memory in float64
 SCALE_CHUNK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetConfig:
-    """What any network needs to know: the shape of one row, and how many classes to tell apart.
+    """The settings that every network has. Each family adds its own in a subclass.
 
-    `scaling` says what the network does to the numbers it is given, so that callers send them raw:
-    nothing, divide by the largest one seen in training, or standardise by their mean and deviation.
+    Attributes:
+        family: name of the family, as it is saved in checkpoints.
+        inputs: shape of one row, without the batch axis.
+        classes: number of classes to tell apart, 2 or more.
+        scaling: what the network itself does to the values, so that callers send raw rows: "none",
+            "unit" (divide by the largest magnitude in the training rows), or "standard" (subtract their
+            mean and divide by their standard deviation).
     """
 
     family: ClassVar[str]
@@ -38,21 +44,33 @@ class NetConfig:
         expect(self.classes > 1, f"classes: expected 2 or more, got {self.classes}")
         expect_choice("scaling", self.scaling, get_args(Scaling))
 
-    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0, **settings: Any) -> Self:
-        """The same network for other data, and with other settings; `alphabet` counts the ids of text."""
+    def for_data(
+        self, inputs: tuple[int, ...], classes: int, alphabet_size: int = 0, **settings: Any
+    ) -> Self:
+        """Return the config for other data.
+
+        Args:
+            inputs: shape of one row.
+            classes: number of classes.
+            alphabet_size: number of character ids of text; 0 for data that is no text.
+            settings: further settings to change, by name.
+        """
         return replace(self, inputs=inputs, classes=classes, **settings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, the family's name first, as they are kept in a checkpoint."""
+        """Return the settings as plain values, the family first, as they are saved in a checkpoint."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"family": self.family, **values}
 
 
 class Net(nn.Module):
-    """Checks the rows, scales them, and hands them to `logits`, which each family writes.
+    """A network that checks its rows, scales them, and passes them to `logits`, which each family defines.
 
-    Shapes: (batch, *config.inputs) -> (batch, config.classes). `free_axes` are the axes of a row
-    whose size may differ from the config's (time); `reads_ids` marks nets that take integer ids.
+    Shapes: (batch, *config.inputs) -> (batch, config.classes).
+
+    Attributes:
+        free_axes: axes of a row whose size may differ from the config's (time).
+        reads_ids: whether the network reads integer ids, which are never scaled.
     """
 
     free_axes: tuple[int, ...] = ()
@@ -68,19 +86,18 @@ class Net(nn.Module):
         self.register_buffer("scale", torch.ones(()))
 
     def fit_scale(self, rows: Tensor) -> None:
-        """Set the scaling from training rows; what it learnt is saved with the weights."""
+        """Compute the scaling from training rows. It is saved with the weights."""
         if self.reads_ids or self.config.scaling == "none":
             return
-        # in parts: bytes take eight times their room as float64
-        parts = torch.split(rows.flatten(), SCALE_CHUNK_VALUES)
+        chunks = torch.split(rows.flatten(), SCALE_CHUNK_VALUES)
         if self.config.scaling == "unit":
-            spread = torch.stack([part.double().abs().max() for part in parts]).max()
+            spread = torch.stack([chunk.double().abs().max() for chunk in chunks]).max()
         else:
-            mean = torch.stack([part.double().sum() for part in parts]).sum() / rows.numel()
-            squares = torch.stack([(part.double() - mean).square().sum() for part in parts]).sum()
+            mean = torch.stack([chunk.double().sum() for chunk in chunks]).sum() / rows.numel()
+            squares = torch.stack([(chunk.double() - mean).square().sum() for chunk in chunks]).sum()
             self.shift.copy_(mean)
             spread = (squares / rows.numel()).sqrt()
-        # rows that are all alike leave nothing to scale by
+        # the spread is 0 if all values are equal (or all are 0): then do not scale
         self.scale.copy_(1 / spread if spread > 0 else torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,14 +105,16 @@ class Net(nn.Module):
         return self.logits(x if self.reads_ids else (x - self.shift) * self.scale)
 
     def logits(self, x: Tensor) -> Tensor:
+        """Map scaled rows to logits."""
         raise NotImplementedError
 
     def _expect_rows(self, x: Tensor) -> None:
         expected = self.config.inputs
-        came = tuple(x.shape[1:])
-        fits = len(came) == len(expected) and all(
-            have > 0 if axis in self.free_axes else have == want  # a tracer must see no other question
-            for axis, (have, want) in enumerate(zip(came, expected, strict=True))
+        shape = tuple(x.shape[1:])
+        # the size of a free axis is only compared to 0: any other comparison would fix it when tracing
+        fits = len(shape) == len(expected) and all(
+            size > 0 if axis in self.free_axes else size == expected_size
+            for axis, (size, expected_size) in enumerate(zip(shape, expected, strict=True))
         )
         if not fits:
             sizes = ["*" if axis in self.free_axes else str(size) for axis, size in enumerate(expected)]
@@ -103,8 +122,8 @@ class Net(nn.Module):
                 f"input: expected shape [batch, {', '.join(sizes)}], got [{', '.join(map(str, x.shape))}]"
             )
         if x.is_floating_point() == self.reads_ids:
-            kind = "integer ids" if self.reads_ids else "floating point numbers"
-            raise ShapeError(f"input: expected {kind}, got {_dtype_name(x.dtype)}")
+            expected_type = "integer ids" if self.reads_ids else "floating point numbers"
+            raise ShapeError(f"input: expected {expected_type}, got {_dtype_name(x.dtype)}")
         if not self.reads_ids and x.dtype != self.shift.dtype:
             raise ShapeError(f"input: expected {_dtype_name(self.shift.dtype)}, got {_dtype_name(x.dtype)}")
 
@@ -114,5 +133,5 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 
 def parameter_count(net: nn.Module) -> int:
-    """How many numbers training may change."""
+    """Number of trainable parameters."""
     return sum(parameter.numel() for parameter in net.parameters() if parameter.requires_grad)

@@ -1,4 +1,4 @@
-"""Tacotron's CBHG: a bank of convolutions, highway layers and a gated recurrent unit that reads both ways."""
+"""CBHG, a part of Tacotron: a bank of convolutions, highway layers and a bidirectional GRU."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from models.networks.sequence import as_sequence, expect_sequence, sequence_shap
 
 
 class NormedConv(nn.Module):
-    """y = norm(W * x), as long as x: W looks (width - 1) // 2 steps back and width // 2 ahead.
+    """y = norm(W * x): a convolution that keeps the length, then batch normalization.
 
-    No bias, for the norm takes the mean away and has a bias of its own. He et al.'s weights.
+    W covers (width - 1) // 2 steps before and width // 2 steps after each position. It has no bias, because
+    the normalization subtracts the mean and has a bias of its own. Weights are drawn after He et al. 2015.
     Shapes: (batch, inputs, time) -> (batch, units, time).
     """
 
     def __init__(self, inputs: int, units: int, width: int) -> None:
         super().__init__()
-        self.around = ((width - 1) // 2, width // 2)
+        self.padding = ((width - 1) // 2, width // 2)
         self.convolve = nn.Conv1d(inputs, units, width, bias=False)
         self.norm = nn.BatchNorm1d(units)
         initialize_weights(self.convolve, "relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.convolve(F.pad(x, self.around)))
+        return self.norm(self.convolve(F.pad(x, self.padding)))
 
 
 class ConvBank(nn.Module):
-    """y = [relu(norm(W_1 * x)), ..., relu(norm(W_K * x))], W_k being k wide: a model of 1-grams to K-grams.
+    """y = [relu(norm(W_1 * x)), ..., relu(norm(W_K * x))], where W_k has width k, like k-grams.
 
     Shapes: (batch, inputs, time) -> (batch, widths * channels, time).
     """
@@ -49,7 +50,7 @@ class ConvBank(nn.Module):
 
 
 class PairMax(nn.Module):
-    """y_t = max(x_t, x_(t+1)), the last step with none after it: a max pool that keeps the length.
+    """y_t = max(x_t, x_(t+1)), and y_t = x_t at the last step: a max pool that keeps the length.
 
     Shapes: (..., time) -> the same.
     """
@@ -59,14 +60,24 @@ class PairMax(nn.Module):
 
 
 class Cbhg(nn.Module):
-    """A sequence's features from its convolution bank, highway layers and bidirectional GRU.
+    """Convolution bank, highway layers and bidirectional GRU over a sequence.
 
-        p = norm(W_2 * relu(norm(W_1 * pairmax(bank(x)))))        two convolutions, 3 wide
-        y = gru both ways(highway(... highway(W (x + p) + b)))    no W where the sizes agree
+        p = norm(W_2 * relu(norm(W_1 * pairmax(bank(x)))))             W_1 and W_2 have width 3
+        y = bidirectional_gru(highway(... highway(W (x + p) + b)))     no W if inputs = width
 
-    Wang et al. 2017, "Tacotron: Towards End-to-End Speech Synthesis". The convolutions start after He,
-    the map to the highway layers after Glorot, those scaled and carrying, the GRU as PyTorch draws it.
+    Wang et al. 2017, "Tacotron: Towards End-to-End Speech Synthesis". The convolutions are drawn after He,
+    the map before the highway layers after Glorot, the highway layers with init="scaled"; the GRU keeps
+    PyTorch's own initialization.
     Shapes: (batch, time, inputs) -> (batch, time, 2 * width).
+
+    Args:
+        inputs: features of one time step.
+        bank: the bank has convolutions of widths 1 to `bank`.
+        channels: channels of each convolution of the bank.
+        projection: channels between the two convolutions after the bank.
+        width: units of the highway layers, and of the GRU in each direction.
+        highways: number of highway layers.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     def __init__(
@@ -108,8 +119,8 @@ class Cbhg(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         expect_sequence(self, x, self.inputs)
-        around = self.projections(self.pool(self.bank(x.transpose(1, 2))))
-        h = x + around.transpose(1, 2)
+        p = self.projections(self.pool(self.bank(x.transpose(1, 2))))
+        h = x + p.transpose(1, 2)
         if self.resize is not None:
             h = self.resize(h)
         for highway in self.highways:
@@ -122,7 +133,14 @@ class Cbhg(nn.Module):
 class CbhgConfig(NetConfig):
     """A CBHG over a sequence, or over the lines of an image.
 
-    The bank has convolutions 1 to `bank` wide, `channels` of each. `dropout` is before the output.
+    Attributes:
+        bank: the bank has convolutions of widths 1 to `bank`.
+        channels: channels of each convolution of the bank.
+        projection: channels between the two convolutions after the bank.
+        width: units of the highway layers, and of the GRU in each direction.
+        highways: number of highway layers.
+        dropout: dropout rate before the output layer.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     family: ClassVar[str] = "cbhg"
@@ -148,7 +166,7 @@ class CbhgConfig(NetConfig):
 class CbhgNet(Net):
     """CBHG -> mean over time -> Linear.
 
-    The time of a sequence is free, the lines of an image are not.
+    Sequences may have any length; images have a fixed number of lines.
     Shapes: (batch, time, features) or (batch, channels, height, width) -> (batch, classes).
     """
 

@@ -1,4 +1,4 @@
-"""Words read by their characters: filters over the letters, then highway layers, then a vector a word."""
+"""Character CNN: word vectors from convolutions over characters and highway layers, and a text classifier."""
 
 from __future__ import annotations
 
@@ -16,22 +16,31 @@ from models.layers.activation import initialize_weights, make_activation, maxout
 from models.layers.highway import HighwayLayer
 from models.networks.base import Net, NetConfig
 
-PADDING = 0
+PADDING = 0  # the id that fills words and texts up to their size
 
 
 class CharacterEncoder(nn.Module):
     """A word's vector from the ids of its characters.
 
-        e = the characters' embeddings, e_0 = 0
-        f_k = act(max over places p of (W_k * e)_p + b_k), for every filter k of every width
+        e = the embeddings of the characters, e_0 = 0
+        f_k = act(max over positions p of (W_k * e)_p + b_k), for every filter k
         y = W highway(... highway(f)) + b
 
     Kim et al. 2016, "Character-Aware Neural Language Models" (tanh); Peters et al. 2018, "Deep
     Contextualized Word Representations" (relu, and the projection).
-    `filters` are pairs (width, count). A word shorter than the widest filter is padded to its width.
-    Glorot's weights for the filters and the projection; the highway layers start scaled and carrying.
-    Dropout falls on what the highway layers are given.
+    A word shorter than the widest filter is padded. Filters and projection are drawn after Glorot, the
+    highway layers with init="scaled". Dropout applies to the input of the highway layers.
     Shapes: integer ids (..., characters), each 0 (padding) to alphabet - 1 -> (..., projection).
+
+    Args:
+        alphabet: number of character ids, including 0 for padding.
+        embedding: units of a character's embedding.
+        filters: pairs (width, count).
+        projection: units of the word's vector.
+        highways: number of highway layers.
+        activation: relu or tanh, after the filters.
+        dropout: dropout rate.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     def __init__(
@@ -67,11 +76,11 @@ class CharacterEncoder(nn.Module):
         self.filters = nn.ModuleList(nn.Conv1d(embedding, count, width) for width, count in filters)
         self.activation = make_activation(activation)
         self.dropout = nn.Dropout(dropout)
-        found = sum(count for _, count in filters)
+        features = sum(count for _, count in filters)
         self.highways = nn.ModuleList(
-            HighwayLayer(found, gate_bias=gate_bias, init="scaled") for _ in range(highways)
+            HighwayLayer(features, gate_bias=gate_bias, init="scaled") for _ in range(highways)
         )
-        self.project = nn.Linear(found, projection)
+        self.project = nn.Linear(features, projection)
         for linear in (*self.filters, self.project):
             initialize_weights(linear, "tanh")
 
@@ -86,31 +95,39 @@ class CharacterEncoder(nn.Module):
         words = ids.long().reshape(-1, characters)
         if characters < self.widest:
             words = F.pad(words, (0, self.widest - characters), value=PADDING)
-        letters = self._embedded(words).transpose(1, 2)  # (all words, embedding, characters)
-        # the activation rises everywhere, so it may wait until one place a filter is left
-        found = torch.cat([convolve(letters).amax(2) for convolve in self.filters], dim=1)
-        x = self.dropout(self.activation(found))
+        letters = self._embed(words).transpose(1, 2)  # (all words, embedding, characters)
+        # the activation is monotonic, so it can follow the maximum, on far fewer values
+        features = torch.cat([convolve(letters).amax(2) for convolve in self.filters], dim=1)
+        x = self.dropout(self.activation(features))
         for highway in self.highways:
             x = highway(x)
         return self.project(x).reshape(*leading, self.projection)
 
-    def _embedded(self, words: Tensor) -> Tensor:
-        # looking first would make the graph depend on the data, so the embedding is left to find out
+    def _embed(self, words: Tensor) -> Tensor:
+        # checking the ids first would make the traced graph depend on the data
         try:
             return self.embed(words)
-        except IndexError as exc:
+        except IndexError as error:
             raise ShapeError(
                 f"CharacterEncoder: expected ids 0 to {self.alphabet - 1}, "
                 f"got {int(words.min())} to {int(words.max())}"
-            ) from exc
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class CharacterCnnConfig(NetConfig):
-    """A classifier of texts; `inputs` are (words, characters), of which the words may vary.
+    """A text classifier. `inputs` is (words, characters); texts may have any number of words.
 
-    The filters have the widths `filter_widths` and, in the same order, the numbers `filter_counts`.
-    The alphabet is every byte, and 0 for padding, unless it is set. Ids are never scaled.
+    Attributes:
+        alphabet: number of character ids; the default is one per byte, and 0 for padding.
+        embedding: units of a character's embedding.
+        filter_widths: widths of the filters, in characters.
+        filter_counts: number of filters of each width, in the same order.
+        activation: relu or tanh, after the filters.
+        highways: number of highway layers.
+        projection: units of a word's vector.
+        dropout: dropout rate before the highway layers.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     family: ClassVar[str] = "charcnn"
@@ -150,17 +167,19 @@ class CharacterCnnConfig(NetConfig):
         expect(self.highways >= 0, f"highways: expected 0 or more, got {self.highways}")
         expect(0 <= self.dropout < 1, f"dropout: expected 0 or more and below 1, got {self.dropout}")
 
-    def fitted(self, inputs: tuple[int, ...], classes: int, alphabet: int = 0, **settings: Any) -> Self:
-        """The same network for other texts, and for their alphabet where one is given."""
-        ids = {"alphabet": alphabet} if alphabet else {}
-        return replace(self, inputs=inputs, classes=classes, **{**ids, **settings})
+    def for_data(
+        self, inputs: tuple[int, ...], classes: int, alphabet_size: int = 0, **settings: Any
+    ) -> Self:
+        """Return the config for other texts; `alphabet_size` 0 keeps the alphabet of this config."""
+        alphabet = {"alphabet": alphabet_size} if alphabet_size else {}
+        return replace(self, inputs=inputs, classes=classes, **{**alphabet, **settings})
 
 
 class CharacterCnn(Net):
-    """characters -> words' vectors -> their mean -> Linear.
+    """characters -> word vectors -> their mean -> Linear.
 
-    A word that is all padding does not count in the mean, so a text may be filled up with such words;
-    a text of nothing else has a mean of zero.
+    Words that are all padding do not count in the mean, so texts can be filled up with them. A text
+    without other words has a mean of zero.
     Shapes: integer ids (batch, words, characters) -> (batch, classes).
     """
 
@@ -184,6 +203,6 @@ class CharacterCnn(Net):
 
     def logits(self, x: Tensor) -> Tensor:
         vectors = self.words(x)  # (batch, words, projection)
-        real = (x != PADDING).any(dim=2, keepdim=True).to(vectors.dtype)
-        mean = (vectors * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+        is_word = (x != PADDING).any(dim=2, keepdim=True).to(vectors.dtype)
+        mean = (vectors * is_word).sum(dim=1) / is_word.sum(dim=1).clamp(min=1)
         return self.output(mean)

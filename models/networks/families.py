@@ -1,4 +1,4 @@
-"""The families of networks by name: from a config, or the plain values kept in a checkpoint, to a net."""
+"""Registry of the network families: builds a network from its config, and a config from saved values."""
 
 from __future__ import annotations
 
@@ -29,58 +29,59 @@ FAMILIES: dict[type[NetConfig], type[Net]] = {
 
 
 def build_network(config: NetConfig) -> Net:
-    """A fresh network, its weights drawn from PyTorch's generator."""
+    """Create a network with new weights, drawn from PyTorch's global generator."""
     return FAMILIES[type(config)](config)
 
 
 def config_from_dict(values: Mapping[str, Any]) -> NetConfig:
-    """The config that `NetConfig.to_dict` made these values of."""
-    named = {config.family: config for config in FAMILIES}
+    """Return the config for values that `NetConfig.to_dict` wrote; a ConfigError names what does not fit."""
+    config_types = {config_type.family: config_type for config_type in FAMILIES}
     family = values.get("family")
-    if not isinstance(family, str) or family not in named:
-        raise ConfigError(f"family: expected one of {', '.join(named)}, got {family!r}")
-    config = named[family]
-    given = {name: lists_to_tuples(value) for name, value in values.items() if name != "family"}
-    if strange := given.keys() - {field.name for field in fields(config)}:
-        raise ConfigError(f"{family}: has no setting called {min(strange)!r}")
-    for name, value in given.items():
-        expect_setting_type(config, name, value)
+    if not isinstance(family, str) or family not in config_types:
+        raise ConfigError(f"family: expected one of {', '.join(config_types)}, got {family!r}")
+    config_type = config_types[family]
+    settings = {name: lists_to_tuples(value) for name, value in values.items() if name != "family"}
+    if unknown := settings.keys() - {field.name for field in fields(config_type)}:
+        raise ConfigError(f"{family}: has no setting called {min(unknown)!r}")
+    for name, value in settings.items():
+        expect_setting_type(config_type, name, value)
     try:
-        return config(**given)
+        return config_type(**settings)
     except TypeError as error:
         raise ConfigError(f"{family}: settings are missing: {error}") from error
 
 
-def expect_setting_type(config: type[NetConfig], name: str, value: Any) -> None:
-    """Stop with a ConfigError unless the value is of the kind that the setting is declared with."""
-    kind = get_type_hints(config)[name]
-    if not _matches_type(value, kind):
-        raise ConfigError(f"{config.family}: {name}: expected {_type_in_words(kind)}, got {value!r}")
+def expect_setting_type(config_type: type[NetConfig], name: str, value: Any) -> None:
+    """Raise a ConfigError unless the value has the type that the setting is declared with."""
+    declared = get_type_hints(config_type)[name]
+    if not _matches_type(value, declared):
+        raise ConfigError(f"{config_type.family}: {name}: expected {_type_in_words(declared)}, got {value!r}")
 
 
-def _matches_type(value: Any, kind: Any) -> bool:
-    origin, inner = get_origin(kind), get_args(kind)
+def _matches_type(value: Any, declared: Any) -> bool:
+    origin, arguments = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):
-        return any(_matches_type(value, one) for one in inner)
+        return any(_matches_type(value, alternative) for alternative in arguments)
     if origin is Literal:
-        return isinstance(value, str)  # which one, the config itself says best
+        return isinstance(value, str)  # the config itself checks the choice and lists the valid ones
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
-        kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
-        return len(value) == len(kinds) and all(map(_matches_type, value, kinds))
-    if isinstance(value, bool) and kind is not bool:
-        return False  # which Python counts among the integers
-    return isinstance(value, (int, float) if kind is float else kind)
+        types = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        return len(value) == len(types) and all(map(_matches_type, value, types))
+    if isinstance(value, bool) and declared is not bool:
+        return False  # to Python, a bool is also an int
+    return isinstance(value, (int, float) if declared is float else declared)
 
 
-def _type_in_words(kind: Any) -> str:
-    if get_origin(kind) in (Union, UnionType):
-        return " or ".join(_type_in_words(one) for one in get_args(kind))
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", NoneType: "null"}
-    return names.get(kind, "a word" if get_origin(kind) is Literal else "a list like those of the presets")
+def _type_in_words(declared: Any) -> str:
+    if get_origin(declared) in (Union, UnionType):
+        return " or ".join(map(_type_in_words, get_args(declared)))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", NoneType: "null"}
+    other = "a word" if get_origin(declared) is Literal else "a list like those of the presets"
+    return words.get(declared, other)
 
 
 def lists_to_tuples(value: Any) -> Any:
-    """JSON knows lists only; configs hold tuples, which cannot change."""
+    """Turn lists from JSON into tuples, which configs hold because they cannot change."""
     return tuple(lists_to_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,4 +1,8 @@
-"""Whole feed-forward nets and their twins: plain, residual or highway, dense or convolutional."""
+"""Feed-forward networks, dense and convolutional, made of plain, residual or highway layers.
+
+The kind of layer is a setting, so a highway network and its plain or residual counterpart differ in nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,25 @@ EntryKind = Literal["plain", "pad", "subsample", "none"]
 
 
 def matched_width(width: int) -> int:
-    """The width at which a layer with one map has about the parameters of a highway layer, which has two."""
+    """The width at which a plain or residual layer has about as many parameters as a highway layer.
+
+    A highway layer of `width` units has two maps, the others have one: hence a factor of sqrt(2).
+    """
     return round(width * 2**0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(NetConfig):
-    """What dense and convolutional stacks share: which kind of layer they are made of, and how it is set."""
+    """The settings that dense and convolutional networks share.
+
+    Attributes:
+        kind: the kind of layer: "plain", "residual" or "highway".
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        carry: "coupled" (C = 1 - T) or "independent" (C is a gate of its own).
+        activation: relu, tanh or maxout(k).
+        batch_norm: normalize the layers' values over the batch.
+        init: "scaled" draws weights that suit deep stacks; "torch" keeps PyTorch's own.
+    """
 
     kind: LayerKind = "highway"
     gate_bias: float | None = -2.0
@@ -48,16 +64,18 @@ class StackConfig(NetConfig):
             f"activation: a residual net takes relu or tanh, which keep the size, got {self.activation!r}",
         )
 
-    def layer_maker(self, medium: MapKind, depth: int, dropout: float = 0.0) -> Callable[[int], nn.Module]:
-        """Makes one layer of this kind of a given width; `depth` is how many stand on each other."""
-        kinds: dict[LayerKind, Callable[..., nn.Module]] = {
+    def layer_factory(
+        self, map_kind: MapKind, depth: int, dropout: float = 0.0
+    ) -> Callable[[int], nn.Module]:
+        """Return a function that creates one layer of a given width; `depth` is the number of layers."""
+        layer_types: dict[LayerKind, Callable[..., nn.Module]] = {
             "plain": PlainLayer,
             "residual": partial(ResidualLayer, depth=depth),
             "highway": partial(HighwayLayer, gate_bias=self.gate_bias, carry=self.carry),
         }
         return partial(
-            kinds[self.kind],
-            map_kind=medium,
+            layer_types[self.kind],
+            map_kind=map_kind,
             activation=self.activation,
             dropout=dropout,
             batch_norm=self.batch_norm,
@@ -67,9 +85,14 @@ class StackConfig(NetConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class MlpConfig(StackConfig):
-    """A dense net: an entry that makes `width` values of a row, then `layers` layers, then the output.
+    """A dense network: an entry from a row to `width` values, then `layers` layers, then the output.
 
-    `entry` is a plain layer, zero padding, sub-sampling, or none where a row has `width` values already.
+    Attributes:
+        width: units of each layer.
+        layers: number of layers after the entry.
+        entry: how a row becomes `width` values: "plain" (a plain layer), "pad" (zero padding),
+            "subsample", or "none" if rows have `width` values already.
+        dropout: probability of zeroing a value of H in each layer.
     """
 
     family: ClassVar[str] = "mlp"
@@ -101,7 +124,7 @@ class MlpConfig(StackConfig):
 
 
 class Mlp(Net):
-    """Shapes: (batch, *inputs), flattened -> (batch, classes)."""
+    """The network of an `MlpConfig`. Shapes: (batch, *inputs), flattened -> (batch, classes)."""
 
     def __init__(self, config: MlpConfig) -> None:
         super().__init__(config)
@@ -114,7 +137,7 @@ class Mlp(Net):
             "subsample": lambda: SubSample(values, config.width),
             "none": nn.Identity,
         }
-        make_layer = config.layer_maker(DENSE, config.layers, config.dropout)
+        make_layer = config.layer_factory(DENSE, config.layers, config.dropout)
         self.entry = entries[config.entry]()
         self.layers = nn.ModuleList(make_layer(config.width) for _ in range(config.layers))
         self.output = nn.Linear(config.width, config.classes)
@@ -130,12 +153,17 @@ class Mlp(Net):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvConfig(StackConfig):
-    """A convolutional net in stages of (channels, layers).
+    """A convolutional network in stages, each followed by a max pool of width 2.
 
-    A stage whose channels differ from what comes in begins with a plain convolution, the first always
-    does. A 2 wide max pool stands after every stage; with `average`, the last one is instead averaged
-    over its whole plane, after a 1 wide convolution to `head` channels where that is given.
-    `dropout` has one rate for the input and one after each stage.
+    The first stage, and every stage whose number of channels differs from the one before, begins with a
+    plain convolution.
+
+    Attributes:
+        stages: pairs (channels, layers).
+        kernel: size of the convolutions, an odd number.
+        average: average the last stage over all its positions instead of pooling it.
+        head: channels of a 1-wide convolution before that average; 0 for none. Needs `average`.
+        dropout: one rate for the input, then one after each stage; () for no dropout.
     """
 
     family: ClassVar[str] = "conv"
@@ -165,7 +193,7 @@ class ConvConfig(StackConfig):
             all(0 <= rate < 1 for rate in self.dropout),
             f"dropout: expected rates of 0 or more and below 1, got {self.dropout}",
         )
-        convolution_maps(len(self.inputs) - 1, self.kernel)
+        convolution_maps(len(self.inputs) - 1, self.kernel)  # raises if the kernel is invalid
         pools = len(self.stages) - self.average
         expect(
             min(self.inputs[1:]) >> pools > 0,
@@ -176,45 +204,50 @@ class ConvConfig(StackConfig):
 
 
 class ConvNet(Net):
-    """Shapes: (batch, channels, length) or (batch, channels, height, width) -> (batch, classes)."""
+    """The network of a `ConvConfig`.
+
+    Shapes: (batch, channels, length) or (batch, channels, height, width) -> (batch, classes).
+    """
 
     def __init__(self, config: ConvConfig) -> None:
         super().__init__(config)
         dims = len(config.inputs) - 1
-        medium = convolution_maps(dims, config.kernel)
+        map_kind = convolution_maps(dims, config.kernel)
         pool = (nn.MaxPool1d, nn.MaxPool2d)[dims - 1]
-        make_layer = config.layer_maker(medium, sum(layers for _, layers in config.stages))
+        make_layer = config.layer_factory(map_kind, sum(layers for _, layers in config.stages))
         rates = config.dropout or (0.0,) * (len(config.stages) + 1)
 
-        def change(inputs: int, units: int, medium: MapKind) -> PlainLayer:
+        def change_channels(inputs: int, units: int, map_kind: MapKind) -> PlainLayer:
             return PlainLayer(
                 inputs,
                 units,
-                map_kind=medium,
+                map_kind=map_kind,
                 activation=config.activation,
                 batch_norm=config.batch_norm,
                 init=config.init,
             )
 
         body: list[nn.Module] = [nn.Dropout(rates[0])] if rates[0] else []
-        before = config.inputs[0]
-        for place, (channels, layers) in enumerate(config.stages):
-            last = place == len(config.stages) - 1
-            if place == 0 or channels != before:
-                body.append(change(before, channels, medium))
+        current = config.inputs[0]  # channels of what goes into the next layer
+        for stage, (channels, layers) in enumerate(config.stages):
+            # a plain convolution, then the stage's layers
+            if stage == 0 or channels != current:
+                body.append(change_channels(current, channels, map_kind))
             body.extend(make_layer(channels) for _ in range(layers))
-            before = channels
-            if not (last and config.average):
+            current = channels
+            # a pool, or before the average of the last stage an optional 1-wide convolution
+            is_last = stage == len(config.stages) - 1
+            if not (is_last and config.average):
                 body.append(pool(2))
             elif config.head:
-                body.append(change(before, config.head, convolution_maps(dims, 1)))
-                before = config.head
-            if rates[place + 1]:
-                body.append(nn.Dropout(rates[place + 1]))
+                body.append(change_channels(current, config.head, convolution_maps(dims, 1)))
+                current = config.head
+            if rates[stage + 1]:
+                body.append(nn.Dropout(rates[stage + 1]))
         self.body = nn.Sequential(*body)
         self.average = config.average
-        left = 1 if config.average else prod(size >> len(config.stages) for size in config.inputs[1:])
-        self.output = nn.Linear(before * left, config.classes)
+        positions = 1 if config.average else prod(size >> len(config.stages) for size in config.inputs[1:])
+        self.output = nn.Linear(current * positions, config.classes)
         if config.init == "scaled":
             initialize_weights(self.output, "tanh")
 

@@ -1,4 +1,4 @@
-"""Grid LSTM: LSTM cells along every dimension of a grid, the depth of the network among them."""
+"""Grid LSTM: LSTM cells along every dimension of a grid; the depth of the network is one of them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,25 @@ Position = tuple[int, ...]
 
 
 class GridLstmBlock(nn.Module):
-    """One block of N dimensions: an LSTM for each, all of which look at the hidden vectors of all.
+    """One block of N dimensions: one LSTM per dimension, each of which reads the hidden vectors of all.
 
-    With H = [h_1; ...; h_N], and for each dimension, with weights of its own:
+    With H = [h_1; ...; h_N], and separate weights for each dimension:
 
         g_u, g_f, g_o = sigmoid(W H + b), each with its own W and b      g_c = tanh(W_c H + b_c)
         m' = g_f * m + g_u * g_c
         h' = tanh(g_o * m')
 
-    Kalchbrenner, Danihelka and Graves 2015, "Grid Long Short-Term Memory"; the biases b are ours. Those
-    of the forget gates start above zero, so that a memory crosses the grid before anything is learnt;
-    each W starts as Glorot and Bengio 2010 for tanh, times `gain`: above 1, gates and candidates are
-    nearer to switches from the start. All 4 N maps are computed as one.
+    Kalchbrenner, Danihelka and Graves 2015, "Grid Long Short-Term Memory"; the biases b are an addition.
+    All 4 N maps are computed by one matrix product.
     Shapes: h and m (..., N, width) -> h' and m' (..., N, width).
+
+    Args:
+        dimensions: N.
+        width: units of h and m.
+        forget_bias: initial bias of the forget gates. Above zero, a memory crosses the grid before
+            anything is learned. The other biases start at zero.
+        gain: factor on the initial weights, which are drawn after Glorot and Bengio 2010 for tanh. Above
+            1, gates and candidates start closer to on/off switches.
     """
 
     def __init__(self, dimensions: int, width: int, *, forget_bias: float = 1.0, gain: float = 1.0) -> None:
@@ -55,19 +61,26 @@ class GridLstmBlock(nn.Module):
 
 
 class Grid(nn.Module):
-    """A grid of blocks: `sizes` are its sides other than depth, () for a grid of depth alone.
+    """A grid of blocks: some sides (time, or height and width) and the depth of the network.
 
-    The block at a position takes h and m of each side from the block before it there, zero at the edge,
-    and those of depth from the layer below; what goes into the first layer is given. A layer has one
-    block for all of its positions (weights are always shared along the sides); when the grid is tied,
-    all layers have the same one. Positions whose coordinates have one sum wait for none of each other,
-    so they are computed together, as a wave.
-    Shapes: h and m (batch, positions, width) of depth, positions in C order of `sizes`
-    -> those of the last layer along every dimension, depth last, (batch, positions, N, width).
+    The block at a position reads the h and m of each side from its neighbor before it along that side
+    (zero at the edge), and those of depth from the layer below; the caller passes those of the first
+    layer. All positions of a layer share one block. Positions whose coordinates have the same sum do not
+    depend on each other, so they are computed together, as one wave.
+    Shapes: h and m of depth (batch, positions, width), positions in C order of `sizes`
+    -> h and m of the last layer along every dimension, depth last, (batch, positions, N, width).
+
+    Args:
+        sizes: lengths of the sides; () for a grid of depth alone.
+        width: units of h and m.
+        depth: number of layers.
+        tied: whether all layers share one block.
+        forget_bias: see `GridLstmBlock`.
+        gain: see `GridLstmBlock`.
     """
 
-    walk: Tensor
-    order: Tensor
+    wave_order: Tensor
+    position_order: Tensor
 
     def __init__(
         self,
@@ -91,61 +104,67 @@ class Grid(nn.Module):
             GridLstmBlock(self.dimensions, width, forget_bias=forget_bias, gain=gain)
             for _ in range(1 if tied else depth)
         )
-        places = list(product(*map(range, sizes)))
+        # group the positions into waves, by the sum of their coordinates
+        positions = list(product(*map(range, sizes)))
         waves = [
-            [place for place in places if sum(place) == number]
-            for number in range(sum(sizes) - len(sizes) + 1)
+            [position for position in positions if sum(position) == coordinate_sum]
+            for coordinate_sum in range(sum(sizes) - len(sizes) + 1)
         ]
-        walk = torch.tensor([places.index(place) for wave in waves for place in wave])
-        self.lengths = [len(wave) for wave in waves]
-        self.register_buffer("walk", walk, persistent=False)
-        self.register_buffer("order", walk.argsort(), persistent=False)
-        for number, (before, wave) in enumerate(pairwise([[], *waves])):
-            self.register_buffer(f"before_{number}", incoming_indices(before, wave), persistent=False)
+        self.wave_lengths = [len(wave) for wave in waves]
+        # wave_order reorders positions from C order to waves, position_order from waves to C order
+        wave_order = torch.tensor([positions.index(position) for wave in waves for position in wave])
+        self.register_buffer("wave_order", wave_order, persistent=False)
+        self.register_buffer("position_order", wave_order.argsort(), persistent=False)
+        for number, (previous, wave) in enumerate(pairwise([[], *waves])):
+            self.register_buffer(f"incoming_{number}", incoming_indices(previous, wave), persistent=False)
 
     def forward(self, h: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
         expect_states(self, h, m, self.positions, self.width)
-        given = torch.stack([h, m], dim=2).index_select(1, self.walk).unsqueeze(2)
-        depth = list(torch.split(given, self.lengths, dim=1))
+        states = torch.stack([h, m], dim=2).index_select(1, self.wave_order).unsqueeze(2)
+        from_below = list(torch.split(states, self.wave_lengths, dim=1))
         for layer in range(self.depth):
-            state = self._layer(self.blocks[layer % len(self.blocks)], depth)
-            depth = [wave[:, :, -1:] for wave in state]
-        h, m = torch.cat(state, dim=1).index_select(1, self.order).unbind(3)
+            waves = self._run_layer(self.blocks[layer % len(self.blocks)], from_below)
+            from_below = [wave[:, :, -1:] for wave in waves]
+        h, m = torch.cat(waves, dim=1).index_select(1, self.position_order).unbind(3)
         return h, m
 
-    def _layer(self, block: nn.Module, depth: list[Tensor]) -> list[Tensor]:
-        """Every wave's [h, m], (batch, its places, N, 2, width), from those that come along depth."""
+    def _run_layer(self, block: nn.Module, from_below: list[Tensor]) -> list[Tensor]:
+        """Return [h, m] of every wave, (batch, positions of the wave, N, 2, width).
+
+        `from_below` has those of the layer below along depth, (batch, positions of the wave, 1, 2, width).
+        """
         sides = self.dimensions - 1
-        outside = depth[0].new_zeros(depth[0].shape[0], 1, 2, self.width)
-        before = outside
-        done = []
-        for number, below in enumerate(depth):
-            come = below
+        edge = from_below[0].new_zeros(from_below[0].shape[0], 1, 2, self.width)
+        previous = edge  # vectors of the previous wave, after one for the edge of the grid
+        waves = []
+        for number, below in enumerate(from_below):
+            incoming = below
             if sides:
-                aside = before.index_select(1, self.get_buffer(f"before_{number}"))
-                come = torch.cat([torch.unflatten(aside, 1, (-1, sides)), below], dim=2)
-            done.append(torch.stack(block(*come.unbind(3)), dim=3))
-            before = torch.cat([outside, done[-1].flatten(1, 2)], dim=1)
-        return done
+                from_sides = previous.index_select(1, self.get_buffer(f"incoming_{number}"))
+                incoming = torch.cat([torch.unflatten(from_sides, 1, (-1, sides)), below], dim=2)
+            waves.append(torch.stack(block(*incoming.unbind(3)), dim=3))
+            previous = torch.cat([edge, waves[-1].flatten(1, 2)], dim=1)
+        return waves
 
 
-def incoming_indices(before: list[Position], wave: list[Position]) -> Tensor:
-    """For each place of a wave and each side but depth: which vector of the wave before comes in.
+def incoming_indices(previous: list[Position], wave: list[Position]) -> Tensor:
+    """For each position of a wave and each side: the index of the vector that comes in along that side.
 
-    The wave before has one vector for each of its places and dimensions, in this order, after a first
-    one that stands for the outside of the grid.
+    The vectors of the previous wave are numbered from 1, by position and then by dimension. Index 0 is the
+    vector of zeros at the edge of the grid.
     """
     dimensions = len(wave[0]) + 1
-    found = []
-    for place in wave:
-        for side in range(len(place)):
-            came = (*place[:side], place[side] - 1, *place[side + 1 :])
-            found.append(1 + before.index(came) * dimensions + side if came in before else 0)
-    return torch.tensor(found, dtype=torch.long)
+    indices = []
+    for position in wave:
+        for side in range(len(position)):
+            neighbor = (*position[:side], position[side] - 1, *position[side + 1 :])
+            inside = neighbor in previous
+            indices.append(1 + previous.index(neighbor) * dimensions + side if inside else 0)
+    return torch.tensor(indices, dtype=torch.long)
 
 
 def expect_states(layer: nn.Module, h: Tensor, m: Tensor, count: int, width: int) -> None:
-    """Stop with a ShapeError unless h and m are alike and end in `count` vectors of the layer's width."""
+    """Raise a ShapeError unless h and m have the same shape, (..., count, width)."""
     for name, x in (("h", h), ("m", m)):
         if x.shape[-2:] != (count, width) or x.shape != h.shape:
             raise ShapeError(
@@ -156,15 +175,22 @@ def expect_states(layer: nn.Module, h: Tensor, m: Tensor, count: int, width: int
 
 @dataclass(frozen=True, kw_only=True)
 class GridLstmConfig(NetConfig):
-    """A grid over depth alone (1), time x depth (2) or height x width x depth (3 dimensions).
+    """A Grid LSTM over depth alone, over time and depth, or over height, width and depth.
 
-    One dimension takes any row, flattened. Two take a sequence (time, features), plain numbers (time,)
-    or an image read line by line. Three take an image (channels, height, width) cut into squares with
-    an edge of `patch`, which the other two ignore. `tied` layers share their weights.
+    If the class depends on every step of a long row at once, as with parity, start with a `forget_bias`
+    of about 8 and a `gain` of 1.5. A new memory is then nearly a counter that weighs all steps equally, and
+    its tanh is nearly a threshold.
 
-    Where a class hangs on every step of a long row at once, as parity does, begin with a `forget_bias`
-    of about 8 and a `gain` of 1.5: a new memory is then nearly a counter, to which all steps count alike,
-    and its tanh nearly a threshold.
+    Attributes:
+        dimensions: 1 for depth alone, which reads any row, flattened; 2 for time and depth, which reads a
+            sequence (time, features), numbers (time,) or an image line by line; 3 for height, width and
+            depth, which reads an image (channels, height, width) in square patches.
+        width: units of h and m.
+        depth: number of layers.
+        tied: whether all layers share their weights.
+        patch: edge of a patch in pixels, for 3 dimensions only.
+        forget_bias: initial bias of the forget gates.
+        gain: factor on the initial weights.
     """
 
     family: ClassVar[str] = "grid-lstm"
@@ -193,7 +219,7 @@ class GridLstmConfig(NetConfig):
         self.grid_shape()
 
     def grid_shape(self) -> tuple[tuple[int, ...], int]:
-        """The sides of the grid other than depth, and how many numbers come in at each position."""
+        """Return the sides of the grid other than depth, and the number of features at each position."""
         if self.dimensions == 1:
             return (), prod(self.inputs)
         if self.dimensions == 2:
@@ -204,11 +230,11 @@ class GridLstmConfig(NetConfig):
 
 
 class GridLstm(Net):
-    """Projects each position's input to h and m on the grid's near side, and classifies by its last block.
+    """Projects the features of each position to h and m, runs the grid, and classifies by its last block.
 
-    The last block is the one that everything before has reached; its h of all N dimensions are read.
-    The projection's weights start at a deviation of 1/sqrt(features) (LeCun et al. 1998): h and m are
-    then as large as the standardised inputs, even where a position has only one.
+    The last block is the only one that depends on all positions; the h of all its N dimensions are read.
+    The projection's weights start with a deviation of 1/sqrt(features) (LeCun et al. 1998). h and m are
+    then as large as the standardized inputs, even if a position has only one feature.
     """
 
     config: GridLstmConfig
@@ -236,11 +262,11 @@ class GridLstm(Net):
         return self.out(last[:, -1].flatten(1))
 
     def _positions(self, x: Tensor) -> Tensor:
-        """Rows as (batch, positions, features), in C order of the grid's sides."""
+        """Return rows as (batch, positions, features), positions in C order of the grid's sides."""
         if self.config.dimensions == 1:
             return x.flatten(1).unsqueeze(1)
         if self.config.dimensions == 2:
             return x.unsqueeze(2) if x.dim() == 2 else as_sequence(x)
         patch = self.config.patch
-        squares = torch.unflatten(torch.unflatten(x, 3, (-1, patch)), 2, (-1, patch))
-        return squares.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        patches = torch.unflatten(torch.unflatten(x, 3, (-1, patch)), 2, (-1, patch))
+        return patches.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)

@@ -1,6 +1,7 @@
-"""Recurrent highway networks, deep in each step of time, and LSTM stacks joined by depth gates.
+"""Recurrent highway networks (several highway layers per time step), and LSTM stacks with depth gates.
 
-Time is a Python loop, which an export unrolls: a net reads rows of the one length its config names.
+The loop over time is a Python loop, which an export unrolls. So a network reads rows of one length only,
+that of its config.
 """
 
 from __future__ import annotations
@@ -20,15 +21,22 @@ from models.networks.sequence import as_sequence, expect_sequence, sequence_shap
 
 
 class RecurrentHighwayStep(GatedJoin):
-    """One step of depth: s_l = h_l * t_l + s_{l-1} * c_l (Zilly et al. 2016, "Recurrent Highway Networks").
+    """One highway layer of a time step (Zilly et al. 2016, "Recurrent Highway Networks").
 
+        s_l = h_l * t_l + s_{l-1} * c_l
         h_l = tanh(W_H x_t [l = 1 only] + R_H s_{l-1} + b_H)
         t_l = sigmoid(W_T x_t [l = 1 only] + R_T s_{l-1} + b_T)
         c_l = 1 - t_l, or a gate of its own of the same form when the carry is independent
 
-    W and R are one map of [x_t, s_{l-1}]; a step that reads no x_t has `inputs` 0. The map starts as
-    Glorot and Bengio 2010 for tanh; the gate starts at a negative bias, so that a state is mostly kept.
+    W and R are one linear map of [x_t, s_{l-1}]. Its weights are drawn after Glorot and Bengio 2010 for
+    tanh. The gate starts at a negative bias, so that the state is mostly carried.
     Shapes: s (batch, width), x (batch, inputs) -> (batch, width).
+
+    Args:
+        inputs: features of x_t; 0 for a step that does not read x_t.
+        width: units of the state.
+        gate_bias: initial bias of the transform gate; None keeps PyTorch's own initialization.
+        carry: "coupled" or "independent".
     """
 
     def __init__(
@@ -42,22 +50,30 @@ class RecurrentHighwayStep(GatedJoin):
     def forward(self, s: Tensor, x: Tensor | None = None) -> Tensor:
         if (x is None) != (self.inputs == 0):
             raise ShapeError(
-                f"RecurrentHighwayStep: expected {'an' if self.inputs else 'no'} input beside the state, "
+                f"RecurrentHighwayStep: expected {'an' if self.inputs else 'no'} input besides the state, "
                 f"got {'none' if x is None else list(x.shape)}"
             )
         expect_axis_size(self, s, self.transform.out_features)
         if x is not None:
             expect_axis_size(self, x, self.inputs)
-        by = s if x is None else torch.cat([x, s], dim=-1)
-        return self.join(torch.tanh(self.transform(by)), x=s, gate_input=by)
+        inputs = s if x is None else torch.cat([x, s], dim=-1)
+        return self.join(torch.tanh(self.transform(inputs)), x=s, gate_input=inputs)
 
 
 class RecurrentHighway(nn.Module):
-    """A recurrent highway layer: `depth` highway steps for every step of time, the first of which reads x_t.
+    """A recurrent highway layer: `depth` highway steps per time step, the first of which reads x_t.
 
-    The state after the last step of depth is the layer's output at t, and the state that t + 1 begins
-    from; it is zero before the first, unless one is given. Weights differ along depth, not along time.
+    The state after the last highway step is the output at time t, and the initial state at time t + 1.
+    The state before the first time step is zero, unless the caller passes one. Each highway step has its
+    own weights, which are the same at all time steps.
     Shapes: x (batch, time, inputs), state (batch, width) -> (batch, time, width).
+
+    Args:
+        inputs: features of one time step.
+        width: units of the state.
+        depth: number of highway steps per time step.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        carry: "coupled" or "independent".
     """
 
     def __init__(
@@ -74,8 +90,8 @@ class RecurrentHighway(nn.Module):
         self.inputs = inputs
         self.width = width
         self.steps = nn.ModuleList(
-            RecurrentHighwayStep(inputs if step == 0 else 0, width, gate_bias=gate_bias, carry=carry)
-            for step in range(depth)
+            RecurrentHighwayStep(inputs if level == 0 else 0, width, gate_bias=gate_bias, carry=carry)
+            for level in range(depth)
         )
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> Tensor:
@@ -83,17 +99,18 @@ class RecurrentHighway(nn.Module):
         s = x.new_zeros(x.shape[0], self.width) if state is None else state
         states = []
         for x_t in x.unbind(1):
-            for number, step in enumerate(self.steps):
-                s = step(s, x_t) if number == 0 else step(s)
+            for level, step in enumerate(self.steps):
+                s = step(s, x_t) if level == 0 else step(s)
             states.append(s)
         return torch.stack(states, dim=1)
 
 
 class DepthGate(nn.Module):
-    """d = sigmoid(W x_t + w_time * c_{t-1} + w_depth * c_below + b), how much of the cell below comes up.
+    """d = sigmoid(W x_t + w_time * c_{t-1} + w_depth * c_below + b): how much of the cell below to add.
 
-    The vectors w start at zero: at first only the bias and the input decide.
-    Shapes: x (batch, inputs), c_before and c_below (batch, width) -> (batch, width).
+    W is drawn after Glorot and Bengio 2010. The vectors w start at zero, so at first only the bias and the
+    input decide.
+    Shapes: x (batch, inputs), c_previous and c_below (batch, width) -> (batch, width).
     """
 
     def __init__(self, inputs: int, width: int, bias: float) -> None:
@@ -104,25 +121,32 @@ class DepthGate(nn.Module):
         self.time = nn.Parameter(torch.zeros(width))
         self.depth = nn.Parameter(torch.zeros(width))
 
-    def forward(self, x: Tensor, c_before: Tensor, c_below: Tensor) -> Tensor:
-        return torch.sigmoid(self.map(x) + self.time * c_before + self.depth * c_below)
+    def forward(self, x: Tensor, c_previous: Tensor, c_below: Tensor) -> Tensor:
+        return torch.sigmoid(self.map(x) + self.time * c_previous + self.depth * c_below)
 
 
 class HighwayLstmLayer(nn.Module):
-    """An LSTM layer whose cells also take in the cells of the layer below, through a depth gate.
+    """An LSTM layer that adds the cells of the layer below to its own, through a depth gate.
 
-        i, f, o = sigmoid(W x_t + R h_{t-1} + b), each with weights of its own
+        i, f, o = sigmoid(W x_t + R h_{t-1} + b), each with its own weights
         g = tanh(W_g x_t + R_g h_{t-1} + b_g)
         d = sigmoid(W_d x_t + w_time * c_{t-1} + w_depth * c_below_t + b_d)
         c_t = d * c_below_t + f * c_{t-1} + i * g
         h_t = o * tanh(c_t)
 
-    Zhang et al. 2015, "Highway Long Short-Term Memory RNNs", and Yao et al. 2015, "Depth-Gated LSTM";
-    the gates i, f and o look at no cell here (no peepholes), d does. x_t is the h_t of the layer below.
-    The lowest layer has no cell below, hence no d: it is a plain LSTM. The biases start at
-    b_f = -b_d = 1, where d = 1 - f: a cell is then as large as those it comes from, at any depth.
-    W starts as Glorot and Bengio 2010 for tanh, each R orthogonal (a state turns, but keeps its size).
+    Zhang et al. 2015, "Highway Long Short-Term Memory RNNs", and Yao et al. 2015, "Depth-Gated LSTM".
+    The gates i, f and o do not read the cells (no peepholes); d does. x_t is h_t of the layer below. The
+    lowest layer has no layer below, hence no d: it is a plain LSTM.
+    The biases start at b_f = -b_d = 1, where d = 1 - f, so cells keep their size at any depth. W is drawn
+    after Glorot and Bengio 2010 for tanh. Each R is orthogonal, which rotates a state but keeps its size.
     Shapes: x (batch, time, inputs), c_below (batch, time, width) -> h and c, each (batch, time, width).
+
+    Args:
+        inputs: features of one time step.
+        width: units of h and c.
+        lowest: whether this is the lowest layer of a stack, which has no depth gate.
+        forget_bias: initial bias b_f of the forget gate.
+        depth_bias: initial bias b_d of the depth gate.
     """
 
     def __init__(
@@ -153,12 +177,12 @@ class HighwayLstmLayer(nn.Module):
             expect_sequence(self, c_below, self.width)
         h = c = x.new_zeros(x.shape[0], self.width)
         hidden, cells = [], []
-        for time, read in enumerate(self.read(x).unbind(1)):
-            i, f, o, g = (read + self.recur(h)).chunk(4, dim=-1)
-            kept = torch.sigmoid(f) * c
+        for time, from_input in enumerate(self.read(x).unbind(1)):
+            i, f, o, g = (from_input + self.recur(h)).chunk(4, dim=-1)
+            carried = torch.sigmoid(f) * c
             if self.depth_gate is not None and c_below is not None:
-                kept = kept + self.depth_gate(x[:, time], c, c_below[:, time]) * c_below[:, time]
-            c = kept + torch.sigmoid(i) * torch.tanh(g)
+                carried = carried + self.depth_gate(x[:, time], c, c_below[:, time]) * c_below[:, time]
+            c = carried + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
             hidden.append(h)
             cells.append(c)
@@ -167,7 +191,14 @@ class HighwayLstmLayer(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class RhnConfig(NetConfig):
-    """A recurrent highway layer over a sequence (time, features), or an image read line by line."""
+    """A recurrent highway network over a sequence (time, features), or an image read line by line.
+
+    Attributes:
+        width: units of the state.
+        depth: highway steps per time step.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        carry: "coupled" or "independent".
+    """
 
     family: ClassVar[str] = "rhn"
 
@@ -185,9 +216,10 @@ class RhnConfig(NetConfig):
 
 
 class Rhn(Net):
-    """Reads a row with a recurrent highway layer and classifies by its last state.
+    """A recurrent highway layer, then a linear classifier of its last state.
 
-    The last state, not a mean over time: it alone has read the whole row, in order.
+    The last state and not a mean over time, because only the last one has seen the whole row.
+    Shapes: (batch, time, features) or (batch, channels, height, width) -> (batch, classes).
     """
 
     def __init__(self, config: RhnConfig) -> None:
@@ -205,7 +237,14 @@ class Rhn(Net):
 
 @dataclass(frozen=True, kw_only=True)
 class HighwayLstmConfig(NetConfig):
-    """A stack of LSTM layers with depth gates over a sequence, or an image read line by line."""
+    """A stack of LSTM layers with depth gates over a sequence, or an image read line by line.
+
+    Attributes:
+        width: units of each layer.
+        depth: number of layers.
+        forget_bias: initial bias of the forget gates.
+        depth_bias: initial bias of the depth gates.
+    """
 
     family: ClassVar[str] = "highway-lstm"
 
@@ -222,7 +261,10 @@ class HighwayLstmConfig(NetConfig):
 
 
 class HighwayLstm(Net):
-    """Reads a row with a stack of highway LSTM layers and classifies by the last state of the uppermost."""
+    """A stack of highway LSTM layers, then a linear classifier of the top layer's last state.
+
+    Shapes: (batch, time, features) or (batch, channels, height, width) -> (batch, classes).
+    """
 
     def __init__(self, config: HighwayLstmConfig) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""A Transformer encoder whose joins are residual (add and norm) or highway (gate and norm)."""
+"""Transformer encoder with residual joins (add and normalize) or highway joins (gate and normalize)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def _expect_sequence(layer: nn.Module, x: Tensor, width: int) -> None:
 class SinusoidalPositions(nn.Module):
     """y = x + P, P[t, 2i] = sin(t / 10000^(2i/width)), P[t, 2i+1] = cos of the same angle.
 
-    Vaswani et al. 2017, "Attention Is All You Need". Shapes: (..., time, width) -> the same; an odd
-    width ends with a sine. Nothing is learnt and nothing kept: any length of time will do.
+    Vaswani et al. 2017, "Attention Is All You Need". An odd width ends with a sine. There are no
+    parameters and no stored table, so sequences may have any length.
+    Shapes: (..., time, width) -> the same.
     """
 
     def __init__(self, width: int) -> None:
@@ -39,7 +40,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         _expect_sequence(self, x, self.width)
-        # half precision cannot count beyond 2048, so positions are made in single at least
+        # half precision cannot represent all integers above 2048, so compute in float32 or wider
         dtype = torch.promote_types(x.dtype, torch.float32)
         t = torch.arange(x.shape[-2], dtype=dtype, device=x.device)
         even = torch.arange(0, self.width, 2, dtype=dtype, device=x.device)
@@ -54,9 +55,9 @@ class SinusoidalPositions(nn.Module):
 class MultiHeadAttention(nn.Module):
     """y = concat_h(softmax(Q_h K_h' / sqrt(d)) V_h) W_o, with Q, K, V linear in x and d = width / heads.
 
-    Vaswani et al. 2017. Shapes: (..., time, width) -> the same. The three maps of the input are one
-    matrix product. Glorot's weights, as in the paper's own system: all maps here are linear.
-    Dropout falls on the attention weights.
+    Vaswani et al. 2017. Q, K and V are computed by one matrix product. Weights are drawn after Glorot, as
+    in the paper's own code, since all maps here are linear. Dropout applies to the attention weights.
+    Shapes: (..., time, width) -> the same.
     """
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
@@ -87,7 +88,10 @@ class MultiHeadAttention(nn.Module):
 
 
 class ResidualJoin(nn.Module):
-    """y = norm(h + x): what a sublayer made of its input is added to that input (He et al. 2015)."""
+    """y = norm(h + x): adds a sublayer's result h to its input x (He et al. 2015).
+
+    Shapes: (..., width) twice -> (..., width).
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -98,10 +102,11 @@ class ResidualJoin(nn.Module):
 
 
 class HighwayJoin(GatedJoin):
-    """y = norm(h * T(x) + x * C(x)): gates on the sublayer's input x take the place of the sum.
+    """y = norm(h * T(x) + x * C(x)): joins a sublayer's result h with its input x by gates on x.
 
-    Srivastava et al. 2015 gate a layer so; here the layer is attention or a feed-forward pair.
-    Shapes: (..., width) twice -> (..., width). Gates have Glorot's weights and a bias of their own.
+    This is the highway layer of Srivastava et al. 2015 with attention or a feed-forward pair as H. The
+    gates' weights are drawn after Glorot; their bias is set to `gate_bias`.
+    Shapes: (..., width) twice -> (..., width).
     """
 
     def __init__(self, width: int, *, gate_bias: float | None = -2.0, carry: Carry = "coupled") -> None:
@@ -115,9 +120,18 @@ class HighwayJoin(GatedJoin):
 class EncoderLayer(nn.Module):
     """a = join(attention(x), x); y = join(W2 relu(W1 a + b1) + b2, a).
 
-    Vaswani et al. 2017, with the join to choose. Shapes: (..., time, width) -> the same. The weights
-    start as He et al. would before the relu and as Glorot would after it. Dropout falls on what each
-    sublayer made, on the attention weights, and between the two feed-forward maps.
+    Vaswani et al. 2017, with either kind of join. W1 is drawn after He, W2 after Glorot. Dropout applies to
+    the result of each sublayer, to the attention weights, and between the two feed-forward maps.
+    Shapes: (..., time, width) -> the same.
+
+    Args:
+        width: units of input and output.
+        heads: attention heads, a divisor of `width`.
+        feedforward: units between W1 and W2.
+        join: "residual" or "highway".
+        dropout: dropout rate.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        carry: "coupled" or "independent".
     """
 
     def __init__(
@@ -158,8 +172,18 @@ class EncoderLayer(nn.Module):
 class TransformerConfig(NetConfig):
     """A Transformer over a sequence, or over the lines of an image.
 
-    A gated join has width * (width + 1) parameters more than a residual one, twice a layer: the
-    residual twin of the same size has a `feedforward` that is larger by about `width`.
+    A highway join has width * (width + 1) more parameters than a residual one, and each layer has two
+    joins. So a residual network of equal size has a `feedforward` that is larger by about `width`.
+
+    Attributes:
+        width: units of each layer.
+        heads: attention heads, a divisor of `width`.
+        layers: number of encoder layers.
+        feedforward: units between the two feed-forward maps of a layer.
+        join: "residual" or "highway".
+        dropout: dropout rate.
+        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        carry: "coupled" or "independent".
     """
 
     family: ClassVar[str] = "transformer"
@@ -188,15 +212,15 @@ class TransformerConfig(NetConfig):
 class Transformer(Net):
     """project -> scale -> add positions -> encoder layers -> mean over time -> Linear.
 
-    Vaswani et al. 2017 multiply their embeddings by sqrt(width), having drawn them that much smaller,
-    so that they start as large as the positions added to them. The projection, which stands for the
-    embedding here, is drawn for the same end: standardised rows arrive with a deviation near 1.
+    Vaswani et al. 2017 draw their embeddings smaller by sqrt(width) and multiply them by sqrt(width), so
+    that they start as large as the positions added to them. The projection takes the place of the
+    embedding here and is drawn in the same way: standardized rows leave it with a deviation near 1.
     Shapes: (batch, time, features) or (batch, channels, height, width) -> (batch, classes).
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        # an image's lines are its height, which stays; a sequence may have any length
+        # a sequence may have any length, but the number of an image's lines is fixed
         self.free_axes = (0,) if len(config.inputs) == 2 else ()
         _, features = sequence_shape(config.inputs)
         self.project = nn.Linear(features, config.width)

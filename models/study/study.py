@@ -87,7 +87,7 @@ class Study:
         return replace(self.recipe, lr=cell.lr)
 
     def config_of(self, cell: StudyRun, data: Dataset) -> MlpConfig:
-        return figure_1_config(cell.family, cell.depth, width=self.width).fitted(data.inputs, data.classes)
+        return figure_1_config(cell.family, cell.depth, width=self.width).for_data(data.inputs, data.classes)
 
     def plan(self, cell: StudyRun, data: Dataset, folder: Path) -> RunPlan:
         """How one run is trained, in a folder of its own within the study's."""

@@ -175,7 +175,7 @@ def test_a_config_is_plain_values_and_fits_other_data() -> None:
     config = ToyConfig(inputs=(2, 3), classes=6, width=9, scaling="unit")
     expected = {"family": "toy", "inputs": (2, 3), "classes": 6, "scaling": "unit", "width": 9}
     assert list(config.to_dict().items()) == list(expected.items())
-    other = config.fitted((5,), 4, alphabet=7)
+    other = config.for_data((5,), 4, alphabet_size=7)
     assert other == ToyConfig(inputs=(5,), classes=4, width=9, scaling="unit")
 
 

@@ -189,8 +189,8 @@ def test_meaningless_settings_are_named(setting: str, value: object) -> None:
 
 def test_config_is_fitted_to_other_texts() -> None:
     """The alphabet follows the data where it is known, and stays where it is not."""
-    assert small().fitted((9, 8), 2, 40) == small(inputs=(9, 8), classes=2, alphabet=40)
-    assert small().fitted((9, 8), 2) == small(inputs=(9, 8), classes=2)
+    assert small().for_data((9, 8), 2, 40) == small(inputs=(9, 8), classes=2, alphabet=40)
+    assert small().for_data((9, 8), 2) == small(inputs=(9, 8), classes=2)
 
 
 def test_encoder_checks_its_own_settings() -> None:

@@ -185,7 +185,7 @@ def test_plain_numbers_are_read_one_a_step_in_two_dimensions(same: Same) -> None
 def test_an_image_is_read_line_by_line_in_two_dimensions(same: Same) -> None:
     """An image of one channel gives the logits of the sequence of its lines."""
     sequence = GridLstm(CONFIGS[1]).eval()
-    image = GridLstm(CONFIGS[1].fitted((1, 4, 4), 4)).eval()
+    image = GridLstm(CONFIGS[1].for_data((1, 4, 4), 4)).eval()
     image.load_state_dict(sequence.state_dict())
     x = torch.randn(3, 4, 4)
     same(image(x.unsqueeze(1)), sequence(x))

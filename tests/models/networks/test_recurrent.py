@@ -211,7 +211,7 @@ def test_a_recurrent_net_can_be_trained(net: Any, config: Any) -> None:
 def test_an_image_is_read_line_by_line(net: Any, config: Any, same: Same) -> None:
     """An image of one channel gives the logits of the sequence of its lines."""
     sequence = net(config).eval()
-    image = net(config.fitted((1, 4, 3), 4)).eval()
+    image = net(config.for_data((1, 4, 3), 4)).eval()
     image.load_state_dict(sequence.state_dict())
     x = torch.randn(2, 4, 3)
     same(image(x.unsqueeze(1)), sequence(x))
@@ -260,9 +260,9 @@ def test_layers_refuse_shapes_that_do_not_fit() -> None:
             rhn(torch.zeros(shape))
     with pytest.raises(ShapeError, match="expected 4 values"):
         rhn(torch.zeros(2, 5, 3), torch.zeros(2, 5))
-    with pytest.raises(ShapeError, match="expected an input beside the state, got none"):
+    with pytest.raises(ShapeError, match="expected an input besides the state, got none"):
         RecurrentHighwayStep(3, 4)(torch.zeros(2, 4))
-    with pytest.raises(ShapeError, match="expected no input beside the state"):
+    with pytest.raises(ShapeError, match="expected no input besides the state"):
         RecurrentHighwayStep(0, 4)(torch.zeros(2, 4), torch.zeros(2, 3))
     with pytest.raises(ShapeError, match="expected the cells of a layer below, got none"):
         HighwayLstmLayer(3, 4, lowest=False)(torch.zeros(2, 5, 3))
