@@ -17,7 +17,7 @@ from service.config.settings import Settings
 ROOT = Path(__file__).parent.parent
 COMMAND_LINE = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "loadtest/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "loadtest/README.md", "examples/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 

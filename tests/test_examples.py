@@ -1,0 +1,84 @@
+"""Every file in examples/ runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.artifact.runtime import open_model
+from tests.support.compose_project import free_port
+from tests.support.live_server import Server, serving
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+MODEL = ROOT / "service/default/digits-10/1/model.onnx"
+
+
+def run(folder: Path, *command: str | Path) -> str:
+    """What an example prints, run in a folder with the environment's programs on the path."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment["PYTHONPATH"] = str(ROOT)
+    result = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def test_every_example_is_listed() -> None:
+    """In examples/README.md, and no other."""
+    listed = re.findall(r"\]\((\S+)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh"})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
+def test_train_and_serve(tmp_path: Path) -> None:
+    printed = run(tmp_path, EXAMPLES / "train_and_serve.sh", "here", str(free_port()))
+    assert '"label":"0"' in printed.replace(" ", "")
+    assert (tmp_path / "here/repository/digits-10/1/model.onnx").exists()
+    assert (tmp_path / "here/report/index.html").exists()
+
+
+def test_export_your_module(tmp_path: Path) -> None:
+    printed = run(tmp_path, sys.executable, EXAMPLES / "export_your_module.py")
+    assert "layer00.transform_gate: layer 0, coupled, 20 units" in printed
+    assert (tmp_path / "repository/mine/1/model.onnx").exists()
+
+
+def test_gates_client(server: Server, tmp_path: Path) -> None:
+    printed = run(tmp_path, sys.executable, EXAMPLES / "gates_client.py", server.url)
+    assert printed.count("mean T") == 10
+    assert printed.count("without layer") == 10
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_score_a_file(server: Server, tmp_path: Path, suffix: str) -> None:
+    """The outputs are, bit for bit, those of the file."""
+    rows = np.random.default_rng(0).integers(0, 17, (300, 64))
+    if suffix == "npy":
+        np.save(tmp_path / "rows.npy", rows)
+    else:
+        np.savez(tmp_path / "rows.npz", x=rows)
+    command = [sys.executable, EXAMPLES / "score_a_file.py", f"rows.{suffix}", "scores.npy"]
+    printed = run(tmp_path, *command, "--url", server.url)
+    assert "scored 300 rows in 3 requests" in printed
+    inputs = {"x": rows.astype(np.float32).reshape(-1, 1, 8, 8)}
+    expected = open_model(MODEL).run(inputs, ["output"])[0]
+    np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), expected)
