@@ -1,4 +1,4 @@
-"""How many CPUs this process may use, which is often fewer than the machine has, and how to share them."""
+"""Counts the CPUs this process may use (affinity and cgroup quotas), and divides them among workers."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ if TYPE_CHECKING:
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 CPU_INFO = Path("/proc/cpuinfo")
-# bytes of one weight from which on a part of it for each thread is worth waking them for
+# bytes of one weight above which splitting its product over threads gains more than waking them costs
 LARGE_WEIGHT_BYTES = 2 << 20
-# that share the runs of a wide model
+# CPUs for each worker of a model with large weights
 CPUS_PER_WIDE_WORKER = 4
 
 
 def threads_per_worker(settings: Settings) -> int:
-    """Threads of one worker's runs: as told, or an equal share of the CPUs."""
+    """Threads for the runs of one worker: `--threads`, or an equal share of the CPUs."""
     return settings.threads or max(1, int(available_cpus()) // settings.workers)
 
 
-def default_workers(allowed: float, weight: int) -> int:
-    """How many workers suit so many CPUs, where nobody measured; `weight` is the bytes of a usual one.
+def default_workers(allowed_cpus: float, weight_size: int) -> int:
+    """The number of workers to use if nothing was measured; `weight_size` is the bytes of a typical weight.
 
-    A narrow model's time goes into requests, which one process answers on one CPU, and its threads wait for
-    each other at each product: of weights up to 1 MB, fp32 or int8, two workers on two CPUs answer 1.0 to 2
-    times as much as one with two threads, be it for one user or for 64. A wide one's goes into its products,
-    which threads share: of weights of 2.5 MB two workers answer 0.7 to 0.8 times as much for one user and for
-    16, and as much for 64 (`turnpike tune` measures it). Of more CPUs, each four have a worker, as threads
-    gain less the more there are.
+    A model with small weights spends its time on requests, which one process handles on one CPU, and its
+    threads wait for each other at every product. With weights of up to 1 MB (fp32 or int8), two workers on
+    two CPUs answer 1.0 to 2 times as many requests as one worker with two threads, for 1 user and for 64.
+
+    A model with large weights spends its time in products, which threads share. With weights of 2.5 MB, two
+    workers answer 0.7 to 0.8 times as many requests for 1 and for 16 users, and as many for 64. Threads gain
+    less the more there are, so there is one worker for every four CPUs. `turnpike tune` measures all this.
     """
-    whole = max(1, int(allowed))
-    return max(1, whole // CPUS_PER_WIDE_WORKER) if weight > LARGE_WEIGHT_BYTES else whole
+    cpus = max(1, int(allowed_cpus))
+    return max(1, cpus // CPUS_PER_WIDE_WORKER) if weight_size > LARGE_WEIGHT_BYTES else cpus
 
 
 def available_cpus(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> float:
-    """CPUs by affinity, or as the cgroups' quotas have it where that is less."""
+    """CPUs of the process's affinity, or fewer if a cgroup has a smaller quota."""
     affinity = (
         float(len(os.sched_getaffinity(0)))
         if hasattr(os, "sched_getaffinity")
@@ -49,51 +50,52 @@ def available_cpus(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> float:
 
 
 def cpu_model(info: Path = CPU_INFO) -> str:
-    """What the CPU is called, or of what kind it is where it has no name."""
+    """The model name of the CPU, or its part number, or else the architecture."""
     lines = (line.partition(":") for line in read_text(info).splitlines())
-    told = {name.strip(): value.strip() for name, _, value in lines if value.strip()}
-    names = (told.get("model name"), told.get("CPU implementer"), told.get("CPU part"))
+    values = {name.strip(): value.strip() for name, _, value in lines if value.strip()}
+    names = (values.get("model name"), values.get("CPU implementer"), values.get("CPU part"))
     return " ".join(filter(None, names)) or platform.processor() or platform.machine()
 
 
 def cgroup_quotas(root: Path, own: Path) -> list[float]:
-    """What the groups of this process and those above them allow."""
+    """The CPU quotas of this process's cgroups and of those above them."""
     try:
         entries = own.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return []
-    found = []
+    quotas = []
     for entry in entries:
         _, _, rest = entry.partition(":")
         controllers, _, path = rest.partition(":")
         if not path:
             continue
+        # an entry without controllers is of cgroup version 2
         if not controllers:
-            mount, read = root, quota_v2
+            mount, read_quota = root, quota_v2
         elif "cpu" in controllers.split(","):
-            mount, read = root / controllers, quota_v1
+            mount, read_quota = root / controllers, quota_v1
             if not mount.is_dir():
                 mount = root / "cpu"
         else:
             continue
         group = mount / path.lstrip("/")
-        # in a container the path may be the host's, and the mount is the group itself
+        # in a container the path may be that of the host, and the mount is the group itself
         for folder in (group, *group.parents):
-            quota = read(folder)
+            quota = read_quota(folder)
             if quota is not None:
-                found.append(quota)
+                quotas.append(quota)
             if folder == mount:
                 break
-    return found
+    return quotas
 
 
 def quota_v2(folder: Path) -> float | None:
-    """The quota of a group of version 2, such as `150000 100000`; `max` is none."""
+    """The quota of a group of cgroup version 2, such as `150000 100000`; `max` means none."""
     return quota_ratio(*words) if len(words := read_text(folder / "cpu.max").split()) == 2 else None
 
 
 def quota_v1(folder: Path) -> float | None:
-    """The quota of a group of version 1; -1 is none."""
+    """The quota of a group of cgroup version 1; -1 means none."""
     return quota_ratio(read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us"))
 
 
@@ -104,6 +106,7 @@ def quota_ratio(quota: str, period: str) -> float | None:
 
 
 def read_text(file: Path) -> str:
+    """The stripped content of a file, or nothing if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

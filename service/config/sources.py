@@ -1,4 +1,4 @@
-"""Where settings come from: flags before the environment, before a TOML file, before the defaults."""
+"""Collects settings: flags override the environment, which overrides a TOML file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from service.config.auto_workers import MEASURED_TABLE, auto_settings
 from service.config.settings import KEYWORDS, PREFIX, SECRETS, Settings
 from service.errors import SettingError
 
+# names the file of settings, as --config does
 CONFIG_VARIABLE = "TURNPIKE_CONFIG"
-# what other commands read
+# variables with our prefix that are not settings of the service
 OTHER_VARIABLES = frozenset({"TURNPIKE_DATA", "TURNPIKE_CACHE", CONFIG_VARIABLE})
-# what Kubernetes sets in every container beside a Service called turnpike, or turnpike-something
+# variables that Kubernetes sets in every container for Services called turnpike or turnpike-something
 KUBERNETES_VARIABLE = re.compile(
     PREFIX + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)", re.ASCII
 )
@@ -31,9 +32,9 @@ KUBERNETES_VARIABLE = re.compile(
 
 @dataclass(frozen=True)
 class ResolvedSettings:
-    """The settings, and by name where each value was found; a name without an origin has its default.
+    """The settings, and for each name where its value came from. Names without an origin have their default.
 
-    `warning` says why what was measured for `--workers auto` was not taken, if it was not.
+    `warning` says why the settings measured for `--workers auto` were not used, if they were not.
     """
 
     settings: Settings
@@ -42,33 +43,39 @@ class ResolvedSettings:
 
 
 def resolve(flags: Mapping[str, Any], config: Path | None = None) -> ResolvedSettings:
-    """Every setting from its first source; a SettingError names the source, the value and the valid ones.
+    """Every setting from its first source.
 
-    `flags` are by field, those that were given; `config` goes before the file that the environment names.
+    Args:
+        flags: settings of the command line, by name.
+        config: a TOML file, used instead of the one that the environment names.
+
+    Raises:
+        SettingError: a value is invalid. The message names the source, the value and the valid values.
     """
-    said = "--config"
+    # collect
+    config_origin = "--config"
     if config is None and CONFIG_VARIABLE in os.environ:
-        said, config = CONFIG_VARIABLE, Path(os.environ[CONFIG_VARIABLE])
-    written = {} if config is None else read_config(config, said)
-    environment = read_environment()
-    origins = {name: f"{config}: {name}" for name in written}
-    origins |= {name: variable_of(name) for name in environment}
+        config_origin, config = CONFIG_VARIABLE, Path(os.environ[CONFIG_VARIABLE])
+    from_file = {} if config is None else read_config(config, config_origin)
+    from_variables = read_environment()
+    origins = {name: f"{config}: {name}" for name in from_file}
+    origins |= {name: variable_of(name) for name in from_variables}
     origins |= {name: flag_of(name) for name in flags}
-    given = {**written, **environment, **flags}
-    if given.get("workers") != KEYWORDS["workers"]:
-        return ResolvedSettings(validate(given, origins), origins)
-    del given["workers"]
-    found = auto_settings(validate(given, origins))
-    chosen = {**found.settings, **given}
-    chose = {"workers": f"{origins['workers']} auto: {found.origin}"}
-    origins = dict.fromkeys(found.settings, found.origin) | origins | chose
-    return ResolvedSettings(validate(chosen, origins), origins, found.warning)
+    values = {**from_file, **from_variables, **flags}
+    if values.get("workers") != KEYWORDS["workers"]:
+        return ResolvedSettings(validate(values, origins), origins)
+
+    # replace `workers = auto`; what auto sets beside workers gives way to values from any source
+    del values["workers"]
+    auto = auto_settings(validate(values, origins))
+    workers_origin = {"workers": f"{origins['workers']} auto: {auto.origin}"}
+    origins = dict.fromkeys(auto.settings, auto.origin) | origins | workers_origin
+    return ResolvedSettings(validate({**auto.settings, **values}, origins), origins, auto.warning)
 
 
-def validate(given: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
-    """The settings, checked."""
+def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
     try:
-        return Settings(**given)
+        return Settings(**values)
     except ValidationError as error:
         raise SettingError(error_message(error, origins)) from error
 
@@ -81,15 +88,15 @@ def variable_of(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def read_config(config: Path, said: str) -> dict[str, Any]:
-    """What a TOML file says, its names checked; `said` is where it was named."""
+def read_config(config: Path, origin: str) -> dict[str, Any]:
+    """The values of a TOML file, with names and types checked. `origin` says which option named the file."""
     try:
         values = tomllib.loads(config.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingError(f"{said}: expected a TOML file that can be read, got {str(config)!r}") from error
+        raise SettingError(f"{origin}: expected a TOML file that can be read, got {str(config)!r}") from error
     except ValueError as error:
         raise SettingError(f"{config}: expected TOML, got something else: {error}") from error
-    # what turnpike tune says of the settings that it wrote
+    # in a file that `turnpike tune` wrote: the machine that the settings were measured on
     if isinstance(values.get(MEASURED_TABLE), dict):
         del values[MEASURED_TABLE]
     for name in values:
@@ -103,58 +110,57 @@ def read_config(config: Path, said: str) -> dict[str, Any]:
 
 
 def has_type(kind: Any, value: Any) -> bool:
-    """Whether a value of TOML is of a setting's type, which elsewhere only a text can be read as."""
+    """Whether a TOML value has the type of a setting; pydantic would also parse strings."""
     if kind is bool or kind is int:
         return type(value) is kind
     if kind is float:
         return type(value) in (int, float)
     if get_origin(kind) is tuple:
-        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return isinstance(value, str)
 
 
 def read_environment() -> dict[str, Any]:
-    """The variables that are settings, by field; one that is nothing of ours is most likely misspelt."""
-    known = {variable_of(name): name for name in Settings.model_fields}
+    """The settings of the environment, by name. An unknown variable with our prefix is likely misspelt."""
+    names = {variable_of(name): name for name in Settings.model_fields}
     values = {}
     for variable, value in os.environ.items():
-        name = variable.upper()
-        if name in known:
-            values[known[name]] = value
+        upper = variable.upper()
+        if upper in names:
+            values[names[upper]] = value
         elif (
-            name.startswith(PREFIX)
-            and name not in OTHER_VARIABLES
-            and not is_kubernetes_variable(name, value)
+            upper.startswith(PREFIX)
+            and upper not in OTHER_VARIABLES
+            and not is_kubernetes_variable(upper, value)
         ):
             raise SettingError(
-                f"{variable}: {unknown_setting(name.removeprefix(PREFIX).lower(), variable_of)}"
+                f"{variable}: {unknown_setting(upper.removeprefix(PREFIX).lower(), variable_of)}"
             )
-    # what Kubernetes injects for a Service called turnpike
+    # TURNPIKE_PORT is also what Kubernetes sets for a Service called turnpike
     if str(values.get("port", "")).startswith("tcp://"):
         del values["port"]
     return values
 
 
 def is_kubernetes_variable(variable: str, value: str) -> bool:
-    """Whether Kubernetes set it."""
     return bool(KUBERNETES_VARIABLE.fullmatch(variable)) or (variable.endswith("_PORT") and "://" in value)
 
 
-def unknown_setting(name: str, spelt: Callable[[str], str] = str) -> str:
-    """That there is no such setting, and which one may be meant, as it is spelt there."""
-    near = difflib.get_close_matches(name, Settings.model_fields, 1)
-    return "there is no such setting" + (f"; did you mean {spelt(near[0])}?" if near else "")
+def unknown_setting(name: str, spelling: Callable[[str], str] = str) -> str:
+    """Error text for an unknown setting. `spelling` writes the suggested name as its source does."""
+    matches = difflib.get_close_matches(name, Settings.model_fields, 1)
+    return "there is no such setting" + (f"; did you mean {spelling(matches[0])}?" if matches else "")
 
 
 def error_message(error: ValidationError, origins: Mapping[str, str]) -> str:
-    """The first thing that is wrong: where it was said, what was expected, and what came."""
+    """One sentence on the first error: where the value came from, what was expected, and what came."""
     first = error.errors()[0]
-    own = first.get("ctx", {}).get("error")
+    our_error = first.get("ctx", {}).get("error")
     if not first["loc"]:
-        return str(own)
+        return str(our_error)
     name = str(first["loc"][0])
-    if own is not None:
-        return f"{origins[name]}: {own}"
+    if our_error is not None:
+        return f"{origins[name]}: {our_error}"
     return f"{origins[name]}: {expectation(name, first['input'])}"
 
 
@@ -164,12 +170,11 @@ def expectation(name: str, value: Any) -> str:
 
 
 def keyword_suffix(name: str) -> str:
-    """The word that a number may be instead."""
     return f" or {KEYWORDS[name]}" if name in KEYWORDS else ""
 
 
 def valid_values(field: FieldInfo) -> str:
-    """What a field may be, in words."""
+    """The valid values of a setting, in words."""
     kind = field.annotation
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
@@ -177,15 +182,15 @@ def valid_values(field: FieldInfo) -> str:
         return "true or false"
     if kind is int or kind is float:
         number = "a whole number" if kind is int else "a number"
-        least = next((f" from {rule.ge}" for rule in field.metadata if isinstance(rule, Ge)), "")
+        low = next((f" from {rule.ge}" for rule in field.metadata if isinstance(rule, Ge)), "")
         above = next((f" above {rule.gt}" for rule in field.metadata if isinstance(rule, Gt)), "")
-        most = next((f" to {rule.le}" for rule in field.metadata if isinstance(rule, Le)), "")
-        return number + least + above + most
-    return "a list of texts" if get_origin(kind) is tuple else "a text"
+        high = next((f" to {rule.le}" for rule in field.metadata if isinstance(rule, Le)), "")
+        return number + low + above + high
+    return "a list of strings" if get_origin(kind) is tuple else "a string"
 
 
 def settings_as_toml(resolved: ResolvedSettings) -> str:
-    """The settings as TOML that can be read back, each with where it came from; secrets stay unsaid."""
+    """The settings as TOML that can be read back, with their origins as comments and without secrets."""
     lines = []
     for name in Settings.model_fields:
         value = getattr(resolved.settings, name)
@@ -204,5 +209,5 @@ def toml_value(value: Any) -> str:
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    # a basic string of TOML is one of JSON, but for DEL
+    # a basic string of TOML is a string of JSON, except that TOML escapes DEL
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

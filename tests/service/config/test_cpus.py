@@ -1,4 +1,4 @@
-"""CPUs that may be used: those of the affinity, and no more than the cgroups allow."""
+"""The CPUs that may be used: those of the affinity, but no more than the cgroups allow."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.config import cpus as module
-from service.config.cpus import available_cpus, threads_per_worker
+from service.config import cpus
+from service.config.cpus import available_cpus, cpu_model, threads_per_worker
 from service.config.settings import Settings
 
 
@@ -18,8 +18,8 @@ def sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
 
 
-def machine(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
-    """A tree of cgroups, and the file that says where this process is in it."""
+def write_cgroups(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
+    """Write a tree of cgroups and the file with this process's groups; returns both paths."""
     (folder / "own").write_text(own)
     for name, content in files.items():
         file = folder / "cgroup" / name
@@ -37,7 +37,7 @@ def machine(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
         ("0::/\n", {"cpu.max": "max 100000\n"}, 16),
         ("0::/pod/box\n", {"pod/cpu.max": "300000 100000\n", "pod/box/cpu.max": "max 100000\n"}, 3),
         ("0::/pod/box\n", {"pod/cpu.max": "300000 100000\n", "pod/box/cpu.max": "50000 100000\n"}, 0.5),
-        # the path is the host's, and what is mounted is the group itself
+        # the path is that of the host, and the mount is the group itself
         ("0::/../host/box\n", {"cpu.max": "400000 100000\n"}, 4),
         ("0::/host/box\n", {"cpu.max": "400000 100000\n"}, 4),
         # version 1
@@ -50,7 +50,7 @@ def machine(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
         ("4:cpu:/b\n", {"cpu/b/cpu.cfs_quota_us": "-1", "cpu/b/cpu.cfs_period_us": "100000"}, 16),
         ("4:cpu:/b\n", {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
         ("3:cpuset:/b\n", {"cpuset/b/cpu.cfs_quota_us": "1", "cpuset/b/cpu.cfs_period_us": "1"}, 16),
-        # nonsense
+        # unreadable values
         ("0::/\n", {"cpu.max": "many\n"}, 16),
         ("0::/\n", {"cpu.max": "5 0\n"}, 16),
         ("0::/\n", {"cpu.max": "9900000 100000\n"}, 16),
@@ -61,23 +61,36 @@ def machine(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, Path]:
 def test_the_least_of_all_limits_counts(
     tmp_path: Path, own: str, files: dict[str, str], expected: float
 ) -> None:
-    """Affinity, the process's own group, and those above it; what cannot be read limits nothing."""
-    assert available_cpus(*machine(tmp_path, own, files)) == expected
+    """Affinity, the process's own group, and those above it. Unreadable files limit nothing."""
+    assert available_cpus(*write_cgroups(tmp_path, own, files)) == expected
 
 
 @pytest.mark.usefixtures("sixteen")
 def test_without_cgroups_the_affinity_counts(tmp_path: Path) -> None:
-    """As on another system."""
+    """As on systems other than Linux."""
     assert available_cpus(tmp_path / "absent", tmp_path / "absent") == 16
 
 
 @pytest.mark.parametrize(
-    ("allowed", "workers", "told", "expected"),
+    ("allowed", "workers", "threads", "expected"),
     [(8.0, 1, 0, 8), (8.0, 3, 0, 2), (2.9, 1, 0, 2), (0.5, 1, 0, 1), (2.0, 4, 0, 1), (2.0, 4, 6, 6)],
 )
 def test_workers_share_the_cpus(
-    monkeypatch: pytest.MonkeyPatch, allowed: float, workers: int, told: int, expected: int
+    monkeypatch: pytest.MonkeyPatch, allowed: float, workers: int, threads: int, expected: int
 ) -> None:
-    """Whole threads, at least one each, or as many as were asked for."""
-    monkeypatch.setattr(module, "available_cpus", lambda: allowed)
-    assert threads_per_worker(Settings(workers=workers, threads=told)) == expected
+    """At least one thread for each worker, or the number of the setting."""
+    monkeypatch.setattr(cpus, "available_cpus", lambda: allowed)
+    assert threads_per_worker(Settings(workers=workers, threads=threads)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("processor\t: 0\nmodel name\t: Some  CPU @ 3GHz\nflags\t\t: a b\n", "Some  CPU @ 3GHz"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "0x41 0xd40"),
+    ],
+)
+def test_the_cpu_has_a_name(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "cpuinfo").write_text(text)
+    assert cpu_model(tmp_path / "cpuinfo") == expected
+    assert cpu_model(tmp_path / "absent")

@@ -1,4 +1,4 @@
-"""Settings: where each comes from, what it may be, and that one which makes no sense stops the start."""
+"""Settings: the order of their sources, their valid values, and errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from service.errors import SettingError
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment without a word of ours."""
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.upper().startswith("TURNPIKE_"):
             monkeypatch.delenv(name)
 
 
-def fails(flags: dict[str, Any] | None = None, config: Path | None = None) -> str:
-    """What is said of settings that make no sense."""
+def error_of(flags: dict[str, Any] | None = None, config: Path | None = None) -> str:
+    """The message of the SettingError for these invalid settings."""
     with pytest.raises(SettingError) as raised:
         resolve(flags or {}, config)
     return str(raised.value)
@@ -32,7 +31,7 @@ def fails(flags: dict[str, Any] | None = None, config: Path | None = None) -> st
 def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each source in its turn, and each value says where it was found."""
+    """Each value has the origin of its source."""
     file = tmp_path / "serve.toml"
     file.write_text("port = 1\nworkers = 1\nqueue = 1\nmax_rows = 9\n")
     monkeypatch.setenv("TURNPIKE_PORT", "2")
@@ -49,26 +48,25 @@ def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
     }
 
 
-def test_made_directly_settings_do_not_hear_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was resolved once is not resolved again."""
+def test_settings_created_directly_ignore_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNPIKE_PORT", "2")
     assert Settings().port == 8000
     assert Settings(workers=3).workers == 3
 
 
 def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TURNPIKE_CONFIG is --config, which goes before it."""
+    """--config overrides TURNPIKE_CONFIG."""
     (tmp_path / "a.toml").write_text("port = 1\n")
     (tmp_path / "b.toml").write_text("port = 2\n")
     monkeypatch.setenv("TURNPIKE_CONFIG", str(tmp_path / "a.toml"))
     assert resolve({}).settings.port == 1
     assert resolve({}, tmp_path / "b.toml").settings.port == 2
     monkeypatch.setenv("TURNPIKE_CONFIG", "")
-    assert fails().startswith("TURNPIKE_CONFIG: expected a TOML file that can be read")
+    assert error_of().startswith("TURNPIKE_CONFIG: expected a TOML file that can be read")
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "message"),
     [
         ({"max_batch": "1x"}, "--max-batch: expected a whole number from 1 to 128, got '1x'"),
         ({"max_batch": "0"}, "--max-batch: expected a whole number from 1 to 128, got '0'"),
@@ -98,24 +96,24 @@ def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.M
         ),
     ],
 )
-def test_a_value_that_makes_no_sense_is_said(flags: dict[str, Any], says: str) -> None:
-    """The flag, the value, and what it may be."""
-    assert says in fails(flags)
+def test_an_invalid_value_is_reported(flags: dict[str, Any], message: str) -> None:
+    """With the flag, the value, and the valid values."""
+    assert message in error_of(flags)
 
 
 def test_the_variable_or_the_line_of_the_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error says where the value was given, not only what it is for."""
+    """An error says where the value was given, not only the name of the setting."""
     file = tmp_path / "serve.toml"
     file.write_text('max_batch = "many"\n')
-    assert fails(config=file) == f"{file}: max_batch: expected a whole number from 1 to 128, got 'many'"
+    assert error_of(config=file) == f"{file}: max_batch: expected a whole number from 1 to 128, got 'many'"
     monkeypatch.setenv("TURNPIKE_MAX_BATCH", "500")
-    assert fails() == "TURNPIKE_MAX_BATCH: expected a whole number from 1 to 128, got '500'"
+    assert error_of() == "TURNPIKE_MAX_BATCH: expected a whole number from 1 to 128, got '500'"
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ('port = "5"', "port: expected a whole number from 0 to 65535, got '5'"),
         ("port = 5.0", "port: expected a whole number from 0 to 65535, got 5.0"),
@@ -124,69 +122,69 @@ def test_the_variable_or_the_line_of_the_file_is_named(
         ("poll = false", "poll: expected a number from 0, got False"),
         ('access_log = "no"', "access_log: expected true or false, got 'no'"),
         ("exact = 1", "exact: expected true or false, got 1"),
-        ("versions = 1", "versions: expected a text, got 1"),
-        ("models = ['x']", "models: expected a text, got ['x']"),
+        ("versions = 1", "versions: expected a string, got 1"),
+        ("models = ['x']", "models: expected a string, got ['x']"),
         ("device = 0", "device: expected one of cpu, cuda, got 0"),
-        ('cors = "https://a.org"', "cors: expected a list of texts, got 'https://a.org'"),
-        ("cors = [1]", "cors: expected a list of texts, got [1]"),
-        ("admin_key = 4711", "admin_key: expected a text, got something else"),
+        ('cors = "https://a.org"', "cors: expected a list of strings, got 'https://a.org'"),
+        ("cors = [1]", "cors: expected a list of strings, got [1]"),
+        ("admin_key = 4711", "admin_key: expected a string, got something else"),
     ],
 )
-def test_a_file_has_values_of_the_right_type(tmp_path: Path, line: str, says: str) -> None:
-    """TOML has types, so that nothing need be guessed; flags and variables have none but text."""
+def test_a_file_has_values_of_the_right_type(tmp_path: Path, line: str, message: str) -> None:
+    """TOML has types, so nothing is converted; flags and variables are always strings."""
     file = tmp_path / "serve.toml"
     file.write_text(line + "\n")
-    assert fails(config=file) == f"{file}: {says}"
+    assert error_of(config=file) == f"{file}: {message}"
 
 
 def test_a_number_may_be_whole(tmp_path: Path) -> None:
-    """And a list empty; an empty text is still one that failed to arrive."""
+    """A list may be empty, but an empty string is an error here too."""
     file = tmp_path / "serve.toml"
     file.write_text("poll = 2\ncors = []\n")
     assert resolve({}, file).settings == Settings(poll=2)
     file.write_text('host = ""\n')
-    assert fails(config=file) == f"{file}: host: got an empty value: give one, or leave it out"
+    assert error_of(config=file) == f"{file}: host: got an empty value: give one, or leave it out"
 
 
 def test_a_file_may_be_a_pipe() -> None:
-    """As `--api-keys-file <(pass show keys)` gives it."""
+    """As with `--api-keys-file <(pass show keys)`."""
     reading, writing = os.pipe()
     try:
-        given = f"/dev/fd/{reading}"
-        assert resolve({"api_keys_file": given}).settings.api_keys_file == Path(given)
+        path = f"/dev/fd/{reading}"
+        assert resolve({"api_keys_file": path}).settings.api_keys_file == Path(path)
     finally:
         os.close(reading)
         os.close(writing)
 
 
 def test_one_half_of_tls_is_refused(tmp_path: Path) -> None:
-    """Certificate and key go together: never plain HTTP where somebody meant HTTPS."""
+    """Certificate and key belong together: the service must not fall back to plain HTTP."""
     (tmp_path / "pem").touch()
-    given = str(tmp_path / "pem")
-    assert fails({"tls_cert": given}).startswith("--tls-key: expected a file, as --tls-cert is given")
-    assert fails({"tls_key": given}).startswith("--tls-cert: expected a file, as --tls-key is given")
-    assert resolve({"tls_key": given, "tls_cert": given}).settings.tls_key == tmp_path / "pem"
+    pem = str(tmp_path / "pem")
+    assert error_of({"tls_cert": pem}).startswith("--tls-key: expected a file, as --tls-cert is given")
+    assert error_of({"tls_key": pem}).startswith("--tls-cert: expected a file, as --tls-key is given")
+    assert resolve({"tls_key": pem, "tls_cert": pem}).settings.tls_key == tmp_path / "pem"
 
 
-def test_names_that_are_not_known_are_said_with_the_nearest(
+def test_unknown_names_are_reported_with_the_nearest_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A misspelt setting is not passed over, in the file or the environment."""
+    """A misspelt setting is not ignored, in the file or in the environment."""
     file = tmp_path / "serve.toml"
     file.write_text("max_bach = 3\n")
-    assert fails(config=file) == f"{file}: max_bach: there is no such setting; did you mean max_batch?"
+    assert error_of(config=file) == f"{file}: max_bach: there is no such setting; did you mean max_batch?"
     monkeypatch.setenv("TURNPIKE_WROKERS", "3")
-    assert fails() == "TURNPIKE_WROKERS: there is no such setting; did you mean TURNPIKE_WORKERS?"
+    assert error_of() == "TURNPIKE_WROKERS: there is no such setting; did you mean TURNPIKE_WORKERS?"
     monkeypatch.delenv("TURNPIKE_WROKERS")
     monkeypatch.setenv("TURNPIKE_ZZZ", "3")
-    assert fails() == "TURNPIKE_ZZZ: there is no such setting"
+    assert error_of() == "TURNPIKE_ZZZ: there is no such setting"
     monkeypatch.delenv("TURNPIKE_ZZZ")
     monkeypatch.setenv("TURNPIKE_MY_PORT", "80")
-    assert fails() == "TURNPIKE_MY_PORT: there is no such setting; did you mean TURNPIKE_PORT?"
+    assert error_of() == "TURNPIKE_MY_PORT: there is no such setting; did you mean TURNPIKE_PORT?"
 
 
-def test_what_others_set_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables of other commands, and those that Kubernetes sets beside Services of a like name."""
+def test_variables_of_others_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables of other commands, and those that Kubernetes sets for Services of similar names."""
     monkeypatch.setenv("TURNPIKE_DATA", "/data")
     monkeypatch.setenv("TURNPIKE_CACHE", "/cache")
     monkeypatch.setenv("TURNPIKE_SERVICE_HOST", "10.0.0.1")
@@ -203,34 +201,33 @@ def test_what_others_set_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("content", ["port 3", "[server]\nport = 3\n", "\xff"])
-def test_a_file_that_is_no_settings_is_refused(tmp_path: Path, content: str) -> None:
-    """Not TOML, a table of its own, not UTF-8: the file is named."""
+def test_a_file_that_is_not_toml_is_rejected(tmp_path: Path, content: str) -> None:
+    """Not TOML, an unknown table, not UTF-8: the error names the file."""
     file = tmp_path / "serve.toml"
     file.write_bytes(content.encode("latin-1"))
-    assert str(file) in fails(config=file)
-    assert "--config: expected a TOML file that can be read" in fails(config=tmp_path / "absent")
+    assert str(file) in error_of(config=file)
+    assert "--config: expected a TOML file that can be read" in error_of(config=tmp_path / "absent")
 
 
-def test_lists_are_words_with_commas_or_a_flag_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the environment with commas; a list stays a list."""
+def test_lists_are_comma_separated_or_repeated_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNPIKE_CORS", "https://a.org, https://b.org")
     assert resolve({}).settings.cors == ("https://a.org", "https://b.org")
     assert resolve({"cors": ["https://c.org"]}).settings.cors == ("https://c.org",)
     monkeypatch.setenv("TURNPIKE_CORS", "https://a.org,,https://b.org")
-    assert "one of them is empty" in fails()
+    assert "one of them is empty" in error_of()
 
 
 @pytest.mark.parametrize("secret", sorted(SECRETS))
-def test_a_secret_that_did_not_arrive_does_not_open_the_door(
+def test_an_empty_secret_does_not_disable_the_check_of_keys(
     secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty key is an error, not the wish to go without one."""
+    """An empty key is an error. It does not mean that no key is needed."""
     monkeypatch.setenv(f"TURNPIKE_{secret.upper()}", "")
-    assert fails() == f"TURNPIKE_{secret.upper()}: got an empty value: give one, or leave it out"
+    assert error_of() == f"TURNPIKE_{secret.upper()}: got an empty value: give one, or leave it out"
 
 
 def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither in what is printed, nor in errors, nor in how the settings look in a log."""
+    """Not by --print-config, not in errors, and not in the repr, which may be logged."""
     monkeypatch.setenv("TURNPIKE_API_KEYS", "hush-1,hush-2")
     monkeypatch.setenv("TURNPIKE_ADMIN_KEY", "hush-3")
     resolved = resolve({})
@@ -241,9 +238,9 @@ def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file.write_text("api_keys = [{hush = 1}]\n")
     monkeypatch.delenv("TURNPIKE_API_KEYS")
     monkeypatch.delenv("TURNPIKE_ADMIN_KEY")
-    assert fails(config=file) == f"{file}: api_keys: expected a list of texts, got something else"
+    assert error_of(config=file) == f"{file}: api_keys: expected a list of strings, got something else"
     with pytest.raises(
-        SettingError, match="--api-keys: expected a list of texts, got something else"
+        SettingError, match="--api-keys: expected a list of strings, got something else"
     ) as raised:
         resolve({"api_keys": [4711], "admin_key": 4711})
     assert "4711" not in str(raised.value.__cause__)
@@ -251,15 +248,17 @@ def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("key", ["api_keys", "admin_key"])
 def test_a_key_comes_from_one_place(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file and a variable both: it is not for us to choose."""
+    """A file and a variable together are an error."""
     (tmp_path / "keys").write_text("x")
     monkeypatch.setenv(f"TURNPIKE_{key.upper()}", "y")
     name = f"{key}_file"
-    assert fails({name: str(tmp_path / "keys")}).startswith(f"--{name.replace('_', '-')}: expected it alone")
+    assert error_of({name: str(tmp_path / "keys")}).startswith(
+        f"--{name.replace('_', '-')}: expected one source"
+    )
 
 
 def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
-    """The resolved settings as TOML are the same settings, whatever is in them."""
+    """The printed TOML gives the same settings, whatever characters are in them."""
     folder = tmp_path / 'a "quoted" \\ földer \x7f'
     folder.mkdir()
     resolved = resolve(
@@ -277,14 +276,13 @@ def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_printed() -> None:
-    """By its name, set or not."""
     text = settings_as_toml(ResolvedSettings(Settings(), {}))
     for name in Settings.model_fields:
         assert f"{name} " in text
 
 
-def test_every_setting_says_what_it_is() -> None:
-    """One sentence each, which is what --help shows."""
+def test_every_setting_has_a_description() -> None:
+    """--help shows it."""
     for name, field in Settings.model_fields.items():
         assert field.description, name
         assert field.description.endswith("."), name
