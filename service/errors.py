@@ -1,41 +1,42 @@
-"""What can go wrong in `service`, and how it is said.
+"""Every error of the service, with its HTTP status.
 
 ServiceError
 ├── ModelFileError     an .onnx file that onnxruntime cannot open, or whose manifest makes no sense
-├── RunError           rows that the model cannot be run on
-├── DeviceError        a provider that was asked for and is not there
-├── SettingError       a setting that makes no sense
-└── RequestError       400: what a caller did wrong or may not have now, by HTTP status
-    ├── Unauthorized       401
-    ├── Forbidden          403
-    ├── Unknown            404
-    ├── TooSlow            408
-    ├── TooLarge           413
-    ├── UnknownEncoding    415
-    ├── NotFinite          422
-    ├── Broken             500
-    ├── NotReady           503
-    ├── Overloaded         503, with Retry-After
-    └── Expired            504
+├── RunError           rows on which the model cannot be run
+├── DeviceError        a requested device that the machine lacks
+├── SettingError       a setting with an invalid value
+└── RequestError       400, and one class for each other HTTP status
+    ├── UnauthorizedError           401
+    ├── ForbiddenError              403
+    ├── NotFoundError               404
+    ├── RequestTimeoutError         408
+    ├── TooLargeError               413
+    ├── UnsupportedEncodingError    415
+    ├── NotFiniteError              422
+    ├── InternalError               500
+    ├── NotReadyError               503
+    ├── OverloadedError             503, with Retry-After
+    └── DeadlineError               504
 
-Each message is one sentence for a person: what was expected, what came, and where. That of a RequestError is
-sent as it stands, so it holds no path, no address and no words of a library.
+Each message is one sentence: what was expected, what came, and where. The message of a RequestError is sent
+to the client as it is, so it contains no path, no address and no text from a library.
 """
 
 from __future__ import annotations
 
 
 class ServiceError(Exception):
-    """Anything that this package reports to its user rather than crashing on."""
+    """Base of every error that this package reports in a sentence instead of crashing."""
 
-    # of the command line: 1 is a job that failed, 2 is wrong use
+    # of the command line: 1 if a job failed, 2 for wrong use
     exit_status = 1
 
 
 class ModelFileError(ServiceError):
-    """A model file is missing, damaged, or says of itself what cannot be understood.
+    """A model file is missing, damaged, or has a manifest that makes no sense.
 
-    The message is for the log; `public_message` says as much without a path or a word of a library.
+    The message is for the log. `public_message` is for clients: it gives the reason without paths and without
+    text from libraries.
     """
 
     def __init__(self, message: str, public_message: str = "its file cannot be served") -> None:
@@ -55,32 +56,32 @@ class RunError(ServiceError):
 
 
 class DeviceError(ServiceError):
-    """The machine lacks the device that was asked for."""
+    """The machine lacks the requested device, or onnxruntime cannot use it."""
 
     exit_status = 2
 
 
 class SettingError(ServiceError):
-    """A setting has a value that makes no sense: its name, the value and the valid values."""
+    """A setting has an invalid value. The message names the setting, the value and the valid values."""
 
     exit_status = 2
 
 
 class RequestError(ServiceError):
-    """A request that gets no answer: `status` of HTTP, and why, in a word that metrics may count by."""
+    """A request that fails: its HTTP `status`, and the `reason` under which the metrics count it."""
 
     status = 400
     reason = "bad_request"
 
 
 class UnauthorizedError(RequestError):
-    """No key, or one that is not known."""
+    """The request has no API key, or an unknown one."""
 
     status, reason = 401, "unauthorized"
 
 
 class ForbiddenError(RequestError):
-    """A key that does not open this door."""
+    """The API key is valid but does not allow this operation."""
 
     status, reason = 403, "forbidden"
 
@@ -92,43 +93,43 @@ class NotFoundError(RequestError):
 
 
 class RequestTimeoutError(RequestError):
-    """The request itself took too long to arrive."""
+    """The request took too long to arrive."""
 
     status, reason = 408, "too_slow"
 
 
 class TooLargeError(RequestError):
-    """More bytes than a request may have."""
+    """The request, or the response that it asks for, is larger than the limit."""
 
     status, reason = 413, "too_large"
 
 
 class UnsupportedEncodingError(RequestError):
-    """A Content-Encoding that is not spoken here."""
+    """The Content-Encoding is not supported."""
 
     status, reason = 415, "unknown_encoding"
 
 
 class NotFiniteError(RequestError):
-    """An answer with NaN or Inf in it, which JSON cannot say."""
+    """The result contains NaN or Inf, which JSON cannot represent."""
 
     status, reason = 422, "not_finite"
 
 
 class InternalError(RequestError):
-    """Something of ours failed; the log says what, the caller is told that it did."""
+    """The service failed. The log has the cause; the client only learns that it happened."""
 
     status, reason = 500, "broken"
 
 
 class NotReadyError(RequestError):
-    """The model is known, and is not served now."""
+    """The model is known but not served at the moment."""
 
     status, reason = 503, "not_ready"
 
 
 class OverloadedError(RequestError):
-    """There is no room to wait in; `retry_after` says in how many seconds there may be."""
+    """A queue or a memory budget is full; `retry_after` is the number of seconds until it may have room."""
 
     status, reason = 503, "overloaded"
 
@@ -138,6 +139,6 @@ class OverloadedError(RequestError):
 
 
 class DeadlineError(RequestError):
-    """The deadline passed while the request was waiting; it was not run."""
+    """The request's deadline passed before its run had begun; it was not run."""
 
     status, reason = 504, "expired"

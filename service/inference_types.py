@@ -1,4 +1,4 @@
-"""What a request asks for, decoded and validated, and what it gets."""
+"""Types of an inference request and its result, used by every layer of the service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Parameter = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class RequestedOutput:
-    """An output that was asked for, and how: as binary, or as its `classes` best classes unless that is 0."""
+    """An output that a request names, and its form: binary or JSON, values or the best classes.
+
+    `classes` is how many of the best classes to return in place of the values; 0 returns the values.
+    """
 
     name: str
     binary: bool = False
@@ -23,40 +26,41 @@ class RequestedOutput:
 
 @dataclass(frozen=True, slots=True)
 class InferenceRequest:
-    """A request that fits the model: every input there, in its dtype and a shape it takes.
+    """A validated request: every input of the model is present, with its dtype and a shape that it accepts.
 
-    `rows` is the length of the batch axis, 1 for a model without one. `outputs` are never empty.
+    `rows` is the length of the batch axis, 1 for a model without one. `outputs` is never empty.
     """
 
     feeds: Mapping[str, Array]
     rows: int
     outputs: tuple[RequestedOutput, ...]
     id: str | None = None
-    # microseconds, as the client gave them
+    # microseconds that the client is willing to wait for the run to begin
     timeout_us: int | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        return tuple([wanted.name for wanted in self.outputs])
+        return tuple([output.name for output in self.outputs])
 
 
 class OutputReader(Protocol):
-    """Makes something of outputs, for all requests of a run together."""
+    """Computes something from a run's outputs, for all requests of the run in one call."""
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The outputs that it reads."""
+        """The outputs that `read` needs."""
 
     def read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> Sequence[Any]:
-        """What it makes of each of several requests of so many rows, which lie one after the other."""
+        """Return one result for each of `requests` requests, each of `rows` rows, stacked in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceResult:
-    """The arrays of one request, in the order it named them, and what they took in nanoseconds.
+    """The arrays of one request, in the order in which it named the outputs, and the time they took.
 
-    `batch` is how many rows ran together, `reading` what a reader made of the request's rows.
+    `batch_rows` is the number of rows in the run, those of other requests included; `reader_result` is what
+    the request's OutputReader returned.
     """
 
     arrays: tuple[Array, ...]
@@ -67,13 +71,13 @@ class InferenceResult:
 
 
 class Waiter(Protocol):
-    """What a caller awaits; every future of asyncio is one."""
+    """What a request awaits until its run has ended; every future of asyncio is one."""
 
     def __await__(self) -> Generator[Any, None, None]:
         """Wait until it is done."""
 
     def done(self) -> bool:
-        """Whether there is a result, or nobody waits for one any more."""
+        """Whether there is a result, or the caller has gone."""
 
     def set_result(self, result: None, /) -> None:
-        """Let who waits go on."""
+        """Wake the caller."""

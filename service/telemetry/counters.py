@@ -1,6 +1,7 @@
-"""What a worker counts while it answers: plain numbers of one thread, added up over workers when read.
+"""Counters and histograms of one worker, and their sums over all workers.
 
-A snapshot is made of dicts, lists and numbers, so it goes through JSON as it is.
+The counters are plain numbers that only the event loop's thread touches, so counting takes no lock. A
+snapshot consists of dicts, lists and numbers, so it can be sent to other processes as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 Snapshot = dict[str, Any]
 
 NS_PER_MS = 1_000_000
-# upper bounds of histograms: nanoseconds, and rows
+# upper bounds of the histograms of times, in nanoseconds: 0.05 ms to 30 s
 TIME_BOUNDS_NS = tuple(
     int(ms * NS_PER_MS)
     for ms in (
@@ -41,16 +42,20 @@ TIME_BOUNDS_NS = tuple(
         30_000,
     )
 )
+# upper bounds of the histogram of batch sizes, in rows
 ROW_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128)
 
-# what is under way now rather than counted: it ends with its worker
-PRESENT = ("workers", "in_flight", "waiting")
-# points in time, of which there is no sum
-EXTREMES = {"last": max, "started": min}
+# gauges: they describe the present and end with their worker, while counts stay
+GAUGES = ("workers", "in_flight", "waiting")
+# points in time, which are not summed up over workers but merged by these functions
+TIME_MERGERS = {"last": max, "started": min}
 
 
 class Histogram:
-    """How many values fell at or below each bound and above the one before it, and the sum of all."""
+    """Number of values per bucket, and the sum of all values.
+
+    A value belongs to the first bucket whose bound it does not exceed; the last bucket has no bound.
+    """
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -68,7 +73,7 @@ class Histogram:
 
 
 class ModelCounters:
-    """The counts of one version of one model. They go on when the version is loaded again."""
+    """Counts of one version of one model. They continue if the version is loaded again."""
 
     def __init__(self) -> None:
         self._seconds = Histogram(TIME_BOUNDS_NS)
@@ -79,40 +84,48 @@ class ModelCounters:
         self._decode_ns = 0
         self._infer_ns = 0
         self._encode_ns = 0
-        # milliseconds since 1970
+        # time of the last successful request, in milliseconds since 1970
         self._last = 0
-        # reason: requests, nanoseconds
+        # reason -> [requests, nanoseconds]
         self._failed: dict[str, list[int]] = {}
-        # rows of a run: runs and their nanoseconds; requests in them, nanoseconds of decoding and of encoding
+        # rows in a batch -> [runs, nanoseconds of them, requests, nanoseconds of decoding, of encoding]
         self._sizes: dict[int, list[int]] = {}
 
     def count_batch(self, batch: CompletedBatch) -> None:
-        """Count a run that is over."""
+        """Count a run of the model."""
         self._run.add(batch.run_ns)
         self._batch.add(batch.rows)
-        size = self._size(batch.rows)
-        size[0] += 1
-        size[1] += batch.run_ns
+        counts = self._size_counts(batch.rows)
+        counts[0] += 1
+        counts[1] += batch.run_ns
 
     def count_request(
-        self, answer: InferenceResult, total_ns: int, decode_ns: int, encode_ns: int, rows: int
+        self, result: InferenceResult, total_ns: int, decode_ns: int, encode_ns: int, rows: int
     ) -> None:
-        """Count a request that was answered."""
+        """Count a successful request.
+
+        Args:
+            result: Of its first run; has the times in the queue and in the run.
+            total_ns: Nanoseconds from the request's headers to the bytes of its response.
+            decode_ns: Nanoseconds for decoding the body.
+            encode_ns: Nanoseconds for encoding the response.
+            rows: Rows in the request.
+        """
         self._seconds.add(total_ns)
-        self._queue.add(answer.queue_ns)
+        self._queue.add(result.queue_ns)
         self._rows += rows
         self._decode_ns += decode_ns
-        self._infer_ns += answer.run_ns
+        self._infer_ns += result.run_ns
         self._encode_ns += encode_ns
         self._last = time.time_ns() // NS_PER_MS
-        if answer.batch_rows:
-            size = self._size(answer.batch_rows)
-            size[2] += 1
-            size[3] += decode_ns
-            size[4] += encode_ns
+        if result.batch_rows:
+            counts = self._size_counts(result.batch_rows)
+            counts[2] += 1
+            counts[3] += decode_ns
+            counts[4] += encode_ns
 
     def count_failure(self, reason: str, ns: int) -> None:
-        """Count a request that got no answer from this model, and why."""
+        """Count a request that failed on this model."""
         failed = self._failed.setdefault(reason, [0, 0])
         failed[0] += 1
         failed[1] += ns
@@ -128,20 +141,24 @@ class ModelCounters:
             "infer_ns": self._infer_ns,
             "encode_ns": self._encode_ns,
             "last": self._last,
-            "failed": _copied(self._failed),
+            "failed": _copy(self._failed),
             "sizes": {str(rows): size.copy() for rows, size in self._sizes.items()},
             "waiting": waiting,
         }
 
-    def _size(self, rows: int) -> list[int]:
-        size = self._sizes.get(rows)
-        if size is None:
-            size = self._sizes[rows] = [0] * 5
-        return size
+    def _size_counts(self, rows: int) -> list[int]:
+        counts = self._sizes.get(rows)
+        if counts is None:
+            counts = self._sizes[rows] = [0] * 5
+        return counts
 
 
 class RequestCounters:
-    """The counts of one worker. Routes, methods and reasons are of ours, never words of a caller."""
+    """Counts of one worker.
+
+    Labels are routes, methods and reasons that the service defines, never text from a client: their number,
+    and so the size of the metrics, stays bounded.
+    """
 
     def __init__(self) -> None:
         self.in_flight = 0
@@ -153,11 +170,11 @@ class RequestCounters:
         self._refused: dict[str, int] = {}
 
     def for_model(self, name: str, version: int) -> ModelCounters:
-        """The one meter of a version; a name of the index, never of a caller."""
+        """The counters of a loaded version; the same object each time."""
         return self._models.setdefault((name, version), ModelCounters())
 
     def count_response(self, route: str, method: str, status: int, ns: int) -> None:
-        """Count a request of HTTP that is over."""
+        """Count a finished HTTP request."""
         key = (route, method, status)
         self._answered[key] = self._answered.get(key, 0) + 1
         seconds = self._seconds.get(route)
@@ -166,18 +183,18 @@ class RequestCounters:
         seconds.add(ns)
 
     def count_error(self, reason: str) -> None:
-        """Count a request of HTTP that was answered with an error of ours."""
+        """Count an HTTP request that the service answered with an error."""
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def snapshot(self, waiting: Mapping[tuple[str, int], int] | None = None) -> Snapshot:
-        """All counts, and how many requests are `waiting` by model and version."""
+        """All counts. `waiting` is the number of requests in the queue, by model and version."""
         waiting = waiting or {}
         answered: Snapshot = {}
         for (route, method, status), count in self._answered.items():
             answered.setdefault(route, {}).setdefault(method, {})[str(status)] = count
         models: Snapshot = {}
-        for (name, version), meter in list(self._models.items()):
-            models.setdefault(name, {})[str(version)] = meter.snapshot(waiting.get((name, version), 0))
+        for (name, version), counters in list(self._models.items()):
+            models.setdefault(name, {})[str(version)] = counters.snapshot(waiting.get((name, version), 0))
         return {
             "workers": 1,
             "started": self._started,
@@ -190,7 +207,7 @@ class RequestCounters:
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """One snapshot of several workers, of the same form."""
+    """Add up the snapshots of several workers; the sum is a snapshot, too."""
     merged: Snapshot = {}
     for snapshot in snapshots:
         _add(merged, snapshot)
@@ -198,9 +215,9 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def ended(snapshot: Snapshot) -> Snapshot:
-    """What a worker that has ended leaves behind: all that it counted, and nothing under way."""
+    """The snapshot of a worker that has ended: its counts, with all gauges at 0."""
     return {
-        key: ended(value) if isinstance(value, dict) else 0 if key in PRESENT else value
+        key: ended(value) if isinstance(value, dict) else 0 if key in GAUGES else value
         for key, value in snapshot.items()
     }
 
@@ -208,19 +225,19 @@ def ended(snapshot: Snapshot) -> Snapshot:
 def _add(into: Snapshot, other: Snapshot) -> None:
     for key, value in other.items():
         if key not in into:
-            into[key] = _copied(value)
+            into[key] = _copy(value)
         elif isinstance(value, dict):
             _add(into[key], value)
         elif isinstance(value, list):
-            into[key] = [mine + its for mine, its in zip(into[key], value, strict=True)]
-        elif key in EXTREMES:
-            into[key] = EXTREMES[key](into[key], value)
+            into[key] = [ours + theirs for ours, theirs in zip(into[key], value, strict=True)]
+        elif key in TIME_MERGERS:
+            into[key] = TIME_MERGERS[key](into[key], value)
         else:
             into[key] += value
 
 
-def _copied(value: Any) -> Any:
-    """The same dicts and lists anew; the library's own way knows more kinds and takes ten times as long."""
+def _copy(value: Any) -> Any:
+    """A deep copy of dicts and lists of numbers; copy.deepcopy takes ten times as long."""
     if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
+        return {key: _copy(entry) for key, entry in value.items()}
     return value.copy() if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What the service writes to stderr: a JSON object a line, or a short line for a person at a terminal."""
+"""Logging to stderr: one JSON object per line, or short lines if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -14,36 +14,42 @@ from typing import Any
 
 import orjson
 
-# a pipe takes so many bytes in one piece, so that the lines of two workers never mix
+# PIPE_BUF of Linux: a pipe takes this many bytes as one piece, so that lines of two workers never mix
 MAX_WRITE_BYTES = 4096
+# seconds for which the access log collects lines before it writes them
 FLUSH_SECONDS = 0.05
-# what every record has; anything else was given by the caller and is written
-STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+# the fields of every log record; all other fields come from `extra` and are written
+STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "color_message",
+    "taskName",
+}
 
 
 def configure_logging(level: str, worker: int | None = None) -> None:
-    """Send this process's log to stderr; `worker` stands in every line of a worker's."""
+    """Send this process's log to stderr; every line of a worker carries its number."""
     human = sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(HumanFormatter() if human else JsonFormatter(worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # a log that cannot be written stops nothing
+    # A log that cannot be written must not stop the service.
     logging.raiseExceptions = False
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    access_log.start(worker, human=human, lowest=root.level)
+    access_log.configure(worker, human=human, min_level=root.level)
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a record, with whatever `extra` it was given."""
+    """One JSON object per record, with the fields of its `extra`."""
 
     def __init__(self, worker: int | None) -> None:
         super().__init__()
-        self._always: dict[str, Any] = {} if worker is None else {"worker": worker}
+        self._constant_fields: dict[str, Any] = {} if worker is None else {"worker": worker}
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -51,16 +57,16 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **self._always,
+            **self._constant_fields,
         }
-        line |= {name: value for name, value in vars(record).items() if name not in STANDARD}
+        line |= {name: value for name, value in vars(record).items() if name not in STANDARD_FIELDS}
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         return to_json_line(line).decode()
 
 
 class HumanFormatter(logging.Formatter):
-    """The time of day, the level where it is more than news, and the message."""
+    """Time of day, level if above info, and message."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -71,72 +77,70 @@ class HumanFormatter(logging.Formatter):
 
 
 class AccessLogBuffer:
-    """Lines of requests: put together in memory, and written in a few large pieces twenty times a second."""
+    """Access log: collects the lines of requests and writes them in large pieces, 20 times a second."""
 
     def __init__(self) -> None:
-        self._waiting: list[bytes] = []
+        self._lines: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._worker: int | None = None
         self._human = False
-        self._lowest = logging.INFO
+        self._min_level = logging.INFO
 
-    def start(self, worker: int | None, *, human: bool, lowest: int) -> None:
-        """Say in each line whose it is, and write none below the lowest level."""
-        self._worker, self._human, self._lowest = worker, human, lowest
+    def configure(self, worker: int | None, *, human: bool, min_level: int) -> None:
+        """Set the worker's number, the form of the lines, and the level below which they are dropped."""
+        self._worker, self._human, self._min_level = worker, human, min_level
 
     def add(self, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
-        """Add the line of one request: `method`, `path`, `status`, `ms`, and whatever else is known of it."""
-        if level < self._lowest:
+        """Add the line of one request: `method`, `path`, `status`, `ms`, and any further fields."""
+        if level < self._min_level:
             return
         now = datetime.now(UTC)
         if self._human:
-            self._waiting.append(
+            self._lines.append(
                 f"{now.astimezone():%H:%M:%S} {fields.get('method')} {fields.get('path')} "
                 f"{fields.get('status')} {fields.get('ms', 0):.1f} ms\n".encode()
             )
         else:
             name = logging.getLevelName(level).lower()
             line = {"time": now, "level": name, "logger": "access", "worker": self._worker, **fields}
-            self._waiting.append(to_json_line(line) + b"\n")
+            self._lines.append(to_json_line(line) + b"\n")
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write what is waiting; whoever ends a process calls it last."""
-        waiting, self._waiting, self._timer = self._waiting, [], None
-        for piece in chunks(waiting):
-            # where nobody reads the log any more, the service goes on
+        """Write the collected lines. A process calls this last before it ends."""
+        lines, self._lines, self._timer = self._lines, [], None
+        for chunk in chunks(lines):
+            # The service goes on if nobody reads the log any more.
             with contextlib.suppress(OSError):
-                write(piece)
+                write(chunk)
 
 
 access_log = AccessLogBuffer()
 
 
 def to_json_line(line: dict[str, Any]) -> bytes:
-    """The line as JSON, whatever was put into it."""
+    """Encode a line; values that JSON does not know become strings."""
     return orjson.dumps(line, default=str, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
 
 
-def chunks(waiting: list[bytes]) -> list[bytes]:
-    """The lines in as few pieces of at most PIECE bytes as may be; a longer line is a piece of its own."""
-    found: list[bytes] = []
-    size = MAX_WRITE_BYTES
-    piece: list[bytes] = []
-    for line in waiting:
-        if size + len(line) > MAX_WRITE_BYTES and piece:
-            found.append(b"".join(piece))
-            piece, size = [], 0
-        elif not piece:
-            size = 0
-        piece.append(line)
+def chunks(lines: list[bytes]) -> list[bytes]:
+    """Join lines to chunks of at most MAX_WRITE_BYTES; a longer line is a chunk of its own."""
+    joined: list[bytes] = []
+    chunk: list[bytes] = []
+    size = 0
+    for line in lines:
+        if chunk and size + len(line) > MAX_WRITE_BYTES:
+            joined.append(b"".join(chunk))
+            chunk, size = [], 0
+        chunk.append(line)
         size += len(line)
-    if piece:
-        found.append(b"".join(piece))
-    return found
+    if chunk:
+        joined.append(b"".join(chunk))
+    return joined
 
 
-def write(piece: bytes) -> None:
-    left = memoryview(piece)
-    while left:
-        left = left[os.write(2, left) :]
+def write(chunk: bytes) -> None:
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(2, rest) :]

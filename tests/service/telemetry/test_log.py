@@ -29,7 +29,7 @@ def root() -> Iterator[logging.Logger]:
     yield root
     root.handlers[:], logging.raiseExceptions = handlers, raises
     root.setLevel(level)
-    logs.access_log.start(None, human=False, lowest=logging.INFO)
+    logs.access_log.configure(None, human=False, min_level=logging.INFO)
 
 
 class Terminal(StringIO):
@@ -41,7 +41,7 @@ class Terminal(StringIO):
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What is written to stderr, piece by piece; what other tests left unwritten is not."""
     found: list[bytes] = []
-    monkeypatch.setattr(logs.access_log, "_waiting", [])
+    monkeypatch.setattr(logs.access_log, "_lines", [])
     monkeypatch.setattr(logs.access_log, "_timer", None)
 
     def write(descriptor: int, data: memoryview) -> int:
@@ -154,7 +154,7 @@ def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
 
     async def scene() -> None:
         lines = AccessLogBuffer()
-        lines.start(2, human=False, lowest=logging.INFO)
+        lines.configure(2, human=False, min_level=logging.INFO)
         for number in range(10):
             lines.add({"method": "GET", "path": f"/{number}", "status": 200, "ms": 0.5})
         assert written == []
@@ -174,7 +174,7 @@ def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
 
     async def scene() -> None:
         lines = AccessLogBuffer()
-        lines.start(None, human=True, lowest=logging.INFO)
+        lines.configure(None, human=True, min_level=logging.INFO)
         lines.add({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         lines.flush()
         lines.flush()
