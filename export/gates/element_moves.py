@@ -1,4 +1,9 @@
-"""What operators that only move elements about do to an array, in NumPy: which element ends where."""
+"""Index maps of operators that only move elements: Reshape, Transpose, Slice, Split, Gather and others.
+
+A gate's bias often reaches the gate through such operators, for example the second half of one Linear's bias.
+`move_indices` follows an array of element indices through a node, in NumPy, and so tells which element of the
+bias belongs to which element of the gate.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +36,20 @@ MOVE_OPS = frozenset(
 
 
 def shape_of(value: ir.Value) -> list[int | None] | None:
-    """The shape, None for a dimension that varies; None where even the rank is unknown."""
+    """The shape, with None for a dynamic dimension; None if even the rank is unknown."""
     if value.shape is None:
         return None
     return [dim if isinstance(dim, int) else None for dim in value.shape]
 
 
 def move_indices(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
-    """Where the elements `index` of a node's first input are in its output; None where unknown.
+    """Follow an index map through a node of MOVE_OPS; None if the result cannot be known.
 
-    `index` has the rank of that input, and 1 for an axis along which it does not change.
+    Args:
+        node: The node whose first input the map belongs to.
+        output: The output of the node to follow it to.
+        index: The map, with the rank of the node's first input, and size 1 along axes on which it is
+            constant.
     """
     match node.op_type:
         case "Identity" | "Cast" | "CastLike" | "Dropout":
@@ -51,37 +60,39 @@ def move_indices(node: ir.Node, output: ir.Value, index: Indices) -> Indices | N
             axes = axes_of(node)
             return None if axes is None else np.expand_dims(index, tuple(axes))
         case "Squeeze":
-            return _squeezed(node, index)
+            return _through_squeeze(node, index)
         case "Reshape" | "Flatten":
-            return _reshaped(node, output, index)
+            return _through_reshape(node, output, index)
         case "Expand":
             shape = shape_of(output)
             return None if shape is None else index.reshape((1,) * (len(shape) - index.ndim) + index.shape)
         case "Slice":
-            return _sliced(node, index)
+            return _through_slice(node, index)
         case "Split":
-            return _split(node, output, index)
+            return _through_split(node, output, index)
         case "Gather":
-            return _gathered(node, index)
+            return _through_gather(node, index)
     return None
 
 
-def _squeezed(node: ir.Node, index: Indices) -> Indices | None:
+def _through_squeeze(node: ir.Node, index: Indices) -> Indices | None:
     axes = axes_of(node)
     if axes is None and (shape := shape_of(first_input(node))) is not None:
         axes = [axis for axis, size in enumerate(shape) if size == 1]
     return None if axes is None else np.squeeze(index, tuple(axes))
 
 
-def _reshaped(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
+def _through_reshape(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
     before, after = shape_of(first_input(node)), shape_of(output)
     if before is None or after is None:
         return None
-    shape: list[int] = []  # of the index afterwards, from the last axis on
-    pieces = index
+    # Match the axes of both shapes in runs, from the last axis on: [2, 6, 4] -> [12, 1, 4] is 4 -> 4, then
+    # 2 * 6 -> 12 * 1. A run along which the map is constant stays constant; other runs are written out.
+    new_shape: list[int] = []
+    index_so_far = index
     i, j = len(before), len(after)
     while i > 0 and j > 0:
-        # the shortest run of last axes on either side that holds as many elements
+        # the shortest run of axes on either side, ending at i and j, with the same number of elements
         left, right = before[i - 1], after[j - 1]
         a, b = i - 1, j - 1
         while left is not None and right is not None and left != right:
@@ -95,70 +106,73 @@ def _reshaped(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None
                 break
         if left is None or right is None or left != right:
             break
-        run = pieces.shape[a:i]
-        if all(size == 1 for size in run):
-            shape[:0] = [1] * (j - b)
+        if all(size == 1 for size in index_so_far.shape[a:i]):
+            new_shape[:0] = [1] * (j - b)
         else:
-            whole = [*pieces.shape[:a], *(size or 0 for size in before[a:i]), *pieces.shape[i:]]
-            pieces = np.broadcast_to(pieces, whole)
-            shape[:0] = [size or 0 for size in after[b:j]]
+            full = [
+                *index_so_far.shape[:a],
+                *(size or 0 for size in before[a:i]),
+                *index_so_far.shape[i:],
+            ]
+            index_so_far = np.broadcast_to(index_so_far, full)
+            new_shape[:0] = [size or 0 for size in after[b:j]]
         i, j = a, b
-    if any(size != 1 for size in pieces.shape[:i]):
+    # the axes left over hold a dynamic dimension: the map must be constant along them
+    if any(size != 1 for size in index_so_far.shape[:i]):
         return None
-    return pieces.reshape([1] * j + shape)
+    return index_so_far.reshape([1] * j + new_shape)
 
 
-def _sliced(node: ir.Node, index: Indices) -> Indices | None:
+def _through_slice(node: ir.Node, index: Indices) -> Indices | None:
+    # bounds are inputs in new opsets, attributes in old ones
     if len(node.inputs) > 1:
         starts, ends = constant_integers(node.inputs[1]), constant_integers(node.inputs[2])
-        axes = (
-            constant_integers(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] is not None else None
-        )
-        given = len(node.inputs) > 4 and node.inputs[4] is not None
-        steps = constant_integers(node.inputs[4]) if given else None
-        if given and steps is None:
+        axes = constant_integers(node.inputs[3]) if len(node.inputs) > 3 else None
+        has_steps = len(node.inputs) > 4 and node.inputs[4] is not None
+        steps = constant_integers(node.inputs[4]) if has_steps else None
+        if has_steps and steps is None:
             return None
     else:
         starts, ends = attribute(node, "starts"), attribute(node, "ends")
         axes, steps = attribute(node, "axes"), None
     if starts is None or ends is None:
-        # a slice by computed bounds is harmless only where the index does not change
+        # computed bounds: harmless only if the map is constant
         return index if index.size == 1 else None
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = number if axes is None else axes[number]
         step = 1 if steps is None else steps[number]
         if index.shape[axis] > 1:
-            cut: list[slice] = [slice(None)] * index.ndim
+            selection: list[slice] = [slice(None)] * index.ndim
             stop = None if step < 0 and end < -index.shape[axis] else end
-            cut[axis] = slice(start, stop, step)
-            index = index[tuple(cut)]
+            selection[axis] = slice(start, stop, step)
+            index = index[tuple(selection)]
     return index
 
 
-def _split(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
+def _through_split(node: ir.Node, output: ir.Value, index: Indices) -> Indices | None:
     axis = attribute(node, "axis", 0)
     size = index.shape[axis]
     if size == 1:
         return index
-    lengths = (
-        constant_integers(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
-    )
+    lengths = constant_integers(node.inputs[1]) if len(node.inputs) > 1 else None
     lengths = lengths or attribute(node, "split")
     if lengths is None:
-        each = -(-size // len(node.outputs))
-        lengths = [min(each, size - each * number) for number in range(len(node.outputs))]
+        # equal parts, of which the last may be shorter
+        length = -(-size // len(node.outputs))
+        lengths = [min(length, size - length * number) for number in range(len(node.outputs))]
     number = node.outputs.index(output)
     start = sum(lengths[:number])
     return np.take(index, range(start, start + lengths[number]), axis=axis)
 
 
-def _gathered(node: ir.Node, index: Indices) -> Indices | None:
+def _through_gather(node: ir.Node, index: Indices) -> Indices | None:
     axis = attribute(node, "axis", 0)
     axis += index.ndim if axis < 0 else 0
     where = node.inputs[1]
     chosen = constant_array(where)
     if index.shape[axis] > 1:
         return None if chosen is None else np.take(index, chosen, axis=axis)
+    # constant along the axis: only the rank of what is gathered matters
     rank = chosen.ndim if chosen is not None else None
     if rank is None and where is not None and where.shape is not None:
         rank = len(where.shape)

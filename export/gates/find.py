@@ -1,4 +1,13 @@
-"""The highways of a graph: gated sums of which one branch carries what another transforms."""
+"""Finds the highways of a graph: gated sums in which one branch carries what the other one transforms.
+
+For y = T H + C x, `gated_sums` finds the two products, and this module decides which of them is the carry.
+The gate of the other product is T. Names cannot tell: in some code the gate called `g` belongs to H, in other
+code to x. What the branches are computed from does tell (`Evidence`): H is computed from x, not the other way
+round.
+
+Repeats of one layer (the same weights, applied at every time step) are decided together, from the repeat with
+the strongest evidence: at the first step the carried state is often just zeros.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +29,9 @@ from export.gates.sigmoids import are_complements
 from export.gates.value_ranges import ValueRanges
 
 Carry = Literal["identity", "projected"]
+Kind = Literal["coupled", "independent", "softmax"]
 
-# weighed sums of what comes in, and norms: what a carry may go through and still be no transform
+# linear maps, pooling and normalization: a carried branch may go through these and is still no transform
 LINEAR_OPS = MOVE_OPS | {
     "Gemm",
     "MatMul",
@@ -47,107 +57,285 @@ LINEAR_OPS = MOVE_OPS | {
     "Tile",
 }
 WEIGHTED_OPS = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose"})
+# mean bias above which an undecidable gate counts as a carry gate. Carry gates are initialized at 1 or more;
+# a bias drawn around 0 says nothing, and the gate is taken for T, which is the usual way to write a highway.
+MIN_CARRY_BIAS = 0.5
 
 
 class Evidence(IntEnum):
-    """Why a branch was taken for the carry, the surest first."""
+    """Why a branch was taken for the carry; lower is stronger."""
 
-    STATE = 0  # it is what the same layer put out a step of time before
-    INPUT = 1  # the other is made of it
-    LINEAR = 2  # it is made without an activation, which the other has
-    LIGHT = 3  # it is made without weights, which the other has
-    START = 4  # it depends on no input: the state that a recurrent layer begins from
-    NONE = 5  # no telling
+    PREVIOUS_OUTPUT = 0  # it is what the same layer returned one time step earlier
+    SOURCE_OF_OTHER = 1  # the other branch is computed from it, and adds nodes of its own
+    LINEAR = 2  # it has no activation of its own, and the other branch has one
+    NO_WEIGHTS = 3  # it has no weights of its own, and the other branch has some
+    INITIAL_STATE = 4  # it depends on no input: the initial state of a recurrent layer
+    NONE = 5  # the branches cannot be told apart
 
 
 @dataclass(frozen=True)
 class CarryDecision:
-    """The numbers of the branch that carries and of one that transforms, why, and if it is a plain carry."""
+    """Which branch of a gated sum carries.
 
-    carries: int
-    transforms: int
-    ground: Evidence
+    Attributes:
+        carried: Number of the branch that carries.
+        transformed: Number of a branch that transforms.
+        evidence: Why.
+        carry: "identity" if it carries the very input of the other branch, "projected" otherwise.
+    """
+
+    carried: int
+    transformed: int
+    evidence: Evidence
     carry: Carry
 
 
-class CarryClassifier:
-    """Tells the carry from the transform."""
+@dataclass(frozen=True, eq=False)
+class Highway:
+    """One transform gate T and its gated sum.
 
-    def __init__(self, flow: GraphView, ranges: ValueRanges) -> None:
-        self._flow = flow
+    Attributes:
+        output: The output of the gated sum.
+        kind: How T and C are related: C = 1 - T, C = a gate of its own, or both are parts of one softmax.
+        carry: Whether the input is carried unchanged.
+        transform: The branch T H.
+        carried: The branch C x.
+        complement: The value 1 - `transform.gate`, if the graph computes it.
+        weights: Equal for the repeats of one gate in time.
+        state: The value that the carried branch is taken from.
+        uncertainty: A sentence for the user if the carry had to be guessed.
+    """
+
+    output: ir.Value
+    kind: Kind
+    carry: Carry
+    transform: Branch
+    carried: Branch
+    complement: ir.Value | None
+    weights: Hashable
+    state: ir.Value
+    uncertainty: str | None = None
+
+    @property
+    def transform_gate(self) -> ir.Value | None:
+        """The value T; None if the graph only computes 1 - T."""
+        return self.complement if self.transform.complemented else self.transform.gate
+
+    @property
+    def carry_gate(self) -> ir.Value | None:
+        """The value C; None if the graph does not compute it."""
+        if self.kind != "coupled":
+            return self.carried.gate
+        return self.transform.gate if self.transform.complemented else self.complement
+
+
+class HighwayFinder:
+    """Finds the highways of one graph, in the order data flows."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self.view = GraphView(graph)
+        ranges = ValueRanges(self.view)
+        self.logits = LogitTracer(self.view, ranges)
+        self._gated_sums = GatedSumFinder(self.view, ranges)
+        self._classifier = CarryClassifier(self.view, ranges)
+        # outputs of the gated sums accepted so far, by the weights of their gates
+        self._outputs: defaultdict[Hashable, set[ir.Value]] = defaultdict(set)
+
+    def find(self) -> list[Highway]:
+        """All highways of the graph."""
+        # Go through the additions of the graph, each with the sums around it, and accept the first that is a
+        # highway. A sum is tried again only if a highway was accepted since, as that may change its
+        # expansion.
+        accepted: list[tuple[GatedSum, Hashable, CarryDecision]] = []
+        tried_at: dict[ir.Node, int] = {}  # node -> number of highways accepted when it was tried last
+        for nodes in self._gated_sums.candidates():
+            if any(map(self._gated_sums.is_accepted, nodes)):
+                continue
+            for node in nodes:
+                if tried_at.get(node) == len(accepted):
+                    continue
+                tried_at[node] = len(accepted)
+                if (match := self._match(node)) is not None:
+                    gated_sum, weights, _ = match
+                    self._gated_sums.accept(gated_sum)
+                    self._outputs[weights].add(self.view.canonical(gated_sum.output))
+                    accepted.append(match)
+                    break
+        # repeats of one layer share the decision with the strongest evidence
+        strongest: dict[Hashable, CarryDecision] = {}
+        for _, weights, decision in accepted:
+            if weights not in strongest or decision.evidence < strongest[weights].evidence:
+                strongest[weights] = decision
+        return [
+            highway
+            for gated_sum, weights, _ in accepted
+            for highway in self._highways(gated_sum, weights, strongest[weights])
+        ]
+
+    def _match(self, node: ir.Node) -> tuple[GatedSum, Hashable, CarryDecision] | None:
+        """The first reading of a node that is a highway, with the identity of its weights."""
+        for match in self._gated_sums.match(node):
+            gated_sum, weights = self._identify(match)
+            decision = self._classifier.decide(gated_sum.branches, self._outputs.get(weights, set()))
+            # a coupled gate is a highway gate even if the carry must be guessed; two products may be anything
+            if decision is not None and (gated_sum.coupled or decision.evidence != Evidence.NONE):
+                return gated_sum, weights, decision
+        return None
+
+    def _identify(self, gated_sum: GatedSum) -> tuple[GatedSum, Hashable]:
+        """The gated sum with its branches in an order that its repeats share, and what its repeats share."""
+        identities = [self.logits.logit(branch.gate).identity for branch in gated_sum.branches]
+        if None in identities:
+            return gated_sum, gated_sum.output
+        if gated_sum.coupled:
+            return gated_sum, identities[0]
+        branches = sorted(gated_sum.branches, key=lambda branch: str(self.logits.logit(branch.gate).identity))
+        return GatedSum(gated_sum.output, False, tuple(branches)), frozenset(identities)
+
+    def _highways(self, gated_sum: GatedSum, weights: Hashable, decision: CarryDecision) -> list[Highway]:
+        """One highway for each branch that transforms."""
+        uncertainty = None
+        if decision.evidence == Evidence.NONE:
+            decision, uncertainty = self._guess(gated_sum, decision)
+        carried = gated_sum.branches[decision.carried]
+        state = self._classifier.state(carried) or gated_sum.output
+        return [
+            Highway(
+                output=gated_sum.output,
+                kind=self._kind(gated_sum, branch, carried),
+                carry=decision.carry,
+                transform=branch,
+                carried=carried,
+                complement=self._gated_sums.complement(branch.gate),
+                weights=(weights, self.logits.logit(branch.gate).identity),
+                state=state,
+                uncertainty=uncertainty,
+            )
+            for branch in gated_sum.branches
+            if branch is not carried
+        ]
+
+    def _kind(self, gated_sum: GatedSum, transform: Branch, carried: Branch) -> Kind:
+        if gated_sum.coupled or are_complements(transform.gate, carried.gate):
+            return "coupled"
+        softmax = self.logits.softmax_node(transform.gate)
+        return "softmax" if softmax and softmax is self.logits.softmax_node(carried.gate) else "independent"
+
+    def _guess(self, gated_sum: GatedSum, decision: CarryDecision) -> tuple[CarryDecision, str]:
+        """Guess from the bias: highways start by carrying, with T near 0 and C near 1."""
+        bias = self.logits.logit(gated_sum.branches[0].gate).bias
+        mean = None if bias is None else float(np.mean(bias))
+        carried = 0 if mean is not None and mean > MIN_CARRY_BIAS else 1
+        gate = "a carry gate" if carried == 0 else "a transform gate"
+        reason = "it has no bias" if mean is None else f"its bias is {mean:.3g} on average"
+        uncertainty = (
+            f"cannot tell from the graph which branch is carried; took the gate for {gate}, because {reason}"
+        )
+        return CarryDecision(carried, 1 - carried, decision.evidence, decision.carry), uncertainty
+
+
+class CarryClassifier:
+    """Decides which branch of a gated sum carries, by what the branches are computed from."""
+
+    def __init__(self, view: GraphView, ranges: ValueRanges) -> None:
+        self._view = view
         self._ranges = ranges
 
-    def decide(self, branches: tuple[Branch, ...], before: Container[ir.Value]) -> CarryDecision | None:
-        """The verdict on two branches or more; `before` is what the same layer put out earlier.
+    def decide(
+        self, branches: tuple[Branch, ...], previous_outputs: Container[ir.Value]
+    ) -> CarryDecision | None:
+        """Decide between two or three branches; `previous_outputs` are those of the same layer so far.
 
-        Of more than two, some are made of others: the first of those that are made of none carries.
-        None where there is no telling which are.
+        Three branches are compared in pairs: the carry is the first that is never the transform of another.
+        None if no pair can be decided, or each branch is a transform of another one.
         """
         if len(branches) == 2:
-            return self._between(branches, 0, 1, before)
+            return self._decide_pair(branches, 0, 1, previous_outputs)
         pairs = combinations(range(len(branches)), 2)
-        verdicts = [self._between(branches, one, two, before) for one, two in pairs]
-        sure = [verdict for verdict in verdicts if verdict.ground != Evidence.NONE]
-        made = {verdict.transforms for verdict in sure}
-        for verdict in sure:
-            if verdict.carries not in made:
-                return verdict
+        decisions = [self._decide_pair(branches, one, two, previous_outputs) for one, two in pairs]
+        certain = [decision for decision in decisions if decision.evidence != Evidence.NONE]
+        transformed = {decision.transformed for decision in certain}
+        for decision in certain:
+            if decision.carried not in transformed:
+                return decision
         return None
 
     def state(self, branch: Branch) -> ir.Value | None:
-        """What a branch lets through just as it is, but for the arrangement of its elements."""
-        return None if branch.sole is None else self._root(branch.sole)
+        """The value that a branch consists of, apart from rearranged elements; None if it is a sum."""
+        return None if branch.single_value is None else self._unarranged(branch.single_value)
 
-    def _between(
-        self, branches: tuple[Branch, ...], one: int, two: int, before: Container[ir.Value]
+    def _decide_pair(
+        self, branches: tuple[Branch, ...], one: int, two: int, previous_outputs: Container[ir.Value]
     ) -> CarryDecision:
         pair = {one: branches[one], two: branches[two]}
-        states = [at for at in pair if (root := self.state(pair[at])) is not None and root in before]
+        # Each test below decides only if it holds for exactly one of the two branches.
+
+        # the branch that is an earlier output of the same layer
+        states = [
+            number
+            for number in pair
+            if (state := self.state(pair[number])) is not None and state in previous_outputs
+        ]
         if len(states) == 1:
-            return CarryDecision(states[0], one + two - states[0], Evidence.STATE, "identity")
-        fixed = [at for at in pair if not any(self._ranges.data(value) for value in pair[at].values)]
-        if len(fixed) == 1:
-            return CarryDecision(fixed[0], one + two - fixed[0], Evidence.START, "projected")
-        own = dict(zip(pair, self._flow.apart(*map(self._made_of, pair.values())), strict=True))
-        bare = [at for at in pair if own[at] == []]
+            return CarryDecision(states[0], one + two - states[0], Evidence.PREVIOUS_OUTPUT, "identity")
+
+        # the branch that does not depend on the input
+        constant = [
+            number
+            for number in pair
+            if not any(self._ranges.depends_on_input(value) for value in pair[number].values)
+        ]
+        if len(constant) == 1:
+            return CarryDecision(constant[0], one + two - constant[0], Evidence.INITIAL_STATE, "projected")
+
+        # the branch without nodes of its own: everything it is computed from, the other one uses as well
+        ancestors = self._view.exclusive_ancestors(*map(self._sources, pair.values()))
+        own_nodes = dict(zip(pair, ancestors, strict=True))
+        bare = [number for number in pair if own_nodes[number] == []]
         if len(bare) == 1:
-            return self._verdict(bare[0], Evidence.INPUT, pair)
-        for ground, count in ((Evidence.LINEAR, self._activations), (Evidence.LIGHT, _count_weighted)):
-            counts = {at: count(own[at] or []) for at in pair}
-            without = [at for at in pair if not counts[at]]
+            return self._decision(bare[0], Evidence.SOURCE_OF_OTHER, pair)
+
+        # the branch without activations, or else without weights, among its own nodes
+        for evidence, count in (
+            (Evidence.LINEAR, self._count_activations),
+            (Evidence.NO_WEIGHTS, _count_weighted),
+        ):
+            counts = {number: count(own_nodes[number] or []) for number in pair}
+            without = [number for number in pair if not counts[number]]
             if len(without) == 1:
-                return self._verdict(without[0], ground, pair)
+                return self._decision(without[0], evidence, pair)
         return CarryDecision(two, one, Evidence.NONE, "projected")
 
-    def _verdict(self, carries: int, ground: Evidence, pair: dict[int, Branch]) -> CarryDecision:
-        transforms = sum(pair) - carries
-        return CarryDecision(carries, transforms, ground, self._carry(pair[carries], pair[transforms]))
+    def _decision(self, carried: int, evidence: Evidence, pair: dict[int, Branch]) -> CarryDecision:
+        transformed = sum(pair) - carried
+        carry = self._carry(pair[carried], pair[transformed])
+        return CarryDecision(carried, transformed, evidence, carry)
 
     def _carry(self, carried: Branch, other: Branch) -> Carry:
-        """The identity, where what is carried is just what the other branch or the gate is made of."""
-        if carried.sole is None:
+        """Identity if the carried value itself is an input of the other branch, or of a gate."""
+        if carried.single_value is None:
             return "projected"
-        root = self._root(carried.sole)
-        looked_at = self._made_of(other) | {self._root(carried.gate), self._root(other.gate)}
-        if not _depends_on_source(self._flow, root, looked_at):
-            return "projected"
-        return "identity"
+        source = self._unarranged(carried.single_value)
+        users = self._sources(other) | {self._unarranged(carried.gate), self._unarranged(other.gate)}
+        return "identity" if _is_any_computed_from(self._view, source, users) else "projected"
 
-    def _made_of(self, branch: Branch) -> set[ir.Value]:
-        return {self._root(value) for value in branch.values}
+    def _sources(self, branch: Branch) -> set[ir.Value]:
+        return {self._unarranged(value) for value in branch.values}
 
-    def _root(self, value: ir.Value) -> ir.Value:
-        """The value before its elements were only arranged anew, or a step of a sequence taken out."""
+    def _unarranged(self, value: ir.Value) -> ir.Value:
+        """The value before its elements were rearranged, or one time step was taken out of it."""
         while (node := value.producer()) is not None and (is_pass_through(node) or _only_rearranges(node)):
             value = first_input(node)
-        return self._flow.first(value)
+        return self._view.canonical(value)
 
-    def _activations(self, nodes: Iterable[ir.Node]) -> int:
-        return sum(not self._linear(node) for node in nodes if self._ranges.data(node.outputs[0]))
+    def _count_activations(self, nodes: Iterable[ir.Node]) -> int:
+        return sum(
+            not self._is_linear(node) for node in nodes if self._ranges.depends_on_input(node.outputs[0])
+        )
 
-    def _linear(self, node: ir.Node) -> bool:
+    def _is_linear(self, node: ir.Node) -> bool:
         if node.op_type in {"Mul", "Div"}:
-            return sum(map(self._ranges.data, present_inputs(node))) < 2
+            return sum(map(self._ranges.depends_on_input, present_inputs(node))) < 2
         return node.op_type in LINEAR_OPS
 
 
@@ -156,7 +344,7 @@ def _only_rearranges(node: ir.Node) -> bool:
         return True
     if node.op_type not in {"Slice", "Gather", "Split"}:
         return False
-    # a step of time is taken out where an axis is left with one element, or goes
+    # taking out one time step removes an axis, or leaves it with one element
     before, after = shape_of(first_input(node)), shape_of(node.outputs[0])
     if before is None or after is None:
         return False
@@ -170,131 +358,19 @@ def _count_weighted(nodes: Iterable[ir.Node]) -> int:
     return sum(node.op_type in WEIGHTED_OPS for node in nodes)
 
 
-def _depends_on_source(flow: GraphView, source: ir.Value, values: Iterable[ir.Value]) -> bool:
-    """Whether any of the values is made of the source, or is the source itself."""
-    least = flow.order(source)
+def _is_any_computed_from(view: GraphView, source: ir.Value, values: Iterable[ir.Value]) -> bool:
+    """Whether any of the values is the source, or is computed from it."""
+    source_position = view.position(source)
     waiting = list(values)
     seen: set[ir.Value] = set()
     while waiting:
-        value = flow.first(waiting.pop())
+        value = view.canonical(waiting.pop())
         if value is source:
             return True
         node = value.producer()
-        if value in seen or node is None or flow.order(value) <= least:
+        # what comes before the source in the graph cannot depend on it
+        if value in seen or node is None or view.position(value) <= source_position:
             continue
         seen.add(value)
         waiting.extend(present_inputs(node))
     return False
-
-
-# biases of carry gates start at 1 or more; drawn around 0, they say nothing, and the gate is T by custom
-MIN_TELLING_BIAS = 0.5
-
-Kind = Literal["coupled", "independent", "softmax"]
-
-
-@dataclass(frozen=True, eq=False)
-class Highway:
-    """One transform gate and its block: `transform` and `carried` are the two branches.
-
-    `weights` is equal for the repeats of one gate in time, `state` is what the carried branch is
-    made of, `doubt` says in a sentence what could not be told.
-    """
-
-    output: ir.Value
-    kind: Kind
-    carry: Carry
-    transform: Branch
-    carried: Branch
-    weights: Hashable
-    state: ir.Value
-    doubt: str | None = None
-
-
-class HighwayFinder:
-    """Finds the highways of one graph, in the order data flows."""
-
-    def __init__(self, graph: ir.Graph) -> None:
-        self.flow = GraphView(graph)
-        ranges = ValueRanges(self.flow)
-        self.logits = LogitTracer(self.flow, ranges)
-        self.blocks = GatedSumFinder(self.flow, ranges)
-        self._judge = CarryClassifier(self.flow, ranges)
-        self._outputs: defaultdict[Hashable, set[ir.Value]] = defaultdict(set)
-
-    def find(self) -> list[Highway]:
-        """Every highway; the repeats of one layer in time are judged as one."""
-        found: list[tuple[GatedSum, Hashable, CarryDecision]] = []
-        tried: dict[ir.Node, int] = {}
-        for nodes in self.blocks.candidates():
-            if any(self.blocks.settled(node.outputs[0]) for node in nodes):
-                continue
-            for node in nodes:
-                if tried.get(node) == len(found):
-                    continue
-                tried[node] = len(found)
-                if (judged := self._judged(node)) is not None:
-                    self.blocks.settle(judged[0])
-                    self._outputs[judged[1]].add(self.flow.first(judged[0].output))
-                    found.append(judged)
-                    break
-        surest: dict[Hashable, CarryDecision] = {}
-        for _, weights, verdict in found:
-            if weights not in surest or verdict.ground < surest[weights].ground:
-                surest[weights] = verdict
-        return [one for block, weights, _ in found for one in self._highways(block, weights, surest[weights])]
-
-    def _judged(self, node: ir.Node) -> tuple[GatedSum, Hashable, CarryDecision] | None:
-        for read in self.blocks.read(node):
-            block, weights = self._in_order(read)
-            verdict = self._judge.decide(block.branches, self._outputs.get(weights, set()))
-            if verdict is not None and (block.coupled or verdict.ground != Evidence.NONE):
-                return block, weights, verdict
-        return None
-
-    def _in_order(self, block: GatedSum) -> tuple[GatedSum, Hashable]:
-        """The block with its branches in an order that repeats share, and what its gates are made with."""
-        identities = [self.logits.of(branch.gate).identity for branch in block.branches]
-        if None in identities:
-            return block, block.output
-        if block.coupled:
-            return block, identities[0]
-        branches = sorted(block.branches, key=lambda branch: str(self.logits.of(branch.gate).identity))
-        return GatedSum(block.output, False, tuple(branches)), frozenset(identities)
-
-    def _highways(self, block: GatedSum, weights: Hashable, verdict: CarryDecision) -> list[Highway]:
-        doubt = None
-        if verdict.ground == Evidence.NONE:
-            verdict, doubt = self._guess(block, verdict)
-        carried = block.branches[verdict.carries]
-        state = self._judge.state(carried) or block.output
-        return [
-            Highway(
-                output=block.output,
-                kind=self._kind(block, branch, carried),
-                carry=verdict.carry,
-                transform=branch,
-                carried=carried,
-                weights=(weights, self.logits.of(branch.gate).identity),
-                state=state,
-                doubt=doubt,
-            )
-            for branch in block.branches
-            if branch is not carried
-        ]
-
-    def _kind(self, block: GatedSum, transform: Branch, carried: Branch) -> Kind:
-        if block.coupled or are_complements(transform.gate, carried.gate):
-            return "coupled"
-        shared = self.logits.softmax(transform.gate)
-        return "softmax" if shared and shared is self.logits.softmax(carried.gate) else "independent"
-
-    def _guess(self, block: GatedSum, verdict: CarryDecision) -> tuple[CarryDecision, str]:
-        """A highway begins by carrying: a bias is negative in a transform gate, positive in a carry gate."""
-        bias = self.logits.of(block.branches[0].gate).bias
-        mean = None if bias is None else float(np.mean(bias))
-        carries = 0 if mean is not None and mean > MIN_TELLING_BIAS else 1
-        gate = "a carry gate" if carries == 0 else "a transform gate"
-        why = "it has no bias" if mean is None else f"its bias is {mean:.3g} on average"
-        doubt = f"which branch carries cannot be told; the gate is taken for {gate}, as {why}"
-        return CarryDecision(carries, 1 - carries, verdict.ground, verdict.carry), doubt

@@ -1,4 +1,9 @@
-"""Readable names in the graph: a gate of the eighth layer is `layer07.transform_gate`."""
+"""Names gates by their position: the gate of the eighth layer is `layer07.transform_gate`.
+
+A position is a layer, and a depth and a time for layers that are applied repeatedly. Gates with the same
+weights are one gate at several times. Gates that repeat equally often, each of which takes the output of the
+one before as its state, are the depths of one layer: the micro-layers of a recurrent highway network.
+"""
 
 from __future__ import annotations
 
@@ -11,111 +16,108 @@ import onnx_ir as ir
 from export.gates.find import Highway
 from export.gates.graph_view import GraphView
 
+# the last part of a name; what is derived from a value continues after it, as in `transform_gate.bias`
+NAME_PARTS = ("transform_gate", "carry_gate", "transform", "output")
+
 
 @dataclass(frozen=True)
 class GatePosition:
-    """Counted from 0 in the order data flows; depth and time are None where there is but one."""
+    """Counted from 0 in the order data flows; depth and time are None if there is only one."""
 
     layer: int
     depth: int | None = None
     time: int | None = None
 
 
-def gate_positions(highways: Sequence[Highway], flow: GraphView) -> list[GatePosition]:
-    """The place of every highway.
-
-    Gates of the same weights are one gate at several times. Of gates that repeat equally often, those
-    of which each carries on the state of the one before it are the depths of one layer.
-    """
-    gates: dict[Hashable, list[Highway]] = {}
+def gate_positions(highways: Sequence[Highway], view: GraphView) -> list[GatePosition]:
+    """The position of each highway."""
+    repeats_by_weights: dict[Hashable, list[Highway]] = {}
     for highway in highways:
-        gates.setdefault(highway.weights, []).append(highway)
-    made: dict[Highway, GatePosition] = {}
-    for layer, depths in enumerate(_layers(list(gates.values()), flow)):
+        repeats_by_weights.setdefault(highway.weights, []).append(highway)
+    positions: dict[Highway, GatePosition] = {}
+    for layer, depths in enumerate(_group_into_layers(list(repeats_by_weights.values()), view)):
         for depth, repeats in enumerate(depths):
             for time, highway in enumerate(repeats):
-                made[highway] = GatePosition(
+                positions[highway] = GatePosition(
                     layer,
                     depth if len(depths) > 1 else None,
                     time if len(repeats) > 1 else None,
                 )
-    return [made[highway] for highway in highways]
+    return [positions[highway] for highway in highways]
 
 
-def _layers(gates: list[list[Highway]], flow: GraphView) -> list[list[list[Highway]]]:
-    """The gates of each layer, in the order of their depth."""
-    above: dict[int, int] = {}
+def _group_into_layers(gates: list[list[Highway]], view: GraphView) -> list[list[list[Highway]]]:
+    """The gates of each layer in the order of their depth; a gate is the list of its repeats in time."""
+    # link each gate to the one that it continues, if any; no gate is continued twice
+    below: dict[int, int] = {}
     for upper, gate in enumerate(gates):
         for lower, other in enumerate(gates):
-            if lower != upper and lower not in above.values() and _continues(gate, other, flow):
-                above[upper] = lower
+            if lower != upper and lower not in below.values() and _continues(gate, other, view):
+                below[upper] = lower
                 break
-    below = {lower: upper for upper, lower in above.items()}
+    # each gate that continues no other one begins a layer
+    above = {lower: upper for upper, lower in below.items()}
     layers: list[list[list[Highway]]] = []
     for number, gate in enumerate(gates):
-        if number in above:
+        if number in below:
             continue
         depths = [gate]
-        next_up = below.get(number)
-        while next_up is not None:
-            depths.append(gates[next_up])
-            next_up = below.get(next_up)
+        upper_number = above.get(number)
+        while upper_number is not None:
+            depths.append(gates[upper_number])
+            upper_number = above.get(upper_number)
         layers.append(depths)
     return layers
 
 
-def _continues(gate: list[Highway], other: list[Highway], flow: GraphView) -> bool:
-    """Whether a gate goes on with what another left at the same time, or is a further gate of its block."""
+def _continues(gate: list[Highway], other: list[Highway], view: GraphView) -> bool:
+    """Whether a gate carries what another one returned at the same time, or is a further gate of its sum."""
     if len(gate) != len(other):
         return False
     if all(one.output is two.output for one, two in zip(gate, other, strict=True)):
-        return flow.order(gate[0].transform.gate) > flow.order(other[0].transform.gate)
+        return view.position(gate[0].transform.gate) > view.position(other[0].transform.gate)
     if len(gate) == 1:
         return False
-    return all(one.state is flow.first(two.output) for one, two in zip(gate, other, strict=True))
-
-
-# what a name may end with, or go on with after
-NAME_PARTS = ("transform_gate", "carry_gate", "transform", "output")
+    return all(one.state is view.canonical(two.output) for one, two in zip(gate, other, strict=True))
 
 
 class GateNames:
-    """Names for the gates of one graph, none of which the graph has for anything else."""
+    """Names for the gates of one graph; none of them is in use in the graph."""
 
-    def __init__(self, graph: ir.Graph, gate_positions: Sequence[GatePosition]) -> None:
-        taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    def __init__(self, graph: ir.Graph, positions: Sequence[GatePosition]) -> None:
+        names_in_use = {value.name for value in (*graph.inputs, *graph.initializers.values())}
         for node in graph.all_nodes():
-            taken |= {node.name, *(value.name for value in node.outputs)}
+            names_in_use |= {node.name, *(value.name for value in node.outputs)}
         self._digits = {
-            part: len(str(max((getattr(place, part) or 0 for place in gate_positions), default=0)))
+            part: len(str(max((getattr(position, part) or 0 for position in positions), default=0)))
             for part in ("layer", "depth", "time")
         }
-        self._word = "layer"
-        while any(name is not None and self._ours(name) for name in taken):
-            self._word = f"highway_{self._word}"
+        self._prefix = "layer"
+        while any(name is not None and self._collides(name) for name in names_in_use):
+            self._prefix = f"highway_{self._prefix}"
 
-    def of(self, place: GatePosition, part: str, *, timeless: bool = False) -> str:
-        """The name of one part of a layer's block; `timeless` for what all times share."""
-        words = [f"{self._word}{place.layer:0{max(2, self._digits['layer'])}}"]
-        if place.depth is not None:
-            words.append(f"depth{place.depth:0{self._digits['depth']}}")
-        if place.time is not None and not timeless:
-            words.append(f"time{place.time:0{self._digits['time']}}")
+    def name(self, position: GatePosition, part: str, *, all_times: bool = False) -> str:
+        """The name of a part of a highway; with `all_times`, of what its repeats in time share."""
+        words = [f"{self._prefix}{position.layer:0{max(2, self._digits['layer'])}}"]
+        if position.depth is not None:
+            words.append(f"depth{position.depth:0{self._digits['depth']}}")
+        if position.time is not None and not all_times:
+            words.append(f"time{position.time:0{self._digits['time']}}")
         return ".".join([*words, part])
 
     @property
     def one(self) -> str:
-        """The name of the number 1."""
-        return f"{self._word}s.one"
+        """The name of the constant 1."""
+        return f"{self._prefix}s.one"
 
-    def _ours(self, name: str) -> bool:
+    def _collides(self, name: str) -> bool:
         if name.startswith(self.one):
             return True
-        return bool(re.match(rf"{self._word}\d+\.((depth|time)\d+\.)*({'|'.join(NAME_PARTS)})\b", name))
+        return bool(re.match(rf"{self._prefix}\d+\.((depth|time)\d+\.)*({'|'.join(NAME_PARTS)})\b", name))
 
 
 def rename(value: ir.Value, name: str) -> None:
-    """Give a value its name, and its node too where it makes nothing else."""
+    """Rename a value, and its node too if that has no other output."""
     value.name = name
     node = value.producer()
     if node is not None and len(node.outputs) == 1:

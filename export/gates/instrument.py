@@ -1,4 +1,10 @@
-"""The gates of a graph, whoever made it: found, named, and offered as hidden outputs with levers."""
+"""Instruments a graph: finds its gates, names them, and adds them as hidden outputs with levers.
+
+Works on any ONNX graph, whoever wrote the network. A hidden output is a graph output that is returned only if
+it is asked for by name. The graph is changed in place: values are renamed, outputs are appended, and at
+most a few small nodes are added (1 - gate where only the carry gate exists, Identity for values that keep
+another name, additions for levers).
+"""
 
 from __future__ import annotations
 
@@ -16,39 +22,225 @@ from export.gates.graph_view import Array, constant_integers, first_input, prese
 from export.gates.levers import LeverFactory
 from service.artifact.manifest import BiasStats, Gate, Lever
 
-# what is given its shape as a value, which may be computed
+# operators that get the shape of their output as an input, which may be computed
 SHAPE_INPUT_OPS = frozenset({"Reshape", "Expand"})
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The value behind a hidden output, by its name before; if `complement`, the output is 1 - value."""
+
+    value: str
+    complement: bool = False
+
+
+@dataclass(frozen=True)
+class Instrumentation:
+    """The gates of a graph.
+
+    Attributes:
+        gates: In the order data flows.
+        origins: The origin of each hidden output, by the name of the output.
+        warnings: Sentences for the user.
+    """
+
+    gates: tuple[Gate, ...]
+    origins: dict[str, Origin]
+    warnings: tuple[str, ...]
+
+
+def instrument(model: ir.Model) -> Instrumentation:
+    """Find the gates of a graph, name them, and add their hidden outputs and levers, in place."""
+    infer_shapes(model)
+    finder = HighwayFinder(model.graph)
+    found = finder.find()
+    # a graph output needs a rank
+    highways = [
+        highway
+        for highway in found
+        if highway.output.shape is not None and highway.transform.gate.shape is not None
+    ]
+    instrumenter = GateInstrumenter(model.graph, finder, highways)
+    gates = tuple(instrumenter.add_gate(highway) for highway in highways)
+    # one warning for all repeats of a gate, with the name of the first
+    uncertain = {
+        highway.weights: f"{gate.name}: {highway.uncertainty}"
+        for highway, gate in zip(reversed(highways), reversed(gates), strict=True)
+        if highway.uncertainty is not None
+    }
+    warnings = list(reversed(uncertain.values()))
+    if unranked := len(found) - len(highways):
+        warnings.append(f"left out {unranked} gates, whose number of dimensions depends on the input")
+    return Instrumentation(gates, instrumenter.origins, tuple(warnings))
+
+
+class GateInstrumenter:
+    """Adds the hidden outputs and levers of gates to a graph, one gate after the other.
+
+    Attributes:
+        origins: The origin of each hidden output added so far, by the name of the output.
+    """
+
+    def __init__(self, graph: ir.Graph, finder: HighwayFinder, highways: list[Highway]) -> None:
+        self.origins: dict[str, Origin] = {}
+        self._graph = graph
+        self._logits = finder.logits
+        self._lever_factory = LeverFactory(graph, finder.view, finder.logits)
+        self._positions = dict(zip(highways, gate_positions(highways, finder.view), strict=True))
+        self._names = GateNames(graph, list(self._positions.values()))
+        self._public_outputs = set(graph.outputs)
+        self._former_names: dict[ir.Value, str] = {}
+        self._hidden_outputs: dict[ir.Value, str] = {}
+        self._ones: dict[ir.DataType, ir.Value] = {}
+        self._layers: defaultdict[int, list[Highway]] = defaultdict(list)
+        for highway, position in self._positions.items():
+            self._layers[position.layer].append(highway)
+        self._levers_of_gates: dict[tuple[ir.Value, ...], tuple[Lever, ...]] = {}
+
+    def add_gate(self, highway: Highway) -> Gate:
+        """Add the outputs and levers of one gate, and describe it for the manifest."""
+        position = self._positions[highway]
+        # the bias is read before levers change the graph
+        logit = self._logits.logit(highway.transform.gate)
+        bias = logit.bias
+        levers = self._levers(highway, position)
+        transform_gate = self._add_output(
+            *self._transform_gate(highway), self._names.name(position, "transform_gate")
+        )
+        # C is an output only if it is a gate of its own; the C of a coupled gate is only renamed
+        carry_gate = None
+        if highway.kind != "coupled":
+            carry_gate = self._output_name(highway.carried.gate, self._names.name(position, "carry_gate"))
+        elif (coupled_carry := highway.carry_gate) is not None:
+            self._rename(coupled_carry, self._names.name(position, "carry_gate"))
+        if (transformed := highway.transform.single_value) is not None:
+            self._rename(transformed, self._names.name(position, "transform"))
+        output = self._output_name(highway.output, self._names.name(position, "output"))
+        shape = shape_of(highway.transform.gate)
+        return Gate(
+            name=transform_gate,
+            layer=position.layer,
+            depth=position.depth,
+            time=position.time,
+            kind=highway.kind,
+            carry=highway.carry,
+            carry_gate=carry_gate,
+            output=output,
+            unit_axis=logit.unit_axis,
+            units=None if shape is None else shape[logit.unit_axis],
+            bias=None if bias is None else _statistics(-bias if highway.transform.complemented else bias),
+            levers=levers,
+        )
+
+    def _levers(self, highway: Highway, position: GatePosition) -> tuple[Lever, ...]:
+        """The levers of a highway, which its repeats in time share."""
+        layer = self._layers[position.layer]
+        repeats = [other for other in layer if self._positions[other].depth == position.depth]
+        # (sign, name, branches at all times) of T, and of C if it is a gate of its own: opening T closes C
+        branches = [(1, "transform_gate", [repeat.transform for repeat in repeats])]
+        if highway.kind != "coupled":
+            branches.append((-1, "carry_gate", [repeat.carried for repeat in repeats]))
+        neighbours = [branch.gate for other in layer for branch in (other.transform, other.carried)]
+        levers: tuple[Lever, ...] = ()
+        for sign, part, repeated_branches in branches:
+            gates = tuple(branch.gate for branch in repeated_branches)
+            if gates not in self._levers_of_gates:
+                self._levers_of_gates[gates] = self._lever_factory.create(
+                    gates,
+                    neighbours,
+                    sign=-sign if repeated_branches[0].complemented else sign,
+                    name=self._names.name(position, f"{part}.bias", all_times=True),
+                )
+            levers += self._levers_of_gates[gates]
+        return levers
+
+    def _transform_gate(self, highway: Highway) -> tuple[ir.Value, Origin]:
+        """The value T; if the graph only has the carry gate, 1 - C is added to it."""
+        if (value := highway.transform_gate) is not None:
+            return value, self._origin(value)
+        carry_gate = highway.transform.gate
+        node = ir.node("Sub", [self._one(carry_gate), carry_gate])
+        self._insert_after(carry_gate, node)
+        return node.outputs[0], Origin(self._origin(carry_gate).value, complement=True)
+
+    def _origin(self, value: ir.Value) -> Origin:
+        return Origin(self._former_names.get(value, str(value.name)))
+
+    def _output_name(self, value: ir.Value, name: str) -> str:
+        """The name of a value as a hidden output; it becomes one, with the name given, if it is none yet."""
+        return self._hidden_outputs.get(value) or self._add_output(value, self._origin(value), name)
+
+    def _add_output(self, value: ir.Value, origin: Origin, name: str) -> str:
+        """Make a value a hidden output; a value that must keep its name is copied under the new one."""
+        self._hidden_outputs.setdefault(value, name)
+        if value in self._public_outputs or value in self._former_names:
+            node = ir.node("Identity", [value])
+            self._insert_after(value, node)
+            value = node.outputs[0]
+        self._rename(value, name)
+        self._graph.outputs.append(value)
+        self.origins[name] = origin
+        return name
+
+    def _insert_after(self, value: ir.Value, node: ir.Node) -> None:
+        """Insert a node with a single output, of the type and shape of `value`, after the node of `value`."""
+        (output,) = node.outputs
+        output.type, output.shape = value.type, value.shape
+        if (producer := value.producer()) is not None:
+            self._graph.insert_after(producer, node)
+
+    def _rename(self, value: ir.Value, name: str) -> None:
+        """Rename a value, unless it was renamed before or is a public input or output."""
+        if (
+            value not in self._public_outputs
+            and value not in self._former_names
+            and value.producer() is not None
+        ):
+            self._former_names[value] = str(value.name)
+            rename(value, name)
+
+    def _one(self, like: ir.Value) -> ir.Value:
+        """The constant 1 in the dtype of another value."""
+        dtype = like.dtype or ir.DataType.FLOAT
+        if dtype not in self._ones:
+            name = f"{self._names.one}.{dtype.name.lower()}"
+            data = ir.tensor(np.ones((), dtype=dtype.numpy()), name=name)
+            value = ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(dtype), const_value=data)
+            self._graph.register_initializer(value)
+            self._ones[dtype] = value
+        return self._ones[dtype]
+
+
 def infer_shapes(model: ir.Model) -> None:
-    """Fill in the shapes that can be known without running the graph, where some are missing."""
+    """Infer missing shapes without running the graph.
+
+    ONNX's inference gives up at a Reshape to a computed shape, although the rank is known: it is the number
+    of elements of that shape. Filling in such ranks lets the inference go on.
+    """
     if all(value.shape is not None for node in model.graph for value in node.outputs):
         return
-    infer_once = passes.ShapeInferencePass(check_type=False, strict_mode=False)
-    infer_once(model)
+    inference = passes.ShapeInferencePass(check_type=False, strict_mode=False)
+    inference(model)
     while _fill_in_ranks(model.graph):
-        infer_once(model)
+        inference(model)
 
 
 def _fill_in_ranks(graph: ir.Graph) -> bool:
-    """Give each value of computed shape as many dimensions as its shape has elements."""
-    ranked = False
+    """Give the outputs of Reshape and Expand a shape, if its length is known; whether any was filled in."""
+    filled_in = False
     for node in graph:
-        if (
-            node.op_type in SHAPE_INPUT_OPS
-            and node.outputs[0].shape is None
-            and len(present_inputs(node)) == 2
-        ):
-            dims = _dims_in(present_inputs(node)[1])
+        inputs = present_inputs(node)
+        if node.op_type in SHAPE_INPUT_OPS and node.outputs[0].shape is None and len(inputs) == 2:
+            dims = _dims_in(inputs[1])
             if dims is not None:
                 node.outputs[0].shape = ir.Shape(dims)
                 node.outputs[0].type = first_input(node).type
-                ranked = True
-    return ranked
+                filled_in = True
+    return filled_in
 
 
 def _dims_in(shape: ir.Value) -> list[int | None] | None:
-    """The dimensions that a shape holds: None for one that varies, None for all where their number does."""
+    """The dimensions that a shape tensor holds, None for a computed one; None if their number is unknown."""
     numbers = constant_integers(shape)
     if numbers is not None:
         return [number if number > 0 else None for number in numbers]
@@ -59,171 +251,6 @@ def _dims_in(shape: ir.Value) -> list[int | None] | None:
         return [dim for part in known for dim in part] if len(known) == len(parts) else None
     length = shape_of(shape)
     return None if length is None or length == [] or length[0] is None else [None] * length[0]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a hidden output came from: the value's name before, or where `complement`, 1 minus that value."""
-
-    value: str
-    complement: bool = False
-
-
-@dataclass(frozen=True)
-class Instrumentation:
-    """The gates of a graph in the order data flows, and of every hidden output its origin by its name."""
-
-    gates: tuple[Gate, ...]
-    origins: dict[str, Origin]
-    warnings: tuple[str, ...]
-
-
-def instrument(model: ir.Model) -> Instrumentation:
-    """Find the gates of a graph, name them, and add their hidden outputs and levers to it, in place."""
-    infer_shapes(model)
-    search = HighwayFinder(model.graph)
-    found = search.find()
-    highways = [one for one in found if one.output.shape is not None and one.transform.gate.shape is not None]
-    offered = GateInstrumenter(model.graph, search, highways)
-    gates = tuple(offered.gate(highway) for highway in highways)
-    doubts = {
-        highway.weights: f"{gate.name}: {highway.doubt}"
-        for highway, gate in zip(reversed(highways), reversed(gates), strict=True)
-        if highway.doubt is not None
-    }
-    warnings = list(reversed(doubts.values()))
-    if unknown := len(found) - len(highways):
-        warnings.append(f"{unknown} gates are left out, as their number of dimensions depends on the input")
-    return Instrumentation(gates, offered.origins, tuple(warnings))
-
-
-class GateInstrumenter:
-    """A graph whose gates become outputs, one by one."""
-
-    def __init__(self, graph: ir.Graph, search: HighwayFinder, highways: list[Highway]) -> None:
-        self.origins: dict[str, Origin] = {}
-        self._graph = graph
-        self._search = search
-        self._levers = LeverFactory(graph, search.flow, search.logits)
-        self._places = dict(zip(highways, gate_positions(highways, search.flow), strict=True))
-        self._names = GateNames(graph, list(self._places.values()))
-        self._public = set(graph.outputs)
-        self._former: dict[ir.Value, str] = {}
-        self._hidden: dict[ir.Value, str] = {}
-        self._one: dict[ir.DataType, ir.Value] = {}
-        self._layers: defaultdict[int, list[Highway]] = defaultdict(list)
-        for highway, place in self._places.items():
-            self._layers[place.layer].append(highway)
-        self._pulled: dict[tuple[ir.Value, ...], tuple[Lever, ...]] = {}
-
-    def gate(self, highway: Highway) -> Gate:
-        """Offer one gate, and say what it is."""
-        place = self._places[highway]
-        logit = self._search.logits.of(highway.transform.gate)
-        bias = logit.bias
-        levers = self._pull(highway, place)
-        name = self._hide(*self._transform(highway), self._names.of(place, "transform_gate"))
-        carry_gate = None
-        if highway.kind != "coupled":
-            carry_gate = self._share(highway.carried.gate, self._names.of(place, "carry_gate"))
-        elif (other := self._carry(highway)) is not None:
-            self._call(other, self._names.of(place, "carry_gate"))
-        if (made := highway.transform.sole) is not None:
-            self._call(made, self._names.of(place, "transform"))
-        output = self._share(highway.output, self._names.of(place, "output"))
-        shape = shape_of(highway.transform.gate)
-        return Gate(
-            name=name,
-            layer=place.layer,
-            depth=place.depth,
-            time=place.time,
-            kind=highway.kind,
-            carry=highway.carry,
-            carry_gate=carry_gate,
-            output=output,
-            unit_axis=logit.unit_axis,
-            units=None if shape is None else shape[logit.unit_axis],
-            bias=None if bias is None else _statistics(-bias if highway.transform.flipped else bias),
-            levers=levers,
-        )
-
-    def _pull(self, highway: Highway, place: GatePosition) -> tuple[Lever, ...]:
-        """The levers of a highway: one and the same at all of its times."""
-        layer = self._layers[place.layer]
-        repeats = [one for one in layer if self._places[one].depth == place.depth]
-        made: tuple[Lever, ...] = ()
-        branches = [(1, "transform_gate", [one.transform for one in repeats])]
-        if highway.kind != "coupled":
-            branches.append((-1, "carry_gate", [one.carried for one in repeats]))
-        beside = [branch.gate for one in layer for branch in (one.transform, one.carried)]
-        for sign, part, gates in branches:
-            key = tuple(branch.gate for branch in gates)
-            if key not in self._pulled:
-                self._pulled[key] = self._levers.offer(
-                    key,
-                    beside,
-                    sign=-sign if gates[0].flipped else sign,
-                    name=self._names.of(place, f"{part}.bias", timeless=True),
-                )
-            made += self._pulled[key]
-        return made
-
-    def _transform(self, highway: Highway) -> tuple[ir.Value, Origin]:
-        """The value T; it is added to the graph where the gate is the carry gate and T is never computed."""
-        gate = highway.transform.gate
-        found = self._search.blocks.sums.complements.get(gate) if highway.transform.flipped else gate
-        if found is not None:
-            return found, self._origin(found)
-        node = ir.node("Sub", [self._ones(gate), gate])
-        self._add(node, gate)
-        return node.outputs[0], Origin(self._origin(gate).value, complement=True)
-
-    def _carry(self, highway: Highway) -> ir.Value | None:
-        """The value of a coupled gate's C, where the graph has it."""
-        gate = highway.transform.gate
-        return gate if highway.transform.flipped else self._search.blocks.sums.complements.get(gate)
-
-    def _origin(self, value: ir.Value) -> Origin:
-        return Origin(self._former.get(value, str(value.name)))
-
-    def _share(self, value: ir.Value, name: str) -> str:
-        """The name that a value has as a hidden output, which it is made if it is none."""
-        return self._hidden.get(value) or self._hide(value, self._origin(value), name)
-
-    def _hide(self, value: ir.Value, origin: Origin, name: str) -> str:
-        """Make a value a hidden output of this name; one that has a name to keep is handed on under it."""
-        self._hidden.setdefault(value, name)
-        if value in self._public or value in self._former:
-            node = ir.node("Identity", [value])
-            self._add(node, value)
-            value = node.outputs[0]
-        self._call(value, name)
-        self._graph.outputs.append(value)
-        self.origins[name] = origin
-        return name
-
-    def _add(self, node: ir.Node, value: ir.Value) -> None:
-        """Put a node behind the one that makes the value it works on."""
-        (made,) = node.outputs
-        made.type, made.shape = value.type, value.shape
-        if (maker := value.producer()) is not None:
-            self._graph.insert_after(maker, node)
-
-    def _call(self, value: ir.Value, name: str) -> None:
-        """Give a value a readable name, unless it has one already or must keep its own."""
-        if value not in self._public and value not in self._former and value.producer() is not None:
-            self._former[value] = str(value.name)
-            rename(value, name)
-
-    def _ones(self, gate: ir.Value) -> ir.Value:
-        dtype = gate.dtype or ir.DataType.FLOAT
-        if dtype not in self._one:
-            name = f"{self._names.one}.{dtype.name.lower()}"
-            data = ir.tensor(np.ones((), dtype=dtype.numpy()), name=name)
-            value = ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(dtype), const_value=data)
-            self._graph.register_initializer(value)
-            self._one[dtype] = value
-        return self._one[dtype]
 
 
 def _statistics(bias: Array) -> BiasStats:

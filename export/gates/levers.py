@@ -1,4 +1,9 @@
-"""Biases of gates made into inputs with a default, so that a caller may close, open or shift a gate."""
+"""Adds levers: gate biases as graph inputs with a default, so that a caller can close, open or shift a gate.
+
+An ONNX graph input with an initializer of the same name is a default that callers may override. A bias of
+-1e4 closes a gate and +1e4 opens it, without any operator more in the graph. A lever must move its own gate
+only, so a bias is used as it is if nothing else depends on its elements; otherwise a bias of zeros is added.
+"""
 
 from __future__ import annotations
 
@@ -14,129 +19,143 @@ from export.gates.graph_view import GraphView
 from export.gates.logits import CHANNEL_OPS, BiasTerm, Logit, LogitTracer
 from service.artifact.manifest import Lever
 
-# what takes a part of a value, for gates and other things that are computed as one
+# operators that take a part of a value: a fused map for H and the gate goes through them, and H does not
+# depend on the elements of the gate
 SLICING_OPS = frozenset({"Slice", "Split", "Gather", "Shape"})
-# a gate whose bias lies in more pieces than this is given another
-MAX_BIAS_PIECES = 4
+# a bias whose elements for one gate lie in more ranges than this is not used: each range is one lever
+MAX_BIAS_RANGES = 4
 
 
 class LeverFactory:
-    """Offers the levers of one graph."""
+    """Makes the levers of one graph."""
 
-    def __init__(self, graph: ir.Graph, flow: GraphView, logits: LogitTracer) -> None:
+    def __init__(self, graph: ir.Graph, view: GraphView, logits: LogitTracer) -> None:
         self._graph = graph
-        self._flow = flow
+        self._view = view
         self._logits = logits
-        self._given: dict[ir.Node, ir.Value] = {}
-        self._added: dict[ir.Value, ir.Value] = {}
+        self._bias_of_gemm: dict[ir.Node, ir.Value] = {}
+        self._bias_of_logit: dict[ir.Value, ir.Value] = {}
 
-    def offer(
-        self, gates: Sequence[ir.Value], beside: Iterable[ir.Value], *, sign: int, name: str
+    def create(
+        self, gates: Sequence[ir.Value], neighbours: Iterable[ir.Value], *, sign: int, name: str
     ) -> tuple[Lever, ...]:
-        """The levers of one gate, given at all of its times; `beside` are the other gates of its layer.
+        """The levers of one gate.
 
-        A bias that offsets anything but these gates is let be. A new bias, of zeros, is called `name`.
+        Args:
+            gates: The gate at each of its times; all share the lever.
+            neighbours: The other gates of its layer, which may share its bias tensor.
+            sign: 1 if a larger bias is to open the transform gate, -1 if it closes it.
+            name: Name of the bias, should a new one be needed.
         """
-        logits = [self._logits.of(gate) for gate in gates]
-        near = {value for gate in (*gates, *beside) for value in self._way(gate)}
-        mine = [one for one in logits[0].offsets if _is_usable(one, logits[0]) and self._own(one, near)]
-        # onnxruntime plans these by their weights: nets whose biases may change took 1.4 times as long
-        ready = [one for one in mine if one.maker is None or one.maker.op_type not in CHANNEL_OPS]
+        logits = [self._logits.logit(gate) for gate in gates]
+        layer_values = {value for gate in (*gates, *neighbours) for value in self._values_on_the_way(gate)}
+        usable = [
+            term
+            for term in logits[0].bias_terms
+            if _is_usable(term, logits[0]) and self._is_exclusive(term, layer_values)
+        ]
+        # Convolutions last: onnxruntime chooses their layout by their weights. Networks with overridable
+        # convolution biases took 1.4 times as long.
+        not_convolution = [
+            term for term in usable if term.added_by is None or term.added_by.op_type not in CHANNEL_OPS
+        ]
         return (
-            self._take(ready, sign)
-            or self._give(logits, ready, sign, name)
-            or self._add(gates, logits, sign, name)
-            or self._take(mine, sign)
+            self._use_existing_bias(not_convolution, sign)
+            or self._add_bias_to_gemm(logits, not_convolution, sign, name)
+            or self._add_bias_to_logit(gates, logits, sign, name)
+            or self._use_existing_bias(usable, sign)
         )
 
-    def _way(self, gate: ir.Value) -> set[ir.Value]:
-        """The values between the biases of a gate and the gate, and itself."""
-        logit = self._logits.of(gate)
-        way = {gate, *logit.inside, *(value for offset in logit.offsets for value in offset.path)}
-        return {self._flow.first(value) for value in way}
+    def _values_on_the_way(self, gate: ir.Value) -> set[ir.Value]:
+        """The values between the biases of a gate and the gate, and the gate itself."""
+        logit = self._logits.logit(gate)
+        values = {gate, *logit.between, *(value for term in logit.bias_terms for value in term.path)}
+        return {self._view.canonical(value) for value in values}
 
-    def _own(self, offset: BiasTerm, near: set[ir.Value]) -> bool:
-        """Whether a bias has no part in anything but these gates."""
-        if offset.tensor is not None and not (
-            offset.tensor.is_initializer() and all(self._near(user, near) for user, _ in offset.tensor.uses())
+    def _is_exclusive(self, term: BiasTerm, layer_values: set[ir.Value]) -> bool:
+        """Whether a bias has no effect on anything but the gates of its layer."""
+        if term.tensor is not None and not (
+            term.tensor.is_initializer()
+            and all(self._computes_any(user, layer_values) for user, _ in term.tensor.uses())
         ):
             return False
         return all(
-            self._near(user, near) or user.op_type in SLICING_OPS
-            for value in offset.path[:-1]
+            self._computes_any(user, layer_values) or user.op_type in SLICING_OPS
+            for value in term.path[:-1]
             for user, _ in value.uses()
         )
 
-    def _near(self, user: ir.Node, near: set[ir.Value]) -> bool:
-        return any(self._flow.first(value) in near for value in user.outputs)
+    def _computes_any(self, node: ir.Node, values: set[ir.Value]) -> bool:
+        return any(self._view.canonical(output) in values for output in node.outputs)
 
-    def _take(self, offsets: Iterable[BiasTerm], sign: int) -> tuple[Lever, ...]:
-        """The first bias that there is."""
-        for offset in offsets:
-            if offset.tensor is not None:
-                return self._levers(offset.tensor, offset, sign)
+    def _use_existing_bias(self, terms: Iterable[BiasTerm], sign: int) -> tuple[Lever, ...]:
+        for term in terms:
+            if term.tensor is not None:
+                return self._levers(term.tensor, term, sign)
         return ()
 
-    def _give(
-        self, logits: Sequence[Logit], ready: Sequence[BiasTerm], sign: int, name: str
+    def _add_bias_to_gemm(
+        self, logits: Sequence[Logit], usable: Sequence[BiasTerm], sign: int, name: str
     ) -> tuple[Lever, ...]:
-        """A bias for a Gemm that has none, at all times of the gate: it costs no operator."""
-        for number, offset in enumerate(logits[0].offsets):
-            makers = [_gemm_without_bias(logit, number) for logit in logits]
-            maker = makers[0]
-            if offset not in ready or maker is None or not all(makers):
+        """Give the Gemm of the gate, at all of its times, the bias that it lacks: this adds no operator."""
+        for number, term in enumerate(logits[0].bias_terms):
+            gemms = [_gemm_without_bias(logit, number) for logit in logits]
+            first_gemm = gemms[0]
+            if term not in usable or first_gemm is None or not all(gemms):
                 continue
-            if maker not in self._given:
-                width = (shape_of(maker.outputs[0]) or [])[-1]
-                bias = self._zeros(name, (width or 0,), maker.outputs[0])
-                for one in filter(None, makers):
-                    one.resize_inputs(3)
-                    one.replace_input_with(2, bias)
-                    self._given[one] = bias
-            return self._levers(self._given[maker], offset, sign)
+            if first_gemm not in self._bias_of_gemm:
+                units = (shape_of(first_gemm.outputs[0]) or [])[-1]
+                bias = self._add_zeros(name, (units or 0,), first_gemm.outputs[0])
+                for gemm in filter(None, gemms):
+                    gemm.resize_inputs(3)
+                    gemm.replace_input_with(2, bias)
+                    self._bias_of_gemm[gemm] = bias
+            return self._levers(self._bias_of_gemm[first_gemm], term, sign)
         return ()
 
-    def _add(
+    def _add_bias_to_logit(
         self, gates: Sequence[ir.Value], logits: Sequence[Logit], sign: int, name: str
     ) -> tuple[Lever, ...]:
-        """An addition of zeros to what a gate squashes, at all of its times."""
-        added = logits[0].added
-        if (
-            added is None
-            or not _is_usable(added, logits[0])
-            or any(logit.squashed is None for logit in logits)
-        ):
+        """Add zeros to the logit of the gate, at all of its times: this adds an operator for each."""
+        term = logits[0].new_bias
+        if term is None or not _is_usable(term, logits[0]) or any(logit.value is None for logit in logits):
             return ()
-        source = added.path[0]
-        if source not in self._added:
-            bias = self._zeros(name, logits[0].room, source)
+        first_logit = term.path[0]
+        if first_logit not in self._bias_of_logit:
+            bias = self._add_zeros(name, logits[0].new_bias_shape, first_logit)
             for number, (gate, logit) in enumerate(zip(gates, logits, strict=True)):
-                if logit.squashed is not None:
-                    label = name.removesuffix("bias") + (f"logit.{number}" if number else "logit")
-                    self._put(bias, logit.squashed, {gate, *logit.inside}, label)
-        return self._levers(self._added[source], added, sign)
+                if logit.value is not None:
+                    sum_name = name.removesuffix("bias") + (f"logit.{number}" if number else "logit")
+                    self._insert_addition(bias, logit.value, {gate, *logit.between}, sum_name)
+        return self._levers(self._bias_of_logit[first_logit], term, sign)
 
-    def _put(self, bias: ir.Value, squashed: ir.Value, inside: set[ir.Value], label: str) -> None:
-        """Add a bias to what is squashed, for the gate alone and not for others who use it."""
-        users = [user for user, _ in squashed.uses() if inside.intersection(user.outputs)]
-        node = ir.node("Add", [squashed, bias])
-        (made,) = node.outputs
-        made.type, made.shape = squashed.type, squashed.shape
-        rename(made, label)
+    def _insert_addition(
+        self, bias: ir.Value, logit: ir.Value, gate_values: set[ir.Value], name: str
+    ) -> None:
+        """Add a bias to a logit for the nodes that compute the gate, not for other users of the logit."""
+        users = [user for user, _ in logit.uses() if gate_values.intersection(user.outputs)]
+        node = ir.node("Add", [logit, bias])
+        (biased_logit,) = node.outputs
+        biased_logit.type, biased_logit.shape = logit.type, logit.shape
+        rename(biased_logit, name)
         self._graph.insert_before(users[0], node)
         for user in users:
-            for place, value in enumerate(user.inputs):
-                if value is squashed:
-                    user.replace_input_with(place, made)
-        self._added[squashed] = bias
+            for number, value in enumerate(user.inputs):
+                if value is logit:
+                    user.replace_input_with(number, biased_logit)
+        self._bias_of_logit[logit] = bias
 
-    def _levers(self, tensor: ir.Value, offset: BiasTerm, sign: int) -> tuple[Lever, ...]:
-        if tensor not in self._graph.inputs:
-            self._graph.inputs.append(tensor)
-        way: Literal[1, -1] = 1 if sign * offset.scale > 0 else -1
-        return tuple(Lever(tensor=str(tensor.name), start=a, stop=b, sign=way) for a, b in offset.runs)
+    def _levers(self, bias: ir.Value, term: BiasTerm, sign: int) -> tuple[Lever, ...]:
+        if bias not in self._graph.inputs:
+            self._graph.inputs.append(bias)
+        lever_sign: Literal[1, -1] = 1 if sign * term.scale > 0 else -1
+        return tuple(
+            Lever(tensor=str(bias.name), start=start, stop=stop, sign=lever_sign)
+            for start, stop in term.ranges
+        )
 
-    def _zeros(self, name: str, shape: tuple[int, ...], like: ir.Value) -> ir.Value:
+    def _add_zeros(self, name: str, shape: tuple[int, ...], like: ir.Value) -> ir.Value:
+        """A new initializer of zeros with the dtype of another value."""
         dtype = like.dtype or ir.DataType.FLOAT
         data = ir.tensor(np.zeros(shape, dtype=dtype.numpy()), name=name)
         value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(dtype), const_value=data)
@@ -145,14 +164,14 @@ class LeverFactory:
 
 
 def _gemm_without_bias(logit: Logit, number: int) -> ir.Node | None:
-    """The Gemm that could offset a gate and does not."""
-    offset = logit.offsets[number] if number < len(logit.offsets) else None
-    maker = None if offset is None or offset.tensor is not None else offset.maker
-    return maker if maker is not None and maker.op_type == "Gemm" else None
+    """The Gemm behind a bias term that could have a bias and has none."""
+    term = logit.bias_terms[number] if number < len(logit.bias_terms) else None
+    node = None if term is None or term.tensor is not None else term.added_by
+    return node if node is not None and node.op_type == "Gemm" else None
 
 
-def _is_usable(offset: BiasTerm, logit: Logit) -> bool:
-    """Whether a bias can be shifted for each unit by itself, by as much as what is squashed shall be."""
-    units = offset.index.shape[logit.unit_axis] if offset.index.ndim else 1
-    whole = max((one.index.shape[logit.unit_axis] for one in logit.offsets), default=1)
-    return abs(offset.scale) == 1.0 and units == whole and len(offset.runs) <= MAX_BIAS_PIECES
+def _is_usable(term: BiasTerm, logit: Logit) -> bool:
+    """Whether a bias can shift every unit separately, and the logit by the same amount."""
+    units = term.index.shape[logit.unit_axis] if term.index.ndim else 1
+    all_units = max((other.index.shape[logit.unit_axis] for other in logit.bias_terms), default=1)
+    return abs(term.scale) == 1.0 and units == all_units and len(term.ranges) <= MAX_BIAS_RANGES

@@ -1,4 +1,10 @@
-"""What a gate is the sigmoid of: its biases, its weights, and the axis of its units."""
+"""Traces gates back to their logits: the biases and weights behind each gate, and the axis of its units.
+
+For G = sigmoid(W x + b), the logit is W x + b. The bias is reported in the manifest and becomes the lever of
+the gate; the weights tell which gates are repeats of one layer. Between bias and gate there may be slices,
+reshapes, constants and more additions, and one bias may be shared by a gate and H: so each bias is tracked
+element by element (`BiasTerm`).
+"""
 
 from __future__ import annotations
 
@@ -13,22 +19,27 @@ from export.gates.graph_view import Array, GraphView, attribute, constant_array,
 from export.gates.sigmoids import intermediate_values, match_scaling, match_sigmoid
 from export.gates.value_ranges import ValueRanges
 
-# operators of data and weights
+# operators that combine data with weights
 AFFINE_OPS = frozenset({"Gemm", "MatMul", "Conv", "BatchNormalization", "LayerNormalization"})
-# sums of sums deeper than this are no logit of a gate
-MAX_LOGIT_DEPTH = 64
-# an element of a joined tensor that this bias does not offset
-NO_BIAS = -1
-# maps from channels to channels, the second axis; others map from the last axis to the last
+# affine operators whose units lie along the second axis; for the others it is the last one
 CHANNEL_OPS = frozenset({"Conv", "BatchNormalization"})
+# operators each of whose inputs is a part of the logit
+MIXING_OPS = frozenset({"Add", "Sum", "Sub", "Neg", "Mul", "Div", "Concat"})
+MAX_LOGIT_DEPTH = 64  # nodes between a logit and its biases, against graphs built to be slow
+# index of an element of a value to which a bias adds nothing, as in the other parts of a Concat
+NO_BIAS = -1
 
 
 @dataclass(frozen=True, eq=False)
 class BiasTerm:
-    """A bias that is added to a value: `scale` times its element `index`, for every element of the value.
+    """A bias that is added to a value: to each element, `scale` times the element `index` of the bias.
 
-    `index` has the value's rank, and 1 for an axis along which it does not change. `tensor` is None where
-    a map has no bias, but could have one. `path` are the values from the first that was offset on.
+    Attributes:
+        tensor: The bias; None for one that does not exist, where a node could have one.
+        index: Element of the bias for each element of the value: an array with the rank of the value, and
+            size 1 along axes on which it is constant.
+        scale: Factor between the bias and what it adds to the value.
+        path: The values from the first that the bias was added to, up to this value.
     """
 
     tensor: ir.Value | None
@@ -37,199 +48,105 @@ class BiasTerm:
     path: tuple[ir.Value, ...] = ()
 
     @property
-    def maker(self) -> ir.Node | None:
-        """The node that adds the bias, or could."""
+    def added_by(self) -> ir.Node | None:
+        """The node that adds the bias, or that could."""
         return self.path[0].producer()
 
     @property
-    def runs(self) -> list[tuple[int, int]]:
-        """The elements in use, flat, as few ranges from a start to a stop."""
+    def ranges(self) -> list[tuple[int, int]]:
+        """The elements of the flat bias in use, as ranges from start to stop."""
         used = np.unique(self.index[self.index != NO_BIAS])
-        ends = np.flatnonzero(np.diff(used) != 1)
-        return [(int(run[0]), int(run[-1]) + 1) for run in np.split(used, ends + 1) if run.size]
+        breaks = np.flatnonzero(np.diff(used) != 1)
+        return [(int(run[0]), int(run[-1]) + 1) for run in np.split(used, breaks + 1) if run.size]
 
-    def on(self, value: ir.Value, index: Indices | None = None, factor: float = 1.0) -> BiasTerm:
-        """The same bias as it offsets a value made of this one."""
-        where = self.index if index is None else index
-        return BiasTerm(self.tensor, where, self.scale * factor, (*self.path, value))
-
-
-def find_bias_terms(value: ir.Value, depth: int = 0) -> Iterator[BiasTerm]:
-    """The biases that a value is the sum of, beside what is not a bias."""
-    node = value.producer()
-    data = constant_array(value)
-    if data is not None:
-        yield BiasTerm(value, np.arange(data.size).reshape(data.shape))
-    elif node is not None and depth < MAX_LOGIT_DEPTH and (not depth or belongs_to_one_logit(value, node)):
-        yield from _through(node, value, depth + 1)
-
-
-def belongs_to_one_logit(value: ir.Value, node: ir.Node) -> bool:
-    """Whether a value belongs to one logit: if it is used for more, a map made it or it is cut up."""
-    uses = value.uses()
-    return (
-        len(uses) < 2
-        or node.op_type in AFFINE_OPS | MOVE_OPS
-        or all(user.op_type in MOVE_OPS for user, _ in uses)
-    )
-
-
-def move_bias_terms(
-    node: ir.Node, value: ir.Value, find_bias_terms: Iterable[BiasTerm]
-) -> Iterator[BiasTerm]:
-    """What offsets a value whose elements were moved about, given what offset them before."""
-    for offset in find_bias_terms:
-        index = move_indices(node, value, offset.index)
-        if index is not None and (index != NO_BIAS).any():
-            yield offset.on(value, index)
-
-
-def _through(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
-    match node.op_type:
-        case "Add" | "Sum" | "Sub":
-            yield from _added(node, value, depth)
-        case "Neg" | "Mul" | "Div":
-            if (found := match_scaling(node)) is not None:
-                for offset in find_bias_terms(found[0], depth):
-                    yield offset.on(value, factor=found[1])
-        case "Gemm" | "MatMul" | "Conv" | "BatchNormalization" | "LayerNormalization":
-            yield from _mapped(node, value, depth)
-        case "Concat":
-            yield from _joined(node, value, depth)
-        case op if op in MOVE_OPS:
-            yield from move_bias_terms(node, value, find_bias_terms(first_input(node), depth))
-
-
-def _added(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
-    shape = shape_of(value)
-    if shape is None:
-        return
-    for number, source in enumerate(present_inputs(node)):
-        sign = -1.0 if number and node.op_type == "Sub" else 1.0
-        for offset in find_bias_terms(source, depth):
-            if offset.index.ndim <= len(shape):
-                missing = (1,) * (len(shape) - offset.index.ndim)
-                yield offset.on(value, offset.index.reshape(missing + offset.index.shape), sign)
-
-
-def _mapped(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
-    shape = shape_of(value)
-    if shape is None:
-        return
-    axis = 1 if node.op_type in CHANNEL_OPS else len(shape) - 1
-    spread = [1] * len(shape)
-    if len(node.inputs) > 2 and node.inputs[2] is not None:
-        beta = float(attribute(node, "beta", 1.0))
-        for offset in find_bias_terms(node.inputs[2], depth):
-            if offset.index.size == max(offset.index.shape, default=1):
-                spread[axis] = offset.index.size
-                yield offset.on(value, offset.index.reshape(spread), beta)
-    elif node.op_type in {"Gemm", "MatMul", "Conv"} and (units := shape[axis]) is not None:
-        spread[axis] = units
-        yield BiasTerm(None, np.arange(units).reshape(spread), path=(value,))
-
-
-def _joined(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
-    """One part of a joined tensor is offset, the others are not."""
-    axis = int(attribute(node, "axis"))
-    shapes = [shape_of(source) for source in present_inputs(node)]
-    lengths = [0 if shape is None else shape[axis] or 0 for shape in shapes]
-    if not all(lengths):
-        return
-    for number, source in enumerate(present_inputs(node)):
-        for offset in find_bias_terms(source, depth):
-            whole = [*offset.index.shape]
-            whole[axis] = lengths[number]
-            margins = [(0, 0)] * len(whole)
-            margins[axis] = (sum(lengths[:number]), sum(lengths[number + 1 :]))
-            inner = np.broadcast_to(offset.index, whole)
-            yield offset.on(value, np.pad(inner, margins, constant_values=NO_BIAS))
-
-
-# operators each of whose inputs has a part in a logit
-MIXING_OPS = frozenset({"Add", "Sum", "Sub", "Neg", "Mul", "Div", "Concat"})
+    def at(self, value: ir.Value, index: Indices | None = None, factor: float = 1.0) -> BiasTerm:
+        """The same bias as a term of `value`, which is computed from the last value of the path."""
+        return BiasTerm(
+            self.tensor, self.index if index is None else index, self.scale * factor, (*self.path, value)
+        )
 
 
 @dataclass(frozen=True)
 class Logit:
-    """What a gate squashes. `squashed` is the value itself, None where it is not known.
+    """What a gate is the sigmoid of. All fields are empty if the gate is no known sigmoid.
 
-    `inside` are the values that come after it and before the gate. `added` is how a bias of the shape
-    `room`, added to what is squashed, would offset the gate; None where no such shape can be told.
+    Attributes:
+        value: The logit itself.
+        between: The values after the logit and before the gate.
+        bias_terms: The biases in the logit, and those that could be there, in terms of the gate's elements.
+        new_bias: How a bias of shape `new_bias_shape`, added to the logit, would reach the gate; None if that
+            shape cannot be known.
+        new_bias_shape: One element for each unit.
+        weights: The weights that the logit is computed with.
     """
 
-    squashed: ir.Value | None = None
-    inside: frozenset[ir.Value] = frozenset()
-    offsets: tuple[BiasTerm, ...] = ()
-    added: BiasTerm | None = None
-    room: tuple[int, ...] = ()
+    value: ir.Value | None = None
+    between: frozenset[ir.Value] = frozenset()
+    bias_terms: tuple[BiasTerm, ...] = ()
+    new_bias: BiasTerm | None = None
+    new_bias_shape: tuple[int, ...] = ()
     weights: frozenset[ir.Value] = frozenset()
 
     @property
-    def biases(self) -> list[BiasTerm]:
-        """The offsets that there are, not those that there could be."""
-        return [offset for offset in self.offsets if offset.tensor is not None]
-
-    @property
     def bias(self) -> Array | None:
-        """The sum of the biases, in the gate's rank; None where there is none."""
+        """The sum of all existing biases, with the rank of the gate; None if there are none."""
         parts = []
-        for offset in self.biases:
-            data = constant_array(offset.tensor)
+        for term in self.bias_terms:
+            data = constant_array(term.tensor)
             if data is not None:
-                numbers = data.astype(np.float64).reshape(-1)[offset.index]
-                parts.append(np.where(offset.index == NO_BIAS, 0.0, offset.scale * numbers))
+                elements = data.astype(np.float64).reshape(-1)[term.index]
+                parts.append(np.where(term.index == NO_BIAS, 0.0, term.scale * elements))
         return sum(parts[1:], parts[0]) if parts else None
 
     @property
     def unit_axis(self) -> int:
-        """The axis of the gate along which its units lie, from the end."""
-        return _unit_axis(self.offsets)
+        """The axis of the gate along which its units lie, counted from the end."""
+        return _unit_axis(self.bias_terms)
 
     @property
     def identity(self) -> Hashable:
-        """Equal for gates of the same weights, one gate at several times; None for no weights."""
+        """Equal for gates with the same weights and bias elements; None for a gate without weights."""
         names = frozenset(str(weight.name) for weight in self.weights)
-        runs = frozenset(run for offset in self.offsets for run in offset.runs)
-        return (tuple(sorted(names)), tuple(sorted(runs))) if names else None
+        ranges = frozenset(bias_range for term in self.bias_terms for bias_range in term.ranges)
+        return (tuple(sorted(names)), tuple(sorted(ranges))) if names else None
 
 
 class LogitTracer:
-    """Traces the gates of a graph back to their weights and biases."""
+    """Finds the logits of the gates of one graph, and remembers them."""
 
-    def __init__(self, flow: GraphView, ranges: ValueRanges) -> None:
-        self._flow = flow
+    def __init__(self, view: GraphView, ranges: ValueRanges) -> None:
+        self._view = view
         self._ranges = ranges
-        self._known: dict[ir.Value, Logit] = {}
+        self._logits: dict[ir.Value, Logit] = {}
 
-    def of(self, gate: ir.Value) -> Logit:
-        """What a gate is the sigmoid of, as far as it can be told."""
-        gate = self._flow.first(gate)
-        if gate not in self._known:
-            found = match_sigmoid(_unmoved(gate))
-            self._known[gate] = Logit() if found is None else self._traced(gate, found[0])
-        return self._known[gate]
+    def logit(self, gate: ir.Value) -> Logit:
+        """The logit of a gate, as far as it can be known."""
+        gate = self._view.canonical(gate)
+        if gate not in self._logits:
+            match = match_sigmoid(_before_moves(gate))
+            self._logits[gate] = Logit() if match is None else self._trace(gate, match.logit)
+        return self._logits[gate]
 
-    def softmax(self, gate: ir.Value) -> ir.Node | None:
+    def softmax_node(self, gate: ir.Value) -> ir.Node | None:
         """The softmax that a gate is a part of."""
-        node = _unmoved(gate).producer()
+        node = _before_moves(gate).producer()
         return node if node is not None and node.op_type == "Softmax" else None
 
-    def _traced(self, gate: ir.Value, squashed: ir.Value) -> Logit:
-        before = list(find_bias_terms(squashed))
-        room = _room(squashed, before)
-        added = None if room is None else BiasTerm(None, _spread(room, squashed), path=(squashed,))
+    def _trace(self, gate: ir.Value, logit: ir.Value) -> Logit:
+        terms = list(find_bias_terms(logit))
+        shape = _bias_shape(logit, terms)
+        new_bias = None if shape is None else BiasTerm(None, _bias_index(shape, logit), path=(logit,))
         return Logit(
-            squashed=squashed,
-            inside=frozenset(intermediate_values(gate, squashed)),
-            offsets=tuple(_in_gate(gate, before)),
-            added=None if added is None else next(iter(_in_gate(gate, [added])), None),
-            room=room or (),
-            weights=frozenset(self._weights(squashed)),
+            value=logit,
+            between=frozenset(intermediate_values(gate, logit)),
+            bias_terms=tuple(_terms_of_gate(gate, terms)),
+            new_bias=None if new_bias is None else next(iter(_terms_of_gate(gate, [new_bias])), None),
+            new_bias_shape=shape or (),
+            weights=frozenset(self._weights(logit)),
         )
 
     def _weights(self, value: ir.Value, depth: int = 0) -> Iterator[ir.Value]:
-        """The weights on the way from a logit back to the data."""
+        """The weights between a logit and the data that it is computed from."""
         node = value.producer()
         if node is None or node.op_type == "Constant":
             yield from _initializers(value)
@@ -239,71 +156,169 @@ class LogitTracer:
             yield from self._weights(first_input(node), depth + 1)
         elif node.op_type in AFFINE_OPS:
             for number, source in enumerate(present_inputs(node)):
-                # what stands where data does is a state that does not depend on any yet
-                if not self._ranges.data(source) and (number or self._ranges.data(present_inputs(node)[1])):
+                # A constant first input, in front of a constant second one, is no weight but an initial
+                # state: at the first time step it is in the place of the data.
+                if not self._ranges.depends_on_input(source) and (
+                    number or self._ranges.depends_on_input(present_inputs(node)[1])
+                ):
                     yield from _initializers(source)
         elif node.op_type in MIXING_OPS:
             for source in present_inputs(node):
                 yield from self._weights(source, depth + 1)
 
 
-def _in_gate(gate: ir.Value, before: Iterable[BiasTerm]) -> list[BiasTerm]:
-    """The offsets of what is squashed as those of the gate: squashing moves no element."""
+def find_bias_terms(value: ir.Value, depth: int = 0) -> Iterator[BiasTerm]:
+    """The biases among the summands of a value."""
+    node = value.producer()
+    data = constant_array(value)
+    if data is not None:
+        yield BiasTerm(value, np.arange(data.size).reshape(data.shape))
+    elif node is not None and depth < MAX_LOGIT_DEPTH and (not depth or belongs_to_one_logit(value, node)):
+        yield from _terms_of_node(node, value, depth + 1)
+
+
+def belongs_to_one_logit(value: ir.Value, node: ir.Node) -> bool:
+    """Whether a value, computed by `node`, is a part of one logit only.
+
+    A value with several users is something else, such as a residual stream, unless it is the output of an
+    affine operator, or is only cut into pieces: then it is one fused map for H and the gate.
+    """
+    uses = value.uses()
+    return (
+        len(uses) < 2
+        or node.op_type in AFFINE_OPS | MOVE_OPS
+        or all(user.op_type in MOVE_OPS for user, _ in uses)
+    )
+
+
+def move_bias_terms(node: ir.Node, output: ir.Value, terms: Iterable[BiasTerm]) -> Iterator[BiasTerm]:
+    """Follow the bias terms of a node's first input to its output, if the node only moves elements."""
+    for term in terms:
+        index = move_indices(node, output, term.index)
+        if index is not None and (index != NO_BIAS).any():
+            yield term.at(output, index)
+
+
+def _terms_of_node(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
+    match node.op_type:
+        case "Add" | "Sum" | "Sub":
+            yield from _terms_of_addition(node, value, depth)
+        case "Neg" | "Mul" | "Div":
+            if (scaled := match_scaling(node)) is not None:
+                for term in find_bias_terms(scaled.value, depth):
+                    yield term.at(value, factor=scaled.factor)
+        case op if op in AFFINE_OPS:
+            yield from _terms_of_affine(node, value, depth)
+        case "Concat":
+            yield from _terms_of_concat(node, value, depth)
+        case op if op in MOVE_OPS:
+            yield from move_bias_terms(node, value, find_bias_terms(first_input(node), depth))
+
+
+def _terms_of_addition(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
+    shape = shape_of(value)
+    if shape is None:
+        return
+    for number, source in enumerate(present_inputs(node)):
+        sign = -1.0 if number and node.op_type == "Sub" else 1.0
+        for term in find_bias_terms(source, depth):
+            if term.index.ndim <= len(shape):
+                broadcast = (1,) * (len(shape) - term.index.ndim)
+                yield term.at(value, term.index.reshape(broadcast + term.index.shape), sign)
+
+
+def _terms_of_affine(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
+    """The bias of an affine operator; a term without a tensor if it has none but could have one."""
+    shape = shape_of(value)
+    if shape is None:
+        return
+    unit_axis = 1 if node.op_type in CHANNEL_OPS else len(shape) - 1
+    index_shape = [1] * len(shape)
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        beta = float(attribute(node, "beta", 1.0))
+        for term in find_bias_terms(node.inputs[2], depth):
+            if term.index.size == max(term.index.shape, default=1):
+                index_shape[unit_axis] = term.index.size
+                yield term.at(value, term.index.reshape(index_shape), beta)
+    elif node.op_type in {"Gemm", "MatMul", "Conv"} and (units := shape[unit_axis]) is not None:
+        index_shape[unit_axis] = units
+        yield BiasTerm(None, np.arange(units).reshape(index_shape), path=(value,))
+
+
+def _terms_of_concat(node: ir.Node, value: ir.Value, depth: int) -> Iterator[BiasTerm]:
+    """The bias terms of each part, which add nothing to the other parts."""
+    axis = int(attribute(node, "axis"))
+    shapes = [shape_of(source) for source in present_inputs(node)]
+    lengths = [0 if shape is None else shape[axis] or 0 for shape in shapes]
+    if not all(lengths):
+        return
+    for number, source in enumerate(present_inputs(node)):
+        for term in find_bias_terms(source, depth):
+            part_shape = [*term.index.shape]
+            part_shape[axis] = lengths[number]
+            padding = [(0, 0)] * len(part_shape)
+            padding[axis] = (sum(lengths[:number]), sum(lengths[number + 1 :]))
+            part = np.broadcast_to(term.index, part_shape)
+            yield term.at(value, np.pad(part, padding, constant_values=NO_BIAS))
+
+
+def _terms_of_gate(gate: ir.Value, terms: Iterable[BiasTerm]) -> list[BiasTerm]:
+    """The bias terms of a logit as those of its gate: only nodes after the sigmoid move elements."""
     moves: list[tuple[ir.Node, ir.Value]] = []
     value = gate
-    while (found := match_sigmoid(value)) is None and (node := value.producer()) is not None:
+    while (match := match_sigmoid(value)) is None and (node := value.producer()) is not None:
         moves.append((node, value))
         value = first_input(node)
-    made = [] if found is None else [offset.on(value, factor=found[1]) for offset in before]
+    gate_terms = [] if match is None else [term.at(value, factor=match.slope) for term in terms]
     for node, output in reversed(moves):
-        made = list(move_bias_terms(node, output, made))
-    return made
+        gate_terms = list(move_bias_terms(node, output, gate_terms))
+    return gate_terms
 
 
-def _room(value: ir.Value, before: list[BiasTerm]) -> tuple[int, ...] | None:
-    """The shape of a bias for the units of a value, which lie where those of another offset do."""
+def _bias_shape(value: ir.Value, terms: list[BiasTerm]) -> tuple[int, ...] | None:
+    """The shape of a bias with one element per unit of a value, along the unit axis of its other biases."""
     shape = shape_of(value)
-    if shape is None or not before:
+    if shape is None or not terms:
         return None
-    axis = _unit_axis(before)
+    axis = _unit_axis(terms)
     units = shape[axis]
     return None if units is None else (units,) + (1,) * (-1 - axis)
 
 
-def _spread(room: tuple[int, ...], value: ir.Value) -> Indices:
-    """The elements of a bias in the rank of a value."""
-    rank = len(shape_of(value) or room)
-    return np.arange(room[0]).reshape((1,) * (rank - len(room)) + room)
+def _bias_index(bias_shape: tuple[int, ...], value: ir.Value) -> Indices:
+    """The elements of a bias of this shape, with the rank of the value."""
+    rank = len(shape_of(value) or bias_shape)
+    return np.arange(bias_shape[0]).reshape((1,) * (rank - len(bias_shape)) + bias_shape)
 
 
-def _unit_axis(found: Iterable[BiasTerm]) -> int:
-    """The axis of a value along which its biases change, from the end: that of its units."""
-    axis = -1
-    for offset in found:
-        if long := [at for at, size in enumerate(offset.index.shape) if size > 1]:
-            return long[-1] - offset.index.ndim
-        if offset.maker is not None and offset.maker.op_type in CHANNEL_OPS:
-            # of one unit, which no bias shows
-            axis = 1 - offset.index.ndim
-    return axis
+def _unit_axis(terms: Iterable[BiasTerm]) -> int:
+    """The axis of a value along which its biases change, counted from the end: that of its units."""
+    unit_axis = -1
+    for term in terms:
+        if long_axes := [axis for axis, size in enumerate(term.index.shape) if size > 1]:
+            return long_axes[-1] - term.index.ndim
+        if term.added_by is not None and term.added_by.op_type in CHANNEL_OPS:
+            # a single channel: its bias changes along no axis
+            unit_axis = 1 - term.index.ndim
+    return unit_axis
 
 
 def _initializers(value: ir.Value) -> Iterator[ir.Value]:
-    """The weights that a value is made of; a literal number is none, as many gates share it."""
+    """The weights that a value is computed from, without single numbers, which unrelated gates may share."""
     waiting = [value]
     seen: set[ir.Value] = set()
     while waiting:
-        one = waiting.pop()
-        node = one.producer()
-        data = constant_array(one)
+        source = waiting.pop()
+        node = source.producer()
+        data = constant_array(source)
         if data is not None and data.size > 1 and data.dtype.kind not in "iub":
-            yield one
-        elif node is not None and one not in seen:
-            seen.add(one)
+            yield source
+        elif node is not None and source not in seen:
+            seen.add(source)
             waiting.extend(present_inputs(node))
 
 
-def _unmoved(value: ir.Value) -> ir.Value:
+def _before_moves(value: ir.Value) -> ir.Value:
     while (node := value.producer()) is not None and node.op_type in MOVE_OPS:
         value = first_input(node)
     return value

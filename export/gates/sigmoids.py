@@ -1,6 +1,12 @@
-"""The ways in which a number is squashed between 0 and 1: sigmoids, however they are written."""
+"""Recognizes sigmoids, however they are written: Sigmoid, (1 + tanh(x)) / 2, 1 / (1 + exp(-x)), clips.
+
+A softmax counts as well, since two gates may be its parts. `match_sigmoid` takes a value between 0 and 1 and
+finds its logit: the value that the sigmoid is applied to.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -9,61 +15,80 @@ from export.gates.graph_view import constant_scalar, first_input, is_pass_throug
 SIGMOID_OPS = frozenset({"Sigmoid", "HardSigmoid", "Softmax"})
 
 
-def match_sigmoid(value: ir.Value) -> tuple[ir.Value, float] | None:
-    """What a value between 0 and 1 is made of, and how steeply: a sigmoid's steepness is 1, falling it is -1.
+class SigmoidMatch(NamedTuple):
+    """The logit of a sigmoid and its slope: 1 for sigmoid(x), 2 for sigmoid(2 x), -1 for 1 - sigmoid(x).
 
-    A clipped line is taken for a sigmoid of what comes before the line.
+    For clipped lines only the sign of the slope counts: it is 1 or -1.
     """
-    inner, slope = linear_source(value)
+
+    logit: ir.Value
+    slope: float
+
+
+class Scaled(NamedTuple):
+    """A value and the number by which it is multiplied."""
+
+    value: ir.Value
+    factor: float
+
+
+def match_sigmoid(value: ir.Value) -> SigmoidMatch | None:
+    """The logit of a value between 0 and 1; None if the value is no sigmoid.
+
+    A clipped line, as in clamp(0.2 x + 0.5, 0, 1), counts as a sigmoid of x.
+    """
+    inner, factor = linear_source(value)
     node = inner.producer()
     if node is None or not node.inputs:
         return None
-    way = 1.0 if slope > 0 else -1.0
+    sign = 1.0 if factor > 0 else -1.0
     if node.op_type == "Exp":
-        # of the logarithm of a sigmoid, as code that reckons in logarithms has it
+        # exp(log(sigmoid(x))), as in code that computes with logarithms
         log = first_input(node).producer()
         return match_sigmoid(first_input(log)) if log is not None and log.op_type == "Log" else None
     if node.op_type in SIGMOID_OPS:
-        return first_input(node), way
+        return SigmoidMatch(first_input(node), sign)
     if node.op_type == "Tanh":
-        # (1 + tanh(x)) / 2 is the sigmoid of 2 x
-        return first_input(node), 2 * way
+        # (1 + tanh(x)) / 2 = sigmoid(2 x)
+        return SigmoidMatch(first_input(node), 2 * sign)
     if (line := _clip_source(node)) is not None:
+        # a lower and an upper bound may be two nodes, with arithmetic between and below them
         while line is not None:
-            inner, slope = linear_source(line)
-            way = way if slope > 0 else -way
+            inner, factor = linear_source(line)
+            sign = sign if factor > 0 else -sign
             node = inner.producer()
             line = None if node is None else _clip_source(node)
-        return inner, way
+        return SigmoidMatch(inner, sign)
+    # 1 / (1 + exp(u)) = sigmoid(-u)
     exponent = _logistic_exponent(node)
-    return None if exponent is None else (exponent, -way)
+    return None if exponent is None else SigmoidMatch(exponent, -sign)
 
 
 def are_complements(one: ir.Value, other: ir.Value) -> bool:
-    """Whether two sigmoids are one number and 1 minus it: those of u and of -u."""
+    """Whether two values are sigmoid(u) and sigmoid(-u), which is 1 - sigmoid(u)."""
     a, b = match_sigmoid(one), match_sigmoid(other)
-    if a is None or b is None or a[1] != b[1]:
+    if a is None or b is None or a.slope != b.slope:
         return False
     return any(
-        node is not None and match_scaling(node) == (positive, -1.0)
-        for positive, node in ((a[0], b[0].producer()), (b[0], a[0].producer()))
+        node is not None and match_scaling(node) == (logit, -1.0)
+        for logit, node in ((a.logit, b.logit.producer()), (b.logit, a.logit.producer()))
     )
 
 
-def intermediate_values(gate: ir.Value, source: ir.Value) -> set[ir.Value]:
-    """The values on the way from what is squashed to the gate, those two left out."""
-    found: set[ir.Value] = set()
+def intermediate_values(gate: ir.Value, logit: ir.Value) -> set[ir.Value]:
+    """The values on the way from a logit to its gate, without the two themselves."""
+    between: set[ir.Value] = set()
     value = gate
-    while value is not source and (node := value.producer()) is not None:
-        found.add(value)
-        # all else that a squash takes are numbers
-        value = next(one for one in present_inputs(node) if constant_scalar(one) is None)
-    return found - {gate}
+    while value is not logit and (node := value.producer()) is not None:
+        between.add(value)
+        # all other inputs on this way are constant numbers
+        value = next(source for source in present_inputs(node) if constant_scalar(source) is None)
+    return between - {gate}
 
 
-def linear_source(value: ir.Value) -> tuple[ir.Value, float]:
-    """The value that this is a multiple of, plus a number; and how many times it is counted."""
-    slope = 1.0
+def linear_source(value: ir.Value) -> Scaled:
+    """The x and the a of a value a x + b, where a and b are constant numbers."""
+    factor = 1.0
     while (node := value.producer()) is not None:
         if is_pass_through(node):
             value = first_input(node)
@@ -72,49 +97,49 @@ def linear_source(value: ir.Value) -> tuple[ir.Value, float]:
             if a is not None and constant_scalar(b) is not None:
                 value = a
             elif b is not None and constant_scalar(a) is not None:
-                value, slope = b, slope * (-1.0 if node.op_type == "Sub" else 1.0)
+                value, factor = b, factor * (-1.0 if node.op_type == "Sub" else 1.0)
             else:
                 break
-        elif (found := match_scaling(node)) is not None and found[1]:
-            value, slope = found[0], slope * found[1]
+        elif (scaled := match_scaling(node)) is not None and scaled.factor:
+            value, factor = scaled.value, factor * scaled.factor
         else:
             break
-    return value, slope
+    return Scaled(value, factor)
 
 
-def match_scaling(node: ir.Node) -> tuple[ir.Value, float] | None:
-    """What a node multiplies by a number, and the number."""
+def match_scaling(node: ir.Node) -> Scaled | None:
+    """The x and the a of a node that computes a x with a constant number a; None for other nodes."""
     if node.op_type == "Neg":
-        return first_input(node), -1.0
+        return Scaled(first_input(node), -1.0)
     if node.op_type not in {"Mul", "Div"}:
         return None
     a, b = node.inputs
     if a is not None and (number := constant_scalar(b)):
-        return a, number if node.op_type == "Mul" else 1 / number
+        return Scaled(a, number if node.op_type == "Mul" else 1 / number)
     if b is not None and node.op_type == "Mul" and (number := constant_scalar(a)) is not None:
-        return b, number
+        return Scaled(b, number)
     return None
 
 
 def _clip_source(node: ir.Node) -> ir.Value | None:
-    """What a node cuts off above or below a number."""
+    """The value that a node bounds by a constant number: that of Clip, max(x, number) or min(x, number)."""
     if node.op_type == "Clip":
         return first_input(node)
     if node.op_type in {"Max", "Min"}:
-        free = [value for value in present_inputs(node) if constant_scalar(value) is None]
-        return free[0] if len(free) == 1 else None
+        computed = [value for value in present_inputs(node) if constant_scalar(value) is None]
+        return computed[0] if len(computed) == 1 else None
     return None
 
 
 def _logistic_exponent(node: ir.Node) -> ir.Value | None:
     """The u of 1 / (1 + exp(u))."""
     if node.op_type == "Div" and constant_scalar(node.inputs[0]) is not None:
-        below = node.inputs[1]
+        denominator = node.inputs[1]
     elif node.op_type == "Reciprocal":
-        below = node.inputs[0]
+        denominator = node.inputs[0]
     else:
         return None
-    exponential = None if below is None else linear_source(below)[0].producer()
+    exponential = None if denominator is None else linear_source(denominator).value.producer()
     if exponential is None or exponential.op_type != "Exp":
         return None
     return first_input(exponential)

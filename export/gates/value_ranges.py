@@ -1,4 +1,10 @@
-"""Between which bounds the values of a graph lie whatever the input, and which of them can be gates."""
+"""Interval analysis: bounds of every value of a graph, and which values can be gates.
+
+Bounds are propagated from the inputs to the outputs, operator by operator: a sigmoid lies in [0, 1], a sum
+lies between the sums of the bounds. Beside the bounds, a value is marked as depending on the input data, and
+as doing so continuously. A gate has to lie in [0, 1] and vary continuously with the data: this leaves out
+learned constants, and masks, which are 0 or 1.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +18,24 @@ from export.gates.element_moves import MOVE_OPS
 from export.gates.graph_view import GraphView, attribute, constant_scalar
 
 INF = math.inf
-MAX_EXPONENT = 700.0
+MAX_EXPONENT = 700.0  # exp overflows float64 shortly above: counted as infinite
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """Bounds; `data` where a value depends on the numbers of an input, `soft` where it does so by degrees.
+    """Bounds of a value over all inputs.
 
-    A mask that is cast from yes and no lies in [0, 1] and depends on data too, but is not soft.
+    Attributes:
+        low: Lower bound.
+        high: Upper bound.
+        input_dependent: Whether the value depends on the numbers of an input.
+        continuous: Whether it varies continuously with them, unlike a mask that is cast from a bool.
     """
 
     low: float = -INF
     high: float = INF
-    data: bool = False
-    soft: bool = False
+    input_dependent: bool = False
+    continuous: bool = False
 
 
 FIXED_RANGES = {
@@ -39,7 +49,7 @@ FIXED_RANGES = {
     "Cos": (-1.0, 1.0),
     "Softplus": (0.0, INF),
 }
-# elements are moved, chosen, repeated or averaged, never made larger
+# operators that move, choose, repeat or average elements: the result stays within the bounds of its inputs
 RANGE_KEEPING_OPS = MOVE_OPS | {
     "Tile",
     "GatherElements",
@@ -55,58 +65,63 @@ RANGE_KEEPING_OPS = MOVE_OPS | {
     "Min",
     "Where",
 }
-# of these the number of elements counts, not what they are
+# the result depends on the shape of the input, not on its numbers
 SHAPE_ONLY_OPS = frozenset({"Shape", "Size", "EyeLike"})
-
-
-# what these make is read off them
+# the range is read from the constant itself
 LITERAL_OPS = frozenset({"Constant", "ConstantOfShape"})
-# whatever these are given, weights make numbers of it
+# the result is continuous even for discrete inputs, which select or combine weights: an embedding of ids
 CONTINUOUS_OPS = frozenset({"Gather", "GatherND", "Gemm", "MatMul", "Conv", "ConvTranspose", "Einsum"})
 
 
 class ValueRanges:
-    """The range of every value of a graph, from its inputs on."""
+    """The range of every value of a graph."""
 
-    def __init__(self, flow: GraphView) -> None:
+    def __init__(self, view: GraphView) -> None:
         self._ranges: dict[ir.Value, ValueRange] = {}
-        for value in flow.graph.inputs:
-            # an input with an initializer is a weight that may be overridden
-            given = value.const_value is None
-            soft = given and (value.dtype is None or value.dtype.is_floating_point())
-            self._ranges[value] = ValueRange(data=given, soft=soft)
-        for node in flow.nodes:
+        for value in view.graph.inputs:
+            # an input with an initializer is a weight that a caller may override
+            is_data = value.const_value is None
+            continuous = is_data and (value.dtype is None or value.dtype.is_floating_point())
+            self._ranges[value] = ValueRange(input_dependent=is_data, continuous=continuous)
+        for node in view.nodes:
             if node.op_type in LITERAL_OPS:
                 continue
-            made = self._of(node)
+            node_range = self._range_of(node)
             for value in node.outputs:
-                self._ranges[value] = made
+                self._ranges[value] = node_range
 
     def __getitem__(self, value: ir.Value) -> ValueRange:
-        if (found := self._ranges.get(value)) is not None:
-            return found
+        if (value_range := self._ranges.get(value)) is not None:
+            return value_range
         number = constant_scalar(value)
         return ValueRange() if number is None else ValueRange(number, number)
 
-    def gate(self, value: ir.Value) -> bool:
-        """Whether a value is between 0 and 1, and is so by degrees and by the data: what a gate has to be."""
-        found = self[value]
-        return 0 <= found.low < found.high <= 1 and found.soft
+    def can_be_gate(self, value: ir.Value) -> bool:
+        """Whether a value lies in [0, 1] and varies continuously with the input data."""
+        bounds = self[value]
+        return 0 <= bounds.low < bounds.high <= 1 and bounds.continuous
 
-    def data(self, value: ir.Value) -> bool:
+    def depends_on_input(self, value: ir.Value) -> bool:
         """Whether a value depends on the numbers of an input."""
-        return self[value].data
+        return self[value].input_dependent
 
-    def _of(self, node: ir.Node) -> ValueRange:
+    def _range_of(self, node: ir.Node) -> ValueRange:
         inputs = [self[value] for value in node.inputs if value is not None]
-        data = any(one.data for one in inputs) and node.op_type not in SHAPE_ONLY_OPS
+        input_dependent = any(source.input_dependent for source in inputs) and (
+            node.op_type not in SHAPE_ONLY_OPS
+        )
+        # loops and branches are not analysed
         if any(a.type in {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS} for a in node.attributes.values()):
-            return ValueRange(data=True, soft=True)
-        kind = node.outputs[0].dtype if node.outputs else None
-        real = kind is None or kind.is_floating_point()
-        soft = data and real and (node.op_type in CONTINUOUS_OPS or any(one.soft for one in inputs))
+            return ValueRange(input_dependent=True, continuous=True)
+        dtype = node.outputs[0].dtype if node.outputs else None
+        is_float = dtype is None or dtype.is_floating_point()
+        continuous = (
+            input_dependent
+            and is_float
+            and (node.op_type in CONTINUOUS_OPS or any(source.continuous for source in inputs))
+        )
         low, high = self._bounds(node, inputs)
-        return ValueRange(low, high, data, soft)
+        return ValueRange(low, high, input_dependent, continuous)
 
     def _bounds(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
         op = node.op_type
@@ -115,35 +130,35 @@ class ValueRanges:
         if node.outputs and node.outputs[0].dtype == ir.DataType.BOOL:
             return 0.0, 1.0
         if op in RANGE_KEEPING_OPS:
-            return self._hull(node, inputs)
+            return self._bounds_of_kept(node, inputs)
         if op == "Clip":
-            return self._clipped(node, inputs)
+            return self._bounds_of_clip(node, inputs)
         match op, inputs:
             case "Relu", [x]:
                 return max(x.low, 0.0), max(x.high, 0.0)
             case "Neg", [x]:
                 return -x.high, -x.low
             case "Exp", [x]:
-                return _exp(x.low), _exp(x.high)
+                return _bounded_exp(x.low), _bounded_exp(x.high)
             case "Sqrt", [x]:
                 return math.sqrt(max(x.low, 0.0)), math.sqrt(max(x.high, 0.0))
             case "Pow", [x, power] if x.low >= 0 and power.low == power.high >= 0:
                 return x.low**power.low, x.high**power.low
             case "Log", [x] if x.low >= 0:
-                return _log(x.low), _log(x.high)
+                return _log_or_minus_infinity(x.low), _log_or_minus_infinity(x.high)
             case "Add" | "Sum", [_, *_]:
                 return sum(x.low for x in inputs), sum(x.high for x in inputs)
             case "Sub", [a, b]:
                 return a.low - b.high, a.high - b.low
             case "Mul", [a, b]:
-                return _span(_times(p, q) for p in (a.low, a.high) for q in (b.low, b.high))
+                return _extremes(_product(p, q) for p in (a.low, a.high) for q in (b.low, b.high))
             case "Div", [a, b] if b.low > 0:
-                return _span(_times(p, 1 / q) for p in (a.low, a.high) for q in (b.low, b.high))
+                return _extremes(_product(p, 1 / q) for p in (a.low, a.high) for q in (b.low, b.high))
             case "Reciprocal", [x] if x.low > 0:
                 return 1 / x.high, 1 / x.low
         return -INF, INF
 
-    def _hull(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
+    def _bounds_of_kept(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
         match node.op_type:
             case "Where":
                 inputs = inputs[1:]
@@ -157,28 +172,30 @@ class ValueRanges:
                 inputs = inputs[:1]
         return min(x.low for x in inputs), max(x.high for x in inputs)
 
-    def _clipped(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
+    def _bounds_of_clip(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
         bounds = []
-        for position, name, none in ((1, "min", -INF), (2, "max", INF)):
-            given = node.inputs[position] if len(node.inputs) > position else None
-            number = attribute(node, name) if given is None else constant_scalar(given)
-            bounds.append(none if number is None else number)
+        # bounds are inputs in new opsets, attributes in old ones
+        for position, name, unbounded in ((1, "min", -INF), (2, "max", INF)):
+            source = node.inputs[position] if len(node.inputs) > position else None
+            number = attribute(node, name) if source is None else constant_scalar(source)
+            bounds.append(unbounded if number is None else number)
         low, high = bounds
         return min(max(inputs[0].low, low), high), max(min(inputs[0].high, high), low)
 
 
-def _span(ends: Iterable[float]) -> tuple[float, float]:
-    numbers = list(ends)
+def _extremes(candidates: Iterable[float]) -> tuple[float, float]:
+    numbers = list(candidates)
     return min(numbers), max(numbers)
 
 
-def _exp(x: float) -> float:
+def _bounded_exp(x: float) -> float:
     return INF if x > MAX_EXPONENT else math.exp(x)
 
 
-def _log(x: float) -> float:
+def _log_or_minus_infinity(x: float) -> float:
     return -INF if x == 0 else math.log(x)
 
 
-def _times(a: float, b: float) -> float:
+def _product(a: float, b: float) -> float:
+    """As in interval arithmetic, 0 times infinity is 0."""
     return 0.0 if a == 0 or b == 0 else a * b

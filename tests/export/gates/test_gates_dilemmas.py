@@ -40,8 +40,8 @@ def test_of_two_streams_the_bias_says_which_is_carried(bias: float, taken: str) 
     (gate,) = found.gates
     assert (gate.kind, gate.carry) == ("coupled", "projected")
     assert found.warnings == (
-        f"layer00.transform_gate: which branch carries cannot be told; the gate is taken for {taken}, "
-        f"as its bias is {bias:.3g} on average",
+        f"layer00.transform_gate: cannot tell from the graph which branch is carried; "
+        f"took the gate for {taken}, because its bias is {bias:.3g} on average",
     )
     x = torch.randn(3, 4)
     z = torch.sigmoid(net.gate(x)).detach()

@@ -62,4 +62,4 @@ def test_gates_of_unknown_rank_are_left_out_and_said_so() -> None:
     found = instrument(model)
     assert not found.gates
     assert len(model.graph.outputs) == 1
-    assert found.warnings == ("1 gates are left out, as their number of dimensions depends on the input",)
+    assert found.warnings == ("left out 1 gates, whose number of dimensions depends on the input",)
