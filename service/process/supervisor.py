@@ -105,7 +105,7 @@ class Supervisor:
         await self._begun.wait()
         pause, tried = FIRST_PAUSE_SECONDS, None
         while True:
-            plan = self._director.plan
+            plan = self._director.deployment_record
             lacks = (await member.channel.ask("commit", plan))["failed"]
             if lacks and plan != tried:
                 tried = plan
@@ -113,7 +113,7 @@ class Supervisor:
             elif lacks:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
-            elif plan == self._director.plan:
+            elif plan == self._director.deployment_record:
                 return
 
     async def _load(self, name: str) -> dict[str, Any]:

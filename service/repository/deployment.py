@@ -1,4 +1,4 @@
-"""What all workers are to serve: made by the director, sent as JSON, kept on each worker's shelf."""
+"""The deployment: which files all workers serve. `Rollout` decides it and sends it to the workers as JSON."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from service.repository.scan import ModelFile
 
-# how the reasons begin for which a good file is not served
+# beginnings of the reasons why a good file is not served
 UNLOADED, NOT_CHOSEN = "unloaded", "not chosen by versions="
 
 
 @dataclass(frozen=True, slots=True)
 class UnavailableModel:
-    """A version that is not served, or a model where `version` is None; `reason` is safe to send."""
+    """A version that is not served, or a whole model if `version` is None. `reason` is safe to send."""
 
     name: str
     version: int | None
@@ -27,7 +27,10 @@ class UnavailableModel:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Versions of each model in order, what failed, what is there and not wanted; the serial counts plans."""
+    """The files to serve, by model and in the order of their versions.
+
+    `failed` cannot be served, `left_out` is not supposed to be. `serial` counts the deployments.
+    """
 
     serial: int = 0
     models: Mapping[str, tuple[ModelFile, ...]] = field(default_factory=dict)
@@ -36,36 +39,34 @@ class Deployment:
 
     @property
     def files(self) -> tuple[ModelFile, ...]:
-        """Every file to serve."""
-        return tuple(found for versions in self.models.values() for found in versions)
+        return tuple(file for versions in self.models.values() for file in versions)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as dicts, lists and plain values."""
+        """The deployment as dicts, lists and plain values."""
         return {
             "serial": self.serial,
             "models": {
                 name: [
-                    {"version": found.version, "path": str(found.path), "identity": list(found.identity)}
-                    for found in versions
+                    {"version": file.version, "path": str(file.path), "identity": list(file.identity)}
+                    for file in versions
                 ]
                 for name, versions in self.models.items()
             },
-            "failed": [failed.to_json() for failed in self.failed],
-            "left_out": [one.to_json() for one in self.left_out],
+            "failed": [model.to_json() for model in self.failed],
+            "left_out": [model.to_json() for model in self.left_out],
         }
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Deployment:
-        """The plan of what `to_json` made."""
         return cls(
             serial=record["serial"],
             models={
                 name: tuple(
-                    ModelFile(name, one["version"], Path(one["path"]), tuple(one["identity"]))
-                    for one in versions
+                    ModelFile(name, version["version"], Path(version["path"]), tuple(version["identity"]))
+                    for version in versions
                 )
                 for name, versions in record["models"].items()
             },
-            failed=tuple(UnavailableModel(**one) for one in record["failed"]),
-            left_out=tuple(UnavailableModel(**one) for one in record["left_out"]),
+            failed=tuple(UnavailableModel(**model) for model in record["failed"]),
+            left_out=tuple(UnavailableModel(**model) for model in record["left_out"]),
         )

@@ -1,6 +1,8 @@
-"""Decides what all workers serve: looks into the repository, has new files tried, and swapped in.
+"""Rollout: scans the repository and has all workers load and serve the same versions.
 
-It lives in the supervisor and never opens a model itself.
+Each change takes two steps: "prepare" has every worker load the new files, and "commit" has every worker
+serve them. Files that a worker cannot load are left out, and what is served stays. Runs in the supervisor,
+which opens no model itself.
 """
 
 from __future__ import annotations
@@ -22,210 +24,242 @@ Outcome = dict[str, Any]
 
 
 class Rollout:
-    """Looks, loads and unloads, one at a time. `broadcast` asks something of all workers and gives their
-    answers: "prepare" to load what a plan has, "commit" to serve it."""
+    """Scans, loads and unloads, one at a time.
+
+    Args:
+        root: the repository's folder.
+        policy: which versions to serve, as `VersionPolicy.parse` takes it.
+        broadcast: sends a request ("prepare" or "commit", and a deployment) to all workers and returns their
+            answers, None for a worker that ended.
+    """
 
     def __init__(self, root: Path, policy: str, broadcast: Broadcast) -> None:
         self._root = root
         self._policy = VersionPolicy.parse(policy)
         self._not_chosen = NOT_CHOSEN + policy
         self._broadcast = broadcast
-        self._plan = Deployment()
+        self._deployment = Deployment()
+        # models that a caller unloaded
         self._unloaded: frozenset[str] = frozenset()
-        # files that were tried in vain, until another one stands in their place
+        # files that could not be loaded, with the reason, until they are replaced
         self._failed: dict[ModelFile, str] = {}
-        # what the last look saw, and that part of it which the plan was made of
-        self._seen = self._taken = RepositoryScan()
+        # what the last scan saw, and the part of it that the deployment is based on
+        self._last_scan = self._accepted = RepositoryScan()
         self._lock = asyncio.Lock()
 
     @property
-    def plan(self) -> dict[str, Any]:
-        """What is served, for a worker that comes later: it prepares and commits this."""
-        return self._plan.to_json()
+    def deployment_record(self) -> dict[str, Any]:
+        """The deployment as JSON, for a worker that starts later."""
+        return self._deployment.to_json()
 
     @property
     def names(self) -> list[str]:
-        """The models that are served, with their versions."""
-        return [f"{found.name}/{found.version}" for found in self._plan.files]
+        """The models that are served, as name/version."""
+        return [f"{file.name}/{file.version}" for file in self._deployment.files]
 
     @property
     def failed(self) -> tuple[UnavailableModel, ...]:
-        """What is there and cannot be served."""
-        return self._plan.failed
+        """Files of the repository that cannot be served."""
+        return self._deployment.failed
 
     async def rescan(self, *, explicit: bool = True) -> None:
-        """Serve what the repository has now. A SettingError where it cannot be read at the first look.
+        """Scan the repository and serve what it has now.
 
-        A look that nobody asked for takes only files that are as they were at the look before: those
-        that are still being written must wait.
+        A scan that is not `explicit` (a poll) accepts only models that have not changed since the last scan,
+        as the files of others may not be complete yet.
+
+        Raises:
+            SettingError: the repository cannot be read and nothing has been served yet.
         """
         async with self._lock:
             try:
                 contents = scan(self._root)
             except SettingError as error:
-                if self._plan.serial == 0:
+                if self._deployment.serial == 0:
                     raise
-                log.warning("what is served stays as it is: %s", error)
+                log.warning("the models that are served stay: %s", error)
                 return
-            taken = contents if explicit else self._settled(contents)
-            self._seen = contents
+            accepted = contents if explicit else self._unchanged_since_last_scan(contents)
+            self._last_scan = contents
             if explicit:
                 self._failed = {}
-            await self._apply(taken)
+            await self._apply(accepted)
 
     async def load(self, name: str) -> Outcome:
-        """Serve a model that was unloaded or has new files: `ok`, or a `reason` and whether it is `known`."""
+        """Serve a model that was unloaded or has new files.
+
+        Returns `ok`, and if that is false a `reason` and whether the model is `known`.
+        """
         async with self._lock:
-            said = f"model {name[:80]!r}"
+            model = f"model {name[:80]!r}"
             try:
                 contents = scan(self._root)
             except SettingError as error:
                 log.warning("%s", error)
-                return _failure(f"{said} cannot be loaded: the repository cannot be read")
+                return _failure(f"{model} cannot be loaded: the repository cannot be read")
             if name not in contents.models:
                 reasons = [skipped.reason for skipped in contents.skipped if skipped.name == name]
                 if reasons:
-                    return _failure(f"{said} cannot be loaded: {reasons[0]}")
-                return _failure(f"{said}: expected a model of the repository", known=False)
+                    return _failure(f"{model} cannot be loaded: {reasons[0]}")
+                return _failure(f"{model}: expected a model of the repository", known=False)
             self._unloaded -= {name}
-            before = self._plan.models.get(name)
-            await self._apply(self._with([name], contents))
-            why = self._why_not(name, before)
-            return {"ok": True} if why is None else _failure(f"{said} cannot be loaded: {why}")
+            before = self._deployment.models.get(name)
+            await self._apply(self._accept_models([name], contents))
+            reason = self._load_failure(name, before)
+            return {"ok": True} if reason is None else _failure(f"{model} cannot be loaded: {reason}")
 
     async def reload_failed(self, names: Iterable[str]) -> None:
-        """Have models served that a worker could not load though they are planned.
+        """Deploy models again that a worker could not load although they are deployed.
 
-        New files in their place are taken, where they are good. A file that no worker has any more is
-        served no more: an older version takes its place, where there is one.
+        Takes new files that replaced theirs, if they are good. Files that no worker has any more are replaced
+        by an older version, if there is one.
         """
         async with self._lock:
             try:
-                contents = self._with(names, scan(self._root))
+                contents = self._accept_models(names, scan(self._root))
             except SettingError as error:
                 log.warning("%s", error)
-                contents = self._taken
+                contents = self._accepted
             await self._apply(contents, verified=False)
 
     async def unload(self, name: str) -> Outcome:
-        """Serve a model no more, until it is loaded again or the service starts anew."""
+        """Stop serving a model until it is loaded again or the service restarts."""
         async with self._lock:
-            if name not in self._taken.models:
+            if name not in self._accepted.models:
                 return _failure(f"model {name[:80]!r}: expected a model of the repository", known=False)
             self._unloaded |= {name}
-            await self._apply(self._taken)
+            await self._apply(self._accepted)
             return {"ok": True}
 
-    def _with(self, names: Iterable[str], contents: RepositoryScan) -> RepositoryScan:
-        """What was taken, but some models as they are now; the others wait for a look of their own."""
-        there = {name: contents.models[name] for name in names if name in contents.models}
-        self._failed = {found: why for found, why in self._failed.items() if found.name not in there}
-        return RepositoryScan({**self._taken.models, **there}, contents.skipped)
+    def _accept_models(self, names: Iterable[str], contents: RepositoryScan) -> RepositoryScan:
+        """The accepted scan with these models as they are now. Changes of others wait for the next scan."""
+        models = {name: contents.models[name] for name in names if name in contents.models}
+        self._failed = {file: reason for file, reason in self._failed.items() if file.name not in models}
+        return RepositoryScan({**self._accepted.models, **models}, contents.skipped)
 
-    def _why_not(self, name: str, before: tuple[ModelFile, ...] | None) -> str | None:
-        """Why a load brought nothing, None where it did; `before` is what was served until then."""
-        served = self._plan.models.get(name, ())
-        least = served[0].version if served else 0
-        failed = [(one.version or 0, one.reason) for one in self._plan.failed if one.name == name]
-        newer = [one for one in failed if one[0] >= least]
+    def _load_failure(self, name: str, before: tuple[ModelFile, ...] | None) -> str | None:
+        """Why a load changed nothing, None if it succeeded. `before` are the files served until then."""
+        served = self._deployment.models.get(name, ())
+        lowest_served = served[0].version if served else 0
+        failed = [
+            (model.version or 0, model.reason) for model in self._deployment.failed if model.name == name
+        ]
+        newer = [failure for failure in failed if failure[0] >= lowest_served]
         if not served:
             return max(newer)[1] if newer else "none of its versions is among those to serve"
         if served != before or not newer:
             return None
-        numbers = ", ".join(str(found.version) for found in served)
-        goes_on = f"version {numbers} goes on" if len(served) == 1 else f"versions {numbers} go on"
-        return f"{max(newer)[1]}; {goes_on}"
+        versions = ", ".join(str(file.version) for file in served)
+        still_served = (
+            f"version {versions} is still served"
+            if len(served) == 1
+            else f"versions {versions} are still served"
+        )
+        return f"{max(newer)[1]}; {still_served}"
 
-    def _settled(self, contents: RepositoryScan) -> RepositoryScan:
-        """What two looks saw alike; a model that is changing stays as it was taken."""
+    def _unchanged_since_last_scan(self, contents: RepositoryScan) -> RepositoryScan:
+        """Models that two scans saw alike. Those that are changing stay as they were accepted."""
         models: dict[str, tuple[ModelFile, ...]] = {}
-        for name in sorted(contents.models.keys() | self._taken.models.keys()):
-            now = contents.models.get(name, ())
-            taken = now if now == self._seen.models.get(name, ()) else self._taken.models.get(name, ())
-            if taken:
-                models[name] = taken
+        for name in sorted(contents.models.keys() | self._accepted.models.keys()):
+            files = contents.models.get(name, ())
+            if files != self._last_scan.models.get(name, ()):
+                files = self._accepted.models.get(name, ())
+            if files:
+                models[name] = files
         return RepositoryScan(models, contents.skipped)
 
     async def _apply(self, contents: RepositoryScan, *, verified: bool = True) -> None:
-        """Have the workers serve what is there, or where that fails what comes nearest to it.
+        """Have the workers serve these files, except those that they cannot load.
 
-        Unless it is `sure` that what is planned is served, they are asked about that, too.
+        If it is not `verified` that the current deployment is served, the workers prepare it again too.
         """
-        self._taken = contents
+        self._accepted = contents
+        # forget failures of files that were replaced
         self._failed = {
-            found: why for found, why in self._failed.items() if found in contents.models.get(found.name, ())
+            file: reason
+            for file, reason in self._failed.items()
+            if file in contents.models.get(file.name, ())
         }
+        # prepare, leaving out files that fail, until every worker has every file
         while True:
-            plan = self._planned(contents)
-            if verified and plan.models == self._plan.models:
+            deployment = self._choose_files(contents)
+            if verified and deployment.models == self._deployment.models:
                 break
-            answers = await self._broadcast("prepare", plan.to_json())
+            answers = await self._broadcast("prepare", deployment.to_json())
             if None in answers or not answers:
-                # a worker ended, by chance or by these files: a second one tells
-                answers = await self._broadcast("prepare", plan.to_json())
-            failed = _failures(answers, plan, self._plan)
+                # a worker ended, by chance or because of these files: a second attempt tells which
+                answers = await self._broadcast("prepare", deployment.to_json())
+            failed = _failures(answers, deployment, self._deployment)
             if not failed:
                 break
             self._failed |= failed
-        if plan == self._plan and plan.serial > 0:
+        # commit
+        if deployment == self._deployment and deployment.serial > 0:
             return
-        self._plan = Deployment(self._plan.serial + 1, plan.models, plan.failed, plan.left_out)
-        await self._broadcast("commit", self._plan.to_json())
+        self._deployment = Deployment(
+            self._deployment.serial + 1, deployment.models, deployment.failed, deployment.left_out
+        )
+        await self._broadcast("commit", self._deployment.to_json())
         log.info("serving %s", ", ".join(self.names) or "no model")
 
-    def _planned(self, contents: RepositoryScan) -> Deployment:
-        """The plan for what is there, but for what was tried in vain; that leaves what is served as it is."""
+    def _choose_files(self, contents: RepositoryScan) -> Deployment:
+        """The deployment for a scan, without files that failed. They do not change what is served."""
         models: dict[str, tuple[ModelFile, ...]] = {}
-        for name, found in contents.models.items():
+        for name, files in contents.models.items():
             if name in self._unloaded:
                 continue
-            served = {one.version: one for one in self._plan.models.get(name, ()) if one not in self._failed}
-            good = [one for one in found if one not in self._failed]
-            kept = [served[one.version] for one in found if one in self._failed and one.version in served]
-            chosen = self._policy.choose([*good, *kept])
-            if not chosen and any(one in self._failed for one in found):
+            served = {
+                file.version: file
+                for file in self._deployment.models.get(name, ())
+                if file not in self._failed
+            }
+            good = [file for file in files if file not in self._failed]
+            # a version whose new file failed is served from its old file, which workers have in memory
+            old = [served[file.version] for file in files if file in self._failed and file.version in served]
+            chosen = self._policy.choose([*good, *old])
+            if not chosen and any(file in self._failed for file in files):
                 chosen = tuple(served.values())
             if chosen:
                 models[name] = chosen
-        return Deployment(self._plan.serial, models, *self._unserved(contents, models))
+        return Deployment(self._deployment.serial, models, *self._unserved(contents, models))
 
     def _unserved(
         self, contents: RepositoryScan, models: Mapping[str, tuple[ModelFile, ...]]
     ) -> tuple[tuple[UnavailableModel, ...], tuple[UnavailableModel, ...]]:
-        """What is there beside the models of a plan: what failed, and what is not wanted."""
+        """The files of a scan that are not in `models`: those that failed, and those left out on purpose."""
         failed, left_out = [], []
-        for name, found in contents.models.items():
-            served = {one.version for one in models.get(name, ())}
-            for one in found:
+        for name, files in contents.models.items():
+            served_versions = {file.version for file in models.get(name, ())}
+            for file in files:
                 if name in self._unloaded:
-                    left_out.append(UnavailableModel(name, one.version, UNLOADED))
-                elif one in self._failed:
-                    failed.append(UnavailableModel(name, one.version, self._failed[one]))
-                elif one.version not in served:
-                    left_out.append(UnavailableModel(name, one.version, self._not_chosen))
-        failed += [UnavailableModel(one.name, one.version, one.reason) for one in contents.skipped]
+                    left_out.append(UnavailableModel(name, file.version, UNLOADED))
+                elif file in self._failed:
+                    failed.append(UnavailableModel(name, file.version, self._failed[file]))
+                elif file.version not in served_versions:
+                    left_out.append(UnavailableModel(name, file.version, self._not_chosen))
+        failed += [UnavailableModel(path.name, path.version, path.reason) for path in contents.skipped]
         return tuple(failed), tuple(left_out)
 
 
-def _failures(answers: list[Any], plan: Deployment, before: Deployment) -> dict[ModelFile, str]:
-    """The new files that any worker could not load, and why; all of them where one did not live to say.
+def _failures(answers: list[Any], deployment: Deployment, current: Deployment) -> dict[ModelFile, str]:
+    """Files that cannot be served, with the reasons: new files that any worker could not load.
 
-    What is served already was opened once, and fails in a worker that came too late for it: such a file
-    has failed when no worker has it.
+    If a worker ended, all new files count as failed. Files of the current deployment were loaded before. They
+    may fail in a worker that started after they were replaced, so they count only if every worker failed.
     """
     if None in answers or not answers:
-        fresh = (found for found in plan.files if found not in before.files)
-        return dict.fromkeys(fresh, "a worker ended while it was loaded")
+        new = (file for file in deployment.files if file not in current.files)
+        return dict.fromkeys(new, "a worker ended while it was loaded")
     failed: dict[ModelFile, str] = {}
-    for found in plan.files:
+    for file in deployment.files:
         reasons = [
-            one["reason"]
+            failure["reason"]
             for answer in answers
-            for one in answer["failed"]
-            if (one["name"], one["version"]) == (found.name, found.version)
+            for failure in answer["failed"]
+            if (failure["name"], failure["version"]) == (file.name, file.version)
         ]
-        if reasons and (found not in before.files or len(reasons) == len(answers)):
-            failed[found] = reasons[0]
+        if reasons and (file not in current.files or len(reasons) == len(answers)):
+            failed[file] = reasons[0]
     return failed
 
 

@@ -1,4 +1,4 @@
-"""What lies in a model repository, `<name>/<version>/model.onnx`: read from the folder and nowhere else."""
+"""Finds model files in a repository (`<name>/<version>/model.onnx`), checks their names, and reads them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ MODEL_FILE = "model.onnx"
 
 VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,9}")
 MAX_VERSION = 2**31 - 1
-# names stand in addresses, logs and labels of metrics
+# characters; names are part of URLs, log lines and labels of metrics
 MAX_NAME_LENGTH = 200
-MAX_FILE_BYTES = (2 << 30) - 1  # protobuf has no larger messages
+# protobuf has no larger messages
+MAX_FILE_BYTES = (2 << 30) - 1
 
 FileIdentity = tuple[int, int, int]
 
@@ -40,7 +41,7 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedPath:
-    """A folder or file that looks like a model and is not served, and why; `reason` holds no path."""
+    """A folder or file that looks like a model and is not served. `reason` has no path in it."""
 
     name: str
     version: int | None
@@ -49,7 +50,7 @@ class SkippedPath:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryScan:
-    """All that was found, by name, versions in order; `skipped` has what was not taken."""
+    """The model files of a repository by name, in the order of versions, and the paths that were skipped."""
 
     models: dict[str, tuple[ModelFile, ...]] = field(default_factory=dict)
     skipped: tuple[SkippedPath, ...] = ()
@@ -64,30 +65,31 @@ class VersionPolicy:
 
     @classmethod
     def parse(cls, text: str) -> VersionPolicy:
-        """The policy of a setting: `latest`, `all`, or numbers with commas between."""
+        """Parse a setting: `latest`, `all`, or version numbers separated by commas."""
         if text == "latest":
             return cls(latest=True)
         if text == "all":
             return cls()
-        numbers = [one.strip() for one in text.split(",")]
-        if not all(VERSION_PATTERN.fullmatch(one) for one in numbers):
+        numbers = [number.strip() for number in text.split(",")]
+        if not all(VERSION_PATTERN.fullmatch(number) for number in numbers):
             raise SettingError(
-                f"versions: expected latest, all, or whole numbers from 1 with commas between, got {text!r}"
+                f"versions: expected latest, all, or version numbers such as 1,3, got {text!r}"
             )
         return cls(listed=frozenset(map(int, numbers)))
 
-    def choose(self, found: Iterable[ModelFile]) -> tuple[ModelFile, ...]:
-        """Those to serve, in order of their versions."""
-        ordered = sorted(found, key=lambda one: one.version)
+    def choose(self, files: Iterable[ModelFile]) -> tuple[ModelFile, ...]:
+        """The files to serve, in the order of their versions."""
+        ordered = sorted(files, key=lambda file: file.version)
         if self.listed is not None:
-            ordered = [one for one in ordered if one.version in self.listed]
+            ordered = [file for file in ordered if file.version in self.listed]
         return tuple(ordered[-1:] if self.latest else ordered)
 
 
 def scan(root: Path) -> RepositoryScan:
-    """Everything in a repository. Hidden files, drafts and folders without a model are none.
+    """Everything in a repository. Hidden files, drafts and folders without a model are ignored.
 
-    A SettingError where the repository itself cannot be read.
+    Raises:
+        SettingError: the repository cannot be read.
     """
     try:
         home = root.resolve(strict=True)
@@ -102,70 +104,72 @@ def scan(root: Path) -> RepositoryScan:
         if name.startswith("."):
             continue
         try:
-            found = list(_scan_model(home, name, skipped))
-        except OSError as error:  # gone in the meantime, or not ours to read
+            files = list(_scan_model(home, name, skipped))
+        except OSError as error:  # it was removed in the meantime, or we may not read it
             skipped.append(SkippedPath(_printable(name), None, f"it cannot be read ({error.strerror})"))
             continue
-        if found:
-            models[name] = tuple(sorted(found, key=lambda one: one.version))
+        if files:
+            models[name] = tuple(sorted(files, key=lambda file: file.version))
     return RepositoryScan(models, tuple(skipped))
 
 
-def file_identity(kept: os.stat_result) -> FileIdentity:
-    return (kept.st_ino, kept.st_mtime_ns, kept.st_size)
+def file_identity(status: os.stat_result) -> FileIdentity:
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
-def read_model_file(found: ModelFile) -> memoryview:
-    """All of a file; a ModelFileError where it is not the one that was found."""
+def read_model_file(file: ModelFile) -> memoryview:
+    """The content of a file; a ModelFileError if it was replaced since the scan."""
     try:
-        with found.path.open("rb") as file:
-            expect_unchanged(found, file.fileno())
-            if found.size > MAX_FILE_BYTES:
+        with file.path.open("rb") as opened:
+            expect_unchanged(file, opened.fileno())
+            if file.size > MAX_FILE_BYTES:
                 raise ModelFileError(
-                    f"{found.path}: expected at most {MAX_FILE_BYTES} bytes, got {found.size}",
+                    f"{file.path}: expected at most {MAX_FILE_BYTES} bytes, got {file.size}",
                     "its file is larger than 2 GiB",
                 )
-            content = memoryview(_allocate(found.size))
-            if file.readinto(content) != found.size:
-                raise _changed_error(found)
+            content = memoryview(_allocate(file.size))
+            if opened.readinto(content) != file.size:
+                raise _changed_error(file)
             return content
     except OSError as error:
         raise ModelFileError(
-            f"{found.path}: expected a file that can be read ({error.strerror})", "its file cannot be read"
+            f"{file.path}: expected a file that can be read ({error.strerror})", "its file cannot be read"
         ) from error
 
 
-def expect_unchanged(found: ModelFile, opened: int | None = None) -> None:
-    """Stop with a ModelFileError unless the file there, or an opened one, is the one that was found."""
+def expect_unchanged(file: ModelFile, descriptor: int | None = None) -> None:
+    """Raise a ModelFileError if the file at its path, or the opened one, is not the one that was scanned."""
     try:
-        identity = file_identity(found.path.stat() if opened is None else os.fstat(opened))
+        identity = file_identity(file.path.stat() if descriptor is None else os.fstat(descriptor))
     except OSError:
         identity = None
-    if identity != found.identity:
-        raise _changed_error(found)
+    if identity != file.identity:
+        raise _changed_error(file)
 
 
-def _changed_error(found: ModelFile) -> ModelFileError:
+def _changed_error(file: ModelFile) -> ModelFileError:
     return ModelFileError(
-        f"{found.path}: expected the file that was found, and it has changed since then",
+        f"{file.path}: expected the file that was scanned, and it has changed since then",
         "its file changed while it was loaded",
     )
 
 
 def _allocate(size: int) -> bytearray | mmap.mmap:
-    """Memory in huge pages where the system has them.
+    """Memory in huge pages, if the system has them.
 
-    To give back 100 MB of small ones takes 6 ms, in which the interpreter's lock is kept from all others.
+    Freeing 100 MB of ordinary pages takes 6 ms, during which the interpreter's lock is held.
     """
     if not size or not hasattr(mmap, "MADV_HUGEPAGE"):
         return bytearray(size)
-    room = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel without them
-        room.madvise(mmap.MADV_HUGEPAGE)
-    return room
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # the kernel has no huge pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def _scan_model(home: Path, name: str, skipped: list[SkippedPath]) -> Iterator[ModelFile]:
+    """The files of one model. Appends to `skipped` what looks like a model and is not served."""
+    # the model's folder
     folder = home / name
     if not folder.is_dir():
         return
@@ -174,26 +178,27 @@ def _scan_model(home: Path, name: str, skipped: list[SkippedPath]) -> Iterator[M
         return
     versions = [entry.name for entry in folder.iterdir() if VERSION_PATTERN.fullmatch(entry.name)]
     versions = [version for version in versions if int(version) <= MAX_VERSION]
-    if versions and (wrong := _name_problem(name)):
-        skipped.append(SkippedPath(_printable(name), None, wrong))
+    if versions and (problem := _name_problem(name)):
+        skipped.append(SkippedPath(_printable(name), None, problem))
         return
+    # the file of each version
     for version in versions:
         path = folder / version / MODEL_FILE
         try:
-            kept = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             if path.is_symlink():
-                skipped.append(SkippedPath(name, int(version), "its file is a link to nothing"))
+                skipped.append(SkippedPath(name, int(version), "its file is a broken link"))
             continue
         except OSError as error:
             skipped.append(SkippedPath(name, int(version), f"its file cannot be read ({error.strerror})"))
             continue
         if not _is_inside(path, home):
             skipped.append(SkippedPath(name, int(version), "its file is a link that leaves the repository"))
-        elif not stat.S_ISREG(kept.st_mode):
-            skipped.append(SkippedPath(name, int(version), f"{MODEL_FILE} is no file"))
+        elif not stat.S_ISREG(status.st_mode):
+            skipped.append(SkippedPath(name, int(version), f"{MODEL_FILE} is not a file"))
         else:
-            yield ModelFile(name, int(version), path, file_identity(kept))
+            yield ModelFile(name, int(version), path, file_identity(status))
 
 
 def _is_inside(path: Path, home: Path) -> bool:
@@ -201,15 +206,15 @@ def _is_inside(path: Path, home: Path) -> bool:
 
 
 def _name_problem(name: str) -> str | None:
-    """What is wrong with a name, None for a good one."""
+    """What is wrong with a model's name, None if nothing is."""
     if len(name) > MAX_NAME_LENGTH:
         return f"its name is longer than {MAX_NAME_LENGTH} characters"
-    # bytes that are no UTF-8 cannot be shown either
+    # includes bytes that are not UTF-8
     if not name.isprintable():
-        return "its name has letters that cannot be shown"
+        return "its name has characters that cannot be printed"
     return None
 
 
 def _printable(name: str) -> str:
-    """A name that is safe to send: what cannot be shown is written as an escape."""
+    """A name that is safe to send: shortened, with escapes for what cannot be printed."""
     return ascii(name[:MAX_NAME_LENGTH])[1:-1] if _name_problem(name) else name

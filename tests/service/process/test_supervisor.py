@@ -387,7 +387,7 @@ def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
     answers = [lacks, lacks, lacks, lacks, []]
     asked: list[int] = []
     recovered: list[set[str]] = []
-    director = SimpleNamespace(plan={"serial": 1})
+    director = SimpleNamespace(deployment_record={"serial": 1})
 
     async def ask(what: str, plan: dict[str, int]) -> dict[str, Any]:
         assert what == "commit"
@@ -396,7 +396,7 @@ def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
 
     async def reload_failed(names: set[str]) -> None:
         recovered.append(names)
-        director.plan = {"serial": 2}
+        director.deployment_record = {"serial": 2}
 
     async def story() -> None:
         with listen("127.0.0.1", 0) as listener:

@@ -1,4 +1,4 @@
-"""The plan between processes."""
+"""The deployment as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from service.repository.deployment import Deployment, UnavailableModel
 from service.repository.scan import ModelFile
 
 
-def test_it_comes_back_as_it_went() -> None:
-    """Through JSON, with everything in it."""
+def test_a_deployment_survives_json() -> None:
     files = tuple(
         ModelFile("net", version, Path(f"/m/net/{version}/model.onnx"), (1, 2**62, 3)) for version in (2, 10)
     )
-    plan = Deployment(
+    deployment = Deployment(
         7,
         {"net": files, "none": ()},
         (
@@ -23,5 +22,5 @@ def test_it_comes_back_as_it_went() -> None:
         ),
         (UnavailableModel("away", 1, "unloaded"),),
     )
-    assert Deployment.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-    assert plan.files == files
+    assert Deployment.from_json(json.loads(json.dumps(deployment.to_json()))) == deployment
+    assert deployment.files == files

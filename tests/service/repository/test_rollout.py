@@ -1,4 +1,4 @@
-"""What all workers are told to serve, whatever happens to the repository."""
+"""The rollout: what all workers serve after changes and faults in the repository."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ from tests.support.tiny_repository import opened, put, sealed
 
 
 class Workers:
-    """Answer as workers do; a file that says "bad" fails in the last of them."""
+    """Records requests and answers as workers do. A file with the content "bad" fails in the last one."""
 
     def __init__(self, count: int = 2) -> None:
         self.count = count
-        self.asked: list[tuple[str, Deployment]] = []
+        self.requests: list[tuple[str, Deployment]] = []
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
-        plan = Deployment.from_json(json.loads(json.dumps(argument)))
-        assert plan.to_json() == argument
-        self.asked.append((what, plan))
+        deployment = Deployment.from_json(json.loads(json.dumps(argument)))
+        assert deployment.to_json() == argument
+        self.requests.append((what, deployment))
         if what == "commit":
-            return [{"serial": plan.serial}] * self.count
-        bad = [
-            {"name": found.name, "version": found.version, "reason": "its file is damaged"}
-            for found in plan.files
-            if found.path.read_bytes() == b"bad"
+            return [{"serial": deployment.serial}] * self.count
+        failed = [
+            {"name": file.name, "version": file.version, "reason": "its file is damaged"}
+            for file in deployment.files
+            if file.path.read_bytes() == b"bad"
         ]
-        return [{"failed": []}] * (self.count - 1) + [{"failed": bad}]
+        return [{"failed": []}] * (self.count - 1) + [{"failed": failed}]
 
     @property
     def committed(self) -> Deployment:
-        (what, plan) = self.asked[-1]
+        """The deployment of the last request, which must be a commit."""
+        (what, deployment) = self.requests[-1]
         assert what == "commit"
-        return plan
+        return deployment
 
 
 @pytest.fixture
@@ -58,44 +59,45 @@ def write(root: Path, name: str, version: int, content: bytes = b"good") -> None
     put(root, name, version, content)
 
 
-def wait(*works: Coroutine[Any, Any, Any]) -> Any:
-    async def one_by_one() -> Any:
-        return [await work for work in works][-1]
+def run(*coroutines: Coroutine[Any, Any, Any]) -> Any:
+    """Run the coroutines one after another, and return the result of the last."""
 
-    return asyncio.run(one_by_one())
+    async def in_order() -> Any:
+        return [await coroutine for coroutine in coroutines][-1]
+
+    return asyncio.run(in_order())
 
 
 def start(root: Path, workers: Workers, policy: str = "latest") -> Rollout:
-    director = Rollout(root, policy, workers.broadcast)
-    wait(director.rescan())
-    return director
+    rollout = Rollout(root, policy, workers.broadcast)
+    run(rollout.rescan())
+    return rollout
 
 
-def test_the_first_look_serves_what_is_there(tmp_path: Path, workers: Workers) -> None:
-    """Prepared by all, then committed by all; a worker that comes later is given the same plan."""
+def test_the_first_scan_serves_what_is_there(tmp_path: Path, workers: Workers) -> None:
+    """All workers prepare, then all commit. A worker that starts later gets the same deployment."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2)
     write(tmp_path, "other", 7)
-    director = start(tmp_path, workers)
-    assert [what for what, _ in workers.asked] == ["prepare", "commit"]
-    assert director.names == ["net/2", "other/7"]
+    rollout = start(tmp_path, workers)
+    assert [what for what, _ in workers.requests] == ["prepare", "commit"]
+    assert rollout.names == ["net/2", "other/7"]
     assert workers.committed.models["net"] == scan(tmp_path).models["net"][1:]
-    assert director.plan == workers.committed.to_json()
-    assert director.plan["serial"] == 1
+    assert rollout.deployment_record == workers.committed.to_json()
+    assert rollout.deployment_record["serial"] == 1
 
 
 @pytest.mark.parametrize(("policy", "names"), [("all", ["net/1", "net/2"]), ("1,3", ["net/1"]), ("3", [])])
 def test_the_policy_says_which_versions(
     tmp_path: Path, workers: Workers, policy: str, names: list[str]
 ) -> None:
-    """All, or those of a list."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2)
     assert start(tmp_path, workers, policy).names == names
 
 
-def test_a_policy_that_makes_no_sense_stops_the_start(tmp_path: Path, workers: Workers) -> None:
-    """Before anything is looked at."""
+def test_an_invalid_policy_stops_the_start(tmp_path: Path, workers: Workers) -> None:
+    """Before anything is scanned."""
     with pytest.raises(SettingError, match="versions: expected"):
         Rollout(tmp_path, "newest", workers.broadcast)
 
@@ -106,25 +108,24 @@ def test_an_empty_repository_is_committed_too(tmp_path: Path, workers: Workers) 
     assert workers.committed == Deployment(serial=1)
 
 
-def test_nothing_new_is_nothing_to_do(tmp_path: Path, workers: Workers) -> None:
-    """Looks that find what is served ask nobody."""
+def test_without_changes_no_request_is_sent(tmp_path: Path, workers: Workers) -> None:
     write(tmp_path, "net", 1)
-    director = start(tmp_path, workers)
-    workers.asked.clear()
-    wait(director.rescan(), director.rescan(explicit=False), director.load("net"))
-    assert workers.asked == []
+    rollout = start(tmp_path, workers)
+    workers.requests.clear()
+    run(rollout.rescan(), rollout.rescan(explicit=False), rollout.load("net"))
+    assert workers.requests == []
 
 
 def test_a_missing_repository_stops_the_start_and_no_more(tmp_path: Path, workers: Workers) -> None:
-    """At first it is a setting that makes no sense; later what is served stays."""
+    """At the start it is an invalid setting; later, what is served stays."""
     with pytest.raises(SettingError, match="models: expected a folder"):
         start(tmp_path / "gone", workers)
     write(tmp_path / "root", "net", 1)
-    director = start(tmp_path / "root", workers)
+    rollout = start(tmp_path / "root", workers)
     (tmp_path / "root").rename(tmp_path / "away")
-    wait(director.rescan())
-    assert director.names == ["net/1"]
-    answer = wait(director.load("net"))
+    run(rollout.rescan())
+    assert rollout.names == ["net/1"]
+    answer = run(rollout.load("net"))
     assert answer == {
         "ok": False,
         "known": True,
@@ -133,327 +134,330 @@ def test_a_missing_repository_stops_the_start_and_no_more(tmp_path: Path, worker
 
 
 def test_a_poll_waits_until_files_stand_still(tmp_path: Path, workers: Workers) -> None:
-    """A file that changes between two looks is still being written; others are not held up by it."""
+    """A file that changes between two scans may not be complete. Other models do not wait for it."""
     write(tmp_path, "net", 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     write(tmp_path, "net", 2, b"go")
     write(tmp_path, "other", 1)
-    wait(director.rescan(explicit=False))
-    assert director.names == ["net/1"]
+    run(rollout.rescan(explicit=False))
+    assert rollout.names == ["net/1"]
     write(tmp_path, "net", 2, b"goo")
-    wait(director.rescan(explicit=False))
-    assert director.names == ["net/1", "other/1"]
-    wait(director.rescan(explicit=False))
-    assert director.names == ["net/2", "other/1"]
+    run(rollout.rescan(explicit=False))
+    assert rollout.names == ["net/1", "other/1"]
+    run(rollout.rescan(explicit=False))
+    assert rollout.names == ["net/2", "other/1"]
 
 
-def test_whoever_asks_need_not_wait(tmp_path: Path, workers: Workers) -> None:
-    """An explicit look takes what is there."""
-    director = start(tmp_path, workers)
+def test_an_explicit_scan_accepts_changes_at_once(tmp_path: Path, workers: Workers) -> None:
+    rollout = start(tmp_path, workers)
     write(tmp_path, "net", 1)
-    wait(director.rescan())
-    assert director.names == ["net/1"]
+    run(rollout.rescan())
+    assert rollout.names == ["net/1"]
 
 
 def test_a_model_that_is_removed_is_served_no_more(tmp_path: Path, workers: Workers) -> None:
-    """Once two looks agree that it is gone."""
+    """Once two scans agree that it is gone."""
     write(tmp_path, "net", 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     shutil.rmtree(tmp_path / "net")
-    wait(director.rescan(explicit=False))
-    assert director.names == ["net/1"]
-    wait(director.rescan(explicit=False))
-    assert director.names == []
+    run(rollout.rescan(explicit=False))
+    assert rollout.names == ["net/1"]
+    run(rollout.rescan(explicit=False))
+    assert rollout.names == []
 
 
 def test_a_bad_version_leaves_the_old_one(tmp_path: Path, workers: Workers) -> None:
-    """One worker that cannot load it is enough; the others never see it committed, and the reason is told."""
+    """One worker that cannot load it is enough. No worker commits it, and the reason is reported."""
     write(tmp_path, "net", 1)
     write(tmp_path, "other", 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     write(tmp_path, "net", 2, b"bad")
     write(tmp_path, "other", 2)
-    wait(director.rescan())
-    assert director.names == ["net/1", "other/2"]
+    run(rollout.rescan())
+    assert rollout.names == ["net/1", "other/2"]
     assert workers.committed.failed == (UnavailableModel("net", 2, "its file is damaged"),)
-    assert director.failed == workers.committed.failed
+    assert rollout.failed == workers.committed.failed
 
 
 def test_a_bad_version_at_the_start_leaves_the_one_before_it(tmp_path: Path, workers: Workers) -> None:
-    """A restart is no reason to be down: the highest version that works is the latest."""
+    """The highest version that can be loaded counts as the latest, so a restart causes no outage."""
     for version, content in ((1, b"good"), (2, b"good"), (3, b"bad"), (4, b"bad")):
         write(tmp_path, "net", version, content)
-    director = start(tmp_path, workers)
-    assert director.names == ["net/2"]
-    assert {failed.version for failed in director.failed} == {3, 4}
+    rollout = start(tmp_path, workers)
+    assert rollout.names == ["net/2"]
+    assert {failed.version for failed in rollout.failed} == {3, 4}
 
 
 def test_a_bad_file_in_the_place_of_a_good_one(tmp_path: Path, workers: Workers) -> None:
-    """What is served stays, as it was; not even an older version takes its place."""
+    """The old content is still served, and not an older version."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     served = workers.committed.models
     write(tmp_path, "net", 2, b"bad")
-    wait(director.rescan())
+    run(rollout.rescan())
     assert workers.committed.models == served
-    assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
+    assert rollout.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
 
 def test_a_bad_successor_of_what_was_removed(tmp_path: Path, workers: Workers) -> None:
-    """Version 1 is gone and 2 is bad: 1 is served on from memory."""
+    """Version 1 is gone and 2 is bad: 1 is still served from memory."""
     write(tmp_path, "net", 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     shutil.rmtree(tmp_path / "net" / "1")
     write(tmp_path, "net", 2, b"bad")
-    wait(director.rescan())
-    assert director.names == ["net/1"]
+    run(rollout.rescan())
+    assert rollout.names == ["net/1"]
 
 
 def test_a_bad_file_is_tried_once_and_again_when_it_changes(tmp_path: Path, workers: Workers) -> None:
-    """Polling does not load it over and over; a better one in its place is taken."""
+    """Polling does not load it again and again, but a good file in its place is loaded."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2, b"bad")
-    director = start(tmp_path, workers)
-    workers.asked.clear()
-    wait(director.rescan(explicit=False), director.rescan(explicit=False))
-    assert workers.asked == []
+    rollout = start(tmp_path, workers)
+    workers.requests.clear()
+    run(rollout.rescan(explicit=False), rollout.rescan(explicit=False))
+    assert workers.requests == []
     write(tmp_path, "net", 2, b"good")
-    wait(director.rescan(explicit=False), director.rescan(explicit=False))
-    assert director.names == ["net/2"]
-    assert director.failed == ()
+    run(rollout.rescan(explicit=False), rollout.rescan(explicit=False))
+    assert rollout.names == ["net/2"]
+    assert rollout.failed == ()
 
 
-def test_whoever_asks_has_bad_files_tried_again(tmp_path: Path, workers: Workers) -> None:
-    """What was wrong may not have been the file."""
+def test_an_explicit_scan_tries_bad_files_again(tmp_path: Path, workers: Workers) -> None:
+    """The cause may not have been the file."""
     write(tmp_path, "net", 1, b"bad")
-    director = start(tmp_path, workers)
-    workers.asked.clear()
-    wait(director.rescan())
-    assert [what for what, _ in workers.asked] == ["prepare"]
-    assert director.failed == (UnavailableModel("net", 1, "its file is damaged"),)
+    rollout = start(tmp_path, workers)
+    workers.requests.clear()
+    run(rollout.rescan())
+    assert [what for what, _ in workers.requests] == ["prepare"]
+    assert rollout.failed == (UnavailableModel("net", 1, "its file is damaged"),)
 
 
-def test_skipped_models_are_told(tmp_path: Path, workers: Workers) -> None:
-    """Their reasons stand in the index beside those of bad files."""
+def test_skipped_models_are_reported(tmp_path: Path, workers: Workers) -> None:
+    """Their reasons are in the index beside those of bad files."""
     (tmp_path / "root" / "net" / "1" / MODEL_FILE).mkdir(parents=True)
-    director = start(tmp_path / "root", workers)
-    assert director.failed == (UnavailableModel("net", 1, "model.onnx is no file"),)
-    answer = wait(director.load("net"))
-    assert answer["reason"] == "model 'net' cannot be loaded: model.onnx is no file"
+    rollout = start(tmp_path / "root", workers)
+    assert rollout.failed == (UnavailableModel("net", 1, "model.onnx is not a file"),)
+    answer = run(rollout.load("net"))
+    assert answer["reason"] == "model 'net' cannot be loaded: model.onnx is not a file"
 
 
 def test_unload_and_load(tmp_path: Path, workers: Workers) -> None:
-    """An unloaded model stays so, whatever the looks find, until it is loaded."""
+    """An unloaded model stays unloaded, whatever scans find, until it is loaded."""
     write(tmp_path, "net", 1)
     write(tmp_path, "other", 1)
-    director = start(tmp_path, workers)
-    assert wait(director.unload("net")) == {"ok": True}
-    assert director.names == ["other/1"]
+    rollout = start(tmp_path, workers)
+    assert run(rollout.unload("net")) == {"ok": True}
+    assert rollout.names == ["other/1"]
     assert workers.committed.left_out == (UnavailableModel("net", 1, "unloaded"),)
     write(tmp_path, "net", 2)
-    wait(director.rescan())
-    assert director.names == ["other/1"]
+    run(rollout.rescan())
+    assert rollout.names == ["other/1"]
     assert workers.committed.left_out == tuple(
         UnavailableModel("net", version, "unloaded") for version in (1, 2)
     )
-    assert wait(director.load("net")) == {"ok": True}
-    assert director.names == ["net/2", "other/1"]
+    assert run(rollout.load("net")) == {"ok": True}
+    assert rollout.names == ["net/2", "other/1"]
     assert workers.committed.left_out == (UnavailableModel("net", 1, "not chosen by versions=latest"),)
 
 
 def test_load_takes_one_model_only(tmp_path: Path, workers: Workers) -> None:
-    """What else has changed waits for a look."""
+    """Changes of other models wait for a scan."""
     write(tmp_path, "net", 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     write(tmp_path, "net", 2)
     write(tmp_path, "other", 1)
-    assert wait(director.load("other")) == {"ok": True}
-    assert director.names == ["net/1", "other/1"]
-    wait(director.rescan(explicit=False))
-    assert wait(director.unload("other")) == {"ok": True}
-    assert director.names == ["net/1"]
+    assert run(rollout.load("other")) == {"ok": True}
+    assert rollout.names == ["net/1", "other/1"]
+    run(rollout.rescan(explicit=False))
+    assert run(rollout.unload("other")) == {"ok": True}
+    assert rollout.names == ["net/1"]
 
 
 @pytest.mark.parametrize("name", ["gone", "../net", "", "net/1", "."])
 def test_names_are_never_paths(tmp_path: Path, workers: Workers, name: str) -> None:
     """Only what a scan has found can be loaded or unloaded."""
     write(tmp_path, "net", 1)
-    director = start(tmp_path / "net", workers)
-    for work in (director.load(name), director.unload(name)):
-        answer = wait(work)
+    rollout = start(tmp_path / "net", workers)
+    for coroutine in (rollout.load(name), rollout.unload(name)):
+        answer = run(coroutine)
         assert (answer["ok"], answer["known"]) == (False, False)
         assert "expected a model of the repository" in answer["reason"]
         assert str(tmp_path) not in answer["reason"]
 
 
 def test_a_load_that_fails_says_why(tmp_path: Path, workers: Workers) -> None:
-    """And what is served stays."""
+    """What is served stays."""
     write(tmp_path, "net", 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     write(tmp_path, "net", 2, b"bad")
-    assert wait(director.load("net")) == {
+    assert run(rollout.load("net")) == {
         "ok": False,
         "known": True,
-        "reason": "model 'net' cannot be loaded: its file is damaged; version 1 goes on",
+        "reason": "model 'net' cannot be loaded: its file is damaged; version 1 is still served",
     }
-    assert director.names == ["net/1"]
+    assert rollout.names == ["net/1"]
 
 
-def test_a_load_that_brings_an_older_version_is_one(tmp_path: Path, workers: Workers) -> None:
-    """The answer is about what is served; that the newest file is bad stands in the index."""
+def test_a_load_that_falls_back_to_an_older_version_succeeds(tmp_path: Path, workers: Workers) -> None:
+    """The answer is about what is served. That the newest file is bad is in the index."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2, b"bad")
-    director = start(tmp_path, workers)
-    wait(director.unload("net"))
+    rollout = start(tmp_path, workers)
+    run(rollout.unload("net"))
     assert workers.committed.failed == ()
-    assert wait(director.load("net")) == {"ok": True}
-    assert director.names == ["net/1"]
-    assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
+    assert run(rollout.load("net")) == {"ok": True}
+    assert rollout.names == ["net/1"]
+    assert rollout.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
 
-def test_a_load_that_brings_anything_new_is_one(tmp_path: Path, workers: Workers) -> None:
-    """Even where another version fails, or an older one has been of no use all along."""
+def test_a_load_that_changes_anything_succeeds(tmp_path: Path, workers: Workers) -> None:
+    """Even if another version fails, or an older one has been unusable all along."""
     write(tmp_path, "net", 2)
     (tmp_path / "net" / "1" / MODEL_FILE).mkdir(parents=True)
-    director = start(tmp_path, workers, "all")
-    assert wait(director.load("net")) == {"ok": True}
+    rollout = start(tmp_path, workers, "all")
+    assert run(rollout.load("net")) == {"ok": True}
     write(tmp_path, "net", 3, b"bad")
     write(tmp_path, "net", 4)
-    assert wait(director.load("net")) == {"ok": True}
-    assert director.names == ["net/2", "net/4"]
-    assert wait(director.load("net"))["reason"].endswith("its file is damaged; versions 2, 4 go on")
+    assert run(rollout.load("net")) == {"ok": True}
+    assert rollout.names == ["net/2", "net/4"]
+    assert run(rollout.load("net"))["reason"].endswith("its file is damaged; versions 2, 4 are still served")
 
 
-def test_a_load_of_which_nothing_is_served_says_why(tmp_path: Path, workers: Workers) -> None:
-    """The reason of the newest file, as that is the one that was meant."""
+def test_a_load_that_serves_nothing_says_why(tmp_path: Path, workers: Workers) -> None:
+    """With the reason of the newest file."""
     write(tmp_path, "net", 3, b"bad")
     (tmp_path / "net" / "2" / MODEL_FILE).mkdir(parents=True)
-    answer = wait(start(tmp_path, workers).load("net"))
+    answer = run(start(tmp_path, workers).load("net"))
     assert answer["reason"] == "model 'net' cannot be loaded: its file is damaged"
 
 
 def test_a_load_of_versions_that_are_not_to_be_served_says_so(tmp_path: Path, workers: Workers) -> None:
-    """The file is good; the setting leaves it out."""
+    """The file is good, but the setting leaves it out."""
     write(tmp_path, "net", 1)
-    answer = wait(start(tmp_path, workers, "2").load("net"))
+    answer = run(start(tmp_path, workers, "2").load("net"))
     assert answer["reason"] == "model 'net' cannot be loaded: none of its versions is among those to serve"
 
 
 def test_a_late_worker_cannot_take_down_what_others_serve(tmp_path: Path, workers: Workers) -> None:
-    """It fails on a file that has since been replaced; for the others that file is good."""
+    """It fails on a file that was replaced, while others have the old file in memory."""
     write(tmp_path, "net", 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     write(tmp_path, "net", 1, b"bad")
-    wait(director.rescan(explicit=False))
+    run(rollout.rescan(explicit=False))
     write(tmp_path, "other", 1)
-    wait(director.load("other"))
-    assert director.names == ["net/1", "other/1"]
-    assert director.failed == ()
+    run(rollout.load("other"))
+    assert rollout.names == ["net/1", "other/1"]
+    assert rollout.failed == ()
 
 
-class Shelves:
-    """Workers with shelves of their own, on which a model is no more than its name and version."""
+class Registries:
+    """Workers with a registry each, in which a model is only its name and version."""
 
     def __init__(self, count: int) -> None:
-        self.shelves = [ModelRegistry(light) for _ in range(count)]
+        self.registries = [ModelRegistry(load_name) for _ in range(count)]
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
-        return [await getattr(shelf, what)(argument) for shelf in self.shelves]
+        return [await getattr(registry, what)(argument) for registry in self.registries]
 
-    def replace_the_last(self, director: Rollout) -> set[str]:
-        """The names of which the new one lacks files."""
-        self.shelves[-1] = ModelRegistry(light)
-        return {one["name"] for one in wait(self.shelves[-1].commit(director.plan))["failed"]}
+    def replace_the_last(self, rollout: Rollout) -> set[str]:
+        """Replace the last worker; returns the names of models that the new one cannot load."""
+        self.registries[-1] = ModelRegistry(load_name)
+        return {
+            model["name"] for model in run(self.registries[-1].commit(rollout.deployment_record))["failed"]
+        }
 
     @property
     def served(self) -> list[list[str]]:
-        return [[f"{model.name}/{model.version}" for model in shelf.models] for shelf in self.shelves]
+        return [
+            [f"{model.name}/{model.version}" for model in registry.models] for registry in self.registries
+        ]
 
 
-def light(found: ModelFile) -> Model:
-    if read_model_file(found) == b"bad":
-        raise ModelFileError(f"{found.path}: bad", "its file is damaged")
-    return cast("Model", SimpleNamespace(name=found.name, version=found.version))
+def load_name(file: ModelFile) -> Model:
+    if read_model_file(file) == b"bad":
+        raise ModelFileError(f"{file.path}: bad", "its file is damaged")
+    return cast("Model", SimpleNamespace(name=file.name, version=file.version))
 
 
-def begun(root: Path, count: int) -> tuple[Rollout, Shelves]:
-    """Two versions and another model."""
+def start_with_registries(root: Path, count: int) -> tuple[Rollout, Registries]:
+    """A rollout of two versions of a model, and of another model."""
     for name, version in (("net", 1), ("net", 2), ("other", 1)):
         write(root, name, version)
-    workers = Shelves(count)
-    director = Rollout(root, "latest", workers.broadcast)
-    wait(director.rescan())
-    return director, workers
+    workers = Registries(count)
+    rollout = Rollout(root, "latest", workers.broadcast)
+    run(rollout.rescan())
+    return rollout, workers
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_new_file_is_taken_where_a_worker_lacks_the_old(tmp_path: Path, count: int) -> None:
-    """By all of them, so that they serve the same; other models wait for a look of their own."""
-    director, workers = begun(tmp_path, count)
-    before = director.plan["models"]["net"]
+def test_a_new_file_is_served_if_a_worker_lacks_the_old(tmp_path: Path, count: int) -> None:
+    """By all workers, so that they serve the same. Changes of other models wait for a scan."""
+    rollout, workers = start_with_registries(tmp_path, count)
+    before = rollout.deployment_record["models"]["net"]
     write(tmp_path, "net", 2, b"good, too")
     write(tmp_path, "other", 2)
-    lacked = workers.replace_the_last(director)
+    lacked = workers.replace_the_last(rollout)
     assert lacked == {"net"}
-    wait(director.reload_failed(lacked))
+    run(rollout.reload_failed(lacked))
     assert workers.served == [["net/2", "other/1"]] * count
-    assert director.plan["models"]["net"] != before
-    assert workers.replace_the_last(director) == set()
+    assert rollout.deployment_record["models"]["net"] != before
+    assert workers.replace_the_last(rollout) == set()
 
 
 @pytest.mark.parametrize("away", ["net", "."])
 def test_what_another_worker_has_is_served_on(tmp_path: Path, away: str) -> None:
-    """That a model or all of the repository is gone takes nothing from those that serve it."""
-    director, workers = begun(tmp_path / "models", 2)
-    before = director.plan["models"]
+    """If a model or the whole repository is removed, workers that serve it continue."""
+    rollout, workers = start_with_registries(tmp_path / "models", 2)
+    before = rollout.deployment_record["models"]
     (tmp_path / "models" / away).rename(tmp_path / "away")
-    wait(director.reload_failed(workers.replace_the_last(director)))
-    assert director.plan["models"] == before
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
+    assert rollout.deployment_record["models"] == before
     assert workers.served[0] == ["net/2", "other/1"]
 
 
 def test_a_bad_file_and_a_replaced_worker_together_take_nothing_away(tmp_path: Path) -> None:
-    """As long as another worker has the file that stood there before."""
-    director, workers = begun(tmp_path, 2)
-    before = director.plan["models"]
+    """As long as another worker has the old file in memory."""
+    rollout, workers = start_with_registries(tmp_path, 2)
+    before = rollout.deployment_record["models"]
     write(tmp_path, "net", 2, b"bad")
-    wait(director.rescan())
-    wait(director.reload_failed(workers.replace_the_last(director)))
-    assert director.plan["models"] == before
-    assert director.failed == (UnavailableModel("net", 2, "its file is damaged"),)
+    run(rollout.rescan())
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
+    assert rollout.deployment_record["models"] == before
+    assert rollout.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
 
 @pytest.mark.parametrize(("content", "failed"), [(b"bad", [2]), (None, [])])
-def test_what_no_worker_has_gives_its_place_to_an_older_version(
+def test_what_no_worker_has_is_replaced_by_an_older_version(
     tmp_path: Path, content: bytes | None, failed: list[int]
 ) -> None:
-    """As at a start: the highest version that works, whether the newer is bad or gone."""
-    director, workers = begun(tmp_path, 1)
+    """As at a start: the highest version that can be loaded, whether the newer is bad or gone."""
+    rollout, workers = start_with_registries(tmp_path, 1)
     if content is None:
         shutil.rmtree(tmp_path / "net" / "2")
     else:
         write(tmp_path, "net", 2, content)
-    wait(director.reload_failed(workers.replace_the_last(director)))
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
     assert workers.served == [["net/1", "other/1"]]
-    assert [one.version for one in director.failed] == failed
+    assert [model.version for model in rollout.failed] == failed
 
 
 def test_what_no_worker_has_is_served_by_none(tmp_path: Path) -> None:
-    """With nothing in its place the plan has nothing of it, and the reason; the other model goes on."""
-    director, workers = begun(tmp_path, 1)
+    """Without a replacement the deployment has only the reason. The other model is still served."""
+    rollout, workers = start_with_registries(tmp_path, 1)
     (tmp_path / "net").rename(tmp_path / ".away")
-    wait(director.reload_failed(workers.replace_the_last(director)))
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
     assert workers.served == [["other/1"]]
-    assert UnavailableModel("net", 2, "its file cannot be read") in director.failed
-    assert workers.replace_the_last(director) == set()
+    assert UnavailableModel("net", 2, "its file cannot be read") in rollout.failed
+    assert workers.replace_the_last(rollout) == set()
 
 
 def test_one_thing_at_a_time(tmp_path: Path, workers: Workers) -> None:
-    """Loads, unloads and looks that come together are done one after another."""
+    """Loads, unloads and scans at the same time are done one after another."""
     for name in ("one", "two", "three"):
         write(tmp_path, name, 1)
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     busy = False
     broadcast = workers.broadcast
 
@@ -465,78 +469,78 @@ def test_one_thing_at_a_time(tmp_path: Path, workers: Workers) -> None:
         busy = False
         return await broadcast(what, argument)
 
-    async def storm() -> None:
-        director._broadcast = slow
+    async def all_at_once() -> None:
+        rollout._broadcast = slow
         await asyncio.gather(
-            director.unload("one"), director.load("one"), director.rescan(), director.unload("two")
+            rollout.unload("one"), rollout.load("one"), rollout.rescan(), rollout.unload("two")
         )
 
-    asyncio.run(storm())
-    assert director.names == ["one/1", "three/1"]
+    asyncio.run(all_at_once())
+    assert rollout.names == ["one/1", "three/1"]
 
 
-class Killed(Workers):
-    """One of the workers dies of every file that says "deadly", and the others answer."""
+class KilledWorkers(Workers):
+    """The first worker dies of every file with the content "deadly", and the others answer."""
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
         answers = await super().broadcast(what, argument)
-        deadly = any(found.path.read_bytes() == b"deadly" for found in Deployment.from_json(argument).files)
+        deadly = any(file.path.read_bytes() == b"deadly" for file in Deployment.from_json(argument).files)
         return [None, *answers[1:]] if deadly and what == "prepare" else answers
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_file_that_ends_workers_is_served_by_none(tmp_path: Path, count: int) -> None:
-    """Not even when nobody lived to say so; the old version goes on."""
+    """Even if no worker lived to report it. The old version is still served."""
     write(tmp_path, "net", 1)
-    workers = Killed()
-    director = start(tmp_path, workers)
+    workers = KilledWorkers()
+    rollout = start(tmp_path, workers)
     workers.count = count
     write(tmp_path, "net", 2, b"deadly")
-    wait(director.rescan())
-    assert director.names == ["net/1"]
-    assert [(one.version, one.reason) for one in director.failed] == [
+    run(rollout.rescan())
+    assert rollout.names == ["net/1"]
+    assert [(model.version, model.reason) for model in rollout.failed] == [
         (2, "a worker ended while it was loaded")
     ]
 
 
 def test_a_worker_that_ends_by_chance_fails_no_file(tmp_path: Path) -> None:
-    """The files are prepared once more, and then nobody ends."""
+    """The files are prepared a second time, and then no worker ends."""
     write(tmp_path, "net", 1)
     workers = Workers()
-    director = start(tmp_path, workers)
+    rollout = start(tmp_path, workers)
     broadcast, left = workers.broadcast, [None]
 
     async def once(what: str, argument: Any) -> list[Any]:
         answers = await broadcast(what, argument)
         return [left.pop(), *answers[1:]] if left and what == "prepare" else answers
 
-    director._broadcast = once
+    rollout._broadcast = once
     write(tmp_path, "net", 2)
-    wait(director.rescan())
-    assert director.names == ["net/2"]
+    run(rollout.rescan())
+    assert rollout.names == ["net/2"]
 
 
-def test_with_real_shelves(tmp_path: Path) -> None:
-    """Two workers follow a new version, a bad one, and a third worker that comes in their place."""
-    shelves = [ModelRegistry(opened), ModelRegistry(opened)]
+def test_with_real_registries(tmp_path: Path) -> None:
+    """Two workers get a new version and a bad one, and a third worker starts later."""
+    registries = [ModelRegistry(opened), ModelRegistry(opened)]
 
     async def broadcast(what: str, argument: Any) -> list[Any]:
         argument = json.loads(json.dumps(argument))
-        return [await getattr(shelf, what)(argument) for shelf in shelves]
+        return [await getattr(registry, what)(argument) for registry in registries]
 
     async def follow() -> None:
         put(tmp_path, "net", 1)
-        director = Rollout(tmp_path, "latest", broadcast)
-        await director.rescan()
+        rollout = Rollout(tmp_path, "latest", broadcast)
+        await rollout.rescan()
         put(tmp_path, "net", 2)
         put(tmp_path, "net", 3, sealed(highway())[:-9])
-        await director.rescan()
+        await rollout.rescan()
         late = ModelRegistry(opened)
-        await late.commit(director.plan)
-        for shelf in (*shelves, late):
-            assert shelf.ready
-            assert shelf.find("net").version == 2
-            assert shelf.index()[1:] == [
+        await late.commit(rollout.deployment_record)
+        for registry in (*registries, late):
+            assert registry.ready
+            assert registry.find("net").version == 2
+            assert registry.index()[1:] == [
                 {"name": "net", "version": "2", "state": "READY", "reason": ""},
                 {
                     "name": "net",
