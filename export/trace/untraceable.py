@@ -1,4 +1,8 @@
-"""Why a module has no honest graph, said in one line: the place in its code, and the remedy."""
+"""Explains in one sentence why a module has no faithful graph: the line in the user's code, and what to do.
+
+A faithful graph computes the same as the module for every input: its control flow does not depend on data,
+and a run neither changes a buffer nor draws random numbers.
+"""
 
 from __future__ import annotations
 
@@ -19,69 +23,70 @@ from torch.nn.utils import rnn
 
 from export.errors import ExportError, RequestError, UntraceableError
 
-# code that no user wrote: PyTorch's, and this package's
+# code that is not the user's: PyTorch's, and this package's
 TORCH_FOLDER = Path(torch.__file__).parent
-PACKAGE_ROOT = Path(__file__).parents[1]
+PACKAGE_FOLDER = Path(__file__).parents[1]
 
 VIOLATED_DIMENSIONS = re.compile(r"Constraints violated \(([^)]*)\)")
 
 
 @contextmanager
-def explain_errors(names: list[str]) -> Iterator[None]:
-    """Turn what stops the tracing in the block into an UntraceableError; `names` are dynamic dimensions."""
-    asked: list[str] = []  # where the code made a condition of a dynamic dimension
+def explain_errors(dims: list[str]) -> Iterator[None]:
+    """Turn errors of tracing in the block into an UntraceableError; `dims` are the dynamic dimensions."""
+    guard_lines: list[str] = []  # lines of user code that put a condition on a dynamic dimension
     log_guard = ShapeEnv._log_guard
 
-    def note(self: ShapeEnv, *args: Any, **kwargs: Any) -> None:
-        asked.append(user_line(traceback.extract_stack()))
+    def record_guard(self: ShapeEnv, *args: Any, **kwargs: Any) -> None:
+        guard_lines.append(user_line(traceback.extract_stack()))
         log_guard(self, *args, **kwargs)
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
+    def reject_packed_sequence(*args: Any, **kwargs: Any) -> None:
         raise UntraceableError(
-            f"{user_line(traceback.extract_stack())}: packed sequences have no graph: call the layer on the "
-            "padded tensor, and mask what it answers"
+            f"{user_line(traceback.extract_stack())}: packed sequences cannot be exported: call the layer on "
+            "the padded tensor, and mask its output"
         )
 
-    with patch.object(ShapeEnv, "_log_guard", note), patch.object(rnn, "_packed_sequence_init", refuse):
+    with (
+        patch.object(ShapeEnv, "_log_guard", record_guard),
+        patch.object(rnn, "_packed_sequence_init", reject_packed_sequence),
+    ):
         try:
             yield
         except ExportError:
             raise
         except Exception as error:
-            if isinstance(error.__cause__, ExportError):  # as torch.onnx hands on what it met
+            if isinstance(error.__cause__, ExportError):  # torch.onnx wraps errors that it meets
                 raise error.__cause__ from None
-            raise UntraceableError(one_sentence(error, asked, names)) from error
+            raise UntraceableError(one_sentence(error, guard_lines, dims)) from error
 
 
-def one_sentence(error: Exception, asked: list[str], names: list[str]) -> str:
-    """One sentence for what torch.export met."""
+def one_sentence(error: Exception, guard_lines: list[str], dims: list[str]) -> str:
+    """The sentence for an error of torch.export."""
     where = user_line(traceback.extract_tb(error.__traceback__))
     if isinstance(error, GuardOnDataDependentSymNode):
         return (
-            f"{where}: the values of the data decide what is computed, and a graph computes the same for all "
-            "rows: use torch.where, or keep the value a tensor instead of taking it as a Python number"
+            f"{where}: Python code depends on the values of the data, and a graph computes the same for all "
+            "rows: use torch.where, or keep the value a tensor instead of converting it to a Python number"
         )
-    if isinstance(error, UserError) and (found := VIOLATED_DIMENSIONS.search(str(error))):
-        dim = found[1].split(",")[0].strip()
-        computed = "" if dim in names else " (a size computed from yours)"
+    if isinstance(error, UserError) and (match := VIOLATED_DIMENSIONS.search(str(error))):
+        dim = match[1].split(",")[0].strip()
+        computed = "" if dim in dims else " (a size computed from yours)"
         return (
-            f"{next(filter(None, asked), where)}: the code works for some sizes of {dim!r}{computed} only "
-            f"(a Python loop or condition over it, or a fixed shape): write it without, or give {dim!r} a "
-            "number in --input"
+            f"{next(filter(None, guard_lines), where)}: the code works only for some sizes of {dim!r}"
+            f"{computed} (a Python loop or condition over it, or a fixed shape): rewrite it, or give {dim!r} "
+            "a number in --input"
         )
     text = " ".join(str(error).split())[:300] or type(error).__name__
     return f"{where}: PyTorch stopped at {type(error).__name__}: {text}"
 
 
 def user_line(stack: traceback.StackSummary) -> str:
-    """The innermost line that the user wrote: file, line, function and the code itself."""
+    """The innermost line of user code in a stack: file, line number, function and the code itself."""
     for frame in reversed(stack):
         path = Path(frame.filename)
-        if (
-            frame.filename.startswith("<")
-            or path.is_relative_to(TORCH_FOLDER)
-            or path.is_relative_to(PACKAGE_ROOT)
-        ):
+        if frame.filename.startswith("<"):
+            continue
+        if path.is_relative_to(TORCH_FOLDER) or path.is_relative_to(PACKAGE_FOLDER):
             continue
         if path.is_relative_to(sys.prefix) or path.is_relative_to(sys.base_prefix):
             continue
@@ -92,52 +97,56 @@ def user_line(stack: traceback.StackSummary) -> str:
 
 
 def expect_stateless(program: ExportedProgram) -> None:
-    """Stop with an UntraceableError where a run leaves something behind, or draws random numbers."""
+    """Raise an UntraceableError if a run changes a buffer or draws random numbers."""
     changed = next(iter(program.graph_signature.buffers_to_mutate.values()), None)
     for node in program.graph.nodes:
         if "batch_norm" in str(node.target) and changed:
             raise UntraceableError(
-                f"{source_location(node)}batch norm in train mode takes its statistics from the other "
-                "rows of the batch and keeps them: call eval() on the module, and let train(False) reach it"
+                f"{source_location(node)}batch norm in train mode computes its statistics from the other "
+                "rows of the batch and stores them: call eval() on the module, and let train(False) reach it"
             )
         if draws_random_numbers(node):
             raise UntraceableError(
-                f"{source_location(node)}{node.target} draws random numbers, and a served answer must not: "
-                "leave it out in eval mode, or make the numbers a buffer or an input"
+                f"{source_location(node)}{node.target} draws random numbers, so predictions would change "
+                "from call to call: leave it out in eval mode, or make the numbers a buffer or an input"
             )
     if changed:
         raise UntraceableError(
-            f"buffer {changed!r} is changed by forward, so that an answer would depend on those before it: "
-            "leave buffers alone in eval mode"
+            f"buffer {changed!r} is changed by forward, so a prediction would depend on the ones before it: "
+            "do not change buffers in eval mode"
         )
 
 
 def draws_random_numbers(node: torch.fx.Node) -> bool:
-    """Whether a node draws random numbers; those of dropout are drawn in train mode only."""
+    """Whether a node draws random numbers; dropout does so in train mode only."""
     operator = node.target
     if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
         return False
-    schema = operator._schema.arguments  # type: ignore[union-attr]
-    given = {one.name: one.default_value for one in schema if one.has_default_value()}
-    given |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
-    return given.get("train") is not False and given.get("dropout_p") != 0
+    parameters = operator._schema.arguments  # type: ignore[union-attr]
+    arguments = {
+        parameter.name: parameter.default_value for parameter in parameters if parameter.has_default_value()
+    }
+    arguments |= (
+        dict(zip((parameter.name for parameter in parameters), node.args, strict=False)) | node.kwargs
+    )
+    return arguments.get("train") is not False and arguments.get("dropout_p") != 0
 
 
 def source_location(node: torch.fx.Node) -> str:
-    """Where the user's code made a node, as the beginning of a sentence."""
+    """The line of user code that made a node, as the beginning of a sentence; empty if it is not known."""
     lines = str(node.meta.get("stack_trace") or "").splitlines()
-    for at in range(len(lines) - 1, -1, -1):
-        if found := re.match(r'\s*File "(.+)", line (\d+), in (\w+)', lines[at]):
-            if Path(found[1]).is_relative_to(TORCH_FOLDER):
+    for number in range(len(lines) - 1, -1, -1):
+        if match := re.match(r'\s*File "(.+)", line (\d+), in (\w+)', lines[number]):
+            if Path(match[1]).is_relative_to(TORCH_FOLDER):
                 continue
-            code = lines[at + 1].strip() if at + 1 < len(lines) else ""
-            return f"{Path(found[1]).name}:{found[2]} in {found[3]}: {code}: "
+            code = lines[number + 1].strip() if number + 1 < len(lines) else ""
+            return f"{Path(match[1]).name}:{match[2]} in {match[3]}: {code}: "
     return ""
 
 
-def expect_opset(asked: int, made: int | None) -> None:
-    """Stop with a RequestError where the exporter passed over the opset asked for."""
-    if asked != made:
+def expect_opset(requested: int, written: int | None) -> None:
+    """Raise a RequestError if the exporter wrote another opset: it does so silently for some."""
+    if requested != written:
         raise RequestError(
-            f"--opset: this exporter cannot write opset {asked}, it wrote {made}: leave it out"
+            f"--opset: this exporter cannot write opset {requested}, it wrote {written}: omit the option"
         )
