@@ -1,12 +1,12 @@
-"""What can go wrong in `export`, and how it is said.
+"""Every error that `export` reports to its user, and the warning about a source.
 
 ExportError
-├── RequestError       a flag or argument that makes no sense
-├── SourceError        a source, its weights, labels or rows that cannot be read or do not fit
-├── RefusedError       a file from a stranger that asks for what is never done
-├── UntraceableError   a module that cannot be exported honestly: the place, and the remedy
-├── ParityError        a graph that does not compute what the network does
-└── PrecisionError     a variant of lower precision that answers too differently
+├── RequestError       an option or argument that makes no sense
+├── SourceError        a source, its weights, labels or rows cannot be read or do not fit
+├── RefusedError       an untrusted file asks for something that is never done
+├── UntraceableError   a module that no graph can represent faithfully
+├── ParityError        the graph does not compute what the network computes
+└── PrecisionError     a lower-precision variant gives too many different answers
 
 Each message is one sentence for a person: what was expected, what came, and where.
 """
@@ -17,32 +17,35 @@ import warnings
 
 
 class ExportError(Exception):
-    """Anything that this package reports to its user rather than crashing on."""
+    """Base of all errors that the command line shows as one sentence, without a traceback."""
 
-    # of the command line: 1 is a job that failed, 2 is wrong use
+    # exit status of the command: 1 means that the job failed, 2 that the command was used wrongly
     exit_status = 1
 
 
 class RequestError(ExportError, ValueError):
-    """What was asked for has no meaning: the message names it, its value and the valid ones."""
+    """An option or argument makes no sense: the message names it, its value and the valid values."""
 
     exit_status = 2
 
 
 class SourceError(ExportError):
-    """What was to be exported, or what came with it, cannot be read or does not fit."""
+    """The source, or something that came with it, cannot be read or does not fit."""
 
 
 class RefusedError(ExportError):
-    """A stranger's file wants code run, other files read, or room that no row of data needs."""
+    """An untrusted file wants code run, other files read, or far more memory than a row of data needs."""
 
 
 class UntraceableError(ExportError):
-    """A module has no graph that is true for every input."""
+    """No graph represents the module for every input. The message names the place and a remedy."""
 
 
 class ParityError(ExportError):
-    """The exported graph and the network differ; nothing was written. `table` shows where and by how much."""
+    """The exported graph and the network differ, so nothing was written.
+
+    `table` lists the errors of each tensor as text; empty where the failure has no figures.
+    """
 
     def __init__(self, message: str, table: str = "") -> None:
         super().__init__(message)
@@ -50,13 +53,13 @@ class ParityError(ExportError):
 
 
 class PrecisionError(ExportError):
-    """A variant's answers agree with fp32 too rarely; nothing was written."""
+    """A lower-precision variant agrees with fp32 too rarely, so nothing was written."""
 
 
 class SourceWarning(UserWarning):
-    """A note on a source: whoever loads one may collect them, and show them."""
+    """Something a user should know about a source that does not stop its export."""
 
 
 def warn_user(text: str) -> None:
-    """Say it to whoever loads the source."""
+    """Raise a SourceWarning; `export_model` collects and returns them."""
     warnings.warn(text, SourceWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""The whole way: load, trace, verify, measure, lower, write."""
+"""`export_model`: load, trace, prove parity, measure the gates, lower the precision, write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,17 @@ from service.artifact.runtime import Runtime, Tensor, open_model
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export came to. `written` is False where the very same file was there already."""
+    """The result of an export.
+
+    Attributes:
+        path: The model file.
+        manifest: The manifest inside the file.
+        warnings: What a user should know about the source, the gates, the proof and the precision.
+        seconds: Duration of each step.
+        written: False if the identical file existed already.
+        comparison: How a lower precision compares with fp32; None for an fp32 export.
+        report: The HTML report, if one was requested.
+    """
 
     path: Path
     manifest: Manifest
@@ -62,20 +72,52 @@ def export_model(
     samples: int | None = None,
     report: Path | None = None,
     seed: int = 0,
-    watcher: ProgressListener | None = None,
+    listener: ProgressListener | None = None,
 ) -> ExportResult:
-    """Export to `<to>/<name>/<version>/model.onnx`, whole and verified, or not at all.
+    """Export a network to `<to>/<name>/<version>/model.onnx`, complete and verified, or not at all.
 
-    Without a version the file takes the next one, unless the newest is this very file already.
+    Args:
+        source: A module, an exported program, or a path: the folder or .safetensors of a training run,
+            `path/to/file.py:factory`, a .pt2 or an .onnx file.
+        to: Folder of the model repository; it is created if needed.
+        name: Name of the model. Default: the source's name.
+        version: Version of the model. Default: the next free one, unless the newest version is this very
+            file already.
+        inputs: Arguments of `forward` in order, as in `x:float32[batch,784]`. Needed for modules; for
+            other sources they may only rename inputs and dimensions.
+        weights: Weights for the factory's module (.safetensors or a .pt of tensors).
+        data: Real rows, to prove parity and measure gates on: an .npz of arrays named like the inputs
+            (classes as `y`), or the name of a data set.
+        data_dir: Folder with the original files of the data set; nothing is downloaded then.
+        labels: Names of the classes: a sequence, or a file with one a line or a JSON list.
+        precision: "fp32", "fp16" or "int8".
+        min_agreement: Share of answers in which a lower precision must agree with fp32.
+        opset: ONNX opset of the file. An .onnx source keeps its own.
+        samples: Number of data rows to store in the file. Default: 10 of a public data set, none of others.
+        report: Folder for an HTML report and the same figures as JSON.
+        seed: Seed of the random rows that parity is proved on.
+        listener: Is told about the progress of the steps.
+
+    Returns:
+        Where the file is, its manifest, the warnings and the durations.
+
+    Raises:
+        RequestError: An argument makes no sense.
+        SourceError: The source, its weights, labels or rows cannot be read or do not fit.
+        RefusedError: An untrusted file asks for something that is never done.
+        UntraceableError: No graph represents the module for every input.
+        ParityError: The graph does not compute what the network computes.
+        PrecisionError: The lower precision agrees with fp32 too rarely.
+        ExportError: The file cannot be written as valid ONNX (more than 2 GiB, say).
     """
-    steps = Steps(watcher)
+    steps = Steps(listener)
     repository = expect_repository(Path(to))
     expect_valid_options(precision, min_agreement, version, samples)
     with steps.step("load"):
-        loaded, notes = load_with_warnings(
+        loaded, source_warnings = load_with_warnings(
             source, inputs, weights=weights, data=data, data_dir=data_dir, labels=labels, name=name
         )
-        tried = choose_samples(loaded.rows, sample_count(samples, loaded), loaded.labels)
+        chosen_samples = choose_samples(loaded.rows, sample_count(samples, loaded), loaded.labels)
     with steps.step("trace"):
         graph = prepare(loaded, opset)
     with steps.step("verify"):
@@ -87,14 +129,14 @@ def export_model(
             graph.gates.origins,
             runtimes=runtimes,
             seed=seed,
-            progress=steps.watcher.moved,
+            progress=steps.listener.advanced,
         )
     with steps.step("measure"):
-        baseline, curve = measure_gates(loaded, graph, runtimes[0])
-    data_out, comparison = graph.data, None
+        profile, curve = measure_gates(loaded, graph, runtimes[0])
+    model_data, comparison = graph.data, None
     if precision != "fp32":
         with steps.step(f"lower to {precision}"):
-            data_out, comparison = lower_precision(
+            model_data, comparison = lower_precision(
                 graph, runtimes[0], loaded.rows, proof, precision, min_agreement
             )
     manifest = Manifest(
@@ -102,47 +144,61 @@ def export_model(
         version=version or max(1, newest_version(repository, loaded.name)),
         source=loaded.kind,
         precision=precision,
-        outputs=graph.public,
+        outputs=graph.public_outputs,
         labels=loaded.labels,
         alphabet=loaded.alphabet,
         gates=graph.gates.gates,
         batch_coupled=proof.batch_coupled,
         parity=proof.parity,
-        profile=baseline,
+        profile=profile,
         lesion=curve,
         variant=None if comparison is None else comparison.variant,
         ranges=input_ranges(loaded.rows),
-        samples=tried,
+        samples=chosen_samples,
         weights=weights_digest(graph.model),
         tools=tool_versions(),
     )
     with steps.step("write"):
-        placed = write_model(repository, manifest, data_out, next_free=version is None)
-    said = (*notes, *graph.gates.warnings, *proof.warnings, *(comparison.warnings if comparison else ()))
-    page = None
+        written = write_model(repository, manifest, model_data, next_free=version is None)
+    all_warnings = (
+        *source_warnings,
+        *graph.gates.warnings,
+        *proof.warnings,
+        *(comparison.warnings if comparison else ()),
+    )
+    report_page = None
     if report is not None:
         with steps.step("report"):
-            shown = ReportData(
-                manifest=placed.manifest,
-                inputs=tuple(map(str, runtimes[0].inputs)),
-                outputs=tuple(str(tensor) for tensor in runtimes[0].outputs if tensor.name in graph.public),
-                size=placed.path.stat().st_size,
-                warnings=said,
+            runtime = runtimes[0]
+            report_data = ReportData(
+                manifest=written.manifest,
+                inputs=tuple(map(str, runtime.inputs)),
+                outputs=tuple(
+                    str(tensor) for tensor in runtime.outputs if tensor.name in graph.public_outputs
+                ),
+                size=written.path.stat().st_size,
+                warnings=all_warnings,
                 seconds=steps.seconds,
                 histograms=proof.histograms,
-                panel=gate_panel(
-                    runtimes[0], manifest.gates, graph.biases, baseline, loaded.rows, loaded.labels
-                ),
+                panel=gate_panel(runtime, manifest.gates, graph.biases, profile, loaded.rows, loaded.labels),
                 comparison=comparison,
             )
-            page = write_report(report, shown)
-    return ExportResult(placed.path, placed.manifest, said, steps.seconds, placed.written, comparison, page)
+            report_page = write_report(report, report_data)
+    return ExportResult(
+        written.path,
+        written.manifest,
+        all_warnings,
+        steps.seconds,
+        written.written,
+        comparison,
+        report_page,
+    )
 
 
 def expect_valid_options(
     precision: str, min_agreement: float, version: int | None, samples: int | None
 ) -> None:
-    """Stop with a RequestError at a setting that makes no sense, before any work is done."""
+    """Raise a RequestError for an option that makes no sense, before any work is done."""
     if version is not None:
         expect_version(version)
     if precision not in get_args(Precision):
@@ -163,43 +219,43 @@ def load_with_warnings(
     labels: Path | Sequence[str] | None = None,
     name: str | None = None,
 ) -> tuple[Source, tuple[str, ...]]:
-    """The source, and what a user should know of it."""
-    with warnings.catch_warnings(record=True) as notes:
+    """Load the source, and collect the SourceWarnings; the arguments are those of `export_model`."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SourceWarning)
-        found = load_source(
+        loaded = load_source(
             source,
-            inputs=parse_inputs([str(one) for one in inputs]),
+            inputs=parse_inputs([str(spec) for spec in inputs]),
             weights=weights,
             data=data,
             data_dir=data_dir,
             labels=labels,
             name=name,
         )
-    return found, tuple(str(note.message) for note in notes if note.category is SourceWarning)
+    return loaded, tuple(str(warning.message) for warning in caught if warning.category is SourceWarning)
 
 
 def measure_gates(
     source: Source, graph: PreparedGraph, runtime: Runtime
 ) -> tuple[Profile | None, LesionCurve | None]:
-    """How the gates behave on the rows given, and what closing each layer does to the answers."""
-    answer = next(tensor for tensor in runtime.outputs if tensor.name == graph.public[0])
-    expect_labels(source.labels, answer.dims[-1] if answer.dims else "?", answer.name)
-    expect_classes(source.rows, answer)
+    """Gate statistics over the source's rows, and the effect of closing each layer; None without rows."""
+    output = next(tensor for tensor in runtime.outputs if tensor.name == graph.public_outputs[0])
+    expect_labels(source.labels, output.dims[-1] if output.dims else "?", output.name)
+    expect_classes(source.rows, output)
     gates = graph.gates.gates
     if source.rows is None or not gates:
         return None, None
-    baseline = profile_gates(runtime, gates, source.rows, source.labels)
-    return baseline, lesion_curve(runtime, gates, source.rows, answer.name, graph.biases)
+    profile = profile_gates(runtime, gates, source.rows, source.labels)
+    return profile, lesion_curve(runtime, gates, source.rows, output.name, graph.biases)
 
 
-def expect_classes(rows: Rows | None, answer: Tensor) -> None:
-    """Stop with a SourceError where a row is of a class that the output has no column for."""
-    columns = answer.dims[-1] if len(answer.dims) == 2 else None
+def expect_classes(rows: Rows | None, output: Tensor) -> None:
+    """Raise a SourceError if a row has a class for which the output has no column."""
+    columns = output.dims[-1] if len(output.dims) == 2 else None
     if rows is None or rows.classes is None or not isinstance(columns, int) or columns == 1:
         return
     if (highest := int(rows.classes.max())) >= columns:
         raise SourceError(
-            f"data: classes: expected 0 to {columns - 1}, the columns of {answer.name}, got {highest} "
+            f"data: classes: expected 0 to {columns - 1}, the columns of {output.name}, got {highest} "
             f"in row {int(rows.classes.argmax())}"
         )
 
@@ -210,18 +266,30 @@ def lower_precision(
     rows: Rows | None,
     proof: Proof,
     precision: LowPrecision,
-    least: float,
+    min_agreement: float,
 ) -> tuple[bytes, Comparison]:
-    """The graph in a lower precision, which must agree with fp32 on the rows given, or on random ones."""
+    """Convert the graph, and require that it agrees with fp32.
+
+    Args:
+        graph: The proved fp32 graph.
+        fp32: The same graph, open.
+        rows: Real rows to compare on. Without any, the random rows of the proof are used.
+        proof: The proof of the fp32 graph.
+        precision: The precision to convert to.
+        min_agreement: Share of answers that must agree.
+
+    Returns:
+        The bytes of the converted graph, and the comparison with fp32.
+    """
     data = lower(graph.data, precision)
     comparison = compare(
         fp32,
         open_model(data),
-        rows or proof.drawn,
+        rows or proof.random_rows,
         precision=precision,
         gates=graph.gates.gates,
         sizes=(len(graph.data), len(data)),
         drawn=rows is None,
     )
-    require_agreement(comparison, least)
+    require_agreement(comparison, min_agreement)
     return data, comparison

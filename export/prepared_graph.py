@@ -1,4 +1,4 @@
-"""A graph ready to be proved: gates offered, checked, and as the bytes that will be served."""
+"""The graph to be proved: traced or adopted, with its gates exposed, checked, and serialized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from service.artifact.runtime import Device, Runtime, device_available, open_mod
 
 @dataclass(frozen=True)
 class PreparedGraph:
-    """`traced` is None for a graph that was adopted, which has no program behind it."""
+    """A graph with hidden gate outputs and levers, and its bytes without a manifest.
+
+    `traced` is None for a graph adopted from an .onnx file, which has no program behind it.
+    """
 
     traced: TracedGraph | None
     model: ir.Model
@@ -24,25 +27,21 @@ class PreparedGraph:
     data: bytes
 
     @property
-    def public(self) -> tuple[str, ...]:
-        """The outputs that a caller gets who asks for none."""
-        return tuple(str(value.name) for value in self.model.graph.outputs if value.name not in self.hidden)
-
-    @property
-    def hidden(self) -> frozenset[str]:
-        """The outputs that are answered when they are asked for by name."""
-        return frozenset(self.gates.origins)
+    def public_outputs(self) -> tuple[str, ...]:
+        """The outputs that a request gets if it names none."""
+        hidden = self.gates.origins
+        return tuple(str(value.name) for value in self.model.graph.outputs if value.name not in hidden)
 
     @property
     def biases(self) -> dict[str, Array]:
-        """The values of the initializers that a caller may override."""
+        """The values of the initializers that a caller may override, by name."""
         names = {lever.tensor for gate in self.gates.gates for lever in gate.levers}
         weights = self.model.graph.initializers
         return {name: value.numpy() for name in names if (value := weights[name].const_value) is not None}
 
 
 def prepare(source: Source, opset: int | None = None) -> PreparedGraph:
-    """The graph of a source; one that was a graph already keeps its opset."""
+    """Trace a module or program, or adopt a graph (which keeps its opset), and expose its gates."""
     if opset is not None and opset not in OPSETS:
         raise RequestError(f"--opset: expected {OPSETS[0]} to {OPSETS[-1]}, got {opset}")
     if source.graph is None:
@@ -51,14 +50,14 @@ def prepare(source: Source, opset: int | None = None) -> PreparedGraph:
     else:
         traced, model = None, ir.from_proto(source.graph)
         strip_metadata(model)
-        own = model.opset_imports.get("")
-        if opset not in (None, own):
-            raise RequestError(f"--opset: an .onnx file keeps its own, which is {own}, got {opset}")
+        graph_opset = model.opset_imports.get("")
+        if opset not in (None, graph_opset):
+            raise RequestError(f"--opset: an .onnx file keeps its opset, which is {graph_opset}, got {opset}")
     gates = instrument(model)
     return PreparedGraph(traced, model, gates, to_bytes(model))
 
 
 def open_on_all_devices(data: bytes) -> list[Runtime]:
-    """The file opened on every device of this machine, as it will be served."""
+    """Open the file on every device of this machine, the CPU first, as the service will."""
     devices: tuple[Device, ...] = ("cpu", "cuda")
     return [open_model(data, device=device) for device in devices if device_available(device)]

@@ -1,4 +1,4 @@
-"""What is to be exported, wherever it came from: a network or a graph, its inputs, and what goes with it."""
+"""What is exported, whatever it came from: a network or a graph, its inputs, labels and rows of data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of data, an array for each input by its name, and their classes where these are known."""
+    """Rows of data: an array for each input, by its name, and the rows' classes if they are known."""
 
     inputs: dict[str, Array]
     classes: Array | None = None
@@ -26,21 +26,30 @@ class Rows:
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
 
-    def label(self, number: int, labels: Sequence[str]) -> str:
-        """What a row's class is called, empty where it is not known."""
+    def label(self, row: int, labels: Sequence[str]) -> str:
+        """The label of a row's class; empty if the class is not known."""
         if self.classes is None or self.classes.ndim != 1:
             return ""
-        place = int(self.classes[number])
-        return labels[place] if 0 <= place < len(labels) else str(place)
+        number = int(self.classes[row])
+        return labels[number] if 0 <= number < len(labels) else str(number)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One of three: a `module` (in eval mode), a `program` of torch.export, or the `graph` of an .onnx file.
+    """The network to export. Exactly one of `module`, `program` and `graph` is set.
 
-    `kind` says which sort of source it was, for the manifest, without any path. `inputs` are those of
-    `forward`, in its order; the first dynamic dimension of the first is the batch. `public` rows are of a
-    data set that goes by its name, which anyone may have.
+    Attributes:
+        name: Name of the model in the repository.
+        kind: Sort of source, recorded in the manifest; it contains no path.
+        inputs: Inputs in the order of `forward`'s arguments. The first dynamic dimension of the first
+            input is the batch.
+        module: A PyTorch module in eval mode.
+        program: A program from `torch.export`.
+        graph: The graph of an .onnx file.
+        labels: Names of the classes.
+        alphabet: The characters that the network's ids stand for, if it reads text.
+        rows: Real data, to prove parity and to measure gates on.
+        public: Whether `rows` come from a public data set, so that samples may go into the file.
     """
 
     name: str

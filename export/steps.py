@@ -1,4 +1,4 @@
-"""The steps of an export as they happen: timed for the report, and told to whoever watches."""
+"""Times the steps of an export, and announces them to a progress listener."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from contextlib import contextmanager
 
 
 class ProgressListener:
-    """Hears of the steps; this one says nothing."""
+    """Is told about the steps of an export. This base class ignores them; override what you need."""
 
-    def began(self, step: str) -> None:
-        """A step begins."""
+    def started(self, step: str) -> None:
+        """A step starts."""
 
-    def moved(self, done: int, total: int) -> None:
-        """The step that runs has done so much of its work."""
+    def advanced(self, done: int, total: int) -> None:
+        """The current step has done `done` of `total` units of work."""
 
-    def ended(self, step: str, seconds: float) -> None:
+    def finished(self, step: str, seconds: float) -> None:
         """A step is done."""
 
 
 class Steps:
-    """Runs one step after the other. `seconds` holds how long each took."""
+    """Runs the steps of an export. `seconds` holds the duration of each finished step."""
 
-    def __init__(self, watcher: ProgressListener | None = None) -> None:
-        self.watcher = watcher or ProgressListener()
+    def __init__(self, listener: ProgressListener | None = None) -> None:
+        self.listener = listener or ProgressListener()
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time the block, unless it fails."""
-        self.watcher.began(name)
+        """Time the block as one step. A step that raises is neither timed nor reported as finished."""
+        self.listener.started(name)
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start
-        self.watcher.ended(name, self.seconds[name])
+        self.listener.finished(name, self.seconds[name])

@@ -237,9 +237,9 @@ def test_the_demo_reuses_what_is_there(tmp_path: Path, call: Callable[..., Resul
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").rglob("*")}
     second = call("demo")
     assert second.exit_code == 0, second.stderr
-    assert "holds the trained network already" in second.stdout
+    assert "already holds the trained network" in second.stdout
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/demo").rglob("*")} == before
-    assert f"exported already: {exported.relative_to(tmp_path)}" in second.stdout
+    assert f"already exported: {exported.relative_to(tmp_path)}" in second.stdout
     result = [line for line in first.stdout.splitlines() if line.startswith("test accuracy")]
     assert result == [line for line in second.stdout.splitlines() if line.startswith("test accuracy")]
     assert read_checkpoint(tmp_path / "runs/demo/model.safetensors")[1].metrics["test_accuracy"] > 0.95

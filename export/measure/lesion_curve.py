@@ -1,4 +1,4 @@
-"""Each layer closed in its turn: what the network loses by it (the paper's Figure 4)."""
+"""Lesion curve: what the network loses when each layer is closed in turn (Figure 4 of the paper)."""
 
 from __future__ import annotations
 
@@ -16,32 +16,41 @@ from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# each layer takes a run over all of them
+# each layer needs a run over all rows
 MAX_LESION_ROWS = 1000
 
 
 def lesion_curve(
     runtime: Runtime, gates: Sequence[Gate], rows: Rows, output: str, biases: Mapping[str, Array]
 ) -> LesionCurve | None:
-    """Accuracy, loss and answers flipped with each layer closed; None where no classes are known.
+    """Accuracy, loss and share of changed answers with each layer closed.
 
-    A layer is closed at all its depths and times, and left out where one of its gates has no lever,
-    or where what is left of the network gives no numbers.
-    `biases` are the values that the file has for the levers. `output` holds logits or probabilities.
+    A layer is closed at all its depths and time steps. It is left out if one of its gates has no lever, or
+    if the network no longer gives finite numbers without it.
+
+    Args:
+        runtime: The open model.
+        gates: Its gates.
+        rows: Rows of data with their classes.
+        output: The output with logits or probabilities.
+        biases: The values of the levers in the file, by the names of their tensors.
+
+    Returns:
+        The curve, or None if the classes are not known or the output does not answer with classes.
     """
     rows = first_rows(rows, MAX_LESION_ROWS)
     if rows.classes is None:
         return None
-    whole = output_for_rows(runtime, rows, output)
-    if not is_classification(whole, rows.classes):
+    intact = output_for_rows(runtime, rows, output)
+    if not is_classification(intact, rows.classes):
         return None
-    probabilities = are_probabilities(whole)
-    before = score(whole, rows.classes, probabilities=probabilities)
+    probabilities = are_probabilities(intact)
+    before = score(intact, rows.classes, probabilities=probabilities)
     lesions = []
-    for layer, its_gates in gates_by_layer(gates).items():
-        if not all(gate.levers for gate in its_gates):
+    for layer, layer_gates in gates_by_layer(gates).items():
+        if not all(gate.levers for gate in layer_gates):
             continue
-        closed = output_for_rows(runtime, rows, output, override_biases(biases, closed=its_gates))
+        closed = output_for_rows(runtime, rows, output, override_biases(biases, closed=layer_gates))
         if not np.isfinite(closed).all():
             continue
         after = score(closed, rows.classes, probabilities=probabilities)
@@ -50,7 +59,7 @@ def lesion_curve(
                 layer=layer,
                 accuracy=round_figure(after.accuracy),
                 loss=round_figure(after.loss),
-                flipped=round_figure(share_changed(closed, whole)),
+                flipped=round_figure(share_changed(closed, intact)),
             )
         )
     return LesionCurve(
@@ -62,7 +71,7 @@ def lesion_curve(
 
 
 def gates_by_layer(gates: Sequence[Gate]) -> dict[int, list[Gate]]:
-    """The gates of each layer, in order."""
+    """The gates of each layer, in the order of the layers."""
     layers: dict[int, list[Gate]] = {}
     for gate in gates:
         layers.setdefault(gate.layer, []).append(gate)

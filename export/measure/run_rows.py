@@ -1,4 +1,4 @@
-"""Rows of data through a runtime, batch by batch, and what came out by row and by unit."""
+"""Runs rows of data through a runtime, batch by batch, and returns outputs by row and by unit."""
 
 from __future__ import annotations
 
@@ -19,28 +19,32 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class BatchOutputs:
-    """What one run gave: an array for each name, for `rows` of the data out of `fed`."""
+    """The outputs of one run, by name.
+
+    `rows` are the rows of the data that were run. `batch_rows` is the size of the batch: it is larger than
+    the number of rows if the last batch was filled up.
+    """
 
     rows: slice
-    fed: int
+    batch_rows: int
     arrays: dict[str, Array]
 
     @property
     def count(self) -> int:
         return self.rows.stop - self.rows.start
 
-    def of_rows(self, name: str) -> Array:
-        """An output whose first axis is the rows'."""
+    def first_axis_rows(self, name: str) -> Array:
+        """An output whose first axis is the rows, without the rows that filled up the batch."""
         array = self.arrays[name]
-        # words or steps may share that axis with the rows
-        return array[: self.count * (len(array) // self.fed)]
+        # words or time steps may share the first axis with the rows
+        return array[: self.count * (len(array) // self.batch_rows)]
 
     def by_unit(self, gate: Gate, name: str, row_axis: int) -> Array:
-        """A tensor of a gate's layer as (rows, places, units); places are pixels, words or steps."""
+        """A tensor of a gate's layer as (rows, positions, units); positions are pixels, words or steps."""
         array = self.arrays[name]
-        rest = [axis for axis in range(array.ndim) if axis not in (row_axis, array.ndim + gate.unit_axis)]
-        array = array.transpose(row_axis, *rest, gate.unit_axis)
-        return array.reshape(self.fed, -1, array.shape[-1])[: self.count]
+        others = [axis for axis in range(array.ndim) if axis not in (row_axis, array.ndim + gate.unit_axis)]
+        array = array.transpose(row_axis, *others, gate.unit_axis)
+        return array.reshape(self.batch_rows, -1, array.shape[-1])[: self.count]
 
 
 def run_rows(
@@ -48,29 +52,42 @@ def run_rows(
     rows: Rows,
     outputs: Sequence[str],
     overrides: Mapping[str, Array] | None = None,
-    at_once: int = MAX_ROWS,
+    max_batch_rows: int = MAX_ROWS,
 ) -> Iterator[BatchOutputs]:
-    """Run all rows; a graph that takes only one number of rows gets the last batch filled up with repeats."""
+    """Run all rows in batches.
+
+    Args:
+        runtime: The open model.
+        rows: The rows to run.
+        outputs: Names of the outputs to compute, hidden ones included.
+        overrides: Values for levers (gate biases), by name.
+        max_batch_rows: Rows per batch. A graph with a fixed batch size uses that size instead, and its
+            last batch is filled up by repeating the last row.
+
+    Yields:
+        The outputs of each batch.
+    """
     fixed = runtime.inputs[0].dims[0]
-    size = fixed if isinstance(fixed, int) else at_once
+    size = fixed if isinstance(fixed, int) else max_batch_rows
     for start in range(0, len(rows), size):
-        taken = slice(start, min(start + size, len(rows)))
-        fed = size if isinstance(fixed, int) else taken.stop - start
-        at = np.minimum(np.arange(start, start + fed), taken.stop - 1)
-        feeds = {name: array[at] for name, array in rows.inputs.items()}
+        batch = slice(start, min(start + size, len(rows)))
+        batch_rows = size if isinstance(fixed, int) else batch.stop - start
+        indices = np.minimum(np.arange(start, start + batch_rows), batch.stop - 1)
+        feeds = {name: array[indices] for name, array in rows.inputs.items()}
         arrays = runtime.run({**feeds, **(overrides or {})}, outputs)
-        yield BatchOutputs(taken, fed, dict(zip(outputs, arrays, strict=True)))
+        yield BatchOutputs(batch, batch_rows, dict(zip(outputs, arrays, strict=True)))
 
 
 def output_for_rows(
     runtime: Runtime, rows: Rows, output: str, overrides: Mapping[str, Array] | None = None
 ) -> Array:
     """One output for all rows."""
-    return np.concatenate([part.of_rows(output) for part in run_rows(runtime, rows, [output], overrides)])
+    batches = run_rows(runtime, rows, [output], overrides)
+    return np.concatenate([batch.first_axis_rows(output) for batch in batches])
 
 
 def row_axes(runtime: Runtime) -> dict[str, int]:
-    """The axis of each output along which its rows lie: the one that is called as the inputs' first is."""
+    """The axis of the rows in each output: the one named like the first dimension of the first input."""
     batch = runtime.inputs[0].dims[0]
     return {
         tensor.name: tensor.dims.index(batch) if batch in tensor.dims else 0
@@ -79,13 +96,13 @@ def row_axes(runtime: Runtime) -> dict[str, int]:
 
 
 def first_rows(rows: Rows, count: int) -> Rows:
-    """The first rows, or all where there are fewer."""
+    """The first `count` rows, or all if there are fewer."""
     classes = None if rows.classes is None else rows.classes[:count]
     return Rows({name: array[:count] for name, array in rows.inputs.items()}, classes)
 
 
 def rows_digest(rows: Rows) -> str:
-    """What tells these rows from others: names, types, shapes and values of the inputs."""
+    """SHA-256 over names, types, shapes and values of the inputs."""
     sha = hashlib.sha256()
     for name, array in rows.inputs.items():
         sha.update(f"{name} {array.dtype} {array.shape} ".encode())
@@ -94,5 +111,5 @@ def rows_digest(rows: Rows) -> str:
 
 
 def round_figure(number: float) -> float:
-    """A figure for the manifest: six digits are more than anyone compares."""
+    """Round to six significant digits, which is more than anyone compares."""
     return float(f"{number:.6g}")

@@ -1,4 +1,4 @@
-"""Rows that go into the file for people to try, and within what bounds the inputs lay."""
+"""Sample rows stored in the file for people to try, and the range of each input."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from service.artifact.manifest import (
     StoredDtype,
 )
 
-# of public data, unless told otherwise
+# rows of a public data set that go into the file if the user does not say how many
 DEFAULT_SAMPLES = 10
 
 
 def sample_count(samples: int | None, source: Source) -> int:
-    """How many rows go into the file; a RequestError where so many cannot.
+    """The number of rows to store; a RequestError if rows were requested and cannot be stored.
 
-    Rows of a user's own go into it only when asked for: they may be nobody else's business.
+    A user's own rows are stored only on request, since they may be private.
     """
-    why = _obstacle(source)
+    expected = _missing_requirement(source)
     if samples is None:
-        return DEFAULT_SAMPLES if source.public and why is None else 0
-    if samples and why is not None:
-        raise RequestError(f"--samples: expected {why}")
+        return DEFAULT_SAMPLES if source.public and expected is None else 0
+    if samples and expected is not None:
+        raise RequestError(f"--samples: expected {expected}")
     return samples
 
 
 def choose_samples(rows: Rows | None, count: int, labels: Sequence[str] = ()) -> tuple[Sample, ...]:
-    """The first row of each class, then the second of each, up to `count`: always the same ones.
+    """The first row of each class, then the second of each, up to `count`; always the same rows.
 
-    Where classes are not known they are the first rows. There are fewer where more would take too much room.
+    If the classes are not known, the first rows. Stops early at MAX_SAMPLE_CHARACTERS.
     """
     if rows is None:
         return ()
-    found: list[Sample] = []
-    room = MAX_SAMPLE_CHARACTERS
-    for number in _alternate_classes(rows)[:count]:
-        inputs = tuple(encode_row(name, array[number]) for name, array in rows.inputs.items())
-        room -= sum(len(one.data) for one in inputs)
-        if room < 0:
+    samples: list[Sample] = []
+    space_left = MAX_SAMPLE_CHARACTERS
+    for row in _alternate_classes(rows)[:count]:
+        inputs = tuple(encode_row(name, array[row]) for name, array in rows.inputs.items())
+        space_left -= sum(len(sample_input.data) for sample_input in inputs)
+        if space_left < 0:
             break
-        found.append(Sample(label=rows.label(number, labels), inputs=inputs))
-    return tuple(found)
+        samples.append(Sample(label=rows.label(row, labels), inputs=inputs))
+    return tuple(samples)
 
 
 def input_ranges(rows: Rows | None) -> tuple[InputRange, ...]:
-    """The least and the greatest value of each input."""
+    """The smallest and the largest value of each input."""
     if rows is None:
         return ()
     return tuple(
@@ -65,38 +65,38 @@ def input_ranges(rows: Rows | None) -> tuple[InputRange, ...]:
 
 
 def encode_row(name: str, row: Array) -> SampleInput:
-    """One row of an input in the smallest type that holds it to the bit."""
-    kinds: tuple[StoredDtype, ...] = tuple(DTYPE_BYTES)
-    for kind in kinds:
+    """Encode one row of an input in the smallest type that holds it bit for bit."""
+    dtypes: tuple[StoredDtype, ...] = tuple(DTYPE_BYTES)
+    for dtype in dtypes:
         with np.errstate(over="ignore", invalid="ignore"):
-            values = row.astype(np.dtype(kind).newbyteorder("<"))
-        # a zero that has lost its sign is as large as before, and other bits
+            values = row.astype(np.dtype(dtype).newbyteorder("<"))
+        # compare bits too: -0.0 equals 0, but an integer type loses its sign
         if np.array_equal(values, row) and values.astype(row.dtype).tobytes() == row.tobytes():
             break
     return SampleInput(
-        name=name, shape=row.shape, dtype=kind, data=base64.b64encode(values.tobytes()).decode("ascii")
+        name=name, shape=row.shape, dtype=dtype, data=base64.b64encode(values.tobytes()).decode("ascii")
     )
 
 
-def _obstacle(source: Source) -> str | None:
-    """What is missing for one row to be posted by itself, as JSON."""
+def _missing_requirement(source: Source) -> str | None:
+    """What is needed, and missing, to send one row by itself as JSON; None if nothing is missing."""
     if source.rows is None:
-        return "rows to take them from, got none: --data"
-    for one in source.inputs:
-        if one.dtype == "float16":
-            return f"an input that JSON has a form for, got {one}"
-        if isinstance(one.dims[0], int) and one.dims[0] != 1:
-            return f"an input that takes one row, got {one}"
+        return "rows to store, got none: give some with --data"
+    for spec in source.inputs:
+        if spec.dtype == "float16":
+            return f"inputs of a type that JSON requests can carry, got {spec}"
+        if isinstance(spec.dims[0], int) and spec.dims[0] != 1:
+            return f"inputs that take a single row, got {spec}"
     return None
 
 
 def _alternate_classes(rows: Rows) -> list[int]:
-    """The numbers of all rows, one of each class in turn."""
+    """The indices of all rows, one of each class in turn."""
     if rows.classes is None or rows.classes.ndim != 1:
         return list(range(len(rows)))
-    seen: Counter[int] = Counter()
-    turns = []
-    for number, place in enumerate(rows.classes.tolist()):
-        turns.append((seen[place], place, number))
-        seen[place] += 1
-    return [number for _, _, number in sorted(turns)]
+    rows_seen: Counter[int] = Counter()
+    order = []
+    for row, row_class in enumerate(rows.classes.tolist()):
+        order.append((rows_seen[row_class], row_class, row))
+        rows_seen[row_class] += 1
+    return [row for _, _, row in sorted(order)]

@@ -1,4 +1,4 @@
-"""Batches run on every side, one after another: the network, its truth, and the open model."""
+"""Runs each proof batch on every side and compares: network, float64 reference, open models."""
 
 from __future__ import annotations
 
@@ -10,193 +10,230 @@ import numpy as np
 from export.errors import ParityError, SourceError, UntraceableError
 from export.parity.batches import LARGE_VALUES, ONE_NAN, REAL_ROWS, ProofBatch
 from export.parity.error_stats import EPS, TensorErrors, compare_places, compare_tensors, rms
-from export.parity.reference import Reference, RejectedError, TensorValues, equal_up_to_rounding, one_line
+from export.parity.reference import (
+    Reference,
+    RejectedError,
+    TensorValues,
+    equal_up_to_rounding,
+    one_line,
+)
 from export.parity.verdict import ErrorTable
 from export.source import Array
 from service.artifact import manifest
 from service.artifact.runtime import Runtime
 
-# rows of a large batch of which the truth is asked
+# rows at the end of a large batch that the float64 reference computes; computing all would be slow
 REFERENCE_ROWS = 8
-# by what share of itself an input is moved to see how much an answer hangs on its last digits
+# relative change of an input that shows how much a value depends on its last digits
 PERTURBATION = 16 * EPS
 
 
 class BatchComparison:
-    """Fills a tally, and notes what a reader should know: `coupled` networks mix the rows of a batch."""
+    """Compares batch after batch and fills the error table.
+
+    Attributes:
+        records: The manifest's records of the batches that were compared.
+        warnings: What a user should know about the network.
+        batch_coupled: Whether the network mixes the rows of a batch.
+    """
 
     def __init__(
         self,
-        truth: Reference,
+        reference: Reference,
         runtimes: Sequence[Runtime],
         inputs: Sequence[str],
-        tally: ErrorTable,
-        lossy: frozenset[str],
+        table: ErrorTable,
+        nan_dropping: frozenset[str],
     ) -> None:
+        """`inputs` are the source's input names; `nan_dropping` the values that may lose a NaN."""
         self.records: list[manifest.ParityBatch] = []
         self.warnings: list[str] = []
-        self.coupled = False
-        self._truth = truth
+        self.batch_coupled = False
+        self._reference = reference
         self._runtimes = runtimes
         self._inputs = inputs
-        self._tally = tally
-        self._lossy = lossy
-        self._forgetful = False
+        self._table = table
+        self._nan_dropping = nan_dropping
+        self._warned_of_dropped_nans = False
+        # the first shared batch, its float64 values, and the values of each runtime
         self._first: tuple[ProofBatch, TensorValues, list[TensorValues]] | None = None
 
     def run(self, batch: ProofBatch) -> None:
-        """Compare one batch; one that the network itself does not take is left out."""
+        """Compare one batch; a batch that the network itself does not accept is skipped."""
         try:
-            own = self._truth.own(batch)
+            native = self._reference.native(batch)
         except RejectedError as error:
             if REAL_ROWS in batch.name:
-                raise SourceError(f"data: the network does not take these rows ({error})") from error
+                raise SourceError(f"data: the network does not accept these rows ({error})") from error
             if batch.shared:
-                self.warnings.append(f"the network takes no batch of {batch.name} ({error})")
+                self.warnings.append(f"the network does not accept the batch {batch.name!r} ({error})")
             return
-        everything = [self._answers(runtime, batch) for runtime in self._runtimes]
+        ort_values = [self._run_model(runtime, batch) for runtime in self._runtimes]
         if self._first is None:
-            self._expect_steady(batch, own, everything)
+            self._expect_repeatable(batch, native, ort_values)
         self.records.append(batch.record())
-        self._compare(batch, own, everything)
-        if not batch.small and self._tally.broken(self._truth.noise) is not None:
-            # only now is it worth its time to see in which layer it began
-            self._compare(replace(batch, small=True), self._truth.own(replace(batch, small=True)), everything)
+        self._compare(batch, native, ort_values)
+        if not batch.compare_layers and self._table.first_failure(self._reference.noise) is not None:
+            # layers are slow to compute on a large batch; now they show where the failure began
+            with_layers = replace(batch, compare_layers=True)
+            self._compare(with_layers, self._reference.native(with_layers), ort_values)
 
-    def _compare(self, batch: ProofBatch, own: TensorValues, everything: list[TensorValues]) -> None:
-        whole = (
-            batch.small or self.coupled or not all(_has_row_axis(answer, batch) for answer in own.values())
+    def _compare(self, batch: ProofBatch, native: TensorValues, ort_values: list[TensorValues]) -> None:
+        # compute the float64 reference: for the whole batch, or for the last rows of a large one
+        compare_all_rows = (
+            batch.compare_layers
+            or self.batch_coupled
+            or not all(_has_row_axis(array, batch) for array in native.values())
         )
-        start = 0 if whole else max(0, batch.rows - REFERENCE_ROWS)
-        seen = batch.part(start, batch.rows) if start else batch
-        wide = self._truth.wide(seen)
+        start = 0 if compare_all_rows else max(0, batch.rows - REFERENCE_ROWS)
+        part = batch.slice_rows(start, batch.rows) if start else batch
+        float64 = self._reference.float64(part)
+
+        # compare rows with each other
         if batch.shared:
-            self._compare_rows(batch, wide, everything)
+            self._compare_first_rows(batch, float64, ort_values)
         if batch.name == ONE_NAN:
-            self._expect_kept_apart(batch, own)
+            self._check_nan_stays_in_row(batch, native)
         if start:
-            self._compare_sides(batch, own, wide, everything)
-            own, *everything = (_rows_from(start, answers) for answers in (own, *everything))
-        whole_numbers = any(answer.dtype.kind != "f" for answer in own.values())
-        shaken = (
-            self._truth.wide(seen.shaken(PERTURBATION)) if whole_numbers or batch.name == LARGE_VALUES else {}
+            self._compare_with_native(batch, native, float64, ort_values)
+            native, *ort_values = (_rows_from(start, values) for values in (native, *ort_values))
+
+        # where ties between integers and switching gates are possible, see how much rounding decides
+        has_integers = any(array.dtype.kind != "f" for array in native.values())
+        perturbed = (
+            self._reference.float64(part.perturbed(PERTURBATION))
+            if has_integers or batch.name == LARGE_VALUES
+            else {}
         )
-        for at, ours in enumerate(everything):
-            for name, answer in own.items():
-                found = compare_tensors(
-                    self._blank(name, batch.name, seen.rows, batch.ordinary),
-                    ours=ours[name],
-                    own=answer,
-                    truth=wide[name],
-                    shaken=shaken.get(name)
-                    if batch.name == LARGE_VALUES or answer.dtype.kind != "f"
-                    else None,
-                    lossy=not batch.ordinary and name in self._lossy,
-                    either=self._truth.forgets,
-                )
-                self._tally.add(at, found)
-                if batch.ordinary and not at and not found.fault and answer.dtype.kind == "f":
-                    self._tally.count(name, ours[name], answer, wide[name])
-                if found.forgotten:
-                    self._forgets(found)
 
-    def _compare_sides(
-        self, batch: ProofBatch, own: TensorValues, wide: TensorValues, everything: list[TensorValues]
+        # compare every tensor with the reference
+        for provider, ort in enumerate(ort_values):
+            for name, array in native.items():
+                is_float = array.dtype.kind == "f"
+                errors = compare_tensors(
+                    self._blank(name, batch.name, part.rows, batch.ordinary),
+                    ort=ort[name],
+                    native=array,
+                    float64=float64[name],
+                    perturbed=perturbed.get(name) if batch.name == LARGE_VALUES or not is_float else None,
+                    may_drop_nan=not batch.ordinary and name in self._nan_dropping,
+                    reference_may_drop_nan=self._reference.may_drop_nan,
+                )
+                self._table.add(provider, errors)
+                if batch.ordinary and not provider and not errors.mismatch and is_float:
+                    self._table.count(name, ort[name], array, float64[name])
+                if errors.dropped_nans:
+                    self._warn_of_dropped_nans(errors)
+
+    def _compare_with_native(
+        self,
+        batch: ProofBatch,
+        native: TensorValues,
+        float64: TensorValues,
+        ort_values: list[TensorValues],
     ) -> None:
-        """Hold all rows of a large batch against PyTorch's, where the truth of the last few is known."""
-        for at, ours in enumerate(everything):
-            for name, answer in own.items():
-                blank = self._blank(name, f"{batch.name}, beside PyTorch's", batch.rows)
-                found = compare_places(blank, ours=ours[name], there=answer, truth=wide[name])
-                if answer.dtype.kind == "f" and not found.fault:
-                    error = np.abs(answer[-len(wide[name]) :] - wide[name])
-                    error = error[np.isfinite(error)]
-                    found = replace(found, rms_torch=rms(error), max_torch=float(error.max(initial=0.0)))
-                self._tally.add(at, found)
+        """Compare all rows of a large batch with PyTorch's, whose error is known from the last rows."""
+        for provider, ort in enumerate(ort_values):
+            for name, array in native.items():
+                blank = self._blank(name, f"{batch.name}, compared with PyTorch", batch.rows)
+                errors = compare_places(blank, ort=ort[name], other=array, float64=float64[name])
+                if array.dtype.kind == "f" and not errors.mismatch:
+                    torch_errors = np.abs(array[-len(float64[name]) :] - float64[name])
+                    torch_errors = torch_errors[np.isfinite(torch_errors)]
+                    errors = replace(
+                        errors, rms_torch=rms(torch_errors), max_torch=float(torch_errors.max(initial=0.0))
+                    )
+                self._table.add(provider, errors)
 
-    def _compare_rows(self, batch: ProofBatch, wide: TensorValues, everything: list[TensorValues]) -> None:
-        """Whether the first row is what it was in the first batch, whatever rows there are beside it."""
+    def _compare_first_rows(
+        self, batch: ProofBatch, float64: TensorValues, ort_values: list[TensorValues]
+    ) -> None:
+        """Check that the first row gives the same values as in the first batch, whatever its neighbors."""
         if self._first is None:
-            self._first = batch, wide, everything
+            self._first = batch, float64, ort_values
             return
-        first, wide_first, everything_first = self._first
-        for name, kind in self._tally.kinds.items():
-            ours = [
-                (answers[name], there[name])
-                for answers, there in zip(everything, everything_first, strict=True)
+        first_batch, first_float64, first_ort_values = self._first
+        for name, kind in self._table.kinds.items():
+            pairs = [
+                (values[name], first_values[name])
+                for values, first_values in zip(ort_values, first_ort_values, strict=True)
             ]
-            if not all(_has_row_axis(here, batch) and _has_row_axis(there, first) for here, there in ours):
-                if kind == "output":
-                    self._mixes(f"{name} has no row for each row of the input")
-                continue
-            if batch.small and not equal_up_to_rounding(
-                wide[name][0], wide_first[name][0], self._truth.noise
+            if not all(
+                _has_row_axis(here, batch) and _has_row_axis(there, first_batch) for here, there in pairs
             ):
-                self._mixes(f"the first row of {name} is another when its neighbours are")
-            for at, (here, there) in enumerate(ours if not self.coupled else []):
-                blank = self._blank(name, f"row 0 in {batch.name!r} and in {first.name!r}")
-                self._tally.add(
-                    at, compare_places(blank, ours=here[0], there=there[0], truth=wide_first[name][0])
-                )
+                if kind == "output":
+                    self._mark_coupled(f"{name} does not have one row for each row of the input")
+                continue
+            if batch.compare_layers and not equal_up_to_rounding(
+                float64[name][0], first_float64[name][0], self._reference.noise
+            ):
+                self._mark_coupled(f"the first row of {name} changes with the rows beside it")
+            for provider, (here, there) in enumerate(pairs if not self.batch_coupled else []):
+                blank = self._blank(name, f"row 0 in {batch.name!r} and in {first_batch.name!r}")
+                errors = compare_places(blank, ort=here[0], other=there[0], float64=first_float64[name][0])
+                self._table.add(provider, errors)
 
-    def _expect_steady(self, batch: ProofBatch, own: TensorValues, everything: list[TensorValues]) -> None:
-        """Stop unless both sides answer the same when asked again, and leave nothing behind."""
-        self._truth.expect_stateless(batch)
-        for name, again in self._truth.own(batch).items():
-            if not _bitwise_equal(own[name], again):
+    def _expect_repeatable(
+        self, batch: ProofBatch, native: TensorValues, ort_values: list[TensorValues]
+    ) -> None:
+        """Raise unless both sides give the same values for the same batch again, and keep no state."""
+        self._reference.expect_stateless(batch)
+        for name, repeated in self._reference.native(batch).items():
+            if not _bitwise_equal(native[name], repeated):
                 raise UntraceableError(
-                    f"{name}: the network answers otherwise when it is asked again: expected no random "
-                    "numbers and nothing kept between calls; draw in training only, and hand state in and out"
+                    f"{name}: the network gives another answer when it is run again: expected no random "
+                    "numbers and no state between calls; draw random numbers in training only, and pass "
+                    "state in and out"
                 )
-        for runtime, ours in zip(self._runtimes, everything, strict=True):
-            for name, again in self._answers(runtime, batch).items():
-                if not _bitwise_equal(ours[name], again):
-                    raise ParityError(f"{name}: onnxruntime answers otherwise when it is asked again")
+        for runtime, ort in zip(self._runtimes, ort_values, strict=True):
+            for name, repeated in self._run_model(runtime, batch).items():
+                if not _bitwise_equal(ort[name], repeated):
+                    raise ParityError(f"{name}: onnxruntime gives another answer when it is run again")
 
-    def _answers(self, runtime: Runtime, batch: ProofBatch) -> TensorValues:
+    def _run_model(self, runtime: Runtime, batch: ProofBatch) -> TensorValues:
         names = [tensor.name for tensor in runtime.inputs]
-        feeds = {name: batch.arrays[own] for name, own in zip(names, self._inputs, strict=True)}
-        wanted = list(self._tally.kinds)
+        feeds = {name: batch.arrays[key] for name, key in zip(names, self._inputs, strict=True)}
+        outputs = list(self._table.kinds)
         try:
-            return dict(zip(wanted, runtime.run(feeds, wanted), strict=True))
-        except Exception as exc:  # onnxruntime's own exceptions share no base
+            return dict(zip(outputs, runtime.run(feeds, outputs), strict=True))
+        except Exception as exc:  # onnxruntime's exceptions share no base class
             raise ParityError(
-                f"onnxruntime cannot run the batch {batch.name!r}, which the network takes: {one_line(exc)}"
+                f"onnxruntime cannot run the batch {batch.name!r}, which the network accepts: {one_line(exc)}"
             ) from exc
 
-    def _expect_kept_apart(self, batch: ProofBatch, own: TensorValues) -> None:
-        """Note where a NaN in the second row reaches the first."""
-        for name, answer in own.items():
-            has_rows = batch.rows > 1 and _has_row_axis(answer, batch) and answer.dtype.kind == "f"
-            if has_rows and np.isnan(answer[0]).any():
-                self._mixes(f"a NaN in one row reaches another in {name}")
+    def _check_nan_stays_in_row(self, batch: ProofBatch, native: TensorValues) -> None:
+        """Mark the network as batch-coupled if a NaN in the second row reaches the first."""
+        for name, array in native.items():
+            has_rows = batch.rows > 1 and _has_row_axis(array, batch) and array.dtype.kind == "f"
+            if has_rows and np.isnan(array[0]).any():
+                self._mark_coupled(f"a NaN in one row reaches another row of {name}")
 
-    def _mixes(self, why: str) -> None:
-        if not self.coupled:
-            self.warnings.append(f"the network mixes the rows of a batch: {why}")
-        self.coupled = True
+    def _mark_coupled(self, reason: str) -> None:
+        if not self.batch_coupled:
+            self.warnings.append(f"the network mixes the rows of a batch: {reason}")
+        self.batch_coupled = True
 
-    def _forgets(self, found: TensorErrors) -> None:
-        if not self._forgetful:
+    def _warn_of_dropped_nans(self, errors: TensorErrors) -> None:
+        if not self._warned_of_dropped_nans:
             self.warnings.append(
-                "where a number is NaN, onnxruntime forgets it in maxima and recurrent layers: in "
-                f"{found.tensor} {found.forgotten} cells are numbers that the network says are NaN"
+                "onnxruntime loses NaN in maxima and recurrent layers: in "
+                f"{errors.tensor} it gives numbers in {errors.dropped_nans} cells where the network gives NaN"
             )
-        self._forgetful = True
+        self._warned_of_dropped_nans = True
 
     def _blank(self, name: str, batch: str, rows: int = 1, ordinary: bool = False) -> TensorErrors:
-        # strained batches have rows that are all alike, or one that is odd
-        return TensorErrors(name, self._tally.kinds[name], batch, ordinary, rows if ordinary else 1)
+        # the rows of a stress batch are all alike, or only one is special: they count as one
+        return TensorErrors(name, self._table.kinds[name], batch, ordinary, rows if ordinary else 1)
 
 
-def _has_row_axis(answer: Array, batch: ProofBatch) -> bool:
-    return answer.shape[:1] == (batch.rows,)
+def _has_row_axis(array: Array, batch: ProofBatch) -> bool:
+    return array.shape[:1] == (batch.rows,)
 
 
-def _rows_from(start: int, answers: TensorValues) -> TensorValues:
-    return {name: answer[start:] if answer.ndim else answer for name, answer in answers.items()}
+def _rows_from(start: int, values: TensorValues) -> TensorValues:
+    return {name: array[start:] if array.ndim else array for name, array in values.items()}
 
 
-def _bitwise_equal(one: Array, other: Array) -> bool:
-    """Whether two arrays are equal to the bit, NaN for NaN."""
-    return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+def _bitwise_equal(first: Array, second: Array) -> bool:
+    """Whether two arrays hold the same numbers exactly, with NaN equal to NaN."""
+    return first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")

@@ -1,4 +1,4 @@
-"""How far a tensor was from the truth, in numbers."""
+"""Error statistics of one tensor in one batch: onnxruntime's and PyTorch's errors against float64."""
 
 from __future__ import annotations
 
@@ -11,23 +11,34 @@ from export.source import Array
 
 TensorKind = Literal["output", "gate", "layer"]
 
-# the spacing of fp32 numbers at 1
+# spacing of float32 numbers at 1
 EPS = 2.0**-23
-# errors are counted in equal bins between these powers of ten
+# histograms count errors in BINS equal bins between these powers of ten
 DECADES, BINS = (-12.0, -2.0), 41
-# the share of whole numbers that may be choices between two that are level
+# share of integers that may differ because they are choices between two equally good values (ties)
 MAX_TIED_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class TensorErrors:
-    """One tensor in one batch: the errors of both sides over the cells that are finite on all sides.
+    """The errors of both sides in one tensor and batch, over the cells that are finite on all sides.
 
-    `rows` counts those with numbers of their own. `scale` is the root mean square of the truth, 1 for gates,
-    and `eps` the spacing at 1 of the tensor's own numbers, at least that of fp32. `sway` is how far the truth
-    itself moves when the input does a little, None where that was not tried. `forgotten` counts the cells
-    where onnxruntime made a number of a NaN; `fault` says in words what no number can: shapes, types, masks
-    or whole numbers that differ.
+    Attributes:
+        tensor: Name of the tensor.
+        kind: Output, gate or layer.
+        batch: Name of the batch.
+        ordinary: Whether the batch is like data.
+        rows: Number of rows with independent numbers.
+        cells: Number of cells compared.
+        rms: Root mean square error of onnxruntime.
+        rms_torch: Root mean square error of PyTorch.
+        max: Largest error of onnxruntime.
+        max_torch: Largest error of PyTorch.
+        scale: Root mean square of the float64 values; 1 for gates.
+        eps: Spacing at 1 of the tensor's own dtype, but at least that of float32.
+        sensitivity: How far the float64 values move when the input changes slightly; None if not measured.
+        dropped_nans: Number of cells where onnxruntime gave a number for a NaN.
+        mismatch: What no figure can express: shapes, dtypes, NaN positions or integers that differ.
     """
 
     tensor: str
@@ -42,138 +53,160 @@ class TensorErrors:
     max_torch: float = 0.0
     scale: float = 0.0
     eps: float = EPS
-    sway: float | None = None
-    forgotten: int = 0
-    fault: str = ""
+    sensitivity: float | None = None
+    dropped_nans: int = 0
+    mismatch: str = ""
 
 
 @dataclass
 class ErrorHistogram:
-    """Errors by magnitude, counted in `BINS` bins."""
+    """Counts errors by magnitude in `BINS` bins."""
 
     counts: Array = field(default_factory=lambda: np.zeros(BINS, np.int64))
 
-    def add(self, found: Array) -> None:
-        """Count more errors, none of them negative; those beyond either end count in its bin."""
+    def add(self, errors: Array) -> None:
+        """Count absolute errors. Errors beyond either end count in the first or last bin."""
         low, high = DECADES
         with np.errstate(divide="ignore"):
-            places = (np.log10(found) - low) * (BINS / (high - low))
-        places = np.clip(places, 0, BINS - 1).astype(np.int64)
-        self.counts += np.bincount(places.ravel(), minlength=BINS)
+            bins = (np.log10(errors) - low) * (BINS / (high - low))
+        bins = np.clip(bins, 0, BINS - 1).astype(np.int64)
+        self.counts += np.bincount(bins.ravel(), minlength=BINS)
 
 
 def compare_tensors(
     blank: TensorErrors,
     *,
-    ours: Array,
-    own: Array,
-    truth: Array,
-    shaken: Array | None = None,
-    lossy: bool = False,
-    either: bool = False,
+    ort: Array,
+    native: Array,
+    float64: Array,
+    perturbed: Array | None = None,
+    may_drop_nan: bool = False,
+    reference_may_drop_nan: bool = False,
 ) -> TensorErrors:
-    """The figures of what onnxruntime gave (`ours`) and PyTorch gave (`own`), by the truth.
+    """Compare onnxruntime's and PyTorch's values of one tensor with the float64 values.
 
-    `shaken` is what the truth becomes when the input moves a little. Of a `lossy` value a NaN may be
-    forgotten, and is counted; on `either` side, where `own` is no PyTorch that passes it on. Whole numbers
-    are held to PyTorch's in ordinary batches, and to the truth's where two are level.
+    Integers must equal PyTorch's in ordinary batches, unless they equal the float64 result or are ties.
+
+    Args:
+        blank: Names the tensor and batch; its figures are filled in.
+        ort: What onnxruntime computed.
+        native: What PyTorch computed in its own precision.
+        float64: What PyTorch computed in float64.
+        perturbed: What float64 gives for a slightly changed input. Integers that change are ties.
+        may_drop_nan: Whether onnxruntime may give a number for a NaN here; such cells are counted.
+        reference_may_drop_nan: Whether `native` may do so too, because it does not come from PyTorch.
+
+    Returns:
+        The errors, or a mismatch.
     """
-    if fault := _shape_mismatch(ours, own):
-        return replace(blank, fault=fault)
-    if own.dtype.kind != "f":
-        level = np.zeros(own.shape, bool) if shaken is None else shaken != truth
-        wrong = int(np.count_nonzero((ours != own) & (ours != truth) & ~level)) if blank.ordinary else 0
-        says = f"expected the network's own values, {wrong} of {own.size} differ" if wrong else ""
-        return replace(blank, cells=own.size, fault=says)
-    if fault := _mask_mismatch(ours, own, lossy, either):
-        return replace(blank, fault=fault)
-    e_ours, e_own, finite = absolute_errors(ours, own, truth)
+    if mismatch := _shape_mismatch(ort, native):
+        return replace(blank, mismatch=mismatch)
+    if native.dtype.kind != "f":
+        ties = np.zeros(native.shape, bool) if perturbed is None else perturbed != float64
+        wrong = int(np.count_nonzero((ort != native) & (ort != float64) & ~ties)) if blank.ordinary else 0
+        mismatch = f"expected the network's own values, {wrong} of {native.size} differ" if wrong else ""
+        return replace(blank, cells=native.size, mismatch=mismatch)
+    if mismatch := _mask_mismatch(ort, native, may_drop_nan, reference_may_drop_nan):
+        return replace(blank, mismatch=mismatch)
+    ort_errors, torch_errors, finite = absolute_errors(ort, native, float64)
     return replace(
         blank,
-        cells=e_own.size,
-        rms=rms(e_ours),
-        rms_torch=rms(e_own),
-        max=float(e_ours.max(initial=0.0)),
-        max_torch=float(e_own.max(initial=0.0)),
-        scale=_scale(blank, truth[finite]),
-        eps=_eps(own),
-        sway=None if shaken is None else _sensitivity(truth[finite], shaken[finite]),
-        forgotten=int(np.count_nonzero(np.isnan(own) & ~np.isnan(ours))),
+        cells=torch_errors.size,
+        rms=rms(ort_errors),
+        rms_torch=rms(torch_errors),
+        max=float(ort_errors.max(initial=0.0)),
+        max_torch=float(torch_errors.max(initial=0.0)),
+        scale=_scale(blank, float64[finite]),
+        eps=_eps(native),
+        sensitivity=None if perturbed is None else _sensitivity(float64[finite], perturbed[finite]),
+        dropped_nans=int(np.count_nonzero(np.isnan(native) & ~np.isnan(ort))),
     )
 
 
-def compare_places(blank: TensorErrors, *, ours: Array, there: Array, truth: Array) -> TensorErrors:
-    """The figures of numbers that stand in two places and should be one: how far apart they are.
+def compare_places(blank: TensorErrors, *, ort: Array, other: Array, float64: Array) -> TensorErrors:
+    """Compare two arrays that should hold the same numbers, such as one row in two batches.
 
-    Whole numbers that differ may be choices between two that are level, as long as they are few.
+    Integers that differ may be ties, as long as they are few.
+
+    Args:
+        blank: Names the tensor and batch; its figures are filled in.
+        ort: What onnxruntime computed.
+        other: What it should equal.
+        float64: The float64 values, for the scale.
+
+    Returns:
+        The differences, or a mismatch.
     """
-    if fault := _shape_mismatch(ours, there):
-        return replace(blank, fault=fault)
-    if ours.dtype.kind != "f":
-        wrong = int(np.count_nonzero(ours != there))
-        says = (
-            f"expected the same values, {wrong} of {ours.size} differ"
-            if wrong > MAX_TIED_SHARE * ours.size
-            else ""
-        )
-        return replace(blank, cells=ours.size, fault=says)
-    if fault := _mask_mismatch(ours, there):
-        return replace(blank, fault=fault)
-    apart, _, _ = absolute_errors(ours, there, there)
+    if mismatch := _shape_mismatch(ort, other):
+        return replace(blank, mismatch=mismatch)
+    if ort.dtype.kind != "f":
+        wrong = int(np.count_nonzero(ort != other))
+        too_many = wrong > MAX_TIED_SHARE * ort.size
+        mismatch = f"expected the same values, {wrong} of {ort.size} differ" if too_many else ""
+        return replace(blank, cells=ort.size, mismatch=mismatch)
+    if mismatch := _mask_mismatch(ort, other):
+        return replace(blank, mismatch=mismatch)
+    differences, _, _ = absolute_errors(ort, other, other)
     return replace(
         blank,
-        cells=apart.size,
-        rms=rms(apart),
-        max=float(apart.max(initial=0.0)),
-        scale=_scale(blank, truth[np.isfinite(truth)]),
-        eps=_eps(there),
+        cells=differences.size,
+        rms=rms(differences),
+        max=float(differences.max(initial=0.0)),
+        scale=_scale(blank, float64[np.isfinite(float64)]),
+        eps=_eps(other),
     )
 
 
-def absolute_errors(ours: Array, own: Array, truth: Array) -> tuple[Array, Array, Array]:
-    """Either side's errors, and which cells they are of: those that are finite on all sides."""
-    finite = np.isfinite(ours) & np.isfinite(own) & np.isfinite(truth)
-    true = truth[finite].astype(np.float64, copy=False)
-    return np.abs(ours[finite] - true), np.abs(own[finite] - true), finite
+def absolute_errors(ort: Array, native: Array, float64: Array) -> tuple[Array, Array, Array]:
+    """Errors of onnxruntime and of PyTorch, and the mask of cells that are finite on all sides."""
+    finite = np.isfinite(ort) & np.isfinite(native) & np.isfinite(float64)
+    exact = float64[finite].astype(np.float64, copy=False)
+    return np.abs(ort[finite] - exact), np.abs(native[finite] - exact), finite
 
 
 def rms(values: Array) -> float:
-    """The root mean square, of numbers of any size; 0 of none."""
-    top = float(np.abs(values).max(initial=0.0))
-    # by the greatest, so that squares neither overflow nor vanish
-    return top * float(np.sqrt(np.mean(np.square(values / top, dtype=np.float64)))) if top > 0 else 0.0
+    """Root mean square; 0 for an empty array."""
+    largest = float(np.abs(values).max(initial=0.0))
+    # divide by the largest, so that squares neither overflow nor underflow
+    return (
+        largest * float(np.sqrt(np.mean(np.square(values / largest, dtype=np.float64))))
+        if largest > 0
+        else 0.0
+    )
 
 
-def _shape_mismatch(ours: Array, own: Array) -> str:
-    """What is wrong with a shape or a type; nothing where all is well."""
-    if ours.shape != own.shape:
-        return f"expected shape {list(own.shape)}, got {list(ours.shape)}"
-    return "" if ours.dtype == own.dtype else f"expected {own.dtype}, got {ours.dtype}"
+def _shape_mismatch(ort: Array, expected: Array) -> str:
+    if ort.shape != expected.shape:
+        return f"expected shape {list(expected.shape)}, got {list(ort.shape)}"
+    return "" if ort.dtype == expected.dtype else f"expected {expected.dtype}, got {ort.dtype}"
 
 
-def _mask_mismatch(ours: Array, own: Array, lossy: bool = False, either: bool = False) -> str:
-    """What is wrong with the places of NaN and of either infinity; nothing where all is well."""
-    if lossy:
-        known = ~np.isnan(own) & ~(np.isnan(ours) & either)
-        ours, own = ours[known], own[known]
-    for name, mask in (("NaN", np.isnan), ("+Inf", np.isposinf), ("-Inf", np.isneginf)):
-        here, there = mask(ours), mask(own)
-        if not np.array_equal(here, there):
+def _mask_mismatch(
+    ort: Array, expected: Array, may_drop_nan: bool = False, reference_may_drop_nan: bool = False
+) -> str:
+    """Describe NaN or infinities that are in different cells; empty if there are none."""
+    if may_drop_nan:
+        compared = ~np.isnan(expected) & ~(np.isnan(ort) & reference_may_drop_nan)
+        ort, expected = ort[compared], expected[compared]
+    for name, is_special in (("NaN", np.isnan), ("+Inf", np.isposinf), ("-Inf", np.isneginf)):
+        ort_mask, expected_mask = is_special(ort), is_special(expected)
+        if not np.array_equal(ort_mask, expected_mask):
             return (
-                f"expected {name} in the {np.count_nonzero(there)} cells where the network has it, "
-                f"got it in {np.count_nonzero(here)}, {np.count_nonzero(here & ~there)} of them others"
+                f"expected {name} in the {np.count_nonzero(expected_mask)} cells where the network has it, "
+                f"got it in {np.count_nonzero(ort_mask)}, of which "
+                f"{np.count_nonzero(ort_mask & ~expected_mask)} are other cells"
             )
     return ""
 
 
-def _sensitivity(truth: Array, shaken: Array) -> float:
-    moves = np.abs(shaken - truth)
-    return rms(moves[np.isfinite(moves)])
+def _sensitivity(float64: Array, perturbed: Array) -> float:
+    changes = np.abs(perturbed - float64)
+    return rms(changes[np.isfinite(changes)])
 
 
-def _scale(of: TensorErrors, truth: Array) -> float:
-    return 1.0 if of.kind == "gate" else rms(truth)
+def _scale(blank: TensorErrors, float64: Array) -> float:
+    return 1.0 if blank.kind == "gate" else rms(float64)
 
 
-def _eps(own: Array) -> float:
-    return max(EPS, float(np.finfo(own.dtype).eps))
+def _eps(array: Array) -> float:
+    return max(EPS, float(np.finfo(array.dtype).eps))

@@ -1,4 +1,4 @@
-"""PyTorch code run in float64, though it may ask for narrower numbers by name."""
+"""Runs PyTorch code in float64, even if the code asks for narrower dtypes by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NARROW_DTYPES = frozenset((torch.float32, torch.float16, torch.bfloat16))
 
 
 class _PromoteToFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Every narrow tensor or dtype that an operator is given becomes float64."""
+    """Replaces every narrow tensor or dtype among an operator's arguments by float64."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -30,7 +30,7 @@ def _promoted(value: Any, in_place: bool) -> Any:
         if value.dtype not in NARROW_DTYPES:
             return value
         if in_place:
-            # the caller keeps hold of this very tensor, and reads from it what is written now
+            # the caller keeps this very tensor object and reads the result from it
             value.data = value.data.double()
             return value
         return value.double()
@@ -43,7 +43,7 @@ def _promoted(value: Any, in_place: bool) -> Any:
 
 @contextmanager
 def float64_mode() -> Iterator[None]:
-    """Whatever PyTorch computes while the block runs, it computes in float64."""
+    """Make PyTorch compute in float64 while the block runs."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -54,16 +54,16 @@ def float64_mode() -> Iterator[None]:
 
 
 def to_float64(values: Any) -> Any:
-    """A tensor of narrow numbers in float64; others as they are."""
+    """Convert narrow floating-point tensors, also in lists and tuples; anything else stays as it is."""
     return _promoted(values, in_place=False)
 
 
 def independent_copy(module: nn.Module) -> nn.Module:
-    """A copy that shares nothing with the module."""
+    """A deep copy that shares nothing with the module."""
     memo: dict[int, Any] = {}
     for part in module.modules():
         for value in vars(part).values():
-            # a tensor computed from parameters, as old weight norm keeps, can be copied in no other way
+            # deepcopy refuses tensors computed from parameters, such as old weight norm keeps
             if isinstance(value, Tensor) and not value.is_leaf:
                 memo[id(value)] = value.detach().clone()
     return copy.deepcopy(module, memo)

@@ -1,4 +1,4 @@
-"""The truth of a graph that came as it is: onnx's reference evaluator, or where that cannot, onnxruntime."""
+"""Reference for adopted .onnx graphs: onnx's reference evaluator, or onnxruntime if that cannot run them."""
 
 from __future__ import annotations
 
@@ -19,40 +19,43 @@ from export.source import Array, Source
 from service.artifact.runtime import open_model
 
 NARROW_TYPES = frozenset((ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16))
-# attributes that name the type of what a node gives
+# attributes that set the type of a node's output
 DTYPE_ATTRIBUTES = ("to", "dtype", "softmax_precision")
+# relative error of onnxruntime's own rounding, a generous estimate; used if it serves as the reference
+ORT_NOISE = 4e-6
 
 
 class GraphEvaluator:
-    """What some values of a graph are, and nothing that they do not need."""
+    """Evaluates chosen values of a graph with onnx's reference evaluator, natively and in float64."""
 
-    def __init__(self, model: onnx.ModelProto, wanted: Sequence[str]) -> None:
-        made = ir.from_proto(model)
-        keep_only(made, wanted)
-        self._own = ReferenceEvaluator(ir.to_proto(made))
-        widen_to_float64(made)
-        self._wide = ReferenceEvaluator(ir.to_proto(made))
+    def __init__(self, model: onnx.ModelProto, names: Sequence[str]) -> None:
+        graph = ir.from_proto(model)
+        keep_only(graph, names)
+        self._native = ReferenceEvaluator(ir.to_proto(graph))
+        widen_to_float64(graph)
+        self._float64 = ReferenceEvaluator(ir.to_proto(graph))
 
-    def run(self, feeds: Mapping[str, Array], *, wide: bool) -> dict[str, Array]:
-        """The wanted values by name; what the evaluator itself raises comes out as it is."""
-        evaluator = self._wide if wide else self._own
-        given = {
-            name: array.astype(np.float64) if wide and array.dtype.kind == "f" else array
+    def run(self, feeds: Mapping[str, Array], *, float64: bool) -> TensorValues:
+        """The values by name. Exceptions of the evaluator are not translated."""
+        evaluator = self._float64 if float64 else self._native
+        inputs = {
+            name: array.astype(np.float64) if float64 and array.dtype.kind == "f" else array
             for name, array in feeds.items()
             if name in evaluator.input_names
         }
         with np.errstate(all="ignore"):
-            results = evaluator.run(None, given)
+            results = evaluator.run(None, inputs)
         return dict(zip(evaluator.output_names, map(np.asarray, results), strict=True))
 
 
 def widen_to_float64(model: ir.Model) -> None:
-    """Make every narrow weight, literal and cast of a graph float64."""
+    """Turn every narrow weight, literal and cast of a graph into float64, in place."""
     for graph in model.graphs():
         for value in graph.initializers.values():
             if value.const_value is not None and value.const_value.dtype in NARROW_TYPES:
                 value.const_value = _widened(value.const_value)
         for node in graph:
+            # without a value attribute, ConstantOfShape gives float32 zeros
             if node.op_type == "ConstantOfShape" and "value" not in node.attributes:
                 node.attributes["value"] = ir.AttrTensor("value", ir.Tensor(np.zeros(1, np.float64)))
             for name, attribute in list(node.attributes.items()):
@@ -76,101 +79,98 @@ def _widened(tensor: ir.TensorProtocol) -> ir.Tensor[Any]:
     return ir.Tensor(tensor.numpy().astype(np.float64), name=tensor.name)
 
 
-def keep_only(model: ir.Model, wanted: Sequence[str]) -> None:
-    """Leave of a graph only what these values need; they become its outputs."""
+def keep_only(model: ir.Model, names: Sequence[str]) -> None:
+    """Reduce a graph, in place, to what the named values need; they become its outputs."""
     values = {value.name: value for node in model.graph for value in node.outputs}
     values |= {value.name: value for value in (*model.graph.initializers.values(), *model.graph.inputs)}
     model.graph.outputs.clear()
-    model.graph.outputs.extend(values[name] for name in wanted)
-    # biases that a caller may override are weights here
+    model.graph.outputs.extend(values[name] for name in names)
+    # levers (biases that a caller may override) become plain weights
     for value in [value for value in model.graph.inputs if value.name in model.graph.initializers]:
         model.graph.inputs.remove(value)
     passes.RemoveUnusedNodesPass()(model)
 
 
-# onnxruntime's own rounding, generously, where it stands for the truth
-ORT_NOISE = 4e-6
-
-
 class GraphRunner(Protocol):
-    """Values of a graph by name, in its own precision or in float64."""
+    """Returns values of a graph by name, natively or in float64."""
 
-    def __call__(self, feeds: Mapping[str, Array], *, wide: bool) -> TensorValues: ...
+    def __call__(self, feeds: Mapping[str, Array], *, float64: bool) -> TensorValues: ...
 
 
 class OnnxReference:
-    """The outputs and inner values of the graph before anything was done to it.
+    """Outputs and inner values of the graph as it was before gates were exposed.
 
-    Not every operator is known to the reference evaluator. Where it fails at the first batch and onnxruntime
-    does not, the latter stands for the truth: what was done to the graph is then proved, and no more.
+    onnx's reference evaluator does not support every operator. If it fails on the first batch and
+    onnxruntime does not, onnxruntime serves as the reference. Then only the changes made to the graph are
+    proved.
     """
 
     def __init__(self, source: Source, model: ir.Model, origins: Mapping[str, Origin]) -> None:
         if source.graph is None:
             raise SourceError("expected the program that the graph was traced from, got none")
-        self.reference = "the graph as it came, by onnx's reference evaluator in float64"
+        self.description = "the graph as it came, by onnx's reference evaluator in float64"
         self.warnings: tuple[str, ...] = ()
         self.noise = 0.0
-        self.forgets = True
+        self.may_drop_nan = True
         self._graph = source.graph
         self._origins = origins
-        own = (value.name for value in source.graph.graph.output)
-        self._public = dict(zip(public_outputs(model, origins), own, strict=True))
-        wanted = [*self._public.values(), *(origin.value for origin in origins.values())]
-        self._wanted = list(dict.fromkeys(wanted))
+        original_outputs = (value.name for value in source.graph.graph.output)
+        self._original_names = dict(zip(public_outputs(model, origins), original_outputs, strict=True))
+        names = [*self._original_names.values(), *(origin.value for origin in origins.values())]
+        self._value_names = list(dict.fromkeys(names))
         self._run: GraphRunner | None = None
 
-    def own(self, batch: ProofBatch) -> TensorValues:
-        """The graph as it is."""
+    def native(self, batch: ProofBatch) -> TensorValues:
+        """The graph unchanged."""
         try:
             if self._run is None:
-                self._run = self._chosen(batch)
-            return self._named(self._run(batch.arrays, wide=False))
+                self._run = self._choose_runner(batch)
+            return self._by_output(self._run(batch.arrays, float64=False))
         except Exception as exc:  # the evaluator's operators raise almost anything, and so does onnxruntime
             raise RejectedError(one_line(exc)) from exc
 
-    def wide(self, batch: ProofBatch) -> TensorValues:
-        """The graph with float64 in place of every narrower type."""
+    def float64(self, batch: ProofBatch) -> TensorValues:
+        """The graph with float64 in place of every narrower floating-point type."""
         if self._run is None:
-            self._run = self._chosen(batch)
-        return self._named(self._run(batch.arrays, wide=True))
+            self._run = self._choose_runner(batch)
+        return self._by_output(self._run(batch.arrays, float64=True))
 
     def expect_stateless(self, batch: ProofBatch) -> None:
-        """A graph keeps nothing."""
+        """A graph has no state."""
 
-    def _chosen(self, batch: ProofBatch) -> GraphRunner:
-        """Who answers for the graph: the first that can."""
+    def _choose_runner(self, batch: ProofBatch) -> GraphRunner:
+        """The reference evaluator, or onnxruntime if the evaluator cannot run this batch."""
         try:
-            evaluator = GraphEvaluator(self._graph, self._wanted)
-            evaluator.run(batch.arrays, wide=True)
+            evaluator = GraphEvaluator(self._graph, self._value_names)
+            evaluator.run(batch.arrays, float64=True)
         except Exception as exc:  # the evaluator's operators raise almost anything
-            stand_in = onnxruntime_runner(self._graph, self._wanted)
-            stand_in(batch.arrays, wide=False)
+            fallback = onnxruntime_runner(self._graph, self._value_names)
+            fallback(batch.arrays, float64=False)
             self.noise = ORT_NOISE
-            self.reference = "the graph as it came, by onnxruntime alone"
+            self.description = "the graph as it came, by onnxruntime alone"
             self.warnings = (
-                f"onnx's reference evaluator cannot run the graph ({one_line(exc)}): onnxruntime served "
-                "as the reference, so that only the changes made to the graph are proved",
+                f"onnx's reference evaluator cannot run the graph ({one_line(exc)}), so onnxruntime served "
+                "as the reference: only the changes made to the graph are proved",
             )
-            return stand_in
+            return fallback
         return evaluator.run
 
-    def _named(self, values: TensorValues) -> TensorValues:
-        found = {name: values[own] for name, own in self._public.items()}
+    def _by_output(self, values: TensorValues) -> TensorValues:
+        named = {name: values[original] for name, original in self._original_names.items()}
         for name, origin in self._origins.items():
-            found[name] = complement(values[origin.value], origin)
-        return found
+            named[name] = complement(values[origin.value], origin)
+        return named
 
 
-def onnxruntime_runner(graph: onnx.ModelProto, wanted: Sequence[str]) -> GraphRunner:
-    """The same graph, asked for the same values, by onnxruntime."""
+def onnxruntime_runner(graph: onnx.ModelProto, names: Sequence[str]) -> GraphRunner:
+    """Evaluates the same values of the same graph with onnxruntime, always in its own precision."""
     model = ir.from_proto(graph)
-    keep_only(model, wanted)
+    keep_only(model, names)
     runtime = open_model(ir.to_proto(model).SerializeToString())
 
-    def run(feeds: Mapping[str, Array], *, wide: bool) -> TensorValues:
-        del wide  # it knows its own precision only
-        given = {one.name: feeds[one.name].astype(one.dtype) for one in runtime.inputs}
-        return dict(zip(wanted, runtime.run(given, wanted), strict=True))
+    def run(feeds: Mapping[str, Array], *, float64: bool) -> TensorValues:
+        del float64
+        inputs = {tensor.name: feeds[tensor.name].astype(tensor.dtype) for tensor in runtime.inputs}
+        return dict(zip(names, runtime.run(inputs, names), strict=True))
 
     return run

@@ -1,4 +1,4 @@
-"""The proof that a graph computes what its network does: as close to the truth as PyTorch itself is."""
+"""`prove`: shows that a graph computes what its network computes, as accurately as PyTorch does."""
 
 from __future__ import annotations
 
@@ -24,52 +24,38 @@ from service.artifact import manifest
 from service.artifact.limits import MAX_ROWS
 from service.artifact.runtime import Runtime
 
-# on the CPU the first seven keep or drop a NaN by its place among the numbers they choose from, and the
-# recurrent ones clip it away before they squash
+# on the CPU, onnxruntime's maxima keep or drop a NaN by its position, and its recurrent layers clip NaN away
 NAN_DROPPING_OPS = frozenset(
     ("MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "TopK", "ArgMax", "ArgMin", "GRU", "LSTM", "RNN")
 )
 
-
-def nan_dropping_values(model: ir.Model) -> frozenset[str]:
-    """The names of all values that a lossy operator has a part in."""
-    found: set[str] = set()
-    for node in model.graph:
-        if any(one.op_type in NAN_DROPPING_OPS for one in (node, *_nested_nodes(node))) or any(
-            value is not None and value.name in found for value in node.inputs
-        ):
-            found |= {str(value.name) for value in node.outputs}
-    return frozenset(found)
-
-
-def _nested_nodes(node: ir.Node) -> Iterator[ir.Node]:
-    """The nodes of the graphs that a node holds, as loops and branches do."""
-    for attribute in node.attributes.values():
-        if attribute.type is ir.AttributeType.GRAPH:
-            yield from attribute.as_graph().all_nodes()
-
-
+# is called with the number of batches done, and of all batches
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was compared and what came of it: the manifest's record, and what a report shows beside it.
+    """The result of a proof that succeeded.
 
-    `histograms` count the errors of each tensor, onnxruntime's and PyTorch's, as `error_stats.Histogram`
-    does. `figures` are those of every tensor and batch, of the first provider and then of the others.
-    `drawn` are rows such as the network takes, for whoever has none of their own.
+    Attributes:
+        parity: The manifest's record.
+        batch_coupled: Whether the network mixes the rows of a batch, so that it must not be micro-batched.
+        warnings: What a user should know about the network and the proof.
+        histograms: For each tensor, the counts of onnxruntime's errors by magnitude and of PyTorch's, in the
+            bins of `error_stats.ErrorHistogram`.
+        errors: The errors of every tensor and batch, provider by provider.
+        random_rows: Rows that the network accepts, for comparisons if the user gave none.
     """
 
     parity: manifest.Parity
     batch_coupled: bool
     warnings: tuple[str, ...]
     histograms: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
-    figures: tuple[TensorErrors, ...]
-    drawn: Rows
+    errors: tuple[TensorErrors, ...]
+    random_rows: Rows
 
     def table(self) -> str:
-        """The errors of each tensor beside PyTorch's own, as lines of text."""
+        """The errors of each tensor beside PyTorch's, as lines of text."""
         return format_table(self.parity.tensors)
 
 
@@ -84,65 +70,78 @@ def prove(
     max_rows: int = MAX_ROWS,
     progress: Progress | None = None,
 ) -> Proof:
-    """Show that the open model computes what the source does, in every output and in every hidden one.
+    """Prove that the open model computes what the source does, in every output and every hidden output.
 
-    A ParityError names the first tensor, in the order data flow, that does not; an UntraceableError a
-    network that gives two answers to one question, or keeps something from one call to the next.
+    Args:
+        source: The network.
+        traced: Its traced program; None for an adopted graph.
+        model: The graph, whose weights are compared with the network's.
+        origins: The value of the network behind each hidden output, by the output's name.
+        runtimes: The graph, open on each device to prove.
+        seed: Seed of the random rows.
+        max_rows: Rows of the largest batch.
+        progress: Is called before each batch and at the end.
+
+    Returns:
+        The proof.
+
+    Raises:
+        ParityError: The first tensor, in data-flow order, that differs, or a weight that differs.
+        UntraceableError: The network gives different answers to the same input, keeps state between calls,
+            or accepts no batch that was tried.
+        SourceError: The network does not accept the source's rows.
     """
+    # compare the weights bit for bit
     expect_same_inputs(source, model, runtimes)
     weights = check_weights(source, traced, model)
-    truth: Reference = (
+
+    # run every batch on all sides
+    reference: Reference = (
         OnnxReference(source, model, origins)
         if traced is None
         else TorchReference(source, traced, model, origins)
     )
-    maker = choose_batch_generator(source, truth, model, seed, max_rows)
-    tally = ErrorTable(tensor_kinds(model, origins), len(runtimes))
-    trial = BatchComparison(
-        truth, runtimes, [one.name for one in source.inputs], tally, nan_dropping_values(model)
+    generator = choose_batch_generator(source, reference, model, seed, max_rows)
+    table = ErrorTable(tensor_kinds(model, origins), len(runtimes))
+    comparison = BatchComparison(
+        reference, runtimes, [spec.name for spec in source.inputs], table, nan_dropping_values(model)
     )
-    batches = maker.all(source.rows)
+    batches = generator.all(source.rows)
     for done, batch in enumerate(batches):
         if progress is not None:
             progress(done, len(batches))
-        trial.run(batch)
+        comparison.run(batch)
     if progress is not None:
         progress(len(batches), len(batches))
-    if (broken := tally.broken(truth.noise)) is not None:
-        raise ParityError(broken.says, format_table(tally.tensors(), broken.tensor))
+
+    # decide
+    if (failure := table.first_failure(reference.noise)) is not None:
+        raise ParityError(failure.reason, format_table(table.tensors(), failure.tensor))
     parity = manifest.Parity(
-        reference=truth.reference,
+        reference=reference.description,
         providers=tuple(runtime.provider for runtime in runtimes),
         seed=seed,
-        batches=tuple(trial.records),
-        tensors=tally.tensors(),
+        batches=tuple(comparison.records),
+        tensors=table.tensors(),
         identical=weights.identical,
         derived=weights.derived,
         ulp=weights.ulp,
     )
     return Proof(
         parity,
-        trial.coupled,
-        (*truth.warnings, *trial.warnings),
-        tally.histograms(),
-        tuple(figure for of_provider in tally.figures for figure in of_provider),
-        maker.drawn(),
+        comparison.batch_coupled,
+        (*reference.warnings, *comparison.warnings),
+        table.histograms(),
+        tuple(errors for provider_errors in table.errors for errors in provider_errors),
+        generator.random_rows(),
     )
 
 
-def tensor_kinds(model: ir.Model, origins: Mapping[str, Origin]) -> dict[str, TensorKind]:
-    """What each output of a graph is, by its name, in the order data flow."""
-    order = {value.name: place for place, node in enumerate(model.graph) for value in node.outputs}
-    found: dict[str, TensorKind] = dict.fromkeys(public_outputs(model, origins), "output")
-    for name in origins:
-        found[name] = "gate" if name.endswith("_gate") else "layer"
-    return {name: found[name] for name in sorted(found, key=lambda name: order.get(name, -1))}
-
-
 def expect_same_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runtime]) -> None:
-    """Stop with a ParityError unless the graph takes as many inputs as the network."""
-    expected = [one.name for one in source.inputs]
-    for names in (network_inputs(model), *([one.name for one in runtime.inputs] for runtime in runtimes)):
+    """Raise a ParityError unless the graph takes as many inputs as the network."""
+    expected = [spec.name for spec in source.inputs]
+    runtime_inputs = ([tensor.name for tensor in runtime.inputs] for runtime in runtimes)
+    for names in (network_inputs(model), *runtime_inputs):
         if len(names) != len(expected):
             raise ParityError(
                 f"inputs: expected the network's {len(expected)} ({', '.join(expected)}), the graph has "
@@ -151,22 +150,51 @@ def expect_same_inputs(source: Source, model: ir.Model, runtimes: Sequence[Runti
 
 
 def choose_batch_generator(
-    source: Source, truth: Reference, model: ir.Model, seed: int, max_rows: int
+    source: Source, reference: Reference, model: ir.Model, seed: int, max_rows: int
 ) -> BatchGenerator:
-    """A maker of batches that the network takes: other lengths and fewer ids are tried where it does not."""
-    layout = choose_sizes(source)
-    known = input_domains(source, model, network_inputs(model))
-    choices = {name: [domain, *domain.smaller()] for name, domain in known.items()}
-    refused = ""
-    for tried in range(max(map(len, choices.values()))):
-        of = {name: some[min(tried, len(some) - 1)] for name, some in choices.items()}
-        for sizes in (layout, *layout.others()):
-            maker = BatchGenerator(sizes, of, seed, max_rows)
+    """A generator of batches that the network accepts.
+
+    If the network rejects the first choice, other sizes and narrower ranges of ids are tried.
+    """
+    first_sizes = choose_sizes(source)
+    domains = input_domains(source, model, network_inputs(model))
+    choices = {name: [domain, *domain.narrower()] for name, domain in domains.items()}
+    first_reason = ""
+    for attempt in range(max(map(len, choices.values()))):
+        attempted = {name: options[min(attempt, len(options) - 1)] for name, options in choices.items()}
+        for sizes in (first_sizes, *first_sizes.alternatives()):
+            generator = BatchGenerator(sizes, attempted, seed, max_rows)
             try:
-                truth.own(maker.probe())
+                reference.native(generator.probe())
             except RejectedError as error:
-                refused = refused or str(error)
+                first_reason = first_reason or str(error)
             else:
-                return maker
+                return generator
     inputs = ", ".join(map(str, source.inputs))
-    raise UntraceableError(f"the network takes no batch of {inputs} that was tried: {refused}")
+    raise UntraceableError(f"the network accepts no batch of {inputs} that was tried: {first_reason}")
+
+
+def tensor_kinds(model: ir.Model, origins: Mapping[str, Origin]) -> dict[str, TensorKind]:
+    """The kind of each output of a graph, by name, in data-flow order."""
+    order = {value.name: index for index, node in enumerate(model.graph) for value in node.outputs}
+    kinds: dict[str, TensorKind] = dict.fromkeys(public_outputs(model, origins), "output")
+    for name in origins:
+        kinds[name] = "gate" if name.endswith("_gate") else "layer"
+    return {name: kinds[name] for name in sorted(kinds, key=lambda name: order.get(name, -1))}
+
+
+def nan_dropping_values(model: ir.Model) -> frozenset[str]:
+    """The names of all values computed by, or after, an operator that may drop a NaN."""
+    names: set[str] = set()
+    for node in model.graph:
+        drops = any(nested.op_type in NAN_DROPPING_OPS for nested in (node, *_nested_nodes(node)))
+        if drops or any(value is not None and value.name in names for value in node.inputs):
+            names |= {str(value.name) for value in node.outputs}
+    return frozenset(names)
+
+
+def _nested_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    """The nodes inside a loop or branch."""
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH:
+            yield from attribute.as_graph().all_nodes()

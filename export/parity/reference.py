@@ -1,4 +1,4 @@
-"""What the original network answers, in its own precision and in float64: what an export is measured by."""
+"""The reference that an export is measured by: the original network, natively and in float64."""
 
 from __future__ import annotations
 
@@ -12,72 +12,76 @@ from export.gates.instrument import Origin
 from export.parity.batches import ProofBatch
 from export.source import Array
 
+# arrays by the names of the graph's outputs
 TensorValues = dict[str, Array]
 
-# how far two computations in float64 may be apart, for each unit of what they compute
+# difference allowed between two float64 computations of one tensor, relative to its largest value
 RELATIVE_TOLERANCE = 1e-9
-# what may be left of numbers near 1 that cancel out
+# absolute difference that remains when numbers near 1 cancel out in float64
 ABSOLUTE_TOLERANCE = 1e-14
 
 
 class RejectedError(Exception):
-    """The network itself takes no such batch."""
+    """The network itself does not accept the batch."""
 
 
 class Reference(Protocol):
-    """The network's own answers by the names of the graph's outputs.
+    """Computes the network's own values of every output of the graph, hidden ones included.
 
-    `reference` says what they come from. `noise` is how far the truth itself may be off, for each unit of
-    its size, where it is not in float64. One that `forgets` may lose a NaN in a maximum itself.
+    Attributes:
+        description: What the values come from, for the manifest.
+        warnings: What a user should know about the reference.
+        noise: Relative error of the float64 values, if they are not really float64; otherwise 0.
+        may_drop_nan: Whether the reference itself may lose a NaN in a maximum.
     """
 
-    reference: str
+    description: str
     warnings: tuple[str, ...]
     noise: float
-    forgets: bool
+    may_drop_nan: bool
 
-    def own(self, batch: ProofBatch) -> TensorValues:
-        """In the network's own precision; a RejectedError where it takes no such batch."""
+    def native(self, batch: ProofBatch) -> TensorValues:
+        """The values in the network's own precision; a RejectedError if it does not accept the batch."""
         ...
 
-    def wide(self, batch: ProofBatch) -> TensorValues:
-        """In float64."""
+    def float64(self, batch: ProofBatch) -> TensorValues:
+        """The values in float64."""
         ...
 
     def expect_stateless(self, batch: ProofBatch) -> None:
-        """Stop with an UntraceableError where a run leaves something behind for the next."""
+        """Raise an UntraceableError if a run changes the result of the next."""
         ...
 
 
 def public_outputs(model: ir.Model, origins: Mapping[str, Origin]) -> list[str]:
-    """The outputs that are the network's own, in order."""
+    """The network's own outputs, in order, without the hidden ones."""
     return [str(value.name) for value in model.graph.outputs if value.name not in origins]
 
 
 def network_inputs(model: ir.Model) -> list[str]:
-    """The inputs that are the network's own, in order: biases that may be overridden are not among them."""
+    """The network's own inputs, in order, without the levers."""
     return [str(value.name) for value in model.graph.inputs if value.name not in model.graph.initializers]
 
 
 def one_line(exc: Exception) -> str:
-    """What an exception says, in one line."""
+    """The message of an exception in one line of at most 300 characters."""
     return " ".join(str(exc).split())[:300] or type(exc).__name__
 
 
 def complement(value: Array, origin: Origin) -> Array:
-    """The value that a hidden output stands for, of the value it came from."""
+    """The value of a hidden output, from the value of the network that it stands for."""
     return 1 - value if origin.complement else value
 
 
-def equal_up_to_rounding(one: Array, other: Array, noise: float = 0.0) -> bool:
-    """Whether two arrays of the truth are the same but for its rounding; whole numbers must be equal."""
-    if one.shape != other.shape or one.dtype != other.dtype:
+def equal_up_to_rounding(first: Array, second: Array, noise: float = 0.0) -> bool:
+    """Whether two arrays of the reference are equal up to its rounding; integers must be equal exactly."""
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    if one.dtype.kind != "f":
-        return np.array_equal(one, other)
-    finite = np.isfinite(one)
-    if not np.array_equal(finite, np.isfinite(other)):
+    if first.dtype.kind != "f":
+        return np.array_equal(first, second)
+    finite = np.isfinite(first)
+    if not np.array_equal(finite, np.isfinite(second)):
         return False
-    share = max(RELATIVE_TOLERANCE, noise)
-    scale = float(np.abs(one[finite]).max(initial=0.0))
-    return bool(np.all(np.abs(one[finite] - other[finite]) <= share * scale + ABSOLUTE_TOLERANCE))
+    tolerance = max(RELATIVE_TOLERANCE, noise)
+    scale = float(np.abs(first[finite]).max(initial=0.0))
+    return bool(np.all(np.abs(first[finite] - second[finite]) <= tolerance * scale + ABSOLUTE_TOLERANCE))

@@ -1,4 +1,9 @@
-"""What follows from the figures: whether a tensor is as close to the truth as PyTorch is."""
+"""The verdict on a proof: whether every tensor is as close to the float64 reference as PyTorch is.
+
+Allowed for onnxruntime: 4 times PyTorch's root mean square error, 8 times its largest error, and a margin
+of the size of one rounding (see `ErrorBound`). A fixed tolerance raises false alarms on correct exports and
+misses real faults, such as gate weights that were rounded to fp16.
+"""
 
 from __future__ import annotations
 
@@ -9,204 +14,225 @@ from export.parity.error_stats import EPS, ErrorHistogram, TensorErrors, TensorK
 from export.source import Array
 from service.artifact.manifest import TensorParity
 
-# how much further from the truth than PyTorch onnxruntime may be, by root mean square and at worst
+# how many times PyTorch's error onnxruntime's may be: root mean square, and largest
 RMS_FACTOR, MAX_FACTOR = 4.0, 8.0
-# how many deviations the error of a batch may lie above what it usually is: one in a thousand does
+# by how many standard deviations the error of a batch may exceed the usual error; 1 in 1000 batches does
 FEW_ROWS_MARGIN = 3.0
-# above this share of a tensor's own size PyTorch's rounding errors are no longer small, in fp32
+# PyTorch's own error relative to a tensor's scale, in float32, above which parity means nothing
 ILL_CONDITIONED = 1e-4
-# the smallest normal number of fp32: below it some devices know only zero
+# the smallest normal float32: some devices flush smaller numbers to zero
 SMALLEST_NORMAL = 2.0**-126
 
-# tensors and batches of which nothing can be told
+# (tensor, batch) pairs that are not judged
 Unjudged = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """PyTorch's own error in one tensor over all ordinary batches, for each unit of the tensor's size there.
+    """PyTorch's own error in one tensor over all ordinary batches, relative to the tensor's `scale`.
 
-    In a batch of few rows PyTorch's error may happen to be next to nothing: what it usually is counts too,
-    and the fewer the rows the more is left to chance.
+    In a batch of few rows PyTorch's error may be almost zero by chance. So the bound for a batch also uses
+    the usual error, with a margin that grows as the number of rows shrinks.
     """
 
     rms: float
     max: float
     scale: float
 
-    def bounds(self, of: TensorErrors) -> tuple[float, float]:
-        """How large onnxruntime's error may be: by root mean square, and at worst."""
-        # rows of data that come out small are made of numbers as large as any
-        scale = max(of.scale, self.scale) if of.ordinary else of.scale
-        chance = 1 + FEW_ROWS_MARGIN / of.rows**0.5
-        usual = max(of.rms_torch, self.rms * scale * chance)
-        worst = max(of.max_torch, self.max * scale * chance)
-        least = of.eps * scale
-        if of.sway is not None:
-            # a few cells next to where a gate switches make up the whole of it, others on either side
-            usual, least = max(usual, of.sway), _ill_conditioned(of) * scale
-            worst = max(worst, usual * of.cells**0.5)
-        return RMS_FACTOR * usual + least + SMALLEST_NORMAL, MAX_FACTOR * (worst + least) + SMALLEST_NORMAL
+    def bounds(self, errors: TensorErrors) -> tuple[float, float]:
+        """How large onnxruntime's error may be in one batch: root mean square, and largest."""
+        # if data rows happen to give small values, those are still sums of numbers of the usual size
+        scale = max(errors.scale, self.scale) if errors.ordinary else errors.scale
+        margin = 1 + FEW_ROWS_MARGIN / errors.rows**0.5
+        usual_rms = max(errors.rms_torch, self.rms * scale * margin)
+        usual_max = max(errors.max_torch, self.max * scale * margin)
+        rounding = errors.eps * scale
+        if errors.sensitivity is not None:
+            # the error may come from a few cells where a gate is about to switch; PyTorch and onnxruntime
+            # switch in different ones
+            usual_rms = max(usual_rms, errors.sensitivity)
+            rounding = _ill_conditioned(errors) * scale
+            usual_max = max(usual_max, usual_rms * errors.cells**0.5)
+        return (
+            RMS_FACTOR * usual_rms + rounding + SMALLEST_NORMAL,
+            MAX_FACTOR * (usual_max + rounding) + SMALLEST_NORMAL,
+        )
 
 
-def error_bound(figures: Sequence[TensorErrors], noise: float = 0.0) -> ErrorBound:
-    """PyTorch's own error in one tensor; at least the noise of the truth itself."""
-    fit = _ordinary(figures)
-    scale = pooled_rms([(one.cells, one.scale) for one in fit])
+def error_bound(errors: Sequence[TensorErrors], noise: float = 0.0) -> ErrorBound:
+    """The bound of one tensor from PyTorch's error in its ordinary batches.
+
+    `noise` is the relative error of the reference itself; the bound is never smaller.
+    """
+    ordinary = _ordinary(errors)
+    scale = pooled_rms([(batch.cells, batch.scale) for batch in ordinary])
     if not scale:
         return ErrorBound(noise, noise, scale)
-    rms = pooled_rms([(one.cells, one.rms_torch) for one in fit])
-    return ErrorBound(max(noise, rms / scale), max(noise, *(one.max_torch / scale for one in fit)), scale)
+    rms = pooled_rms([(batch.cells, batch.rms_torch) for batch in ordinary])
+    largest = max(noise, *(batch.max_torch / scale for batch in ordinary))
+    return ErrorBound(max(noise, rms / scale), largest, scale)
 
 
-def find_unjudged(figures: Sequence[TensorErrors]) -> Unjudged:
-    """Where rounding decides, or has decided before: the figures are in the order data flow.
+def find_unjudged(errors: Sequence[TensorErrors]) -> Unjudged:
+    """Find tensors of stress batches whose values depend on rounding, and everything computed after them.
 
-    Numbers far from data bring gates next to where they switch, and what follows takes one way or another.
+    Values far from the data bring gates close to where they switch; from there on, rounding decides.
+
+    Args:
+        errors: The errors of all tensors with one provider, in data-flow order.
     """
-    lost: set[str] = set()
-    found = set()
-    for one in figures:
-        if not one.ordinary and max(one.rms_torch, one.sway or 0.0) > _ill_conditioned(one) * one.scale:
-            lost.add(one.batch)
-        if one.batch in lost:
-            found.add((one.tensor, one.batch))
-    return frozenset(found)
+    chaotic_batches: set[str] = set()
+    unjudged = set()
+    for error in errors:
+        torch_error = max(error.rms_torch, error.sensitivity or 0.0)
+        if not error.ordinary and torch_error > _ill_conditioned(error) * error.scale:
+            chaotic_batches.add(error.batch)
+        if error.batch in chaotic_batches:
+            unjudged.add((error.tensor, error.batch))
+    return frozenset(unjudged)
 
 
 def check_tensor(
-    figures: Sequence[TensorErrors], *, over: Unjudged = frozenset(), noise: float = 0.0
+    errors: Sequence[TensorErrors], *, unjudged: Unjudged = frozenset(), noise: float = 0.0
 ) -> str | None:
-    """What does not hold of one tensor, in a sentence, by all of its figures; None where all is well."""
-    by, tensor = error_bound(figures, noise), figures[0].tensor
-    if by.rms > _ill_conditioned(figures[0]):
+    """Check one tensor in all batches; returns the first failure in a sentence, or None."""
+    bound, tensor = error_bound(errors, noise), errors[0].tensor
+    limit = _ill_conditioned(errors[0])
+    if bound.rms > limit:
         return (
-            f"{tensor} is ill-conditioned: parity means nothing here, since PyTorch's own rounding errors "
-            f"are {by.rms:.1e} of its size, and at most {_ill_conditioned(figures[0]):.0e} was expected"
+            f"{tensor} is ill-conditioned, so parity means nothing here: expected PyTorch's own rounding "
+            f"errors to be at most {limit:.0e} of the tensor's size, got {bound.rms:.1e}"
         )
-    for one in figures:
-        where = f"{tensor} with the batch {one.batch!r}"
-        if one.fault:
-            return f"{where}: {one.fault}"
-        if (one.tensor, one.batch) in over:
+    for error in errors:
+        where = f"{tensor} with the batch {error.batch!r}"
+        if error.mismatch:
+            return f"{where}: {error.mismatch}"
+        if (error.tensor, error.batch) in unjudged:
             continue
-        usual, worst = by.bounds(one)
-        if not one.rms <= usual:
+        rms_limit, max_limit = bound.bounds(error)
+        if not error.rms <= rms_limit:
             return (
-                f"{where}: expected a root mean square error of at most {usual:.2e}, PyTorch's own being "
-                f"{one.rms_torch:.2e}, got {one.rms:.2e}"
+                f"{where}: expected a root mean square error of at most {rms_limit:.2e} "
+                f"(PyTorch's own is {error.rms_torch:.2e}), got {error.rms:.2e}"
             )
-        if not one.max <= worst:
+        if not error.max <= max_limit:
             return (
-                f"{where}: expected errors of at most {worst:.2e}, PyTorch's own being at most "
-                f"{one.max_torch:.2e}, got {one.max:.2e}"
+                f"{where}: expected errors of at most {max_limit:.2e} "
+                f"(PyTorch's own are at most {error.max_torch:.2e}), got {error.max:.2e}"
             )
-    return _over_all(tensor, _ordinary(figures), by)
+    return _check_over_all(tensor, _ordinary(errors), bound)
 
 
 def pooled_rms(parts: Sequence[tuple[int, float]]) -> float:
-    """The root mean square over several batches, each with its cells."""
+    """The root mean square over several batches, given (cells, root mean square) of each."""
     cells = sum(count for count, _ in parts)
     return float(sum(count * rms**2 for count, rms in parts) / cells) ** 0.5 if cells else 0.0
 
 
-def _over_all(tensor: str, ordinary: Sequence[TensorErrors], by: ErrorBound) -> str | None:
-    """Over many rows nothing is left to chance."""
-    if not any(one.cells for one in ordinary):
+def _check_over_all(tensor: str, ordinary: Sequence[TensorErrors], bound: ErrorBound) -> str | None:
+    """The strict bound, without the margin for few rows, over all ordinary batches together."""
+    if not any(error.cells for error in ordinary):
         return f"{tensor} has no finite number in any batch: parity means nothing here"
-    usual = RMS_FACTOR * by.rms * by.scale + ordinary[0].eps * by.scale + SMALLEST_NORMAL
-    rms = pooled_rms([(one.cells, one.rms) for one in ordinary])
-    if rms <= usual:
+    limit = RMS_FACTOR * bound.rms * bound.scale + ordinary[0].eps * bound.scale + SMALLEST_NORMAL
+    rms = pooled_rms([(error.cells, error.rms) for error in ordinary])
+    if rms <= limit:
         return None
     return (
-        f"{tensor} over all ordinary batches: expected a root mean square error of at most {usual:.2e}, "
-        f"PyTorch's own being {by.rms * by.scale:.2e}, got {rms:.2e}"
+        f"{tensor} over all ordinary batches: expected a root mean square error of at most {limit:.2e} "
+        f"(PyTorch's own is {bound.rms * bound.scale:.2e}), got {rms:.2e}"
     )
 
 
-def _ordinary(figures: Sequence[TensorErrors]) -> list[TensorErrors]:
-    return [one for one in figures if one.ordinary and not one.fault]
+def _ordinary(errors: Sequence[TensorErrors]) -> list[TensorErrors]:
+    return [error for error in errors if error.ordinary and not error.mismatch]
 
 
-def _ill_conditioned(of: TensorErrors) -> float:
-    """The share of its size that PyTorch's error may be, in the precision of the tensor."""
-    return ILL_CONDITIONED * of.eps / EPS
+def _ill_conditioned(errors: TensorErrors) -> float:
+    """ILL_CONDITIONED in the precision of the tensor."""
+    return ILL_CONDITIONED * errors.eps / EPS
 
 
 @dataclass(frozen=True)
 class FirstFailure:
-    """The first tensor that is not as it should be, and what is wrong with it, in a sentence."""
+    """The first tensor, in data-flow order, that fails, and the reason in a sentence."""
 
     tensor: str
-    says: str
+    reason: str
 
 
 class ErrorTable:
-    """Collects the figures of every tensor; `kinds` names them in the order data flow."""
+    """Collects the errors of every tensor and batch for each provider, and decides.
+
+    `kinds` names the tensors in data-flow order.
+    """
 
     def __init__(self, kinds: dict[str, TensorKind], providers: int) -> None:
         self.kinds = kinds
-        self.figures: tuple[list[TensorErrors], ...] = tuple([] for _ in range(providers))
+        self.errors: tuple[list[TensorErrors], ...] = tuple([] for _ in range(providers))
         self._histograms = {name: (ErrorHistogram(), ErrorHistogram()) for name in kinds}
 
-    def add(self, provider: int, found: TensorErrors) -> None:
-        """Note what came of one tensor in one batch."""
-        self.figures[provider].append(found)
+    def add(self, provider: int, errors: TensorErrors) -> None:
+        """Add the errors of one tensor in one batch."""
+        self.errors[provider].append(errors)
 
-    def count(self, name: str, ours: Array, own: Array, truth: Array) -> None:
-        """Count the errors of both sides by their size."""
-        for histogram, of_side in zip(
-            self._histograms[name], absolute_errors(ours, own, truth)[:2], strict=True
-        ):
-            histogram.add(of_side)
+    def count(self, name: str, ort: Array, native: Array, float64: Array) -> None:
+        """Count the errors of both sides in the tensor's histograms."""
+        sides = absolute_errors(ort, native, float64)[:2]
+        for histogram, errors in zip(self._histograms[name], sides, strict=True):
+            histogram.add(errors)
 
     def histograms(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The errors of each tensor by their size: onnxruntime's, and PyTorch's."""
+        """For each tensor, the counts of onnxruntime's errors by magnitude, and of PyTorch's."""
         return {
-            name: (tuple(ours.counts.tolist()), tuple(own.counts.tolist()))
-            for name, (ours, own) in self._histograms.items()
+            name: (tuple(ort.counts.tolist()), tuple(torch.counts.tolist()))
+            for name, (ort, torch) in self._histograms.items()
         }
 
-    def broken(self, noise: float) -> FirstFailure | None:
-        """The first tensor in the order data flow of which something does not hold, with any provider."""
-        sides = []
-        for figures in self.figures:
-            found: dict[str, list[TensorErrors]] = {name: [] for name in self.kinds}
-            for one in figures:
-                found[one.tensor].append(one)
-            sides.append((found, find_unjudged([one for of_tensor in found.values() for one in of_tensor])))
+    def first_failure(self, noise: float) -> FirstFailure | None:
+        """The first tensor in data-flow order that fails with any provider; None if all pass."""
+        providers = []
+        for errors in self.errors:
+            by_tensor: dict[str, list[TensorErrors]] = {name: [] for name in self.kinds}
+            for error in errors:
+                by_tensor[error.tensor].append(error)
+            in_order = [error for tensor_errors in by_tensor.values() for error in tensor_errors]
+            providers.append((by_tensor, find_unjudged(in_order)))
         for name in self.kinds:
-            for found, over in sides:
-                says = check_tensor(found[name], over=over, noise=noise) if found[name] else None
-                if says is not None:
-                    return FirstFailure(name, says)
+            for by_tensor, unjudged in providers:
+                if not by_tensor[name]:
+                    continue
+                reason = check_tensor(by_tensor[name], unjudged=unjudged, noise=noise)
+                if reason is not None:
+                    return FirstFailure(name, reason)
         return None
 
     def tensors(self) -> tuple[TensorParity, ...]:
-        """Each tensor's errors over all ordinary batches, with the provider that does worst."""
+        """Each tensor's errors over all ordinary batches, with the worst provider."""
         return tuple(self._tensor(name) for name in self.kinds)
 
     def _tensor(self, name: str) -> TensorParity:
-        sides = [
-            [one for one in figures if one.tensor == name and one.ordinary and not one.fault]
-            for figures in self.figures
+        providers = [
+            [error for error in errors if error.tensor == name and error.ordinary and not error.mismatch]
+            for errors in self.errors
         ]
         return TensorParity(
             name=name,
-            rms=max(pooled_rms([(one.cells, one.rms) for one in of_side]) for of_side in sides),
-            rms_torch=max(pooled_rms([(one.cells, one.rms_torch) for one in of_side]) for of_side in sides),
-            max=max((one.max for of_side in sides for one in of_side), default=0.0),
-            max_torch=max((one.max_torch for of_side in sides for one in of_side), default=0.0),
+            rms=max(pooled_rms([(error.cells, error.rms) for error in errors]) for errors in providers),
+            rms_torch=max(
+                pooled_rms([(error.cells, error.rms_torch) for error in errors]) for errors in providers
+            ),
+            max=max((error.max for errors in providers for error in errors), default=0.0),
+            max_torch=max((error.max_torch for errors in providers for error in errors), default=0.0),
         )
 
 
-def format_table(tensors: Sequence[TensorParity], broken: str = "") -> str:
-    """The errors of each tensor beside PyTorch's own, as lines of text; the one that broke is marked."""
-    width = max(map(len, ("tensor", *(one.name for one in tensors))))
+def format_table(tensors: Sequence[TensorParity], failed: str = "") -> str:
+    """The errors of each tensor beside PyTorch's, as lines of text; the tensor that failed is marked."""
+    width = max(map(len, ("tensor", *(tensor.name for tensor in tensors))))
     head = f"{'tensor':{width}}  {'rms':>8}  {'PyTorch':>8}  {'max':>8}  {'PyTorch':>8}"
     lines = [
-        f"{one.name:{width}}  {one.rms:8.1e}  {one.rms_torch:8.1e}  {one.max:8.1e}  {one.max_torch:8.1e}"
-        f"{'  <- here' if one.name == broken else ''}"
-        for one in tensors
+        f"{tensor.name:{width}}  {tensor.rms:8.1e}  {tensor.rms_torch:8.1e}  {tensor.max:8.1e}  "
+        f"{tensor.max_torch:8.1e}{'  <- failed' if tensor.name == failed else ''}"
+        for tensor in tensors
     ]
     return "\n".join((head, *lines))

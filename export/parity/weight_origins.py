@@ -1,4 +1,4 @@
-"""Whether every weight of a graph is, bit for bit, the one it came from."""
+"""Traces every initializer of a graph to the network's parameter it came from, and compares bit for bit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from export.parity.torch_reference import recompute_constant
 from export.source import Array, Source
 from export.trace.trace import TracedGraph
 
-# literals of a formula, shapes and places are no weights: what they do shows in the answers
+# up to this size a constant may be a literal, shape or index instead of a weight; the outputs show its effect
 MAX_LITERAL_SIZE = 8
-# tensors of more axes are not looked for transposed
+# transposed copies are searched only for tensors of up to this many axes: there are factorially many
 MAX_TRANSPOSED_AXES = 4
-# what a constant that was folded may be off by, in units in the last place
+# error allowed for a constant that the exporter computed (batch norm folded into a layer), in units in the
+# last place
 MAX_ULP = 2.0
 
 
 @dataclass(frozen=True)
 class WeightMatch:
-    """How many initializers are the parameters themselves, and how many were worked out from them."""
+    """How many initializers are identical to parameters, how many were computed from them, and the error."""
 
     identical: int
     derived: int
@@ -33,7 +34,7 @@ class WeightMatch:
 
 
 def check_weights(source: Source, traced: TracedGraph | None, model: ir.Model) -> WeightMatch:
-    """Find the origin of every initializer; a ParityError names the first that has none."""
+    """Find the origin of every initializer, or raise a ParityError that names the first without one."""
     originals = parameters(source, traced)
     index = _TensorIndex(originals)
     identical = derived = 0
@@ -44,7 +45,7 @@ def check_weights(source: Source, traced: TracedGraph | None, model: ir.Model) -
             identical += 1
         elif value.dtype.kind != "f" or value.size <= MAX_LITERAL_SIZE or not value.any():
             continue
-        elif index.holds(value):
+        elif index.contains(value):
             identical += 1
         else:
             worst = max(worst, rounding_distance(name, value, traced))
@@ -53,23 +54,24 @@ def check_weights(source: Source, traced: TracedGraph | None, model: ir.Model) -
 
 
 def parameters(source: Source, traced: TracedGraph | None) -> dict[str, Array]:
-    """Every tensor that the source holds: parameters, buffers and constants, by name."""
+    """Every parameter, buffer and constant of the source, by name."""
     if source.graph is not None:
         return dict(initializers(ir.from_proto(source.graph)))
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     program = source.program if source.program is not None else traced.program if traced is not None else None
     if program is not None:
-        found |= {name: held for name, held in program.constants.items() if isinstance(held, torch.Tensor)}
-        found |= program.state_dict
+        constants = program.constants.items()
+        tensors |= {name: value for name, value in constants if isinstance(value, torch.Tensor)}
+        tensors |= program.state_dict
     if source.module is not None:
-        # the module itself has the last word: a program is only what was made of it
-        found |= dict(source.module.named_buffers(remove_duplicate=False))
-        found |= dict(source.module.named_parameters(remove_duplicate=False))
-    return {name: tensor.detach().cpu().numpy() for name, tensor in found.items()}
+        # the module overrides the program, which is only derived from it
+        tensors |= dict(source.module.named_buffers(remove_duplicate=False))
+        tensors |= dict(source.module.named_parameters(remove_duplicate=False))
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
 def initializers(model: ir.Model) -> Iterator[tuple[str, Array]]:
-    """Every constant of a graph and of the graphs inside it, by name."""
+    """Every constant of a graph and its nested graphs, with its name."""
     for graph in model.graphs():
         for name, value in graph.initializers.items():
             if value.const_value is not None:
@@ -81,44 +83,45 @@ def initializers(model: ir.Model) -> Iterator[tuple[str, Array]]:
                     yield node.outputs[0].name, tensor.numpy()
 
 
-def expect_identical(name: str, came: Array, expected: Array) -> None:
-    """Stop with a ParityError unless two tensors are the same, to the last bit."""
-    if came.shape != expected.shape or came.dtype != expected.dtype:
+def expect_identical(name: str, actual: Array, expected: Array) -> None:
+    """Raise a ParityError unless two tensors are equal bit for bit."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise ParityError(
             f"{name}: expected the network's weights of {expected.dtype}{list(expected.shape)}, "
-            f"the graph has {came.dtype}{list(came.shape)}"
+            f"the graph has {actual.dtype}{list(actual.shape)}"
         )
-    differ = _bits(came) != _bits(expected)
-    if differ.any():
-        place = tuple(int(at) for at in np.argwhere(differ)[0])
+    differs = _bits(actual) != _bits(expected)
+    if differs.any():
+        index = tuple(int(number) for number in np.argwhere(differs)[0])
         raise ParityError(
-            f"{name}: expected the network's weights bit for bit, {np.count_nonzero(differ)} of "
-            f"{came.size} differ, first {came[place]!r} for {expected[place]!r} at {list(place)}"
+            f"{name}: expected the network's weights bit for bit, {np.count_nonzero(differs)} of "
+            f"{actual.size} differ, first at {list(index)}: expected {expected[index]!r}, "
+            f"got {actual[index]!r}"
         )
 
 
 def rounding_distance(name: str, value: Array, traced: TracedGraph | None) -> float:
-    """How far a constant is from the program's own, worked out again in float64.
+    """How far a constant is from the program's own, recomputed in float64.
 
-    Counted in units in the last place of its greatest number: where sines and the like come into it, a
-    number near zero is no better than those that it was made of.
+    Measured in units in the last place of its largest number: sines, for example, leave numbers near zero
+    no more accurate than the larger numbers they were computed from.
     """
-    again = None if traced is None else recompute_constant(traced.program, name)
-    if again is None:
+    recomputed = None if traced is None else recompute_constant(traced.program, name)
+    if recomputed is None:
         raise ParityError(
-            f"{name}: the graph has a constant {value.dtype}{list(value.shape)} that is none of the "
-            "network's weights, nor made of them by transposing, reshaping or joining"
+            f"{name}: expected one of the network's weights, or several transposed, reshaped or "
+            f"concatenated, got another constant {value.dtype}{list(value.shape)}"
         )
-    if again.shape != value.shape:
+    if recomputed.shape != value.shape:
         raise ParityError(
-            f"{name}: expected a constant of shape {list(again.shape)}, got {list(value.shape)}"
+            f"{name}: expected a constant of shape {list(recomputed.shape)}, got {list(value.shape)}"
         )
-    unit = float(np.spacing(np.abs(again).max(initial=0.0).astype(value.dtype)))
-    units = float(np.max(np.abs(value.astype(np.float64) - again))) / unit
+    unit = float(np.spacing(np.abs(recomputed).max(initial=0.0).astype(value.dtype)))
+    units = float(np.max(np.abs(value.astype(np.float64) - recomputed))) / unit
     if not units <= MAX_ULP:
         raise ParityError(
             f"{name}: expected a constant within {MAX_ULP:g} units in the last place of the network's own, "
-            f"worked out again in float64, got one that is {units:.3g} off"
+            f"recomputed in float64, got one that is off by {units:.3g}"
         )
     return units
 
@@ -128,31 +131,33 @@ def _bits(array: Array) -> Array:
 
 
 class _TensorIndex:
-    """Finds a tensor among others by its bits: as it is, reshaped, transposed, or several joined as one."""
+    """Finds tensors by their bits: unchanged, reshaped, transposed, or several concatenated."""
 
     def __init__(self, originals: Mapping[str, Array]) -> None:
         self._originals = [array for array in originals.values() if array.size > 1]
 
-    def holds(self, value: Array) -> bool:
-        """Whether every bit of a tensor is from others."""
+    def contains(self, value: Array) -> bool:
+        """Whether all bits of a tensor come from known ones."""
         if value.size <= MAX_LITERAL_SIZE:
             return False
-        alike = [
+        same_size = [
             array.tobytes()
             for array in self._originals
             if array.dtype == value.dtype and array.size == value.size
         ]
-        turns = permutations(range(value.ndim)) if alike and value.ndim <= MAX_TRANSPOSED_AXES else []
-        if any(value.transpose(turn).tobytes() in alike for turn in turns):
+        axis_orders = (
+            permutations(range(value.ndim)) if same_size and value.ndim <= MAX_TRANSPOSED_AXES else []
+        )
+        if any(value.transpose(axes).tobytes() in same_size for axes in axis_orders):
             return True
-        return any(self._is_joined(np.moveaxis(value, axis, 0)) for axis in range(value.ndim))
+        return any(self._is_concatenation(np.moveaxis(value, axis, 0)) for axis in range(value.ndim))
 
-    def _is_joined(self, value: Array) -> bool:
-        """Whether it is whole tensors, as they are or transposed, one after another along its first axis."""
+    def _is_concatenation(self, value: Array) -> bool:
+        """Whether it is a concatenation of known tensors, possibly transposed, along the first axis."""
         start = 0
         while start < len(value):
             rest = value[start:]
-            fits = (
+            matching_lengths = (
                 len(part)
                 for array in self._originals
                 for part in (array, array.T)
@@ -162,7 +167,7 @@ class _TensorIndex:
                 and len(part) <= len(rest)
                 and part.tobytes() == rest[: len(part)].tobytes()
             )
-            length = next(fits, 0)
+            length = next(matching_lengths, 0)
             if not length:
                 return False
             start += length

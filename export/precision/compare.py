@@ -120,8 +120,8 @@ def compare(
     ):
         for name, distance in distances.items():
             distance.add(ours.arrays[name], theirs.arrays[name])
-        high.append(ours.of_rows(outputs[0]))
-        low.append(theirs.of_rows(outputs[0]))
+        high.append(ours.first_axis_rows(outputs[0]))
+        low.append(theirs.first_axis_rows(outputs[0]))
     wanted, got = np.concatenate(high), np.concatenate(low)
     metrics: tuple[float | None, float | None] = (None, None)
     if rows.classes is not None and is_classification(wanted, rows.classes):

@@ -127,7 +127,7 @@ def test_a_fixed_number_of_rows_is_said() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         expect_batch_dimension(OWN, "here")
-    with pytest.warns(SourceWarning, match=r"here: x:float32\[3,4\]: takes 3 rows at a time"):
+    with pytest.warns(SourceWarning, match=r"here: x:float32\[3,4\]: takes batches of exactly 3 rows"):
         expect_batch_dimension(parse_inputs(["x:float32[3,4]"]), "here")
     with pytest.raises(
         SourceError, match="the first dimension is the batch, and it is fixed while others vary"

@@ -191,7 +191,7 @@ def test_a_variant_that_disagrees_is_refused(tmp_path: Path) -> None:
         ({"min_agreement": 2.0}, "--min-agreement: expected a share from 0 to 1, got 2.0"),
         ({"name": "../up"}, "--name: expected"),
         ({"samples": -1}, "--samples: expected a number of rows, 0 or more, got -1"),
-        ({"samples": 3}, "--samples: expected rows to take them from, got none: --data"),
+        ({"samples": 3}, "--samples: expected rows to store, got none: give some with --data"),
         ({"inputs": ["x"]}, "--input: expected NAME:DTYPE"),
     ],
 )
@@ -245,20 +245,20 @@ def test_the_steps_are_told() -> None:
     moves: list[tuple[int, int]] = []
 
     class Ear(ProgressListener):
-        def began(self, step: str) -> None:
+        def started(self, step: str) -> None:
             heard.append(step)
 
-        def moved(self, done: int, total: int) -> None:
+        def advanced(self, done: int, total: int) -> None:
             moves.append((done, total))
 
-        def ended(self, step: str, seconds: float) -> None:
+        def finished(self, step: str, seconds: float) -> None:
             assert seconds >= 0
             assert heard[-1] == step
 
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        exported(Path(folder), watcher=Ear(), report=Path(folder) / "report")
+        exported(Path(folder), listener=Ear(), report=Path(folder) / "report")
         assert (Path(folder) / "report" / "report.json").is_file()
     assert heard == ["load", "trace", "verify", "measure", "write", "report"]
     assert moves[0][0] == 0
@@ -290,7 +290,7 @@ def test_verify_proves_it_again(tmp_path: Path) -> None:
         ({"batch_coupled": True}, "manifest: batch_coupled: expected False, got True"),
         ({"labels": ("x", "y", "z")}, "manifest: labels: expected red, green, blue, got x, y, z"),
         ({"levers": 1}, "manifest: layer00.transform_gate: levers: expected"),
-        ({"gates": 1}, "expected the gates of its source, which are 2, got 1"),
+        ({"gates": 1}, "expected the 2 gates of its source, got 1"),
     ],
 )
 def test_verify_sees_a_manifest_that_lies(tmp_path: Path, change: dict[str, Any], says: str) -> None:
@@ -314,7 +314,7 @@ def test_rows_that_the_network_cannot_take_are_one_error(
     """Ids beyond an embedding, and classes beyond the output's columns."""
     net = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 3)).eval()
     for ids, classes, says in (
-        (np.full((4, 3), 7), np.zeros(4, np.int64), "data: the network does not take these rows"),
+        (np.full((4, 3), 7), np.zeros(4, np.int64), "data: the network does not accept these rows"),
         (np.full((4, 3), 2), np.full(4, 3), "expected 0 to 2, the columns of output, got 3 in row 0"),
     ):
         np.savez(tmp_path / "rows.npz", ids=ids.astype(np.int64), y=classes)

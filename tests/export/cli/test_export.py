@@ -18,8 +18,7 @@ from typer import Exit
 from typer.testing import Result
 
 import turnpike
-from export.cli.export import stoppable
-from export.cli.progress import StepProgress
+from export.cli.progress import StepProgress, stoppable
 from models.training.checkpoint import load_network
 from tests.support.run_cli import called, command, environment, run, trained
 
@@ -205,11 +204,11 @@ def test_a_library_that_swallows_the_signal_only_puts_the_end_off(number: signal
     before = signal.getsignal(number)
 
     def work() -> None:
-        with stoppable() as check, StepProgress(check) as display:
-            display.began("trace")
+        with stoppable() as check, StepProgress(check) as progress:
+            progress.started("trace")
             with contextlib.suppress(BaseException):
                 signal.raise_signal(number)
-            display.began("write")
+            progress.started("write")
 
     with pytest.raises(Exit) as raised:
         work()
@@ -244,8 +243,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from export.output.repository import write
-write(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), signal.SIGKILL))
+from export.output.repository import write_checked
+write_checked(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), signal.SIGKILL))
 """
 
 

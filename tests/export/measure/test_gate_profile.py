@@ -152,5 +152,5 @@ def test_a_gate_that_is_no_number_is_named() -> None:
     """NaN in a row is said with the rows and the gate, not averaged into everything."""
     x = np.zeros((4, 1), np.float32)
     x[2] = np.nan
-    with pytest.raises(SourceError, match="rows 0 to 3: .* got NaN in t"):
+    with pytest.raises(SourceError, match="rows 0 to 3: .* got NaN or infinity in t"):
         profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": x}))

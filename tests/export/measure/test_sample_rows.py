@@ -114,9 +114,9 @@ def test_own_rows_stay_out_unless_asked_for() -> None:
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
-        (["x:float16[batch,2]"], "an input that JSON has a form for, got x:float16"),
-        (["x:float32[8,2]"], "an input that takes one row, got x:float32.8,2."),
-        (["x:float32[batch,2]", "y:float32[3,2]"], "an input that takes one row, got y:"),
+        (["x:float16[batch,2]"], "inputs of a type that JSON requests can carry, got x:float16"),
+        (["x:float32[8,2]"], "inputs that take a single row, got x:float32.8,2."),
+        (["x:float32[batch,2]", "y:float32[3,2]"], "inputs that take a single row, got y:"),
     ],
 )
 def test_rows_that_nobody_could_post_stay_out(inputs: list[str], says: str) -> None:
@@ -135,5 +135,5 @@ def test_a_fixed_batch_of_one_takes_one() -> None:
 
 def test_samples_of_nothing_are_refused() -> None:
     """With the option that is missing."""
-    with pytest.raises(RequestError, match="--samples: expected rows to take them from, got none: --data"):
+    with pytest.raises(RequestError, match="--samples: expected rows to store, got none"):
         sample_count(3, source())

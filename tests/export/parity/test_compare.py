@@ -1,4 +1,4 @@
-"""Trials with sides that are made up: what each of them has to answer for."""
+"""Batch comparisons with made-up sides, and the faults that each side is blamed for."""
 
 from __future__ import annotations
 
@@ -30,46 +30,46 @@ def formula(x: Array) -> TensorValues:
 
 
 @dataclass
-class Truth:
-    """A network that is a formula."""
+class FormulaReference:
+    """A network that is a formula, and records what it is run on."""
 
-    reference: str = "a formula"
+    description: str = "a formula"
     warnings: tuple[str, ...] = ()
     noise: float = 0.0
-    forgets: bool = False
-    moody: bool = False
-    refuses: int = 0
+    may_drop_nan: bool = False
+    changing: bool = False
+    rejected_rows: int = 0
 
     def __post_init__(self) -> None:
-        self.asked: list[tuple[str, int, bool]] = []
-        self.shaken: list[Array] = []
+        self.calls: list[tuple[str, int, bool]] = []
+        self.perturbed: list[Array] = []
 
-    def own(self, batch: ProofBatch) -> TensorValues:
-        if batch.rows == self.refuses:
+    def native(self, batch: ProofBatch) -> TensorValues:
+        if batch.rows == self.rejected_rows:
             raise RejectedError("too few")
-        self.asked.append((batch.name, batch.rows, batch.small))
-        found = formula(batch.arrays["x"].astype(np.float64))
-        # rounding as of single precision, without its luck
+        self.calls.append((batch.name, batch.rows, batch.compare_layers))
+        values = formula(batch.arrays["x"].astype(np.float64))
+        # rounding of the size of float32's, but never zero by luck
         error = 1 + EPS * np.cos(np.arange(batch.rows))[:, None] / 4
-        found = {name: (value * error).astype(np.float32) for name, value in found.items()}
-        if self.moody:
-            found[OUTPUT] = found[OUTPUT] + np.float32(len(self.asked))
-        return found if batch.small else {OUTPUT: found[OUTPUT]}
+        values = {name: (value * error).astype(np.float32) for name, value in values.items()}
+        if self.changing:
+            values[OUTPUT] = values[OUTPUT] + np.float32(len(self.calls))
+        return values if batch.compare_layers else {OUTPUT: values[OUTPUT]}
 
-    def wide(self, batch: ProofBatch) -> TensorValues:
+    def float64(self, batch: ProofBatch) -> TensorValues:
         x = batch.arrays["x"]
         if x.dtype == np.float64:
-            self.shaken.append(x)
-        self.asked.append((f"the truth of {batch.name}", batch.rows, batch.small))
-        found = formula(x.astype(np.float64))
-        return found if batch.small else {OUTPUT: found[OUTPUT]}
+            self.perturbed.append(x)
+        self.calls.append((f"float64 of {batch.name}", batch.rows, batch.compare_layers))
+        values = formula(x.astype(np.float64))
+        return values if batch.compare_layers else {OUTPUT: values[OUTPUT]}
 
     def expect_stateless(self, batch: ProofBatch) -> None:
-        self.asked.append(("state", batch.rows, batch.small))
+        self.calls.append(("state", batch.rows, batch.compare_layers))
 
 
-class Served:
-    """An open model that is the same formula, spoilt by a test."""
+class FormulaModel:
+    """An open model that computes the same formula, changed by a test."""
 
     provider = "Formula"
     inputs = (Tensor("x", "float32", ("batch", 4)),)
@@ -80,10 +80,10 @@ class Served:
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         self.runs += 1
-        wide = formula(feeds["x"].astype(np.float64))
-        found = {name: value.astype(np.float32) for name, value in wide.items()}
-        self.spoil(found, self.runs)
-        return [found[name] for name in outputs]
+        float64 = formula(feeds["x"].astype(np.float64))
+        values = {name: value.astype(np.float32) for name, value in float64.items()}
+        self.spoil(values, self.runs)
+        return [values[name] for name in outputs]
 
 
 def batch(rows: int, name: str = "", *, factor: float = 1.0, **settings: bool) -> ProofBatch:
@@ -91,113 +91,114 @@ def batch(rows: int, name: str = "", *, factor: float = 1.0, **settings: bool) -
     return ProofBatch(name or f"{rows} rows", rows, {"x": x.astype(np.float32)}, {"x": 0}, **settings)
 
 
-def trial(
-    spoil: Spoil = lambda found, runs: None, *, moody: bool = False, refuses: int = 0
-) -> tuple[BatchComparison, ErrorTable, Truth]:
-    truth, tally = Truth(moody=moody, refuses=refuses), ErrorTable({GATE: "gate", OUTPUT: "output"}, 1)
-    return BatchComparison(truth, [Served(spoil)], ["x"], tally, frozenset()), tally, truth
+def comparison(
+    spoil: Spoil = lambda values, runs: None, *, changing: bool = False, rejected_rows: int = 0
+) -> tuple[BatchComparison, ErrorTable, FormulaReference]:
+    reference = FormulaReference(changing=changing, rejected_rows=rejected_rows)
+    table = ErrorTable({GATE: "gate", OUTPUT: "output"}, 1)
+    model = FormulaModel(spoil)
+    return BatchComparison(reference, [model], ["x"], table, frozenset()), table, reference
 
 
-def run(*batches: ProofBatch, spoil: Spoil = lambda found, runs: None) -> str:
-    """What is said of the first tensor that broke, after all batches, or nothing."""
-    made, tally, _ = trial(spoil)
-    for one in batches:
-        made.run(one)
-    broken = tally.broken(0.0)
-    return "" if broken is None else broken.says
+def run(*batches: ProofBatch, spoil: Spoil = lambda values, runs: None) -> str:
+    """The first failure after all batches, or an empty string."""
+    compared, table, _ = comparison(spoil)
+    for proof_batch in batches:
+        compared.run(proof_batch)
+    failure = table.first_failure(0.0)
+    return "" if failure is None else failure.reason
 
 
-FIRST, LAST = batch(1, shared=True), batch(128, shared=True, small=False)
+FIRST, LAST = batch(1, shared=True), batch(128, shared=True, compare_layers=False)
 
 
-def only_of(size: int, row: int, *names: str) -> Spoil:
-    """Spoil one row of batches of one size."""
+def change_row(size: int, row: int, *names: str) -> Spoil:
+    """Change one row of the batches of one size."""
 
-    def spoil(found: TensorValues, runs: int) -> None:
+    def spoil(values: TensorValues, runs: int) -> None:
         for name in names:
-            if len(found[name]) == size:
-                found[name][row] += np.float32(1e-3)
+            if len(values[name]) == size:
+                values[name][row] += np.float32(1e-3)
 
     return spoil
 
 
 def test_a_model_that_is_the_network_holds() -> None:
-    """In small batches and large ones."""
     assert run(FIRST, batch(7, shared=True), LAST, batch(3)) == ""
 
 
 @pytest.mark.parametrize("row", [0, 1, 60, 119, 120, 127])
 def test_every_row_of_a_large_batch_counts(row: int) -> None:
-    """Also those whose truth nobody works out."""
-    assert run(FIRST, LAST, spoil=only_of(128, row, OUTPUT)).startswith("y with the batch ")
+    """Also the rows for which no float64 reference is computed."""
+    assert run(FIRST, LAST, spoil=change_row(128, row, OUTPUT)).startswith("y with the batch ")
 
 
 def test_a_gate_of_a_large_batch_is_that_of_a_small_one() -> None:
-    """Its truth is not worked out there, but the first row is known."""
-    says = run(FIRST, LAST, spoil=only_of(128, 0, GATE))
-    assert says.startswith("layer00.transform_gate with the batch \"row 0 in '128 rows' and in '1 rows'\"")
+    """The large batch has no reference for gates, but its first row is known from the small one."""
+    reason = run(FIRST, LAST, spoil=change_row(128, 0, GATE))
+    assert reason.startswith("layer00.transform_gate with the batch \"row 0 in '128 rows' and in '1 rows'\"")
 
 
 def test_where_a_large_batch_breaks_its_layers_are_looked_at() -> None:
-    """So that the first of them is named."""
-    says = run(FIRST, LAST, spoil=only_of(128, 60, GATE, OUTPUT))
-    assert says.startswith("layer00.transform_gate with the batch '128 rows'")
+    """So that the first layer that differs is named."""
+    reason = run(FIRST, LAST, spoil=change_row(128, 60, GATE, OUTPUT))
+    assert reason.startswith("layer00.transform_gate with the batch '128 rows'")
 
 
 def test_the_truth_of_a_large_batch_is_worked_out_for_its_last_rows() -> None:
-    """Which is what makes the proof affordable; of a network that mixes rows all are needed."""
-    made, _, truth = trial()
-    made.run(FIRST)
-    made.run(LAST)
-    assert ("the truth of 128 rows", REFERENCE_ROWS, False) in truth.asked
-    made.coupled = True
-    made.run(LAST)
-    assert ("the truth of 128 rows", 128, False) in truth.asked
+    """This makes the proof affordable. A network that mixes rows needs all of them."""
+    compared, _, reference = comparison()
+    compared.run(FIRST)
+    compared.run(LAST)
+    assert ("float64 of 128 rows", REFERENCE_ROWS, False) in reference.calls
+    compared.batch_coupled = True
+    compared.run(LAST)
+    assert ("float64 of 128 rows", 128, False) in reference.calls
 
 
 def test_both_sides_are_asked_twice() -> None:
-    """One that answers otherwise the second time is found, and whose fault it is."""
+    """A side that gives another answer the second time is found and named."""
 
-    def fickle(found: TensorValues, runs: int) -> None:
-        found[OUTPUT] += np.float32(runs)
+    def fickle(values: TensorValues, runs: int) -> None:
+        values[OUTPUT] += np.float32(runs)
 
-    with pytest.raises(ParityError, match="^y: onnxruntime answers otherwise when it is asked again"):
-        trial(fickle)[0].run(FIRST)
-    with pytest.raises(UntraceableError, match="^y: the network answers otherwise when it is asked again"):
-        trial(moody=True)[0].run(FIRST)
-    made, _, truth = trial()
-    made.run(FIRST)
-    assert ("state", 1, True) in truth.asked
+    with pytest.raises(ParityError, match="^y: onnxruntime gives another answer when it is run again"):
+        comparison(fickle)[0].run(FIRST)
+    with pytest.raises(UntraceableError, match="^y: the network gives another answer when it is run again"):
+        comparison(changing=True)[0].run(FIRST)
+    compared, _, reference = comparison()
+    compared.run(FIRST)
+    assert ("state", 1, True) in reference.calls
 
 
 def test_a_batch_that_the_network_does_not_take_is_left_out() -> None:
-    """With a warning where it is one of the sizes that a service sends, and not recorded."""
-    made, tally, _ = trial(refuses=2)
-    made.run(batch(2, "two", shared=True))
-    made.run(batch(2, "time=2"))
-    made.run(batch(3, "three"))
-    assert made.warnings == ["the network takes no batch of two (too few)"]
-    assert [record.name for record in made.records] == ["three"]
-    assert tally.broken(0.0) is None
+    """It is not recorded; a size that the service may send gives a warning."""
+    compared, table, _ = comparison(rejected_rows=2)
+    compared.run(batch(2, "two", shared=True))
+    compared.run(batch(2, "time=2"))
+    compared.run(batch(3, "three"))
+    assert compared.warnings == ["the network does not accept the batch 'two' (too few)"]
+    assert [record.name for record in compared.records] == ["three"]
+    assert table.first_failure(0.0) is None
 
 
 def test_a_batch_that_onnxruntime_does_not_take_is_a_fault() -> None:
-    """If the network does."""
-
-    def refuse(found: TensorValues, runs: int) -> None:
+    def refuse(values: TensorValues, runs: int) -> None:
         raise RuntimeError("bad\nluck")
 
-    with pytest.raises(ParityError, match="cannot run the batch '1 rows', which the network takes: bad luck"):
-        trial(refuse)[0].run(FIRST)
+    with pytest.raises(
+        ParityError, match="cannot run the batch '1 rows', which the network accepts: bad luck"
+    ):
+        comparison(refuse)[0].run(FIRST)
 
 
-def test_great_numbers_are_shaken() -> None:
-    """Only there is it asked how far the truth sways."""
-    made, tally, truth = trial()
-    made.run(FIRST)
-    assert truth.shaken == []
+def test_large_values_are_perturbed() -> None:
+    """Sensitivity is measured only for large values."""
+    compared, table, reference = comparison()
+    compared.run(FIRST)
+    assert reference.perturbed == []
     large = batch(3, LARGE_VALUES, factor=1e4, ordinary=False)
-    made.run(large)
-    moved = np.abs(truth.shaken[0] / large.arrays["x"] - 1)
-    assert 0 < moved.max() <= PERTURBATION
-    assert [one.sway is not None for one in tally.figures[0]] == [False, False, True, True]
+    compared.run(large)
+    change = np.abs(reference.perturbed[0] / large.arrays["x"] - 1)
+    assert 0 < change.max() <= PERTURBATION
+    assert [errors.sensitivity is not None for errors in table.errors[0]] == [False, False, True, True]

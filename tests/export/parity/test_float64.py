@@ -1,4 +1,4 @@
-"""The float64 reference: truly in float64, whatever the code asks for, and nothing left behind."""
+"""Running PyTorch code in float64, whatever dtype the code asks for."""
 
 from __future__ import annotations
 
@@ -13,42 +13,44 @@ X = torch.tensor([0.1, 0.2, 0.7])
 
 
 class Narrow(nn.Module):
-    """Asks for single precision in every way that code does."""
+    """Asks for float32 in every way that code does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.held = torch.tensor([0.3, 0.1, 0.2])
+        self.plain = torch.tensor([0.3, 0.1, 0.2])
 
     def forward(self, x: Tensor) -> Tensor:
         zeros = torch.zeros(3, dtype=torch.float32) + torch.zeros_like(x)
-        ones = torch.ones(3)  # of the default type
-        kept = torch.empty(3, dtype=torch.float32)
-        kept.copy_(x / 3)
-        share = torch.arange(3) / 7  # whole numbers
-        made = torch.tensor([0.1, 0.2, 0.3]).to(x.dtype)
-        return (x.float() * self.held + zeros + ones / 3 + kept).type(torch.float32) + share.float() + made
+        ones = torch.ones(3)  # of the default dtype
+        buffer = torch.empty(3, dtype=torch.float32)
+        buffer.copy_(x / 3)
+        share = torch.arange(3) / 7  # integers
+        literal = torch.tensor([0.1, 0.2, 0.3]).to(x.dtype)
+        return (
+            (x.float() * self.plain + zeros + ones / 3 + buffer).type(torch.float32) + share.float() + literal
+        )
 
 
 def test_single_precision_in_the_code_is_double_under_the_reference() -> None:
-    """The very same numbers as code without any of it gives in float64."""
+    """The same numbers as float64 code that asks for nothing."""
     with float64_mode(), torch.no_grad():
-        found = Narrow()(to_float64(X))
-    x, made = X.double(), torch.tensor([0.1, 0.2, 0.3]).double()
-    held = torch.tensor([0.3, 0.1, 0.2]).double()
-    expected = x * held + 1 / torch.tensor(3.0).double() + x / 3 + torch.arange(3).double() / 7 + made
-    assert found.dtype == torch.float64
-    # literals are single precision wherever they are written as tensors; sums differ in the last bit
-    torch.testing.assert_close(found, expected, rtol=0, atol=3e-8)
-    assert not torch.equal(found, found.float().double())
+        actual = Narrow()(to_float64(X))
+    x, literal = X.double(), torch.tensor([0.1, 0.2, 0.3]).double()
+    tensor = torch.tensor([0.3, 0.1, 0.2]).double()
+    expected = x * tensor + 1 / torch.tensor(3.0).double() + x / 3 + torch.arange(3).double() / 7 + literal
+    assert actual.dtype == torch.float64
+    # tensors made of literals are float32 in the expected values too; sums differ in the last bit
+    torch.testing.assert_close(actual, expected, rtol=0, atol=3e-8)
+    assert not torch.equal(actual, actual.float().double())
 
 
 def test_writing_in_place_into_a_narrow_tensor_is_kept() -> None:
-    """A tensor that the code holds on to becomes wide itself, rather than a copy of it."""
-    held = torch.tensor([1.0, 2.0])
+    """A tensor that the code keeps becomes float64 itself, not a copy of it."""
+    tensor = torch.tensor([1.0, 2.0])
     with float64_mode():
-        held.mul_(torch.tensor([1 / 3, 1 / 3], dtype=torch.float64))
-    assert held.dtype == torch.float64
-    assert held[0].item() == 1 / 3
+        tensor.mul_(torch.tensor([1 / 3, 1 / 3], dtype=torch.float64))
+    assert tensor.dtype == torch.float64
+    assert tensor[0].item() == 1 / 3
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -68,7 +70,7 @@ def test_the_default_type_comes_back(dtype: torch.dtype) -> None:
 
 
 def test_whole_numbers_stay_whole() -> None:
-    """Ids and masks are no narrow numbers."""
+    """Ids and masks are not converted."""
     with float64_mode():
         assert (torch.arange(3) + 1).dtype == torch.int64
         assert to_float64(torch.tensor(True)).dtype == torch.bool
@@ -76,7 +78,7 @@ def test_whole_numbers_stay_whole() -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_copy_shares_nothing() -> None:
-    """Also of a module that keeps a tensor computed from its parameters, as old weight norm does."""
+    """Also with a module that keeps a tensor computed from its parameters, as old weight norm does."""
     module = weight_norm(nn.Linear(3, 3))
     module(torch.zeros(1, 3))
     copied = independent_copy(module)

@@ -1,4 +1,4 @@
-"""Domains: what ids a network knows, and where the numbers lie that it is used to."""
+"""Input domains: the ids that a network knows, and the distribution of its data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ANY = helper.make_model(helper.make_graph([], "g", [], []))
 
 
 def graph(*nodes: str, **weights: np.ndarray) -> ir.Model:
-    """A graph of nodes written as `Op a b -> c`, that looks ids up."""
-    made = []
+    """A graph with an input `ids`, of nodes written as `Op a b -> c`."""
+    protos = []
     for node in nodes:
         op, _, rest = node.partition(" ")
-        into, _, out = rest.partition(" -> ")
-        made.append(helper.make_node(op, into.split(), out.split()))
+        operands, _, result = rest.partition(" -> ")
+        protos.append(helper.make_node(op, operands.split(), result.split()))
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 5])
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
-    return ir.from_proto(helper.make_model(helper.make_graph(made, "g", [ids], [], tensors)))
+    return ir.from_proto(helper.make_model(helper.make_graph(protos, "g", [ids], [], tensors)))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def graph(*nodes: str, **weights: np.ndarray) -> ir.Model:
     ],
 )
 def test_the_smallest_table_says_which_ids_there_are(nodes: list[str], size: int | None) -> None:
-    """However the ids are moved about; what is done to their values is not followed."""
+    """Even if ids are reshaped or cast on the way, but not if their values change."""
     model = graph(
         *nodes,
         table=np.zeros((11, 3), np.float32),
@@ -53,53 +53,54 @@ def test_the_smallest_table_says_which_ids_there_are(nodes: list[str], size: int
     assert lookup_table_size(model, model.graph.inputs[0]) == size
 
 
-def of(source: Source, model: ir.Model | None = None) -> InputDomain:
+def first_domain(source: Source, model: ir.Model | None = None) -> InputDomain:
     model = model or graph()
     return input_domains(source, model, [str(model.graph.inputs[0].name)])[source.inputs[0].name]
 
 
 def test_ids_are_those_of_the_table_or_of_the_rows_or_two() -> None:
-    """Also where the rows use few of them; below zero only where rows do."""
+    """The table decides even if the rows use few ids. Ids below zero only if rows have them."""
     inputs = parse_inputs(["ids:int64[batch,5]"])
     table = graph("Gather table ids -> y", table=np.zeros((11, 3), np.float32))
     rows = Rows({"ids": np.array([[-1, 3]])})
-    assert of(Source("s", "m", inputs), table) == InputDomain(0, 10)
-    assert of(Source("s", "m", inputs, rows=rows), table) == InputDomain(-1, 10)
-    assert of(Source("s", "m", inputs, rows=rows)) == InputDomain(-1, 3)
-    assert of(Source("s", "m", inputs)) == InputDomain(0, 1)
-    assert of(Source("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(0, 255)
+    assert first_domain(Source("s", "m", inputs), table) == InputDomain(0, 10)
+    assert first_domain(Source("s", "m", inputs, rows=rows), table) == InputDomain(-1, 10)
+    assert first_domain(Source("s", "m", inputs, rows=rows)) == InputDomain(-1, 3)
+    assert first_domain(Source("s", "m", inputs)) == InputDomain(0, 1)
+    assert first_domain(Source("s", "m", parse_inputs(["ids:uint8[batch,5]"]))) == InputDomain(0, 255)
 
 
-def test_numbers_lie_where_the_rows_do() -> None:
-    """Cell by cell; one that never varies is varied as much as the others."""
+def test_numbers_are_distributed_like_the_rows() -> None:
+    """Cell by cell; a constant cell varies as much as the data overall."""
     x = np.float32([[1, 10, 5], [3, 30, 5]])
-    found = of(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), rows=Rows({"x": x})))
-    np.testing.assert_allclose(found.mean, [2, 20, 5])
-    np.testing.assert_allclose(found.sd, [1, 10, x.std()])
-    loose = of(Source("s", "m", parse_inputs(["x:float32[batch,time]"]), rows=Rows({"x": x})))
-    assert loose.mean == pytest.approx(9)
+    domain = first_domain(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), rows=Rows({"x": x})))
+    np.testing.assert_allclose(domain.mean, [2, 20, 5])
+    np.testing.assert_allclose(domain.sd, [1, 10, x.std()])
+    any_length = first_domain(Source("s", "m", parse_inputs(["x:float32[batch,time]"]), rows=Rows({"x": x})))
+    assert any_length.mean == pytest.approx(9)
 
 
-def test_numbers_lie_where_the_networks_own_scaling_says() -> None:
-    """A network that subtracts 128 and divides by 64 is used to bytes."""
+def test_numbers_are_distributed_as_the_networks_scaling_says() -> None:
+    """A network that subtracts 128 and divides by 64 expects bytes."""
     net = nn.Module()
     net.register_buffer("shift", torch.tensor(128.0))
     net.register_buffer("scale", torch.tensor(1 / 64))
-    found = of(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=net))
-    assert (found.mean, found.sd) == (128, 64)
-    assert of(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=nn.Module())) == InputDomain()
+    domain = first_domain(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=net))
+    assert (domain.mean, domain.sd) == (128, 64)
+    assert (
+        first_domain(Source("s", "m", parse_inputs(["x:float32[batch,3]"]), module=nn.Module()))
+        == InputDomain()
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "bool"])
 def test_values_have_the_inputs_type(dtype: str) -> None:
-    """Also bytes and truth values."""
-    drawn = InputDomain().draw(parse_input(f"x:{dtype}[batch,50]"), {"batch": 4}, np.random.default_rng(0))
-    assert drawn.dtype == np.dtype(dtype)
-    assert drawn.shape == (4, 50)
-    assert len(np.unique(drawn)) > 1
+    values = InputDomain().draw(parse_input(f"x:{dtype}[batch,50]"), {"batch": 4}, np.random.default_rng(0))
+    assert values.dtype == np.dtype(dtype)
+    assert values.shape == (4, 50)
+    assert len(np.unique(values)) > 1
 
 
 def test_fewer_ids_are_tried_one_after_another() -> None:
-    """Down to the least one."""
-    assert [one.high for one in InputDomain(0, 40).smaller()] == [31, 7, 3, 1, 0]
-    assert [one.high for one in InputDomain(2, 9).smaller()] == [7, 3]
+    assert [domain.high for domain in InputDomain(0, 40).narrower()] == [31, 7, 3, 1, 0]
+    assert [domain.high for domain in InputDomain(2, 9).narrower()] == [7, 3]

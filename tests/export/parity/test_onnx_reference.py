@@ -1,4 +1,4 @@
-"""Graphs by the reference evaluator: in float64 through and through, and only what is asked."""
+"""Graphs evaluated by onnx's reference evaluator: entirely in float64, and only what is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THIRD = np.float32(1 / 3)
 def model(
     nodes: list[onnx.NodeProto], output: str, *, overridable: bool = False, **weights: np.ndarray
 ) -> onnx.ModelProto:
-    """A graph of an input x [batch, 2]; its weights may be inputs with a default."""
+    """A graph with an input x [batch, 2]; its weights may be inputs with a default."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 2])
     y = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
@@ -71,79 +71,82 @@ X = np.float32([[0.1, 0.7]])
     ids=["weight", "cast", "literal", "constant", "filled", "empty", "half"],
 )
 def test_every_narrow_number_is_widened(nodes: list[onnx.NodeProto]) -> None:
-    """Weights, casts and literals alike; the graph's own precision stays beside it."""
+    """Weights, casts and literals; native evaluation stays float32."""
     evaluator = GraphEvaluator(model(nodes, "y", three=np.float32([3.0])), ["y"])
-    wide = evaluator.run({"x": X}, wide=True)["y"]
-    assert wide.dtype == np.float64
-    np.testing.assert_array_equal(wide, X.astype(np.float64) / 3)
-    own = evaluator.run({"x": X}, wide=False)["y"]
-    assert own.dtype == np.float32
+    float64 = evaluator.run({"x": X}, float64=True)["y"]
+    assert float64.dtype == np.float64
+    np.testing.assert_array_equal(float64, X.astype(np.float64) / 3)
+    native = evaluator.run({"x": X}, float64=False)["y"]
+    assert native.dtype == np.float32
 
 
-def test_only_what_is_asked_is_worked_out() -> None:
-    """An operator that the evaluator cannot run does no harm where nothing wanted needs it."""
+def test_only_what_is_requested_is_computed() -> None:
+    """An operator that the evaluator cannot run does no harm if no requested value needs it."""
     nodes = [
         helper.make_node("Relu", ["x"], ["inner"]),
         helper.make_node("NoSuchThing", ["inner"], ["y"], domain="nowhere"),
     ]
-    found = GraphEvaluator(model(nodes, "y"), ["inner", "x"]).run({"x": -X}, wide=True)
-    assert list(found) == ["inner", "x"]
-    assert not found["inner"].any()
+    values = GraphEvaluator(model(nodes, "y"), ["inner", "x"]).run({"x": -X}, float64=True)
+    assert list(values) == ["inner", "x"]
+    assert not values["inner"].any()
 
 
 def test_a_bias_that_may_be_overridden_is_a_weight() -> None:
     """It need not be fed."""
-    made = model([helper.make_node("Add", ["x", "b"], ["y"])], "y", overridable=True, b=np.float32([1, 2]))
-    np.testing.assert_allclose(GraphEvaluator(made, ["y"]).run({"x": X}, wide=True)["y"], [[1.1, 2.7]])
-    graph = ir.from_proto(made)
+    proto = model([helper.make_node("Add", ["x", "b"], ["y"])], "y", overridable=True, b=np.float32([1, 2]))
+    np.testing.assert_allclose(GraphEvaluator(proto, ["y"]).run({"x": X}, float64=True)["y"], [[1.1, 2.7]])
+    graph = ir.from_proto(proto)
     keep_only(graph, ["y"])
     assert [value.name for value in graph.graph.inputs] == ["x"]
 
 
-def truth(made: onnx.ModelProto, origins: dict[str, Origin]) -> OnnxReference:
-    source = Source("s", "onnx", parse_inputs(["x:float32[batch,2]"]), graph=made)
-    changed = ir.from_proto(made)
+def reference_for(proto: onnx.ModelProto, origins: dict[str, Origin]) -> OnnxReference:
+    source = Source("s", "onnx", parse_inputs(["x:float32[batch,2]"]), graph=proto)
+    changed = ir.from_proto(proto)
     for value in changed.graph.outputs:
-        value.name = "called"
+        value.name = "renamed"
     return OnnxReference(source, changed, origins)
 
 
 BATCH = ProofBatch("b", 1, {"x": X}, {"x": 0})
 
 
-def test_an_adopted_graph_is_its_own_truth() -> None:
-    """By the values' names before anything was renamed, complements of gates worked out."""
-    made = model([helper.make_node("Sigmoid", ["x"], ["g"]), helper.make_node("Mul", ["x", "g"], ["y"])], "y")
-    found = truth(made, {"c": Origin("g"), "t": Origin("g", complement=True)})
-    wide = found.wide(BATCH)
+def test_an_adopted_graph_is_its_own_reference() -> None:
+    """By the values' names before gates were exposed; complements of gates are computed."""
+    proto = model(
+        [helper.make_node("Sigmoid", ["x"], ["g"]), helper.make_node("Mul", ["x", "g"], ["y"])], "y"
+    )
+    reference = reference_for(proto, {"c": Origin("g"), "t": Origin("g", complement=True)})
+    float64 = reference.float64(BATCH)
     g = 1 / (1 + np.exp(-X.astype(np.float64)))
-    np.testing.assert_allclose(wide["called"], X * g, rtol=1e-15)
-    np.testing.assert_allclose(wide["c"], g, rtol=1e-15)
-    np.testing.assert_allclose(wide["t"], 1 - g, rtol=1e-15)
-    assert found.own(BATCH)["t"].dtype == np.float32
-    assert found.reference == "the graph as it came, by onnx's reference evaluator in float64"
-    assert (found.noise, found.warnings) == (0.0, ())
+    np.testing.assert_allclose(float64["renamed"], X * g, rtol=1e-15)
+    np.testing.assert_allclose(float64["c"], g, rtol=1e-15)
+    np.testing.assert_allclose(float64["t"], 1 - g, rtol=1e-15)
+    assert reference.native(BATCH)["t"].dtype == np.float32
+    assert reference.description == "the graph as it came, by onnx's reference evaluator in float64"
+    assert (reference.noise, reference.warnings) == (0.0, ())
 
 
 def test_where_the_evaluator_cannot_onnxruntime_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record says so, there is a warning, and the truth is as noisy as single precision."""
+    """The description and a warning say so, and the noise is that of float32."""
 
-    def unable(self: GraphEvaluator, feeds: object, *, wide: bool) -> None:
+    def fail(self: GraphEvaluator, feeds: object, *, float64: bool) -> None:
         raise NotImplementedError("no Relu here")
 
-    monkeypatch.setattr(GraphEvaluator, "run", unable)
-    found = truth(model([helper.make_node("Relu", ["x"], ["y"])], "y"), {})
-    np.testing.assert_array_equal(found.own(BATCH)["called"], X)
-    np.testing.assert_array_equal(found.wide(BATCH)["called"], X)
-    assert found.noise == ORT_NOISE
-    assert found.reference == "the graph as it came, by onnxruntime alone"
-    assert "cannot run the graph (no Relu here)" in found.warnings[0]
+    monkeypatch.setattr(GraphEvaluator, "run", fail)
+    reference = reference_for(model([helper.make_node("Relu", ["x"], ["y"])], "y"), {})
+    np.testing.assert_array_equal(reference.native(BATCH)["renamed"], X)
+    np.testing.assert_array_equal(reference.float64(BATCH)["renamed"], X)
+    assert reference.noise == ORT_NOISE
+    assert reference.description == "the graph as it came, by onnxruntime alone"
+    assert "cannot run the graph (no Relu here)" in reference.warnings[0]
 
 
-def test_a_batch_that_the_graph_does_not_take_is_rejected() -> None:
-    """Whichever way it is run."""
-    found = truth(model([helper.make_node("Add", ["x", "b"], ["y"])], "y", b=np.float32([1, 2])), {})
+def test_a_batch_that_the_graph_does_not_accept_is_rejected() -> None:
+    reference = reference_for(
+        model([helper.make_node("Add", ["x", "b"], ["y"])], "y", b=np.float32([1, 2])), {}
+    )
     with pytest.raises(RejectedError):
-        found.own(ProofBatch("b", 1, {"x": np.zeros((1, 3), np.float32)}, {"x": 0}))
-    assert found.own(BATCH)["called"].shape == (1, 2)
-    assert found.warnings == ()
+        reference.native(ProofBatch("b", 1, {"x": np.zeros((1, 3), np.float32)}, {"x": 0}))
+    assert reference.native(BATCH)["renamed"].shape == (1, 2)
+    assert reference.warnings == ()

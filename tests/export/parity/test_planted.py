@@ -1,4 +1,4 @@
-"""Planted bugs: each is caught, by the figures where figures can, and the first layer that broke is named."""
+"""Planted faults: each is caught, and the first tensor that differs is named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from export.errors import ExportError, ParityError, UntraceableError
 from export.gates.instrument import Origin, instrument
 from export.input_spec import parse_inputs
-from export.parity import prove as parity
+from export.parity import prove as prove_module
 from export.parity.prove import Proof, prove
 from export.parity.weight_origins import WeightMatch
 from export.source import Source
@@ -29,14 +29,14 @@ CONFIG = MlpConfig(inputs=(6,), classes=3, width=12, layers=3)
 
 @dataclass(frozen=True)
 class Subject:
-    """A network and its graph, which a test may spoil a copy of."""
+    """A network and its graph, of which a test may spoil a copy."""
 
     source: Source
     traced: TracedGraph
     origins: dict[str, Origin]
 
-    def spoilt(self, spoil: Callable[[ir.Model], None] = lambda model: None) -> Proof:
-        """The proof of a graph after something was done to it."""
+    def prove_spoilt(self, spoil: Callable[[ir.Model], None] = lambda model: None) -> Proof:
+        """Prove a copy of the graph after changing it."""
         model = ir.from_proto(ir.to_proto(self.traced.model))
         spoil(model)
         runtime = open_model(ir.to_proto(model).SerializeToString())
@@ -54,34 +54,34 @@ def subject() -> Subject:
     torch.manual_seed(0)
     net = build_network(CONFIG)
     with torch.no_grad():
-        for parameter in net.parameters():  # H's biases start at zero, and could be dropped unseen
+        for parameter in net.parameters():  # H's biases start at zero: a dropped one would not show
             parameter.add_(0.1 * torch.randn_like(parameter))
     return subject_of(net, "x:float32[batch,6]")
 
 
 @pytest.fixture
-def by_figures_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the check of the initializers, which would be first to see most of these."""
-    monkeypatch.setattr(parity, "check_weights", lambda *args: WeightMatch(0, 0, 0.0))
+def without_weight_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the comparison of initializers, which would find most of these faults first."""
+    monkeypatch.setattr(prove_module, "check_weights", lambda *args: WeightMatch(0, 0, 0.0))
 
 
-def change(name: str, how: Callable[[np.ndarray], np.ndarray]) -> Callable[[ir.Model], None]:
+def change(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[ir.Model], None]:
     """Replace a weight of the graph."""
 
     def spoil(model: ir.Model) -> None:
         value = model.graph.initializers[name]
         assert value.const_value is not None
-        value.const_value = ir.Tensor(how(value.const_value.numpy().copy()), name=name)
+        value.const_value = ir.Tensor(function(value.const_value.numpy().copy()), name=name)
 
     return spoil
 
 
-def one_more(by: float) -> Callable[[np.ndarray], np.ndarray]:
-    def how(array: np.ndarray) -> np.ndarray:
-        array.reshape(-1)[1] += np.float32(by)
+def add_to_one_cell(amount: float) -> Callable[[np.ndarray], np.ndarray]:
+    def function(array: np.ndarray) -> np.ndarray:
+        array.reshape(-1)[1] += np.float32(amount)
         return array
 
-    return how
+    return function
 
 
 def other_carry(model: ir.Model) -> None:
@@ -98,7 +98,7 @@ def other_activation(model: ir.Model) -> None:
     last.op_type = "Tanh"
 
 
-def deaf_to_nan(model: ir.Model) -> None:
+def nan_to_zero(model: ir.Model) -> None:
     """The output is 0 where it would be NaN."""
     value = model.graph.outputs[0]
     node, name = value.producer(), value.name
@@ -107,28 +107,28 @@ def deaf_to_nan(model: ir.Model) -> None:
     value.name = "before"
     zero = ir.Value(name="nothing", const_value=ir.Tensor(np.float32(0), name="nothing"))
     model.graph.initializers.add(zero)
-    asks = ir.Node("", "IsNaN", [value], name="asks")
-    chooses = ir.Node("", "Where", [asks.outputs[0], zero, value], name="chooses")
-    chooses.outputs[0].name, chooses.outputs[0].type, chooses.outputs[0].shape = name, value.type, value.shape
-    model.graph.extend([asks, chooses])
-    model.graph.outputs[0] = chooses.outputs[0]
+    is_nan = ir.Node("", "IsNaN", [value], name="is_nan")
+    where = ir.Node("", "Where", [is_nan.outputs[0], zero, value], name="where")
+    where.outputs[0].name, where.outputs[0].type, where.outputs[0].shape = name, value.type, value.shape
+    model.graph.extend([is_nan, where])
+    model.graph.outputs[0] = where.outputs[0]
 
 
 def test_the_graph_as_it_is_holds(subject: Subject) -> None:
-    """Nothing is reported of a correct graph: every weight is the network's, rows do not mix."""
-    proof = subject.spoilt()
+    """Nothing is reported of a correct graph."""
+    proof = subject.prove_spoilt()
     assert proof.parity.verdict == "pass"
     assert not proof.batch_coupled
     assert proof.warnings == ()
     assert proof.parity.identical >= len(subject.source.module.state_dict())
-    assert [one.name for one in proof.parity.tensors][-1] == "output"
-    assert {one.name for one in proof.parity.tensors} == {"output", *subject.origins}
+    assert [tensor.name for tensor in proof.parity.tensors][-1] == "output"
+    assert {tensor.name for tensor in proof.parity.tensors} == {"output", *subject.origins}
 
 
 @pytest.mark.parametrize(
-    ("spoil", "broken"),
+    ("spoil", "failed"),
     [
-        (change("layers.1.gate.bias", one_more(1e-3)), "layer01.transform_gate"),
+        (change("layers.1.gate.bias", add_to_one_cell(1e-3)), "layer01.transform_gate"),
         (
             change("layers.1.gate.weight", lambda w: w.astype(np.float16).astype(np.float32)),
             "layer01.transform_gate",
@@ -137,24 +137,24 @@ def test_the_graph_as_it_is_holds(subject: Subject) -> None:
         (change("layers.2.gate.weight", lambda w: np.ascontiguousarray(w.T)), "layer02.transform_gate"),
         (other_carry, "layer01.output"),
         (other_activation, "layer02.output"),
-        (deaf_to_nan, "output"),
+        (nan_to_zero, "output"),
     ],
 )
-@pytest.mark.usefixtures("by_figures_alone")
-def test_figures_catch_it_and_name_where_it_began(
-    subject: Subject, spoil: Callable[[ir.Model], None], broken: str
+@pytest.mark.usefixtures("without_weight_check")
+def test_errors_show_it_and_name_where_it_began(
+    subject: Subject, spoil: Callable[[ir.Model], None], failed: str
 ) -> None:
-    """The first tensor that broke is named, marked in the table, and nothing before it is blamed."""
-    with pytest.raises(ParityError, match=f"^{broken} with the batch") as caught:
-        subject.spoilt(spoil)
-    marked = [line for line in caught.value.table.splitlines() if line.endswith("<- here")]
-    assert [line.split()[0] for line in marked] == [broken]
+    """The first tensor that differs is named and marked in the table; nothing before it is blamed."""
+    with pytest.raises(ParityError, match=f"^{failed} with the batch") as raised:
+        subject.prove_spoilt(spoil)
+    marked = [line for line in raised.value.table.splitlines() if line.endswith("<- failed")]
+    assert [line.split()[0] for line in marked] == [failed]
 
 
 @pytest.mark.parametrize(
-    ("name", "how"),
+    ("name", "function"),
     [
-        ("layers.1.gate.bias", one_more(1e-3)),
+        ("layers.1.gate.bias", add_to_one_cell(1e-3)),
         (
             "layers.0.normal_layer.weight",
             lambda w: w * np.where(np.arange(w.size) == 7, 1.0001, 1).astype("f").reshape(w.shape),
@@ -165,15 +165,15 @@ def test_figures_catch_it_and_name_where_it_began(
     ],
 )
 def test_a_weight_that_is_another_is_named(
-    subject: Subject, name: str, how: Callable[[np.ndarray], np.ndarray]
+    subject: Subject, name: str, function: Callable[[np.ndarray], np.ndarray]
 ) -> None:
-    """Be it by the last bit: figures need not show it."""
+    """Even if only the last bit differs, which the outputs need not show."""
     with pytest.raises(ParityError, match=f"^{name}: expected the network's weights bit for bit"):
-        subject.spoilt(change(name, how))
+        subject.prove_spoilt(change(name, function))
 
 
-class Moody(nn.Module):
-    """A network whose behaviour tests turn on after it was traced."""
+class Changeable(nn.Module):
+    """A network whose behavior a test changes after it was traced."""
 
     count: Tensor
 
@@ -193,36 +193,40 @@ class Moody(nn.Module):
         return y
 
 
-def mood(name: str, value: float | bool) -> Callable[[], Subject]:
+def changed_after_tracing(name: str, value: float | bool) -> Callable[[], Subject]:
     def make() -> Subject:
-        module = Moody()
-        made = subject_of(module, "x:float32[batch,4]")
+        module = Changeable()
+        subject = subject_of(module, "x:float32[batch,4]")
         setattr(module, name, value)
-        return made
+        return subject
 
     return make
 
 
 def test_a_baked_random_number_is_found() -> None:
-    """A number that Python drew while tracing is a constant in the graph, and another in the network."""
+    """A number that Python draws while tracing is a constant in the graph, and changes in the network."""
 
     class Drawing(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x * random.random()
 
     with pytest.raises(
-        UntraceableError, match="^output: the network answers otherwise when it is asked again"
+        UntraceableError, match="^output: the network gives another answer when it is run again"
     ):
-        subject_of(Drawing(), "x:float32[batch,4]").spoilt()
+        subject_of(Drawing(), "x:float32[batch,4]").prove_spoilt()
 
 
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (mood("random", True), UntraceableError, "answers otherwise when it is asked again"),
-        (mood("counting", True), UntraceableError, "^count: forward changes it"),
         (
-            mood("factor", 1.0000001),
+            changed_after_tracing("random", True),
+            UntraceableError,
+            "gives another answer when it is run again",
+        ),
+        (changed_after_tracing("counting", True), UntraceableError, "^count: forward changes it"),
+        (
+            changed_after_tracing("factor", 1.0000001),
             ParityError,
             "^output: the traced program does not compute what the network",
         ),
@@ -231,6 +235,6 @@ def test_a_baked_random_number_is_found() -> None:
 def test_what_a_trace_cannot_hold_is_found(
     make: Callable[[], Subject], error: type[ExportError], says: str
 ) -> None:
-    """Random numbers, a lost update of a buffer, and a number that changed since, are each told apart."""
+    """Random numbers, a buffer that is updated, and a number that has changed since."""
     with pytest.raises(error, match=says):
-        make().spoilt()
+        make().prove_spoilt()

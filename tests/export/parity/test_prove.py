@@ -1,4 +1,4 @@
-"""The proof as a whole: no false alarm on what is correct, and what is odd about a network is told."""
+"""The proof as a whole: no false alarms on correct graphs, and warnings about what is unusual."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = ("digits-10", "charcnn")
 
 
 @dataclass(frozen=True)
-class Made:
+class Traceable:
     """What a proof needs of a network."""
 
     source: Source
@@ -42,96 +42,95 @@ class Made:
         return prove(self.source, self.traced, self.traced.model, self.origins, runtimes=runtimes, **settings)
 
 
-def made_of(module: nn.Module, *inputs: str, rows: Rows | None = None) -> Made:
-    source = Source("made", "module", parse_inputs(inputs), module=module.eval(), rows=rows)
+def traceable(module: nn.Module, *inputs: str, rows: Rows | None = None) -> Traceable:
+    source = Source("net", "module", parse_inputs(inputs), module=module.eval(), rows=rows)
     traced = trace(source)
-    return Made(source, traced, instrument(traced.model).origins)
+    return Traceable(source, traced, instrument(traced.model).origins)
 
 
-def preset(name: str) -> Made:
+def preset(name: str) -> Traceable:
     torch.manual_seed(0)
     net = build_network(PRESETS[name].config)
-    dims = [f"size{at}" if at in net.free_axes else size for at, size in enumerate(net.config.inputs)]
+    dims = [f"size{axis}" if axis in net.free_axes else size for axis, size in enumerate(net.config.inputs)]
     kind = "ids:int64" if net.reads_ids else "x:float32"
-    return made_of(net, f"{kind}[batch,{','.join(map(str, dims))}]")
+    return traceable(net, f"{kind}[batch,{','.join(map(str, dims))}]")
 
 
 @pytest.mark.parametrize(
     "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
 )
 def test_every_preset_holds(name: str) -> None:
-    """No false alarm, in outputs, gates and layers; no network of ours mixes the rows of a batch."""
+    """No false alarm in outputs, gates and layers, and no preset mixes the rows of a batch."""
     proof = preset(name).prove()
     assert not proof.batch_coupled
     assert all("NaN" in warning for warning in proof.warnings)
 
 
 @pytest.fixture(scope="module")
-def digits() -> Made:
+def digits() -> Traceable:
     return preset("digits-10")
 
 
-def test_a_proof_says_what_it_is_of(digits: Made) -> None:
-    """Reference, provider, seed, batches with digests and figures: all of it fits into the manifest."""
+def test_a_proof_says_what_it_is_of(digits: Traceable) -> None:
+    """Reference, provider, seed, batches with digests and errors fit into the manifest."""
     proof = digits.prove(seed=5)
     assert Parity.model_validate_json(proof.parity.model_dump_json()) == proof.parity
     assert proof.parity.reference == "the original network in float64"
     assert proof.parity.providers == ("CPUExecutionProvider",)
     assert proof.parity.seed == 5
     assert {1, 2, 7, 64, 128} <= {batch.rows for batch in proof.parity.batches}
-    names = [one.name for one in proof.parity.tensors]
+    names = [tensor.name for tensor in proof.parity.tensors]
     assert names[:2] == ["layer00.transform_gate", "layer00.output"]
     assert names[-1] == "output"
     assert proof.table().splitlines()[1].startswith("layer00.transform_gate ")
-    assert proof.drawn.inputs["x"].shape == (128, 1, 8, 8)
-    assert all(0 < one.max < 1e-4 for one in proof.parity.tensors)
-    for ours, own in proof.histograms.values():
-        assert len(ours) == len(own) == BINS
-        assert sum(ours) == sum(own) > 0
+    assert proof.random_rows.inputs["x"].shape == (128, 1, 8, 8)
+    assert all(0 < tensor.max < 1e-4 for tensor in proof.parity.tensors)
+    for ort, torch_counts in proof.histograms.values():
+        assert len(ort) == len(torch_counts) == BINS
+        assert sum(ort) == sum(torch_counts) > 0
 
 
-def test_the_same_seed_proves_the_same(digits: Made) -> None:
-    """To the last figure, so that two exports are the same bytes."""
+def test_the_same_seed_proves_the_same(digits: Traceable) -> None:
+    """To the last digit, so that two exports have the same bytes."""
     assert digits.prove().parity == digits.prove().parity
     assert digits.prove(seed=1).parity.tensors != digits.prove().parity.tensors
 
 
-def test_progress_is_told_to_the_end(digits: Made) -> None:
-    """A display that follows it ends full."""
-    told: list[tuple[int, int]] = []
-    digits.prove(progress=lambda done, total: told.append((done, total)))
-    assert told == [(at, told[0][1]) for at in range(told[0][1] + 1)]
+def test_progress_is_reported_to_the_end(digits: Traceable) -> None:
+    calls: list[tuple[int, int]] = []
+    digits.prove(progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(done, calls[0][1]) for done in range(calls[0][1] + 1)]
 
 
-def test_figures_are_the_worst_of_all_providers(digits: Made) -> None:
-    """A second device that answers otherwise is found, though the first does not."""
+def test_errors_are_the_worst_of_all_providers(digits: Traceable) -> None:
+    """A second device that differs is found although the first does not differ."""
 
-    class Off:
-        """The same runtime but for one output."""
+    class Inexact:
+        """The same runtime, except that one output is off."""
 
         provider = "Other"
 
-        def __init__(self, runtime: Runtime, by: float) -> None:
-            self.runtime, self.by, self.inputs = runtime, by, runtime.inputs
+        def __init__(self, runtime: Runtime, error: float) -> None:
+            self.runtime, self.error, self.inputs = runtime, error, runtime.inputs
 
         def run(self, feeds: dict[str, np.ndarray], outputs: list[str]) -> list[np.ndarray]:
-            found = self.runtime.run(feeds, outputs)
+            arrays = self.runtime.run(feeds, outputs)
             return [
-                a * np.float32(1 + self.by) if n == "output" else a
-                for n, a in zip(outputs, found, strict=True)
+                a * np.float32(1 + self.error) if n == "output" else a
+                for n, a in zip(outputs, arrays, strict=True)
             ]
 
     good = digits.open()
-    proof = digits.prove(runtimes=[good, Off(good, 3e-7)])
+    proof = digits.prove(runtimes=[good, Inexact(good, 3e-7)])
     alone = digits.prove(runtimes=[good])
     assert proof.parity.providers == ("CPUExecutionProvider", "Other")
     assert proof.parity.tensors[-1].rms > alone.parity.tensors[-1].rms
     with pytest.raises(ParityError, match="^output with the batch '1 row'"):
-        digits.prove(runtimes=[good, Off(good, 1e-4)])
+        digits.prove(runtimes=[good, Inexact(good, 1e-4)])
 
 
 class Mixing(nn.Module):
-    """Rows look at each other, in one way or another."""
+    """Rows depend on each other in different ways."""
 
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -146,44 +145,44 @@ class Mixing(nn.Module):
             return y + 0 * x.sum()
         if self.how == "mean":
             return y.mean(0)
-        if self.how == "turned":
+        if self.how == "transposed":
             return y.T
         return y
 
 
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("how", "reason"),
     [
-        ("softmax", "the first row of output is another when its neighbours are"),
-        ("nan", "a NaN in one row reaches another in output"),
-        ("mean", "output has no row for each row of the input"),
-        ("turned", "output has no row for each row of the input"),
+        ("softmax", "the first row of output changes with the rows beside it"),
+        ("nan", "a NaN in one row reaches another row of output"),
+        ("mean", "output does not have one row for each row of the input"),
+        ("transposed", "output does not have one row for each row of the input"),
         ("none", ""),
     ],
 )
-def test_a_network_that_mixes_rows_is_marked(how: str, says: str) -> None:
-    """It is exported all the same, with a warning, and never micro-batched."""
-    proof = made_of(Mixing(how), "x:float32[batch,4]").prove()
-    assert proof.batch_coupled == bool(says)
-    assert proof.warnings == ((f"the network mixes the rows of a batch: {says}",) if says else ())
+def test_a_network_that_mixes_rows_is_marked(how: str, reason: str) -> None:
+    """It is exported with a warning, and never micro-batched."""
+    proof = traceable(Mixing(how), "x:float32[batch,4]").prove()
+    assert proof.batch_coupled == bool(reason)
+    assert proof.warnings == ((f"the network mixes the rows of a batch: {reason}",) if reason else ())
 
 
 class Pooling(nn.Module):
-    """A maximum, in which onnxruntime forgets a NaN."""
+    """A maximum, in which onnxruntime loses a NaN."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.max_pool1d(x, 2, 1)
 
 
-def test_a_nan_that_onnxruntime_forgets_is_told() -> None:
-    """It is no fault of the graph, and nothing else may be otherwise."""
-    proof = made_of(Pooling(), "x:float32[batch,2,8]").prove()
+def test_a_nan_that_onnxruntime_loses_gives_a_warning() -> None:
+    """It is no fault of the graph."""
+    proof = traceable(Pooling(), "x:float32[batch,2,8]").prove()
     assert len(proof.warnings) == 1
-    assert proof.warnings[0].startswith("where a number is NaN, onnxruntime forgets it")
+    assert proof.warnings[0].startswith("onnxruntime loses NaN in maxima and recurrent layers")
 
 
 class Embedding(nn.Module):
-    """Ids from 0 to 10, or shifted by a number that no table tells of."""
+    """Takes ids from 0 to 10, or shifted by a number that no table shows."""
 
     def __init__(self, shift: int) -> None:
         super().__init__()
@@ -195,7 +194,7 @@ class Embedding(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("shift", "dtype", "rows", "least"),
+    ("shift", "dtype", "rows", "count"),
     [
         (0, "int64", None, 11),
         (3, "int64", Rows({"ids": np.array([[-3, 0, 7]])}), 11),
@@ -203,18 +202,18 @@ class Embedding(nn.Module):
     ],
 )
 def test_ids_are_drawn_so_that_the_network_takes_them(
-    shift: int, dtype: str, rows: Rows | None, least: int
+    shift: int, dtype: str, rows: Rows | None, count: int
 ) -> None:
-    """From its tables or real rows; where neither tells, fewer and fewer are tried."""
-    proof = made_of(Embedding(shift), f"ids:{dtype}[batch,tokens]", rows=rows).prove()
-    drawn = proof.drawn.inputs["ids"].astype(int) + shift
-    assert drawn.min() >= 0
-    assert drawn.max() <= 10
-    assert len(np.unique(drawn)) == least
+    """From its tables or real rows; if neither tells, narrower ranges are tried."""
+    proof = traceable(Embedding(shift), f"ids:{dtype}[batch,tokens]", rows=rows).prove()
+    ids = proof.random_rows.inputs["ids"].astype(int) + shift
+    assert ids.min() >= 0
+    assert ids.max() <= 10
+    assert len(np.unique(ids)) == count
 
 
 class Choosing(nn.Module):
-    """Whole numbers, truth values and floats, of inputs of several types."""
+    """Integers, booleans and floats from inputs of several dtypes."""
 
     def forward(self, x: Tensor, on: Tensor, byte: Tensor) -> dict[str, Tensor]:
         y = torch.where(on, x, -x) * byte.float()
@@ -222,59 +221,58 @@ class Choosing(nn.Module):
 
 
 def test_inputs_and_outputs_of_any_type_are_compared() -> None:
-    """Choices and truth values exactly."""
-    proof = made_of(Choosing(), "x:float32[batch,4]", "on:bool[batch,4]", "byte:uint8[batch,1]").prove()
-    assert {one.name for one in proof.parity.tensors} == {"score", "best", "high"}
+    """Integers and booleans exactly."""
+    proof = traceable(Choosing(), "x:float32[batch,4]", "on:bool[batch,4]", "byte:uint8[batch,1]").prove()
+    assert {tensor.name for tensor in proof.parity.tensors} == {"score", "best", "high"}
 
 
-class Restless(nn.Module):
-    """Takes lengths from 8 on, and batches from 2 on."""
+class Picky(nn.Module):
+    """May reject short lengths, single rows, or lengths that are not a multiple."""
 
     def __init__(self) -> None:
         super().__init__()
         self.convolve = nn.Conv1d(2, 3, 8)
-        self.alone, self.step = True, 1
+        self.single_rows, self.step = True, 1
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.alone and x.shape[0] == 1:
-            raise ValueError("expected company")
+        if not self.single_rows and x.shape[0] == 1:
+            raise ValueError("expected more rows")
         if self.step > 1 and x.shape[2] % self.step:
             raise ValueError("expected steps")
         return self.convolve(x).amax(2)
 
 
 def test_sizes_that_the_network_does_not_take_are_left_out() -> None:
-    """Short lengths without a word, a number of rows with a warning, since a service may well send it."""
-    made = made_of(Restless(), "x:float32[batch,2,time]")
-    made.source.module.alone = False
-    proof = made.prove()
+    """Short lengths silently; a number of rows with a warning, since the service may send it."""
+    net = traceable(Picky(), "x:float32[batch,2,time]")
+    net.source.module.single_rows = False
+    proof = net.prove()
     names = {batch.name for batch in proof.parity.batches}
     assert {"time=12", "time=33"} <= names
     assert not {"time=1", "time=5", "1 row"} & names
-    assert "the network takes no batch of 1 row (expected company)" in proof.warnings
+    assert "the network does not accept the batch '1 row' (expected more rows)" in proof.warnings
 
 
 def test_a_length_that_the_network_takes_is_looked_for() -> None:
-    """One that takes every eighth alone is proved with those."""
-    made = made_of(Restless(), "x:float32[batch,2,time]")
-    made.source.module.step = 8
-    assert made.prove().drawn.inputs["x"].shape == (128, 2, 8)
+    net = traceable(Picky(), "x:float32[batch,2,time]")
+    net.source.module.step = 8
+    assert net.prove().random_rows.inputs["x"].shape == (128, 2, 8)
 
 
-def test_a_network_that_takes_nothing_is_told() -> None:
-    """With what it says to the first batch."""
-    made = made_of(Restless(), "x:float32[batch,2,time]")
+def test_a_network_that_accepts_nothing_is_reported() -> None:
+    """With the reason for the first batch."""
+    net = traceable(Picky(), "x:float32[batch,2,time]")
 
     def refuse(x: Tensor) -> Tensor:
         raise ValueError("never")
 
-    made.source.module.forward = refuse
-    with pytest.raises(UntraceableError, match=r"takes no batch of x:float32\[batch,2,time\] .*: never"):
-        made.prove()
+    net.source.module.forward = refuse
+    with pytest.raises(UntraceableError, match=r"accepts no batch of x:float32\[batch,2,time\] .*: never"):
+        net.prove()
 
 
-def test_a_graph_of_other_inputs_is_told(digits: Made) -> None:
-    """By number, before anything is run."""
+def test_a_graph_with_other_inputs_is_reported(digits: Traceable) -> None:
+    """Before anything is run."""
     source = replace(digits.source, inputs=parse_inputs(["x:float32[batch,1,8,8]", "y:float32[batch]"]))
     with pytest.raises(
         ParityError, match=r"inputs: expected the network's 2 \(x, y\), the graph has 1 \(x\)"
@@ -290,27 +288,26 @@ class Cancelling(nn.Module):
 
 
 def test_an_ill_conditioned_network_is_no_pass() -> None:
-    """Both sides may agree to the bit, and both be wrong."""
-    with pytest.raises(ParityError, match="^output is ill-conditioned: parity means nothing here"):
-        made_of(Cancelling(), "x:float32[batch,4]").prove()
+    """Both sides may be equal bit for bit, and both wrong."""
+    with pytest.raises(ParityError, match="^output is ill-conditioned, so parity means nothing here"):
+        traceable(Cancelling(), "x:float32[batch,4]").prove()
 
 
 class Exact(nn.Module):
-    """Answers that single precision holds to the bit."""
+    """Results that float32 holds exactly."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(x) * 2
 
 
 def test_an_exact_network_holds() -> None:
-    """An error of nothing on either side is no division by nothing."""
-    proof = made_of(Exact(), "x:float32[batch,4]").prove()
+    """Errors of zero on both sides are not divided."""
+    proof = traceable(Exact(), "x:float32[batch,4]").prove()
     assert proof.parity.tensors[0].max == proof.parity.tensors[0].max_torch == 0
 
 
 def test_a_fixed_batch_holds() -> None:
-    """A network of batches of three, and of no other number."""
-    proof = made_of(nn.Linear(4, 2), "x:float32[3,4]").prove()
+    proof = traceable(nn.Linear(4, 2), "x:float32[3,4]").prove()
     assert {batch.rows for batch in proof.parity.batches} == {3}
     assert not proof.batch_coupled
 
@@ -341,7 +338,7 @@ def adopted() -> Source:
 
 
 def test_an_adopted_graph_is_proved_against_itself() -> None:
-    """Gates found and levers added, it computes what it did; if it does not, that is found."""
+    """With gates exposed and levers added it computes the same; a change is found."""
     source = adopted()
     model = ir.from_proto(source.graph)
     origins = instrument(model).origins
@@ -351,10 +348,10 @@ def test_an_adopted_graph_is_proved_against_itself() -> None:
         runtime = open_model(ir.to_proto(model).SerializeToString())
         return prove(source, None, model, origins, runtimes=[runtime])
 
-    found = proof()
-    assert found.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
-    assert found.parity.identical == 3
-    assert found.warnings == ()
+    result = proof()
+    assert result.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
+    assert result.parity.identical == 3
+    assert result.warnings == ()
     next(node for node in model.graph if node.op_type == "Relu").op_type = "Tanh"
     with pytest.raises(ParityError, match="^layer00.output with the batch"):
         proof()

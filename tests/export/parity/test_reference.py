@@ -1,4 +1,4 @@
-"""The truth of a network: its own code in float64, the traced program inside, and both the same."""
+"""References for PyTorch networks: the original code in float64, and its traced program for inner values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BATCH = ProofBatch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x"
 
 
 class Gated(nn.Module):
-    """y = T x, with T a sigmoid, and single precision asked for by name."""
+    """y = T x, with T a sigmoid, and float32 requested by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def shared() -> tuple[Source, TracedGraph]:
 
 @pytest.fixture
 def source(shared: tuple[Source, TracedGraph]) -> Source:
-    """A copy, whose network a test may change."""
+    """A copy whose network a test may change."""
     return replace(shared[0], module=copy.deepcopy(shared[0].module))
 
 
@@ -62,103 +62,107 @@ def traced(shared: tuple[Source, TracedGraph]) -> TracedGraph:
     return replace(shared[1], model=ir.from_proto(ir.to_proto(shared[1].model)))
 
 
-def truth_of(source: Source, traced: TracedGraph, origins: dict[str, Origin] | None = None) -> TorchReference:
+def reference_for(
+    source: Source, traced: TracedGraph, origins: dict[str, Origin] | None = None
+) -> TorchReference:
     return TorchReference(source, traced, traced.model, origins or {})
 
 
-def test_outputs_and_gates_are_worked_out_in_float64(source: Source, traced: TracedGraph) -> None:
-    """By the formula, to the rounding of float64; the network's own precision beside it."""
+def test_outputs_and_gates_are_computed_in_float64(source: Source, traced: TracedGraph) -> None:
+    """By the formula, up to the rounding of float64; native values are float32."""
     net = source.module
-    found = truth_of(source, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)})
-    wide, own = found.wide(BATCH), found.own(BATCH)
+    reference = reference_for(
+        source, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)}
+    )
+    float64, native = reference.float64(BATCH), reference.native(BATCH)
     x = BATCH.arrays["x"].astype(np.float64)
     w, b = (p.detach().numpy().astype(np.float64) for p in (net.gate.weight, net.gate.bias))
     t = 1 / (1 + np.exp(-(x @ w.T + b)))
-    np.testing.assert_allclose(wide["t"], t, rtol=1e-14)
-    np.testing.assert_allclose(wide["c"], 1 - t, rtol=1e-14)
-    np.testing.assert_allclose(wide["output"], t * x, rtol=1e-14)
-    assert own["t"].dtype == np.float32
-    np.testing.assert_array_equal(own["output"], net(torch.from_numpy(BATCH.arrays["x"])).detach().numpy())
-    assert found.reference == "the original network in float64"
-    assert found.warnings == ()
+    np.testing.assert_allclose(float64["t"], t, rtol=1e-14)
+    np.testing.assert_allclose(float64["c"], 1 - t, rtol=1e-14)
+    np.testing.assert_allclose(float64["output"], t * x, rtol=1e-14)
+    assert native["t"].dtype == np.float32
+    np.testing.assert_array_equal(native["output"], net(torch.from_numpy(BATCH.arrays["x"])).detach().numpy())
+    assert reference.description == "the original network in float64"
+    assert reference.warnings == ()
 
 
 def test_the_users_module_is_left_alone(source: Source, traced: TracedGraph) -> None:
-    """Its mode, its weights, its type and torch's random numbers."""
+    """Its mode and weights, and torch's random state."""
     net = source.module
     net.train()
     before, random = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state()
-    found = truth_of(source, traced)
-    found.own(BATCH)
-    found.wide(BATCH)
+    reference = reference_for(source, traced)
+    reference.native(BATCH)
+    reference.float64(BATCH)
     assert net.training
     assert all(torch.equal(value, net.state_dict()[name]) for name, value in before.items())
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_large_batches_show_their_outputs_alone(source: Source, traced: TracedGraph) -> None:
-    """Gates are looked at in small batches."""
-    found = truth_of(source, traced, {"t": Origin("sigmoid")})
-    large = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, small=False)
-    assert set(found.own(large)) == set(found.wide(large)) == {"output"}
+def test_large_batches_have_outputs_alone(source: Source, traced: TracedGraph) -> None:
+    reference = reference_for(source, traced, {"t": Origin("sigmoid")})
+    large = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, compare_layers=False)
+    assert set(reference.native(large)) == set(reference.float64(large)) == {"output"}
 
 
 def test_a_value_that_is_no_node_comes_from_the_graph(source: Source, traced: TracedGraph) -> None:
-    """By the reference evaluator, which the record says."""
+    """The description names the reference evaluator."""
     sigmoid = next(node for node in traced.model.graph if node.op_type == "Sigmoid")
     sigmoid.outputs[0].name = "t"
     traced.model.graph.outputs.append(sigmoid.outputs[0])
     traced.model.graph.outputs[0].name = "output"
-    found = truth_of(source, traced, {"t": Origin("val_of_no_node")})
-    known = truth_of(source, traced, {"t": Origin("sigmoid")})
-    np.testing.assert_allclose(found.wide(BATCH)["t"], known.wide(BATCH)["t"], rtol=1e-14)
-    np.testing.assert_allclose(found.own(BATCH)["t"], known.own(BATCH)["t"], rtol=1e-5)
-    assert found.reference.endswith("the graph by onnx's reference evaluator in float64 for t")
+    reference = reference_for(source, traced, {"t": Origin("val_of_no_node")})
+    known = reference_for(source, traced, {"t": Origin("sigmoid")})
+    np.testing.assert_allclose(reference.float64(BATCH)["t"], known.float64(BATCH)["t"], rtol=1e-14)
+    np.testing.assert_allclose(reference.native(BATCH)["t"], known.native(BATCH)["t"], rtol=1e-5)
+    assert reference.description.endswith("the graph by onnx's reference evaluator in float64 for t")
 
 
-def test_a_network_that_knows_single_precision_only_is_stood_in_for(
+def test_a_network_that_knows_single_precision_only_is_replaced_by_its_program(
     source: Source, traced: TracedGraph
 ) -> None:
-    """By the program traced from it, which the record and a warning say."""
-    expected = truth_of(source, traced).wide(BATCH)["output"]
+    """By its traced program; the description and a warning say so."""
+    expected = reference_for(source, traced).float64(BATCH)["output"]
     source.module.narrow = True
-    found = truth_of(source, traced)
-    np.testing.assert_allclose(found.wide(BATCH)["output"], expected, rtol=1e-14)
-    assert found.reference == "the traced program in float64"
-    assert "does not run in float64 (float32 only)" in found.warnings[0]
+    reference = reference_for(source, traced)
+    np.testing.assert_allclose(reference.float64(BATCH)["output"], expected, rtol=1e-14)
+    assert reference.description == "the traced program in float64"
+    assert "does not run in float64 (float32 only)" in reference.warnings[0]
 
 
 def test_a_program_that_is_not_the_network_is_found(source: Source, traced: TracedGraph) -> None:
-    """Even if it is off by 1e-7, as in the last bit of a number that was baked in."""
+    """Even if it differs by only 1e-7."""
     source.module.extra = 1e-7
     with pytest.raises(
         ParityError, match="output: the traced program does not compute what the network does"
     ):
-        truth_of(source, traced).wide(BATCH)
+        reference_for(source, traced).float64(BATCH)
 
 
-def test_a_batch_that_the_network_does_not_take_is_rejected(source: Source, traced: TracedGraph) -> None:
-    """With what it says of it; a program that does not take what the network does is another matter."""
-    found = truth_of(source, traced)
+def test_a_batch_that_the_network_does_not_accept_is_rejected(source: Source, traced: TracedGraph) -> None:
+    """But it is an error if the network accepts a batch and the traced program does not."""
+    reference = reference_for(source, traced)
     wider = ProofBatch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0})
     with pytest.raises(RejectedError, match="shapes"):
-        found.own(wider)
+        reference.native(wider)
     source.module.forward = lambda x: x
-    with pytest.raises(ParityError, match="the traced program does not take the batch 'b' that the network"):
-        truth_of(source, traced).own(wider)
+    with pytest.raises(
+        ParityError, match="the traced program does not accept the batch 'b', which the network"
+    ):
+        reference_for(source, traced).native(wider)
 
 
 def test_a_strided_batch_holds_the_same_numbers_elsewhere(source: Source) -> None:
-    """The tensor is not contiguous, and the answers are the same."""
     network = NetworkCopy(source)
     strided = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, strided=True)
     assert not network.tensors(strided)[0].is_contiguous()
     assert network.tensors(BATCH)[0].is_contiguous()
-    np.testing.assert_array_equal(network.wide(strided)[0], network.wide(BATCH)[0])
+    np.testing.assert_array_equal(network.float64(strided)[0], network.float64(BATCH)[0])
 
 
 def test_a_network_may_write_into_its_input() -> None:
-    """The batch is what it was for whoever comes next."""
+    """The batch itself does not change."""
 
     class Writing(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -166,34 +170,34 @@ def test_a_network_may_write_into_its_input() -> None:
 
     network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Writing()))
     before = BATCH.arrays["x"].copy()
-    assert np.array_equal(network.own(BATCH)[0], 2 * before)
+    assert np.array_equal(network.native(BATCH)[0], 2 * before)
     assert np.array_equal(BATCH.arrays["x"], before)
 
 
-def test_a_network_in_train_mode_is_asked_as_it_will_be_served() -> None:
-    """Without dropout."""
+def test_a_network_in_train_mode_is_run_as_it_will_be_served() -> None:
+    """In eval mode, so without dropout."""
     module = nn.Dropout(0.5).train()
     network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=module))
-    assert np.array_equal(network.own(BATCH)[0], BATCH.arrays["x"])
+    assert np.array_equal(network.native(BATCH)[0], BATCH.arrays["x"])
     assert module.training
 
 
-class Keeping(nn.Module):
-    """Keeps something in a buffer, in one way or another."""
+class Stateful(nn.Module):
+    """Changes a tensor during forward."""
 
-    def __init__(self, keep: Callable[[nn.Module], None]) -> None:
+    def __init__(self, change: Callable[[nn.Module], None]) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
         self.register_buffer("seen", torch.zeros(1))
-        self.keep = keep
+        self.change = change
 
     def forward(self, x: Tensor) -> Tensor:
-        self.keep(self)
+        self.change(self)
         return x * self.weight
 
 
 @pytest.mark.parametrize(
-    ("keep", "name"),
+    ("change", "name"),
     [
         (lambda net: net.seen.add_(1), "seen"),
         (lambda net: net.seen.data.add_(1), "seen"),
@@ -202,14 +206,14 @@ class Keeping(nn.Module):
         (lambda net: None, None),
     ],
 )
-def test_a_run_that_changes_a_tensor_is_found(keep: Callable[[nn.Module], None], name: str | None) -> None:
-    """However it is written, in place, by the back door or anew."""
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Keeping(keep)))
+def test_a_run_that_changes_a_tensor_is_found(change: Callable[[nn.Module], None], name: str | None) -> None:
+    """In place, through .data, or by assignment."""
+    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Stateful(change)))
     assert network.changed_by(BATCH) == name
 
 
 def test_a_program_without_its_module_is_the_original() -> None:
-    """As a .pt2 brings it; arguments are put back in the places they had."""
+    """As for a .pt2 source. Arguments are put back into their nested structure."""
 
     class Two(nn.Module):
         def forward(self, pair: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:
@@ -223,28 +227,29 @@ def test_a_program_without_its_module_is_the_original() -> None:
     inputs = parse_inputs([f"{name}:float32[batch,2]" for name in ("a", "b", "scale")])
     source = Source("s", "pt2", inputs, program=program)
     arrays = {name: np.full((2, 2), value, np.float32) for name, value in (("a", 1), ("b", 2), ("scale", 3))}
-    assert np.array_equal(NetworkCopy(source).wide(ProofBatch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0))
+    assert np.array_equal(
+        NetworkCopy(source).float64(ProofBatch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0)
+    )
 
 
 def test_each_run_draws_its_own_random_numbers() -> None:
-    """Or a network that answers by chance would seem steady."""
+    """Otherwise a network that draws random numbers would seem repeatable."""
 
     class Drawing(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.rand_like(x)
 
     network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Drawing()))
-    assert not np.array_equal(network.own(BATCH)[0], network.own(BATCH)[0])
+    assert not np.array_equal(network.native(BATCH)[0], network.native(BATCH)[0])
 
 
 def test_a_network_is_needed() -> None:
-    """A graph alone has no network to ask."""
-    with pytest.raises(UntraceableError, match="there is only a graph"):
+    with pytest.raises(UntraceableError, match="got only a graph"):
         NetworkCopy(Source("s", "onnx", parse_inputs([INPUT])))
 
 
-def test_constants_of_a_program_are_worked_out_again() -> None:
-    """In float64, where no input has a part in them."""
+def test_constants_of_a_program_are_recomputed() -> None:
+    """In float64, if they depend on no input."""
 
     class Positions(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -259,9 +264,9 @@ def test_constants_of_a_program_are_worked_out_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "second", "equal"),
     [
-        ([1e6, 1.0], [1e6, 1.0 + 1e-5], True),  # rounding is of the greatest
+        ([1e6, 1.0], [1e6, 1.0 + 1e-5], True),  # tolerance is relative to the largest
         ([1.0, 1.0], [1.0, 1.0 + 1e-7], False),
         ([0.0], [1e-16], True),
         ([np.nan, 1.0], [np.nan, 1.0], True),
@@ -271,12 +276,12 @@ def test_constants_of_a_program_are_worked_out_again() -> None:
         ([1.0], [[1.0]], False),
     ],
 )
-def test_alike_is_but_for_rounding(one: list[float], other: list[float], same: bool) -> None:
-    """Of float64; whole numbers are equal or not."""
-    assert equal_up_to_rounding(np.array(one), np.array(other)) == same
+def test_equality_is_up_to_rounding(first: list[float], second: list[float], equal: bool) -> None:
+    """Of float64; integers must be equal."""
+    assert equal_up_to_rounding(np.array(first), np.array(second)) == equal
 
 
-def test_alike_knows_a_noisy_truth() -> None:
-    """Single precision stands for the truth where nothing better is there."""
+def test_equality_allows_for_noise_of_the_reference() -> None:
+    """If float32 serves as the reference, its rounding is allowed."""
     assert equal_up_to_rounding(np.array([1.0]), np.array([1.000001]), noise=4e-6)
     assert not equal_up_to_rounding(np.array([1.0]), np.array([1.00001]), noise=4e-6)

@@ -1,4 +1,4 @@
-"""Every weight of a graph is the network's own, bit for bit, or is shown to be made of it."""
+"""Every weight of a graph is the network's own bit for bit, or is shown to be computed from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def graph(*nodes: onnx.NodeProto, **weights: np.ndarray) -> onnx.ModelProto:
 
 
 def check(model: onnx.ModelProto) -> WeightMatch:
-    """Against a source of the weights W, V and BN."""
+    """Check a graph against a source with the weights W, V and BN."""
     source = Source("s", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph(w=W, v=V, bn=BN))
     return check_weights(source, None, ir.from_proto(model))
 
@@ -50,11 +50,11 @@ def check(model: onnx.ModelProto) -> WeightMatch:
     ],
 )
 def test_the_same_weights_in_another_form_are_the_same(array: np.ndarray) -> None:
-    """Under another name, transposed, reshaped or joined: every bit is the network's."""
+    """Under another name, transposed, reshaped or concatenated."""
     assert check(graph(other=np.ascontiguousarray(array))) == WeightMatch(1, 0, 0.0)
 
 
-def spoilt(array: np.ndarray) -> np.ndarray:
+def change_last_bit(array: np.ndarray) -> np.ndarray:
     array = array.copy()
     array.reshape(-1)[-1] = np.nextafter(array.reshape(-1)[-1], np.float32(9))
     return array
@@ -72,17 +72,20 @@ def spoilt(array: np.ndarray) -> np.ndarray:
     ],
 )
 def test_anything_else_is_named(array: np.ndarray) -> None:
-    """One bit makes another weight, and so does a part or another type."""
+    """One bit makes another weight, and so do a part or another dtype."""
     with pytest.raises(
-        ParityError, match=r"^other: the graph has a constant float\d\d\[.*\] that is none of"
+        ParityError, match=r"^other: expected one of .*, got another constant float\d\d\[.*\]$"
     ):
-        check(graph(other=spoilt(array)))
+        check(graph(other=change_last_bit(array)))
 
 
 @pytest.mark.parametrize(
     ("array", "says"),
     [
-        (spoilt(W), r"^w: expected the network's weights bit for bit, 1 of 12 differ, first .* at \[2, 3\]$"),
+        (
+            change_last_bit(W),
+            r"^w: expected the network's weights bit for bit, 1 of 12 differ, first at \[2, 3\]: expected ",
+        ),
         (
             W.T.copy(),
             r"^w: expected the network's weights of float32\[3, 4\], the graph has float32\[4, 3\]$",
@@ -98,7 +101,7 @@ def test_a_weight_is_itself_under_its_own_name(array: np.ndarray, says: str) -> 
 
 
 def test_bits_decide_not_numbers() -> None:
-    """NaN is itself; minus zero is another than zero."""
+    """NaN equals itself; minus zero differs from zero."""
     nan = np.full((2, 5), np.nan, np.float32)
     source = Source("s", "onnx", (), graph=graph(w=nan, z=np.zeros((2, 5), np.float32)))
     assert check_weights(source, None, ir.from_proto(graph(w=nan))).identical == 1
@@ -106,19 +109,18 @@ def test_bits_decide_not_numbers() -> None:
         check_weights(source, None, ir.from_proto(graph(z=-np.zeros((2, 5), np.float32))))
 
 
-def test_literals_places_and_zeros_are_no_weights() -> None:
-    """A formula's numbers, shapes and a bias of zeros came from no parameter; it all shows elsewhere."""
+def test_literals_indices_and_zeros_are_no_weights() -> None:
+    """Literals, shapes and a bias of zeros come from no parameter; the outputs show their effect."""
     shape = np.arange(100)
     literal = np.linspace(1, 2, MAX_LITERAL_SIZE, dtype=np.float32)
-    found = check(graph(one=np.float32(1), shape=shape, literal=literal, zeros=np.zeros(50, np.float32)))
-    assert found == WeightMatch(0, 0, 0.0)
+    match = check(graph(one=np.float32(1), shape=shape, literal=literal, zeros=np.zeros(50, np.float32)))
+    assert match == WeightMatch(0, 0, 0.0)
     with pytest.raises(ParityError, match="^more: "):
         check(graph(more=np.linspace(1, 2, MAX_LITERAL_SIZE + 1, dtype=np.float32)))
 
 
 def test_weights_inside_of_nodes_and_branches_are_checked_too() -> None:
-    """Wherever a graph may hide one."""
-    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(spoilt(W), "c"))
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(change_last_bit(W), "c"))
     with pytest.raises(ParityError, match="^c: "):
         check(graph(constant))
     y = helper.make_tensor_value_info("deep", TensorProto.FLOAT, [3, 4])
@@ -127,66 +129,70 @@ def test_weights_inside_of_nodes_and_branches_are_checked_too() -> None:
         "b",
         [],
         [y],
-        [numpy_helper.from_array(spoilt(W), "hidden")],
+        [numpy_helper.from_array(change_last_bit(W), "hidden")],
     )
     branch = helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner)
     with pytest.raises(ParityError, match="^hidden: "):
         check(graph(branch))
 
 
-class Made(nn.Module):
-    """Holds tensors in every way that a module can, and makes one of none of them."""
+class ManyTensors(nn.Module):
+    """Holds tensors in every way that a module can, and computes one from none of them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(10, 10)
-        self.register_buffer("kept", torch.randn(10))
-        self.register_buffer("lost", torch.randn(10), persistent=False)
-        self.held = torch.randn(10)
+        self.register_buffer("saved", torch.randn(10))
+        self.register_buffer("not_saved", torch.randn(10), persistent=False)
+        self.plain = torch.randn(10)
 
     def forward(self, x: Tensor) -> Tensor:
         positions = torch.sin(torch.arange(10) / 3)
-        return self.linear(x) * self.kept + self.lost * self.held + positions
+        return self.linear(x) * self.saved + self.not_saved * self.plain + positions
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Source, TracedGraph]:
+def traced_source() -> tuple[Source, TracedGraph]:
     torch.manual_seed(0)
-    source = Source("s", "module", parse_inputs(["x:float32[batch,10]"]), module=Made().eval())
+    source = Source("s", "module", parse_inputs(["x:float32[batch,10]"]), module=ManyTensors().eval())
     return source, trace(source)
 
 
-def spoil(traced: TracedGraph, name: str, how: Callable[[np.ndarray], np.ndarray]) -> ir.Model:
+def with_weight(traced: TracedGraph, name: str, change: Callable[[np.ndarray], np.ndarray]) -> ir.Model:
     model = ir.from_proto(ir.to_proto(traced.model))
     value = model.graph.initializers[name]
     assert value.const_value is not None
-    value.const_value = ir.Tensor(how(value.const_value.numpy()), name=name)
+    value.const_value = ir.Tensor(change(value.const_value.numpy()), name=name)
     return model
 
 
-def test_every_way_to_hold_a_tensor_is_known(made: tuple[Source, TracedGraph]) -> None:
-    """Parameters, buffers saved or not, and plain attributes; what was folded is worked out again."""
-    source, traced = made
-    found = check_weights(source, traced, traced.model)
-    assert (found.identical, found.derived) == (5, 1)
-    assert 0 <= found.ulp <= 2
+def test_every_way_to_hold_a_tensor_is_known(traced_source: tuple[Source, TracedGraph]) -> None:
+    """Parameters, buffers saved or not, and plain attributes; a folded constant is recomputed."""
+    source, traced = traced_source
+    match = check_weights(source, traced, traced.model)
+    assert (match.identical, match.derived) == (5, 1)
+    assert 0 <= match.ulp <= 2
 
 
-def test_each_of_them_is_checked(made: tuple[Source, TracedGraph]) -> None:
-    """One bit in any of them is found; in what was folded, more than two units in the last place."""
-    source, traced = made
-    held = {name: value.const_value for name, value in traced.model.graph.initializers.items()}
-    weights = [name for name, value in held.items() if value is not None and value.size > MAX_LITERAL_SIZE]
+def test_each_of_them_is_checked(traced_source: tuple[Source, TracedGraph]) -> None:
+    """A changed bit in any of them is found; in a folded constant, more than two units in the last place."""
+    source, traced = traced_source
+    constants = {name: value.const_value for name, value in traced.model.graph.initializers.items()}
+    weights = [
+        name for name, value in constants.items() if value is not None and value.size > MAX_LITERAL_SIZE
+    ]
     assert len(weights) == 6
     for name in weights:
         with pytest.raises(ParityError, match=f"^{name}: expected"):
-            check_weights(source, traced, spoil(traced, name, lambda w: w + np.float32(3e-7) * np.sign(w)))
+            check_weights(
+                source, traced, with_weight(traced, name, lambda w: w + np.float32(3e-7) * np.sign(w))
+            )
 
 
-def test_the_module_has_the_last_word(made: tuple[Source, TracedGraph]) -> None:
-    """Where its weights changed after it was traced, the graph's are no longer the network's."""
-    source, traced = made
+def test_the_module_has_the_last_word(traced_source: tuple[Source, TracedGraph]) -> None:
+    """If its weights changed after tracing, the graph's are no longer the network's."""
+    source, traced = traced_source
     torch.manual_seed(1)
-    other = Made().eval()
+    other = ManyTensors().eval()
     with pytest.raises(ParityError, match="expected the network's weights bit for bit"):
         check_weights(Source("s", "m", source.inputs, module=other), traced, traced.model)

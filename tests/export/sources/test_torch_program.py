@@ -472,7 +472,7 @@ def test_the_batch_is_any_number_of_rows_that_the_service_runs() -> None:
     net, x = nn.Linear(4, 4), torch.ones(4, 4)
     with pytest.raises(SourceError, match="takes 1 to 16 rows at a time, and the service runs 1 to 128"):
         from_program(program_of(net, x, batch=Dim("batch", min=1, max=16)), (), "net")
-    with pytest.warns(UserWarning, match=r"input:float32\[4,4\]: takes 4 rows at a time"):
+    with pytest.warns(UserWarning, match=r"input:float32\[4,4\]: takes batches of exactly 4 rows"):
         assert from_program(program_of(net, x, batch=False), (), "net").inputs[0].dims == (4, 4)
     even = program_of(net, x, batch=2 * Dim("half"))
     with pytest.raises(SourceError, match=r"dimension 0 is 2\*s\d+: expected a number, or"):
