@@ -1,4 +1,7 @@
-"""A line between the supervisor and a worker: JSON over a pair of sockets, on which both may ask."""
+"""IPC between the supervisor and a worker: requests and responses as JSON lines over a socket pair.
+
+Both ends may send requests.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,8 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[Any], Awaitable[Any]]
 
-# bytes of one message
 MAX_MESSAGE_BYTES = 64 << 20
-# an answer that is not there by then has been lost
+# by then a response counts as lost; loading a large model takes minutes
 ASK_TIMEOUT_SECONDS = 600.0
 ERROR_BY_NAME = {
     kind.__name__: kind
@@ -30,14 +32,15 @@ ERROR_BY_NAME = {
 
 
 class ChannelClosedError(NotReadyError):
-    """The process at the other end is no more."""
+    """The process at the other end has closed the channel or has ended."""
 
 
 class IpcChannel:
-    """One end. `handlers` answer what the other end asks, each in a task of its own; add to them at any time.
+    """One end of the channel.
 
-    A RequestError that a handler raises is raised again where it was asked for; anything else is Broken
-    there, with its traceback in the log here.
+    `handlers` answer requests of the other end by name, each in a task of its own; they may be added at any
+    time. A RequestError that a handler raises is raised at the end that asked. Any other exception is logged
+    here and is an InternalError there.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,86 +48,93 @@ class IpcChannel:
         self.closed = asyncio.Event()
         self._reader, self._writer = reader, writer
         self._numbers = itertools.count()
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._at_work: set[asyncio.Task[None]] = set()
-        self._listening = asyncio.create_task(self._listen())
+        # requests without a response so far, by number
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        # running handlers; the event loop itself holds only weak references to tasks
+        self._handler_tasks: set[asyncio.Task[None]] = set()
+        self._reading = asyncio.create_task(self._read_messages())
 
     @classmethod
     async def over(cls, end: socket.socket) -> IpcChannel:
-        """The channel over one end of a socket pair, which it closes in the end."""
+        """The channel over one end of a socket pair, which it closes when it closes itself."""
         end.setblocking(False)
         return cls(*await asyncio.open_unix_connection(sock=end, limit=MAX_MESSAGE_BYTES))
 
-    async def ask(self, what: str, argument: Any = None, seconds: float = ASK_TIMEOUT_SECONDS) -> Any:
-        """The other end's answer; Gone when it cannot come any more, TimeoutError when it does not."""
+    async def ask(self, name: str, argument: Any = None, seconds: float = ASK_TIMEOUT_SECONDS) -> Any:
+        """Send a request to the handler of that name and wait for its result.
+
+        Raises:
+            ChannelClosedError: the other end is gone.
+            TimeoutError: no response came in time.
+            RequestError: the handler raised it.
+        """
         if self.closed.is_set():
             raise ChannelClosedError("the service is stopping")
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[number] = future
-        self._send({"ask": what, "number": number, "with": argument})
+        self._pending[number] = future
+        self._send({"ask": name, "number": number, "argument": argument})
         try:
             return await asyncio.wait_for(future, seconds)
         finally:
-            del self._asked[number]
+            del self._pending[number]
 
-    def notify(self, what: str, argument: Any = None) -> None:
-        """Tell the other end something that needs no answer."""
-        self._send({"ask": what, "number": None, "with": argument})
+    def notify(self, name: str, argument: Any = None) -> None:
+        """Send a request that needs no response."""
+        self._send({"ask": name, "number": None, "argument": argument})
 
     async def close(self) -> None:
-        """End it once what was sent has left; the other end sees that it is closed."""
+        """Close the channel after everything was sent."""
         self._writer.close()
-        await self._listening
+        await self._reading
 
     def _send(self, message: dict[str, Any]) -> None:
         self._writer.write(orjson.dumps(message, option=orjson.OPT_NON_STR_KEYS) + b"\n")
 
-    async def _listen(self) -> None:
+    async def _read_messages(self) -> None:
         try:
             while line := await self._reader.readline():
-                self._heard(orjson.loads(line))
+                self._receive(orjson.loads(line))
         except ConnectionError:
-            # it ended before it had read all, which whoever keeps it tells
+            # the other process ended before it had read everything; whoever watches it reports that
             pass
         except (OSError, ValueError):
             log.warning("the channel between processes broke", exc_info=True)
         finally:
             self.closed.set()
-            for future in self._asked.values():
+            for future in self._pending.values():
                 if not future.done():
                     future.set_exception(ChannelClosedError("the service is stopping"))
             self._writer.close()
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         if "ask" in message:
-            task = asyncio.create_task(self._answer(**message))
-            self._at_work.add(task)
-            task.add_done_callback(self._at_work.discard)
-        elif (future := self._asked.get(message["answers"])) is not None and not future.done():
+            task = asyncio.create_task(self._respond(**message))
+            self._handler_tasks.add(task)
+            task.add_done_callback(self._handler_tasks.discard)
+        elif (future := self._pending.get(message["number"])) is not None and not future.done():
             if "error" in message:
                 future.set_exception(ERROR_BY_NAME.get(message["error"], InternalError)(message["text"]))
             else:
-                future.set_result(message["value"])
+                future.set_result(message["result"])
 
-    async def _answer(self, ask: str, number: int | None, **given: Any) -> None:
-        answer: dict[str, Any] = {"answers": number}
+    async def _respond(self, ask: str, number: int | None, argument: Any) -> None:
+        failure = {
+            "number": number,
+            "error": InternalError.__name__,
+            "text": f"{ask}: failed; the log says why",
+        }
+        response: dict[str, Any] = {"number": number}
         try:
-            answer["value"] = await self.handlers[ask](given["with"])
+            response["result"] = await self.handlers[ask](argument)
         except RequestError as error:
-            answer |= {"error": type(error).__name__, "text": str(error)}
+            response |= {"error": type(error).__name__, "text": str(error)}
         except Exception:
             log.exception("%s: failed to answer", ask)
-            answer |= {"error": InternalError.__name__, "text": f"{ask}: failed; the log says why"}
+            response = failure
         if number is not None and not self.closed.is_set():
             try:
-                self._send(answer)
+                self._send(response)
             except TypeError:
-                log.exception("%s: answered what cannot be said in JSON", ask)
-                self._send(
-                    {
-                        "answers": number,
-                        "error": InternalError.__name__,
-                        "text": f"{ask}: failed; the log says why",
-                    }
-                )
+                log.exception("%s: the result cannot be sent as JSON", ask)
+                self._send(failure)

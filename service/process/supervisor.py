@@ -1,4 +1,4 @@
-"""The first process: it binds the port, keeps the workers alive, and has all of them serve the same."""
+"""The supervisor: binds the port, keeps the workers running, and has all of them serve the same models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.http.listener import address_of, listen, tls
 from service.process.ipc import Handler
 from service.process.worker_pool import WorkerHandle, WorkerPool
 from service.repository.rollout import Rollout
-from service.telemetry import log as logs
+from service.telemetry.log import configure_logging
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -23,16 +23,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("turnpike")
 
-# what is served when no repository is given
+# served if no repository is given
 BUNDLED_REPOSITORY = Path(__file__).parents[1] / "default"
-# before a worker that lacks a file tries again
+# pauses before a worker that lacks a file tries to load it again; they double each time
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 
 
 def supervise(settings: Settings, make_app: MakeApp) -> int:
-    """Serve until a signal ends it; the exit status is 0, or 1 where a request had to be cut."""
-    logs.configure_logging(settings.log_level)
-    # a pair that is of no use stops the start, rather than every worker
+    """Serve until a signal stops it. Returns the exit status: 0, or 1 if a request was cut off.
+
+    Args:
+        settings: the settings of the service.
+        make_app: creates the application in each worker.
+    """
+    configure_logging(settings.log_level)
+    # unusable TLS files stop the start here, instead of every worker
     tls(settings)
     raise_descriptor_limit()
     listener = listen(settings.host, settings.port)
@@ -45,98 +50,98 @@ def supervise(settings: Settings, make_app: MakeApp) -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many descriptors as the system gives: each connection needs one, and 1024 are soon used up."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Raise the limit of open files as far as allowed, since each connection needs a descriptor."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 class Supervisor:
-    """Opens no model and answers no request, so that it stays small and nothing brings it down."""
+    """Runs in the first process. It opens no model and answers no request, so that nothing crashes it."""
 
     def __init__(self, settings: Settings, listener: socket.socket, make_app: MakeApp) -> None:
         self._settings = settings
         self._address = address_of(listener, "https" if settings.tls_cert else "http")
         self._stopping = asyncio.Event()
-        # the first look is over
-        self._begun = asyncio.Event()
-        self._jobs: set[asyncio.Task[None]] = set()
+        self._first_scan_done = asyncio.Event()
+        # running rescans; the event loop itself holds only weak references to tasks
+        self._rescans: set[asyncio.Task[None]] = set()
         handlers: dict[str, Handler] = {"load": self._load, "unload": self._unload}
-        self._team = WorkerPool(settings, listener, make_app, handlers, self._introduce)
-        self._director = Rollout(
-            settings.models or BUNDLED_REPOSITORY, settings.versions, self._team.broadcast
+        self._workers = WorkerPool(settings, listener, make_app, handlers, self._bring_up_to_date)
+        self._rollout = Rollout(
+            settings.models or BUNDLED_REPOSITORY, settings.versions, self._workers.broadcast
         )
 
     async def run(self) -> int:
-        """Start, serve, and end when told to."""
+        """Start the workers, serve, and stop after a signal. Returns the exit status."""
         loop = asyncio.get_running_loop()
-        for kind in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(kind, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hang_up)
         serving = asyncio.create_task(self._serve())
         stopping = asyncio.create_task(self._stopping.wait())
-        ends: tuple[asyncio.Future[Any], ...] = (serving, stopping, self._team.failed)
+        ends: tuple[asyncio.Future[Any], ...] = (serving, stopping, self._workers.start_failed)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        await self._team.drain()
+        await self._workers.drain()
         for end in ends:
             if end.done():
-                # where the start failed, with the reason
+                # raises the reason if the start failed
                 end.result()
             end.cancel()
-        return self._team.status
+        return self._workers.exit_status
 
     async def _serve(self) -> None:
-        """Have every worker serve what is in the repository, then look into it now and then."""
-        await self._team.start()
-        await self._director.rescan()
-        self._begun.set()
-        log.info("turnpike serves %s (%s)", self._address, ", ".join(self._director.names) or "no model yet")
+        """Have every worker serve what is in the repository, and rescan it at intervals if `poll` is set."""
+        await self._workers.start()
+        await self._rollout.rescan()
+        self._first_scan_done.set()
+        log.info("turnpike serves %s (%s)", self._address, ", ".join(self._rollout.names) or "no model yet")
         while self._settings.poll:
             await asyncio.sleep(self._settings.poll)
-            await self._look_again(explicit=False)
+            await self._rescan(explicit=False)
         await self._stopping.wait()
 
-    async def _introduce(self, member: WorkerHandle) -> None:
-        """Have a worker that comes later serve what the others do; until it does, it takes no requests.
+    async def _bring_up_to_date(self, worker: WorkerHandle) -> None:
+        """Have a replacement worker serve what the others do. Until then it accepts no connections.
 
-        What it cannot load may still be served by others, from memory: it tries again then, now and then.
-        Where nobody else has it either, the plan is changed to what there is.
+        Others may still serve from memory files that it cannot load. It tries those again after a pause. If
+        no worker has such a file any more, the rollout changes the deployment to what there is.
         """
-        await self._begun.wait()
-        pause, tried = FIRST_PAUSE_SECONDS, None
+        await self._first_scan_done.wait()
+        pause, reloaded = FIRST_PAUSE_SECONDS, None
         while True:
-            plan = self._director.deployment_record
-            lacks = (await member.channel.ask("commit", plan))["failed"]
-            if lacks and plan != tried:
-                tried = plan
-                await self._director.reload_failed({one["name"] for one in lacks})
-            elif lacks:
+            deployment = self._rollout.deployment_record
+            failed = (await worker.channel.ask("commit", deployment))["failed"]
+            if failed and deployment != reloaded:
+                reloaded = deployment
+                await self._rollout.reload_failed({model["name"] for model in failed})
+            elif failed:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
-            elif plan == self._director.deployment_record:
+            elif deployment == self._rollout.deployment_record:
                 return
 
     async def _load(self, name: str) -> dict[str, Any]:
-        return await self._director.load(name)
+        return await self._rollout.load(name)
 
     async def _unload(self, name: str) -> dict[str, Any]:
-        return await self._director.unload(name)
+        return await self._rollout.unload(name)
 
-    async def _look_again(self, *, explicit: bool) -> None:
-        """Look into the repository; whatever goes wrong with that, what is served goes on."""
+    async def _rescan(self, *, explicit: bool) -> None:
+        """Rescan the repository. If that fails, what is served stays."""
         try:
-            await self._director.rescan(explicit=explicit)
+            await self._rollout.rescan(explicit=explicit)
         except Exception:
-            log.exception("the look into the repository failed")
+            log.exception("the scan of the repository failed")
 
-    def _stop(self) -> None:
+    def _on_stop_signal(self) -> None:
+        # a second signal ends the workers at once
         if self._stopping.is_set():
-            self._team.kill()
+            self._workers.kill()
         self._stopping.set()
 
-    def _hang_up(self) -> None:
-        """Look into the repository now, unless the first look is still to come."""
-        if self._begun.is_set():
-            job = asyncio.create_task(self._look_again(explicit=True))
-            self._jobs.add(job)
-            job.add_done_callback(self._jobs.discard)
+    def _on_hang_up(self) -> None:
+        if self._first_scan_done.is_set():
+            task = asyncio.create_task(self._rescan(explicit=True))
+            self._rescans.add(task)
+            task.add_done_callback(self._rescans.discard)

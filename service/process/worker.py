@@ -1,4 +1,4 @@
-"""One worker: it loads the models it is told to, answers on the shared port, and ends losing no request."""
+"""A worker process: runs the application, accepts connections on the shared port, and drains at the end."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# the exit status of a worker that failed, or had to cut a request
+# exit status of a worker that failed or cut off a request
 FAILED = 1
-# between two reports of what was counted
+# between reports of the counters to the supervisor; a killed worker loses the counts since the last report
 REPORT_SECONDS = 1.0
-# for how long a thread that computes in Python may keep requests waiting
+# after this time a thread that runs Python code lets other threads run; the default, 5 ms, delays requests
 SWITCH_SECONDS = 0.0005
 
 
 class App(Protocol):
-    """What a worker serves: an ASGI application with what the supervisor may ask of it."""
+    """What a worker runs: an ASGI application, and handlers for requests of the supervisor."""
 
     draining: bool
     handlers: dict[str, Handler]
 
     async def start(self) -> None:
-        """Get ready to answer."""
+        """Prepare to answer requests."""
 
     async def stop(self) -> None:
-        """Put away what is open; no request comes any more."""
+        """Release resources after the last request."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -55,48 +55,57 @@ MakeApp = Callable[["Settings", IpcChannel], App]
 def run_worker(
     settings: Settings,
     listener: socket.socket,
-    shares: ConnectionCounts,
-    end: socket.socket,
+    counts: ConnectionCounts,
+    channel_end: socket.socket,
     number: int,
     make_app: MakeApp,
 ) -> None:
-    """The life of a worker's process, which ends here: with 0, or 1 if it failed or had to cut a request."""
+    """Run a worker and exit its process, with status 0, or 1 if it failed or cut off a request.
+
+    Args:
+        settings: the settings of the service.
+        listener: the shared port.
+        counts: the numbers of open connections of all workers.
+        channel_end: this process's end of the channel to the supervisor.
+        number: the worker's number, from 1.
+        make_app: creates the application.
+    """
     sys.setswitchinterval(SWITCH_SECONDS)
     logs.configure_logging(settings.log_level, number)
     status = FAILED
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            status = runner.run(Worker(settings, listener, shares, number).live(end, make_app))
+            status = runner.run(Worker(settings, listener, counts, number).run(channel_end, make_app))
     except BaseException:
         log.exception("worker %d failed", number)
     finally:
         logs.access_log.flush()
-        # a run that was cut may still be in its thread, which nobody waits for
+        # a normal exit would wait for the thread of a run that was cut off
         os._exit(status)
 
 
 class Worker:
-    """Starts, serves while it may, drains, ends."""
+    """Starts the application, serves, drains and ends."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, shares: ConnectionCounts, number: int
+        self, settings: Settings, listener: socket.socket, counts: ConnectionCounts, number: int
     ) -> None:
         self._settings = settings
         self._listener = listener
-        self._shares = shares
+        self._counts = counts
         self._number = number
         self._accepting = asyncio.Event()
         self._stopping = asyncio.Event()
-        # all workers stop, so that nobody is left to accept what comes
-        self._last = asyncio.Event()
+        # all workers stop, so no other one can accept the connections that are waiting
+        self._all_stopping = asyncio.Event()
         self._signals = 0
-        # the last report
-        self._told: Any = None
+        self._last_report: Any = None
 
-    async def live(self, end: socket.socket, make_app: MakeApp) -> int:
-        """Everything from the first to the last; the exit status."""
-        self._hear_signals()
-        channel = await IpcChannel.over(end)
+    async def run(self, channel_end: socket.socket, make_app: MakeApp) -> int:
+        """Start, serve until stopped, drain and end. Returns the exit status."""
+        self._handle_signals()
+        channel = await IpcChannel.over(channel_end)
+        # start
         try:
             app = make_app(self._settings, channel)
             await app.start()
@@ -104,14 +113,16 @@ class Worker:
             channel.notify("failed", {"text": str(error), "status": error.exit_status})
             await channel.close()
             return FAILED
-        # a look at all that libraries made takes 40 ms; what models make later is still looked at
+        # a full collection takes 40 ms with the objects of all libraries; leave them out from now on
         gc.collect()
         gc.freeze()
         channel.handlers |= {**app.handlers, "accept": self._accept, "drain": self._drain}
         channel.notify("up")
-        orphaned = asyncio.create_task(self._when_orphaned(channel))
-        reporting = asyncio.create_task(self._report_often(channel, app))
+        # serve
+        orphaned = asyncio.create_task(self._drain_if_orphaned(channel))
+        reporting = asyncio.create_task(self._report_regularly(channel, app))
         status = await self._serve(app)
+        # end
         reporting.cancel()
         orphaned.cancel()
         await app.stop()
@@ -120,58 +131,58 @@ class Worker:
         return status
 
     async def _serve(self, app: App) -> int:
-        """Answer until told to stop; 1 if a request had to be cut."""
+        """Accept connections until stopped, then drain. Returns 1 if a request was cut off, else 0."""
         accepting = asyncio.create_task(self._accepting.wait())
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([accepting, stopping], return_when=asyncio.FIRST_COMPLETED)
         accepting.cancel()
         if not self._accepting.is_set():
             return 0
-        server = Server(self._settings, self._listener, self._shares, self._number, app)
+        server = Server(self._settings, self._listener, self._counts, self._number, app)
         await stopping
         app.draining = True
-        cut = await server.drain(self._last)
-        if cut:
-            log.error("%d requests were cut, after %g seconds", cut, self._settings.drain_seconds)
-        return FAILED if cut else 0
+        cut_off = await server.drain(self._all_stopping)
+        if cut_off:
+            log.error("%d requests were cut off after %g seconds", cut_off, self._settings.drain_seconds)
+        return FAILED if cut_off else 0
 
     async def _accept(self, _: Any) -> None:
         self._accepting.set()
 
     async def _drain(self, _: Any) -> None:
-        """The supervisor's word: everyone stops."""
-        self._last.set()
+        """Handle the supervisor's request to stop, which it sends to all workers."""
+        self._all_stopping.set()
         self._stopping.set()
 
-    def _hear_signals(self) -> None:
-        """The first signal drains this worker alone, unless the supervisor says more; another ends it."""
-        for kind in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(kind, self._signalled)
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def _signalled(self) -> None:
+    def _on_signal(self) -> None:
+        # the first signal drains this worker alone, unless the supervisor stops all; a second one ends it
         if self._signals:
             logs.access_log.flush()
             os._exit(FAILED)
         self._signals += 1
         self._stopping.set()
 
-    async def _when_orphaned(self, channel: IpcChannel) -> None:
+    async def _drain_if_orphaned(self, channel: IpcChannel) -> None:
         await channel.closed.wait()
-        log.error("the supervisor is gone: worker %d finishes what it has", self._number)
+        log.error("the supervisor is gone: worker %d finishes its requests and ends", self._number)
         await self._drain(None)
 
-    async def _report_often(self, channel: IpcChannel, app: App) -> None:
+    async def _report_regularly(self, channel: IpcChannel, app: App) -> None:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
             try:
                 await self._report(channel, app)
             except Exception:
-                log.exception("the counts of worker %d could not be told", self._number)
+                log.exception("worker %d could not report its counters", self._number)
 
     async def _report(self, channel: IpcChannel, app: App) -> None:
-        """Tell the supervisor what was counted, so that it is not lost with this process."""
-        counted = await app.handlers["snapshot"](None)
-        if counted != self._told and not channel.closed.is_set():
-            self._told = counted
-            channel.notify("counted", counted)
+        """Send the counters to the supervisor if they changed, so that they survive this process."""
+        snapshot = await app.handlers["snapshot"](None)
+        if snapshot != self._last_report and not channel.closed.is_set():
+            self._last_report = snapshot
+            channel.notify("counters", snapshot)

@@ -1,4 +1,4 @@
-"""The workers together: each is replaced when it ends, all are asked at once, and all end together."""
+"""The pool of worker processes: forks them, replaces those that end, and sends requests to all of them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,44 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# a start of the interpreter anew would take longer than all else
+# a forked worker shares the supervisor's imports; a spawned one would start the interpreter again
 FORK_CONTEXT = multiprocessing.get_context("fork")
+
+# pauses between the end of a worker and the start of its replacement; they double each time
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
+# a worker that lived this long did not end because of its start: the next pause is the first again
+HEALTHY_SECONDS = 10.0
+# how long a broadcast waits for workers that are being replaced, and how often it looks
+UP_SECONDS, UP_POLL_SECONDS = 10.0, 0.02
+# how long /metrics waits for the counters of a worker before it uses those of the last report
+SNAPSHOT_SECONDS = 2.0
+# what workers may take to end, beyond the time that the settings give to requests
+EXIT_GRACE_SECONDS = 5.0
+
+
+class StartError(ServiceError):
+    """The first workers could not start. `exit_status` is the one that a worker reported."""
+
+    def __init__(self, message: str, exit_status: int = 1) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 class WorkerHandle:
-    """One worker from its start to its end."""
+    """The supervisor's side of one worker process."""
 
-    def __init__(self, number: int, process: Any, end: socket.socket, channel: IpcChannel) -> None:
+    def __init__(self, number: int, process: Any, channel_end: socket.socket, channel: IpcChannel) -> None:
         self.number = number
         self.channel = channel
-        # it has its application, and may be told what to serve
+        self.channel_end = channel_end
+        # set when the worker has its application and answers requests of the supervisor
         self.up = asyncio.Event()
-        # it was told to accept connections
+        # whether it was asked to accept connections
         self.accepting = False
-        # what it has counted, as far as it has told
-        self.counted: Any = None
-        # why it could not start, where it said so
+        # its last known counters
+        self.counters: Any = None
+        # why it could not start, if it reported that
         self.failure: Mapping[str, Any] | None = None
-        self.end = end
         self._process = process
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().add_reader(process.sentinel, self._reap)
@@ -53,51 +72,60 @@ class WorkerHandle:
         number: int,
         settings: Settings,
         listener: socket.socket,
-        shares: ConnectionCounts,
+        counts: ConnectionCounts,
         make_app: MakeApp,
         handlers: Mapping[str, Handler],
         others: Iterable[WorkerHandle],
     ) -> WorkerHandle:
-        """Fork a worker. `others` are those that live, whose channels it must not hold open."""
-        end, its_end = socket.socketpair()
-        strange = [end.fileno(), *(other.end.fileno() for other in others)]
+        """Fork a worker.
+
+        Args:
+            number: the worker's number, from 1.
+            settings: the settings of the service.
+            listener: the shared port.
+            counts: the numbers of open connections of all workers.
+            make_app: creates the application in the worker.
+            handlers: answer requests of the worker.
+            others: the living workers; the new one closes its copies of their channels.
+        """
+        our_end, worker_end = socket.socketpair()
+        foreign = [our_end.fileno(), *(other.channel_end.fileno() for other in others)]
         process = FORK_CONTEXT.Process(
-            target=_worker_main, args=(strange, settings, listener, shares, its_end, number, make_app)
+            target=_worker_main, args=(foreign, settings, listener, counts, worker_end, number, make_app)
         )
-        # a signal between the fork and the worker's own handlers would be taken by a copy of ours
+        # until the worker has its own handlers, it would handle a signal with a copy of the supervisor's
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS)
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            its_end.close()
-        member = cls(number, process, end, await IpcChannel.over(end))
-        member.channel.handlers |= {
+            worker_end.close()
+        worker = cls(number, process, our_end, await IpcChannel.over(our_end))
+        worker.channel.handlers |= {
             **handlers,
-            "up": member._is_up,
-            "failed": member._has_failed,
-            "counted": member._has_counted,
+            "up": worker._on_up,
+            "failed": worker._on_failed,
+            "counters": worker._on_counters,
         }
-        return member
+        return worker
 
     def accept(self) -> None:
-        """Have it accept connections."""
+        """Ask it to accept connections."""
         self.accepting = True
         self.channel.notify("accept")
 
     def drain(self) -> None:
-        """Have it finish what it has, and end."""
+        """Ask it to finish its requests and end."""
         if self.accepting:
             self.channel.notify("drain")
         else:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End it at once."""
         self._process.kill()
 
     async def ended(self) -> int:
-        """Its exit status, below zero for a signal, once it is no more and all that it told is known."""
+        """Wait until it has ended and all its messages were handled; its exit status, or -signal."""
         status = await asyncio.shield(self._ended)
         await self.channel.closed.wait()
         return status
@@ -107,59 +135,50 @@ class WorkerHandle:
         self._process.join()
         self._ended.set_result(self._process.exitcode)
 
-    async def _is_up(self, _: Any) -> None:
+    async def _on_up(self, _: Any) -> None:
         self.up.set()
 
-    async def _has_failed(self, failure: Mapping[str, Any]) -> None:
+    async def _on_failed(self, failure: Mapping[str, Any]) -> None:
         self.failure = failure
 
-    async def _has_counted(self, counted: Any) -> None:
-        self.counted = counted
+    async def _on_counters(self, counters: Any) -> None:
+        self.counters = counters
 
 
 def _worker_main(
-    strange: Iterable[int],
+    foreign: Iterable[int],
     settings: Settings,
     listener: socket.socket,
-    shares: ConnectionCounts,
-    end: socket.socket,
+    counts: ConnectionCounts,
+    channel_end: socket.socket,
     number: int,
     make_app: MakeApp,
 ) -> None:
-    """What a worker does first: it lets go of what is the supervisor's, and imports what that one lacks."""
+    """The forked process: undo what belongs to the supervisor, then import and run the worker.
+
+    `foreign` are descriptors of the supervisor, which would keep the channels of other workers open.
+    """
     signal.set_wakeup_fd(-1)
-    for kind in HANDLED_SIGNALS:
-        signal.signal(kind, signal.SIG_DFL)
+    for handled in HANDLED_SIGNALS:
+        signal.signal(handled, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED_SIGNALS)
-    for descriptor in strange:
+    for descriptor in foreign:
         os.close(descriptor)
     from service.process.worker import run_worker
 
-    run_worker(settings, listener, shares, end, number, make_app)
-
-
-# between a worker's end and the next one in its place
-FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
-# how long those that are just being replaced are waited for, when all are asked
-UP_SECONDS, UP_POLL_SECONDS = 10.0, 0.02
-# a worker that lived as long did not end by its start
-HEALTHY_SECONDS = 10.0
-# counts are wanted while somebody waits
-SNAPSHOT_SECONDS = 2.0
-# what a worker may take for its end beyond what the settings give to requests
-EXIT_GRACE_SECONDS = 5.0
-
-
-class StartError(ServiceError):
-    """The first workers could not start; `exit_status` is as they said."""
-
-    def __init__(self, message: str, exit_status: int = 1) -> None:
-        super().__init__(message)
-        self.exit_status = exit_status
+    run_worker(settings, listener, counts, channel_end, number, make_app)
 
 
 class WorkerPool:
-    """As many workers as the settings say. `introduce` has one that comes later serve what the others do."""
+    """As many workers as the settings say, numbered from 1.
+
+    Args:
+        settings: the settings of the service.
+        listener: the shared port.
+        make_app: creates the application in each worker.
+        handlers: answer requests of workers.
+        bring_up_to_date: has a replacement worker serve what the others do, before it accepts connections.
+    """
 
     def __init__(
         self,
@@ -167,146 +186,158 @@ class WorkerPool:
         listener: socket.socket,
         make_app: MakeApp,
         handlers: Mapping[str, Handler],
-        introduce: Callable[[WorkerHandle], Awaitable[None]],
+        bring_up_to_date: Callable[[WorkerHandle], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._listener = listener
-        self._shares = ConnectionCounts(settings.workers)
+        self._counts = ConnectionCounts(settings.workers)
         self._make_app = make_app
         self._handlers = {**handlers, "snapshots": self._snapshots}
-        self._introduce = introduce
-        self._members: dict[int, WorkerHandle] = {}
-        self._kept: list[asyncio.Task[None]] = []
-        self._up = asyncio.Event()
+        self._bring_up_to_date = bring_up_to_date
+        self._workers: dict[int, WorkerHandle] = {}
+        # one task per number, which starts a worker again and again
+        self._tasks: list[asyncio.Task[None]] = []
+        # set when all first workers accept connections
+        self._started = asyncio.Event()
         self._ending = False
-        # what workers that are no more have counted
+        # the counters of workers that have ended
         self._past: dict[str, Any] | None = None
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.status = 0
+        # gets the reason if the first workers cannot start
+        self.start_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.exit_status = 0
 
     async def start(self) -> None:
-        """Fork the workers, and wait until all of them are up and accept connections."""
+        """Fork the workers, and wait until all of them accept connections."""
         numbers = range(1, self._settings.workers + 1)
-        self._kept = [asyncio.create_task(self._keep(number)) for number in numbers]
-        await self._up.wait()
+        self._tasks = [asyncio.create_task(self._keep_running(number)) for number in numbers]
+        await self._started.wait()
 
-    async def broadcast(self, what: str, argument: Any) -> list[Any]:
-        """The answer of each worker, once all are up or that takes too long; None of one that gave none."""
-        late = asyncio.get_running_loop().time() + UP_SECONDS
-        while not self._all_up() and asyncio.get_running_loop().time() < late and not self._ending:
+    async def broadcast(self, name: str, argument: Any) -> list[Any]:
+        """Send a request to every worker that is up; the answers, None for a worker that gave none.
+
+        Workers that are being replaced are waited for, but not longer than UP_SECONDS.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + UP_SECONDS
+        while not self._all_up() and clock() < deadline and not self._ending:
             await asyncio.sleep(UP_POLL_SECONDS)
-        up = [member for member in self._members.values() if member.up.is_set()]
-        asked = [member.channel.ask(what, argument) for member in up]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for member, answer in zip(up, answers, strict=True):
+        up = [worker for worker in self._workers.values() if worker.up.is_set()]
+        requests = [worker.channel.ask(name, argument) for worker in up]
+        answers = await asyncio.gather(*requests, return_exceptions=True)
+        for worker, answer in zip(up, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, ChannelClosedError):
-                log.error("worker %d: %s: %s", member.number, what, answer or type(answer).__name__)
+                log.error("worker %d: %s: %s", worker.number, name, answer or type(answer).__name__)
         return [None if isinstance(answer, BaseException) else answer for answer in answers]
 
     def _all_up(self) -> bool:
-        up = [member for member in self._members.values() if member.up.is_set()]
+        up = [worker for worker in self._workers.values() if worker.up.is_set()]
         return len(up) == self._settings.workers
 
     async def drain(self) -> None:
-        """Have all finish what they have, and wait for that as long as the settings say."""
+        """Have all workers finish their requests and end, and kill those that take longer than allowed."""
         self._ending = True
-        # the last one to close it closes the port
+        # each process holds the port open until it closes its copy
         self._listener.close()
-        for member in self._members.values():
-            member.drain()
-        if self._kept:
-            patience = self._settings.drain_wait + self._settings.drain_seconds + EXIT_GRACE_SECONDS
-            await asyncio.wait(self._kept, timeout=patience)
+        for worker in self._workers.values():
+            worker.drain()
+        if self._tasks:
+            seconds = self._settings.drain_wait + self._settings.drain_seconds + EXIT_GRACE_SECONDS
+            await asyncio.wait(self._tasks, timeout=seconds)
             self.kill()
-            await asyncio.wait(self._kept)
+            await asyncio.wait(self._tasks)
 
     def kill(self) -> None:
-        """End those that are left at once."""
-        for member in self._members.values():
-            log.error("worker %d is ended before its time", member.number)
-            member.kill()
+        """End the workers that are left at once."""
+        for worker in self._workers.values():
+            log.error("killing worker %d before it has finished", worker.number)
+            worker.kill()
 
-    async def _keep(self, number: int) -> None:
-        """Have a worker of this number until the team ends."""
+    async def _keep_running(self, number: int) -> None:
+        """Start a worker of this number, and a new one whenever it ends, until the pool ends."""
         clock = asyncio.get_running_loop().time
         pause = FIRST_PAUSE_SECONDS
         while not self._ending:
-            born = clock()
-            member = self._members[number] = await WorkerHandle.start(
+            # start
+            started = clock()
+            worker = self._workers[number] = await WorkerHandle.start(
                 number,
                 self._settings,
                 self._listener,
-                self._shares,
+                self._counts,
                 self._make_app,
                 self._handlers,
-                self._members.values(),
+                self._workers.values(),
             )
             if self._ending:
-                member.drain()
-            welcome = asyncio.create_task(self._welcome(member))
-            status = await member.ended()
-            welcome.cancel()
-            del self._members[number]
-            self._shares.leave(number)
-            self._remember(member)
+                worker.drain()
+            # let it accept connections as soon as it may, and wait for its end
+            admission = asyncio.create_task(self._admit(worker))
+            status = await worker.ended()
+            admission.cancel()
+            del self._workers[number]
+            self._counts.leave(number)
+            self._remember(worker)
+            # stop, fail, or pause before the next one
             if self._ending:
-                self.status |= member.accepting and status != 0
-            elif not self._up.is_set() and not member.up.is_set():
-                self._fail(member, status)
+                self.exit_status |= worker.accepting and status != 0
+            elif not self._started.is_set() and not worker.up.is_set():
+                self._fail(worker, status)
                 return
             else:
-                pause = FIRST_PAUSE_SECONDS if clock() - born > HEALTHY_SECONDS else pause
+                pause = FIRST_PAUSE_SECONDS if clock() - started > HEALTHY_SECONDS else pause
                 log.warning(
-                    "worker %d ended with status %d; another one starts in %.1f s", number, status, pause
+                    "worker %d ended with status %d; a new one starts in %.1f s", number, status, pause
                 )
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    async def _welcome(self, member: WorkerHandle) -> None:
-        await member.up.wait()
-        if self._up.is_set():
+    async def _admit(self, worker: WorkerHandle) -> None:
+        """Have a worker accept connections once it is up and, if it is a replacement, up to date."""
+        await worker.up.wait()
+        if self._started.is_set():
             try:
-                await self._introduce(member)
+                await self._bring_up_to_date(worker)
             except ChannelClosedError:
                 return
             except Exception:
-                # rather a new one than one that never answers
-                log.exception("worker %d could not be told what to serve", member.number)
-                member.kill()
+                # it would never accept a connection; its replacement may
+                log.exception("worker %d could not be brought up to date", worker.number)
+                worker.kill()
                 return
-            member.accept()
+            worker.accept()
             return
-        member.accept()
-        accepting = sum(member.accepting for member in self._members.values())
+        worker.accept()
+        accepting = sum(worker.accepting for worker in self._workers.values())
         if accepting == self._settings.workers:
-            self._up.set()
+            self._started.set()
 
-    def _fail(self, member: WorkerHandle, status: int) -> None:
-        failure = member.failure or {
+    def _fail(self, worker: WorkerHandle, status: int) -> None:
+        failure = worker.failure or {
             "text": f"a worker ended with status {status} before it could serve",
             "status": 1,
         }
-        if not self.failed.done():
-            self.failed.set_exception(StartError(failure["text"], failure["status"]))
+        if not self.start_failed.done():
+            self.start_failed.set_exception(StartError(failure["text"], failure["status"]))
 
-    def _remember(self, member: WorkerHandle) -> None:
-        if member.counted is not None:
+    def _remember(self, worker: WorkerHandle) -> None:
+        """Add the counters of a worker that ended to those of the past."""
+        if worker.counters is not None:
             past = [self._past] if self._past else []
-            self._past = merge([*past, ended(member.counted["meter"])])
+            self._past = merge([*past, ended(worker.counters["meter"])])
 
     async def _snapshots(self, _: Any) -> list[Any]:
-        """What every worker has counted, and what those had that are no more: a count never goes back."""
-        # taken first: who ends meanwhile is among the members still, and is not to be counted twice
+        """The counters of every worker and of those that have ended, so that no count ever decreases."""
+        # read before the requests: a worker that ends meanwhile is among the workers still, not in the past
         past = self._past
-        answers = await asyncio.gather(*map(_snapshot, list(self._members.values())))
-        found = [answer for answer in answers if answer is not None]
-        return [*found, {"meter": past, "drift": {}}] if past else found
+        snapshots = await asyncio.gather(*map(_snapshot, list(self._workers.values())))
+        known = [snapshot for snapshot in snapshots if snapshot is not None]
+        return [*known, {"meter": past, "drift": {}}] if past else known
 
 
-async def _snapshot(member: WorkerHandle) -> Any:
-    """What a worker has counted, as it told last where it does not answer; None where it never told."""
-    if member.up.is_set():
+async def _snapshot(worker: WorkerHandle) -> Any:
+    """The counters of a worker, those of its last report if it does not answer, or None before any report."""
+    if worker.up.is_set():
         with contextlib.suppress(ChannelClosedError, TimeoutError):
-            # kept, so that what was once shown is not forgotten if it ends before its next report
-            member.counted = await member.channel.ask("snapshot", None, SNAPSHOT_SECONDS)
-    return member.counted
+            # stored, so that counts that were shown once are not lost if it ends before its next report
+            worker.counters = await worker.channel.ask("snapshot", None, SNAPSHOT_SECONDS)
+    return worker.counters

@@ -1,6 +1,6 @@
-"""A service with a small application in the place of ours: real processes, and nothing slow to import.
+"""The real supervisor and workers with a small fake application, which is quick to import.
 
-Run as a module, it serves: `python -m tests.small_service '{"port": 0}'`.
+Run as a module, it serves: `python -m tests.support.fake_service '{"port": 0}'`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from service.telemetry.counters import RequestCounters
 ROOT = Path(__file__).parents[2]
 
 
-class SmallApp:
-    """Answers with what it knows of itself; some paths do something first."""
+class FakeApp:
+    """Answers with facts about its worker; some paths do something first."""
 
     def __init__(self, settings: Settings, control: IpcChannel) -> None:
         self.draining = False
         self.control = control
-        self.plans: list[dict[str, Any]] = []
+        self.deployments: list[dict[str, Any]] = []
         self.meter = RequestCounters()
         self.handlers: dict[str, Handler] = {
             "prepare": self.prepare,
             "commit": self.commit,
             "snapshot": self.snapshot,
         }
-        match os.environ.get("SMALL_FAULT"):
+        match os.environ.get("FAKE_FAULT"):
             case "device":
                 raise DeviceError("no such device here")
             case "crash":
@@ -51,22 +51,22 @@ class SmallApp:
                 raise RuntimeError("a bug")
 
     async def start(self) -> None:
-        if (seconds := os.environ.get("SMALL_LIFE")) is not None:
+        if (seconds := os.environ.get("FAKE_LIFE")) is not None:
             asyncio.get_running_loop().call_later(float(seconds), os._exit, 3)
 
     async def stop(self) -> None:
-        if file := os.environ.get("SMALL_STOPPED"):
+        if file := os.environ.get("FAKE_STOPPED"):
             with Path(file).open("a") as stopped:
                 stopped.write("stopped\n")
 
-    async def prepare(self, plan: dict[str, Any]) -> dict[str, Any]:
-        gate = os.environ.get("SMALL_GATE")
+    async def prepare(self, deployment: dict[str, Any]) -> dict[str, Any]:
+        gate = os.environ.get("FAKE_GATE")
         while gate and not Path(gate).exists():
             await asyncio.sleep(0.01)
         return {"failed": []}
 
-    async def commit(self, plan: dict[str, Any]) -> dict[str, Any]:
-        self.plans.append(plan)
+    async def commit(self, deployment: dict[str, Any]) -> dict[str, Any]:
+        self.deployments.append(deployment)
         return {"failed": []}
 
     async def snapshot(self, _: Any) -> dict[str, Any]:
@@ -76,36 +76,36 @@ class SmallApp:
         while (await receive()).get("more_body"):
             pass
         path, argument = scope["path"], scope["query_string"].decode()
-        said: Any = {"pid": os.getpid(), "draining": self.draining, "scheme": scope["scheme"]}
+        response: Any = {"pid": os.getpid(), "draining": self.draining, "scheme": scope["scheme"]}
         status = 200
         self.meter.count_response(path, scope["method"], 200, 1)
         match path:
             case "/ready":
-                status = 200 if self.plans and not self.draining else 503
+                status = 200 if self.deployments and not self.draining else 503
             case "/slow":
                 await asyncio.sleep(float(argument))
             case "/block":
                 time.sleep(float(argument))
-            case "/plan":
-                said["plans"] = self.plans
+            case "/deployments":
+                response["deployments"] = self.deployments
             case "/collected":
-                said["objects"] = len(gc.get_objects())
+                response["objects"] = len(gc.get_objects())
             case "/switch":
-                said["seconds"] = sys.getswitchinterval()
+                response["seconds"] = sys.getswitchinterval()
             case "/ask":
-                what, _, given = argument.partition("=")
+                name, _, value = argument.partition("=")
                 try:
-                    said["answer"] = await self.control.ask(what, given)
+                    response["answer"] = await self.control.ask(name, value)
                 except NotReadyError as error:
-                    status, said = error.status, {"error": str(error)}
-        body = json.dumps(said).encode()
+                    status, response = error.status, {"error": str(error)}
+        body = json.dumps(response).encode()
         headers = [(b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
 
-class Running:
-    """A supervisor in a process of its own, and what it has said."""
+class RunningService:
+    """A supervisor in a process of its own, and its log lines."""
 
     def __init__(self, process: subprocess.Popen[str], models: Path) -> None:
         self.process = process
@@ -119,31 +119,31 @@ class Running:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             try:
-                said = json.loads(line)
+                record = json.loads(line)
             except ValueError:
-                said = {"message": line.rstrip()}
-            if said["message"].startswith("turnpike serves "):
-                self.url = said["message"].split()[2]
-            self.lines.append(said)
+                record = {"message": line.rstrip()}
+            if record["message"].startswith("turnpike serves "):
+                self.url = record["message"].split()[2]
+            self.lines.append(record)
 
     @property
     def messages(self) -> list[str]:
         return [line["message"] for line in list(self.lines)]
 
     def get(self, path: str, seconds: float = 10) -> dict[str, Any]:
-        with urllib.request.urlopen(self.url + path, timeout=seconds) as answer:
-            return json.loads(answer.read())
+        with urllib.request.urlopen(self.url + path, timeout=seconds) as response:
+            return json.loads(response.read())
 
     def pids(self, count: int) -> set[int]:
-        """The workers that answer, of which there are so many."""
-        found: set[int] = set()
+        """The process ids of the workers, of which there must be `count`."""
+        pids: set[int] = set()
 
         def complete() -> bool:
-            found.add(self.get("/")["pid"])
-            return len(found) == count
+            pids.add(self.get("/")["pid"])
+            return len(pids) == count
 
         until(complete)
-        return found
+        return pids
 
     def signal(self, kind: signal.Signals) -> None:
         self.process.send_signal(kind)
@@ -155,29 +155,29 @@ class Running:
 
 
 def until(condition: Callable[[], Any], seconds: float = 15) -> None:
-    """Wait until something holds."""
+    """Wait until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come to hold"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.01)
 
 
 @contextlib.contextmanager
 def running(
     models: Path, *, ready: bool = True, env: dict[str, str] | None = None, **settings: Any
-) -> Iterator[Running]:
-    """A small service on a free port; whatever is left of it at the end is ended."""
-    given = {"models": str(models), "port": 0, "drain_wait": 0, "access_log": False, **settings}
+) -> Iterator[RunningService]:
+    """A fake service on a free port, whose processes are all killed at the end."""
+    values = {"models": str(models), "port": 0, "drain_wait": 0, "access_log": False, **settings}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.fake_service", json.dumps(given)],
+        [sys.executable, "-m", "tests.support.fake_service", json.dumps(values)],
         cwd=ROOT,
         env=os.environ | (env or {}),
         stderr=subprocess.PIPE,
         text=True,
-        # so that all of it can be ended, and signalled as a terminal would
+        # a process group of its own, so that all processes can be killed or signalled as from a terminal
         start_new_session=True,
     )
-    service = Running(process, models)
+    service = RunningService(process, models)
     try:
         if ready:
             until(lambda: service.url or process.poll() is not None)
@@ -192,9 +192,8 @@ def running(
 
 
 def main() -> None:
-    given = json.loads(sys.argv[1])
     try:
-        status = supervise(Settings(**given), SmallApp)
+        status = supervise(Settings(**json.loads(sys.argv[1])), FakeApp)
     except ServiceError as error:
         sys.stderr.write(f"error: {error}\n")
         status = error.exit_status

@@ -1,4 +1,4 @@
-"""The channel between processes: every question gets its answer, an error, or word that nobody is there."""
+"""The channel between processes: every request gets its result, an error, or ChannelClosedError."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ async def pair() -> AsyncIterator[Ends]:
 
 
 def run(test: Callable[[IpcChannel, IpcChannel], Awaitable[None]], *, fast: bool = False) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with pair() as ends:
             await test(*ends)
 
-    (uvloop.run if fast else asyncio.run)(scene())
+    (uvloop.run if fast else asyncio.run)(scenario())
 
 
-async def double(given: Any) -> Any:
-    return [given, given]
+async def double(value: Any) -> Any:
+    return [value, value]
 
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_both_ends_ask_and_answer(fast: bool) -> None:
-    """On either kind of event loop, since the ends live on one of each."""
+    """On both kinds of event loop: the supervisor runs asyncio's, workers run uvloop."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         one.handlers["double"] = other.handlers["double"] = double
@@ -52,36 +52,36 @@ def test_both_ends_ask_and_answer(fast: bool) -> None:
     run(test, fast=fast)
 
 
-def test_answers_find_their_questions() -> None:
-    """A hundred at once, answered in another order."""
+def test_responses_find_their_requests() -> None:
+    """A hundred requests at once, answered in another order."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
-        async def late(given: int) -> int:
-            await asyncio.sleep((given * 7 % 13) / 1000)
-            return given * given
+        async def slow_square(number: int) -> int:
+            await asyncio.sleep((number * 7 % 13) / 1000)
+            return number * number
 
-        other.handlers["square"] = late
+        other.handlers["square"] = slow_square
         answers = await asyncio.gather(*(one.ask("square", number) for number in range(100)))
         assert answers == [number * number for number in range(100)]
 
     run(test)
 
 
-def test_a_note_needs_no_answer() -> None:
-    """It arrives, in order."""
+def test_a_notification_needs_no_response() -> None:
+    """Notifications arrive in order."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
-        heard = []
+        received = []
 
-        async def hear(given: Any) -> None:
-            heard.append(given)
+        async def receive(value: Any) -> None:
+            received.append(value)
 
-        other.handlers["hear"] = hear
+        other.handlers["receive"] = receive
         for number in range(10):
-            one.notify("hear", number)
+            one.notify("receive", number)
         other.handlers["double"] = double
         await one.ask("double")
-        assert heard == list(range(10))
+        assert received == list(range(10))
 
     run(test)
 
@@ -91,7 +91,7 @@ def test_a_note_needs_no_answer() -> None:
     [NotFoundError("no such model"), ForbiddenError("no"), NotReadyError("wait"), OverloadedError("full")],
 )
 def test_an_error_of_ours_crosses(error: Exception) -> None:
-    """With its kind, so its status, and its sentence."""
+    """With its class, hence its status, and its message."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def refuse(_: Any) -> None:
@@ -104,9 +104,9 @@ def test_an_error_of_ours_crosses(error: Exception) -> None:
     run(test)
 
 
-@pytest.mark.parametrize("fault", ["raises", "unsayable", "absent"])
-def test_what_fails_is_said_and_logged(fault: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The log has the traceback, the asker one sentence, and the channel goes on."""
+@pytest.mark.parametrize("fault", ["raises", "not json", "absent"])
+def test_a_failure_is_reported_and_logged(fault: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the traceback, the other end one sentence, and the channel still works."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def handler(_: Any) -> Any:
@@ -126,8 +126,8 @@ def test_what_fails_is_said_and_logged(fault: str, caplog: pytest.LogCaptureFixt
     run(test)
 
 
-def test_whoever_waits_learns_that_the_other_is_gone() -> None:
-    """At once when it goes, and at once for what is asked after that."""
+def test_pending_requests_fail_when_the_other_end_is_gone() -> None:
+    """At once, as do requests after that."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def never(_: Any) -> None:
@@ -148,8 +148,8 @@ def test_whoever_waits_learns_that_the_other_is_gone() -> None:
     run(test)
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
-    """TimeoutError after the time given; an answer that comes after that is passed over."""
+def test_a_response_that_does_not_come_times_out() -> None:
+    """A response that comes after the timeout is ignored."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         go = asyncio.Event()
@@ -168,20 +168,20 @@ def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
 
 
 def test_large_messages_arrive() -> None:
-    """Counts of many models do not fit into one piece of a socket."""
+    """Counters of many models are larger than the buffer of a socket."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         other.handlers["double"] = double
-        given = {str(number): "x" * 100 for number in range(20_000)}
-        assert await one.ask("double", given) == [given, given]
+        value = {str(number): "x" * 100 for number in range(20_000)}
+        assert await one.ask("double", value) == [value, value]
 
     run(test)
 
 
-def test_what_is_no_message_ends_the_channel(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever waits is told, rather than left."""
+def test_an_invalid_message_closes_the_channel(caplog: pytest.LogCaptureFixture) -> None:
+    """Pending requests fail instead of waiting forever."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         one, other = socket.socketpair()
         channel = await IpcChannel.over(one)
         waiting = asyncio.create_task(channel.ask("anything"))
@@ -192,13 +192,13 @@ def test_what_is_no_message_ends_the_channel(caplog: pytest.LogCaptureFixture) -
         other.close()
         assert "broke" in caplog.text
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_an_end_that_had_not_read_all_is_an_end(caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that is killed resets the connection: its end is told by who keeps it, and nothing broke."""
+def test_a_reset_connection_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A killed worker resets the connection. The worker pool reports its end, so the channel logs nothing."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         one, other = socket.socketpair()
         channel = await IpcChannel.over(one)
         waiting = asyncio.create_task(channel.ask("anything"))
@@ -208,4 +208,4 @@ def test_an_end_that_had_not_read_all_is_an_end(caplog: pytest.LogCaptureFixture
             await asyncio.wait_for(waiting, 5)
         assert caplog.messages == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Supervisor and workers as processes: whatever ends, and however, no request is lost that need not be."""
+"""Supervisor and workers as real processes: which requests stops, crashes and replacements may lose."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ from service.config.settings import Settings
 from service.http.listener import listen
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
-from tests.support.fake_service import Running, SmallApp, running, until
+from tests.support.fake_service import FakeApp, RunningService, running, until
 from tests.support.load_clients import Load, Shot, Tally
 
-# some at once, some after a moment: there is always one under way
+# durations differ, so that some request is always being processed
 SHOTS = [Shot(f"/slow?{seconds}", b"hello") for seconds in (0, 0.003, 0.007, 0.013)]
 
 
-def loaded(service: Running, act: Any, *, fresh: bool, seconds: float = 0.3, connections: int = 16) -> Tally:
-    """The tally of a load during which something is done, until the service has ended or the time is over."""
+def run_load(
+    service: RunningService, action: Any, *, fresh: bool, seconds: float = 0.3, connections: int = 16
+) -> Tally:
+    """Run a load and an action during it, until the service has ended or the time is over."""
     load = Load(service.url, SHOTS, connections, fresh=fresh)
 
-    async def story() -> None:
+    async def scenario() -> None:
         running = asyncio.create_task(load.run(20))
         await asyncio.sleep(seconds)
-        act()
+        action()
         end = time.monotonic() + 0.8
         while service.process.poll() is None and time.monotonic() < end:
             await asyncio.sleep(0.01)
         load.stopping = True
         await running
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert load.tally.wrong == []
     return load.tally
 
 
-def unsaid(service: Running) -> list[str]:
-    """What was logged as going wrong."""
+def problems(service: RunningService) -> list[str]:
+    """Messages logged as warnings or errors."""
     return [line["message"] for line in service.lines if line.get("level") not in ("info", "debug")]
 
 
-def test_it_serves_and_ends_in_peace(tmp_path: Path) -> None:
-    """One line says where; every worker answers; a signal ends all with status 0, and frees the port."""
+def test_it_serves_and_stops_cleanly(tmp_path: Path) -> None:
+    """The log has the address, all workers answer, and a signal stops them with status 0."""
     with running(tmp_path, workers=2) as service:
         assert service.url.startswith("http://127.0.0.1:")
         assert service.messages[-1] == f"turnpike serves {service.url} (no model yet)"
@@ -62,28 +64,28 @@ def test_it_serves_and_ends_in_peace(tmp_path: Path) -> None:
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
         listen("127.0.0.1", urlsplit(service.url).port or 0).close()
-        assert unsaid(service) == []
+        assert problems(service) == []
 
 
 def test_libraries_are_not_collected_again_and_again(tmp_path: Path) -> None:
-    """What was there before the first request is left alone by the collector, whose look stops all."""
+    """The collector ignores objects from before the first request: a full collection stops all threads."""
     with running(tmp_path) as service:
         assert service.get("/collected")["objects"] < 5000
 
 
-def test_a_thread_that_computes_in_python_keeps_nobody_waiting_for_long(tmp_path: Path) -> None:
-    """The interpreter changes threads ten times as often as it does by itself."""
+def test_threads_switch_often(tmp_path: Path) -> None:
+    """A thread that runs Python code delays requests by a tenth of the default switch interval."""
     with running(tmp_path) as service:
         assert service.get("/switch")["seconds"] == pytest.approx(SWITCH_SECONDS)
 
 
 def test_it_answers_before_it_is_ready(tmp_path: Path) -> None:
-    """While models load, the port answers and says that it is not ready."""
+    """While models load, workers answer that they are not ready."""
     gate = tmp_path / "gate"
     models = tmp_path / "models"
-    place(models, "m", 1)
+    write_file(models, "m", 1)
     port = free_port()
-    with running(models, ready=False, env={"SMALL_GATE": str(gate)}, port=port) as service:
+    with running(models, ready=False, env={"FAKE_GATE": str(gate)}, port=port) as service:
         service.url = f"http://127.0.0.1:{port}"
         until(lambda: status_of(service, "/") == 200)
         assert status_of(service, "/ready") == 503
@@ -94,32 +96,32 @@ def test_it_answers_before_it_is_ready(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_it_while_models_load(tmp_path: Path) -> None:
-    """Nobody has to wait for a model that takes for ever."""
+    """Stopping does not wait for a model that takes forever to load."""
     models = tmp_path / "models"
-    place(models, "m", 1)
+    write_file(models, "m", 1)
     port = free_port()
-    with running(models, ready=False, env={"SMALL_GATE": str(tmp_path / "never")}, port=port) as service:
+    with running(models, ready=False, env={"FAKE_GATE": str(tmp_path / "never")}, port=port) as service:
         service.url = f"http://127.0.0.1:{port}"
         until(lambda: status_of(service, "/") == 200)
         service.signal(signal.SIGTERM)
         assert service.wait(8) == 0
 
 
-def place(models: Path, name: str, version: int) -> None:
-    """A file where a model would be."""
+def write_file(models: Path, name: str, version: int) -> None:
+    """Write a file where a model would be."""
     folder = models / name / str(version)
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(b"a model")
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
-def status_of(service: Running, path: str) -> int:
-    """The status of an answer, 0 where there is none."""
+def status_of(service: RunningService, path: str) -> int:
+    """The status of the response, 0 without one."""
     try:
         service.get(path)
     except HTTPError as error:
@@ -129,11 +131,11 @@ def status_of(service: Running, path: str) -> int:
     return 200
 
 
-@pytest.mark.parametrize("fresh", [False, True], ids=["kept", "fresh"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["keep-alive", "fresh"])
 def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
-    """With connections that stay and with one for each request, all that was sent is answered."""
+    """Every request that was sent is answered, on kept connections and on one connection per request."""
     with running(tmp_path, workers=2) as service:
-        tally = loaded(service, lambda: service.signal(signal.SIGTERM), fresh=fresh)
+        tally = run_load(service, lambda: service.signal(signal.SIGTERM), fresh=fresh)
         assert service.wait() == 0
     assert tally.lost == []
     assert set(tally.statuses) == {200}
@@ -143,12 +145,12 @@ def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
 
 @pytest.mark.endurance
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("fresh", [False, True], ids=["kept", "fresh"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["keep-alive", "fresh"])
 def test_fifty_signals_under_load_lose_nothing(tmp_path: Path, fresh: bool) -> None:
     """The same, again and again, at different moments."""
     for turn in range(50):
         with running(tmp_path, workers=1 + turn % 3, drain_wait=0.1 * (turn % 2)) as service:
-            tally = loaded(
+            tally = run_load(
                 service, lambda: service.signal(signal.SIGTERM), fresh=fresh, seconds=0.2 + 0.003 * turn
             )
             assert service.wait() == 0
@@ -158,32 +160,32 @@ def test_fifty_signals_under_load_lose_nothing(tmp_path: Path, fresh: bool) -> N
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_to_all_processes_loses_nothing(tmp_path: Path, kind: signal.Signals) -> None:
-    """As service managers and Ctrl-C do it: each worker hears it, and is told by the supervisor as well."""
+    """As from service managers and Ctrl-C: each worker gets the signal, and a message of the supervisor."""
     with running(tmp_path, workers=2) as service:
-        tally = loaded(service, lambda: os.killpg(service.process.pid, kind), fresh=True)
+        tally = run_load(service, lambda: os.killpg(service.process.pid, kind), fresh=True)
         assert service.wait() == 0
     assert tally.lost == []
     assert set(tally.statuses) == {200}
 
 
 @pytest.mark.parametrize("fresh", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_worker_that_is_told_to_end_loses_nothing(tmp_path: Path, fresh: bool) -> None:
-    """The others go on accepting, another one takes its place, and no client notices."""
+def test_a_terminated_worker_loses_nothing(tmp_path: Path, fresh: bool) -> None:
+    """The others accept connections meanwhile, a new one replaces it, and no client notices."""
     with running(tmp_path, workers=2) as service:
         before = service.pids(2)
-        tally = loaded(service, lambda: os.kill(min(before), signal.SIGTERM), fresh=fresh)
+        tally = run_load(service, lambda: os.kill(min(before), signal.SIGTERM), fresh=fresh)
         assert tally.lost == []
         assert tally.refused == 0
         until(lambda: service.pids(2) - before)
         assert service.process.poll() is None
 
 
-def test_a_worker_that_is_killed_loses_only_its_own(tmp_path: Path) -> None:
-    """It is replaced, the other goes on, and what it had counted is still known."""
-    place(tmp_path, "m", 1)
+def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
+    """It is replaced, the other one serves on, and its counters are not lost."""
+    write_file(tmp_path, "m", 1)
     with running(tmp_path, workers=2) as service:
         before = service.pids(2)
-        tally = loaded(service, lambda: os.kill(min(before), signal.SIGKILL), fresh=False, seconds=1.5)
+        tally = run_load(service, lambda: os.kill(min(before), signal.SIGKILL), fresh=False, seconds=1.5)
         assert 0 < len(tally.lost) <= 16
         until(lambda: service.pids(2) - before)
         counts = [snapshot["meter"] for snapshot in service.get("/ask?snapshots")["answer"]]
@@ -191,21 +193,21 @@ def test_a_worker_that_is_killed_loses_only_its_own(tmp_path: Path) -> None:
         answered = sum(
             count["answered"]["/slow"]["POST"]["200"] for count in counts if count["answered"].get("/slow")
         )
-        # what it counted in its last second at most is lost
+        # at most the counts of its last second are lost
         assert len(tally.good) / 2 < answered <= len(tally.good) + len(tally.lost)
-        for plans in plans_of(service):
-            assert [one["version"] for one in plans[-1]["models"]["m"]] == [1]
+        for deployments in deployments_of(service):
+            assert [model["version"] for model in deployments[-1]["models"]["m"]] == [1]
 
 
-def test_a_worker_that_does_not_answer_is_counted_as_it_last_said(tmp_path: Path) -> None:
-    """Counts never go back, and nobody waits for one that hangs."""
+def test_a_worker_that_does_not_answer_counts_with_its_last_report(tmp_path: Path) -> None:
+    """Counters never decrease, and a scrape does not wait long for a worker that hangs."""
     with running(tmp_path, workers=2) as service:
         pids = service.pids(2)
         time.sleep(1.5)
         os.kill(min(pids), signal.SIGSTOP)
         try:
             counts = [
-                snapshot["meter"] for snapshot in asking(service, max(pids), "/ask?snapshots")["answer"]
+                snapshot["meter"] for snapshot in answer_of(service, max(pids), "/ask?snapshots")["answer"]
             ]
         finally:
             os.kill(min(pids), signal.SIGCONT)
@@ -213,35 +215,35 @@ def test_a_worker_that_does_not_answer_is_counted_as_it_last_said(tmp_path: Path
         assert all(count["answered"]["/"]["GET"]["200"] > 0 for count in counts)
 
 
-def asking(service: Running, pid: int, path: str) -> Any:
-    """The answer of one worker, on whatever connection reaches it."""
+def answer_of(service: RunningService, pid: int, path: str) -> Any:
+    """The response of one worker. Tries connections until one reaches it."""
     while True:
         try:
-            said = service.get(path, seconds=4)
+            response = service.get(path, seconds=4)
         except TimeoutError:
             continue
-        if said["pid"] == pid:
-            return said
+        if response["pid"] == pid:
+            return response
 
 
-def plans_of(service: Running) -> list[Any]:
-    """What both workers were told to serve."""
-    found: dict[int, Any] = {}
+def deployments_of(service: RunningService) -> list[Any]:
+    """The deployments that both workers have received."""
+    by_worker: dict[int, Any] = {}
 
-    def asked() -> bool:
-        said = service.get("/plan")
-        found[said["pid"]] = said["plans"]
-        return len(found) == 2
+    def complete() -> bool:
+        response = service.get("/deployments")
+        by_worker[response["pid"]] = response["deployments"]
+        return len(by_worker) == 2
 
-    until(asked)
-    return list(found.values())
+    until(complete)
+    return list(by_worker.values())
 
 
 def test_workers_finish_when_the_supervisor_is_killed(tmp_path: Path) -> None:
-    """Nothing is lost, nobody is left behind, and the port closes."""
+    """No request is lost, no process is left, and the port closes."""
     with running(tmp_path, workers=2) as service:
         pids = service.pids(2)
-        tally = loaded(service, lambda: service.signal(signal.SIGKILL), fresh=True)
+        tally = run_load(service, lambda: service.signal(signal.SIGKILL), fresh=True)
         service.wait()
         until(lambda: not any(alive(pid) for pid in pids))
         assert status_of(service, "/") == 0
@@ -250,32 +252,32 @@ def test_workers_finish_when_the_supervisor_is_killed(tmp_path: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there, and is more than an entry that nobody has read."""
+    """Whether a process exists and is not a zombie."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
 
 
-def test_what_takes_too_long_is_cut(tmp_path: Path) -> None:
-    """Status 1, and the log says how many."""
-    with running(tmp_path, drain_seconds=0.2) as service, asked(service, "/slow?30"):
+def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
+    """Status 1, and the log has the number of requests."""
+    with running(tmp_path, drain_seconds=0.2) as service, PendingRequest(service, "/slow?30"):
         service.signal(signal.SIGTERM)
         assert service.wait(5) == 1
-        assert "1 requests were cut, after 0.2 seconds" in unsaid(service)
+        assert "1 requests were cut off after 0.2 seconds" in problems(service)
 
 
 @pytest.mark.slow
-def test_a_worker_that_hangs_is_cut(tmp_path: Path) -> None:
-    """One that does not even hear that it should end is ended by the supervisor."""
-    with running(tmp_path, drain_seconds=0.2) as service, asked(service, "/block?60"):
+def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
+    """It cannot even handle the signal, so the supervisor kills it."""
+    with running(tmp_path, drain_seconds=0.2) as service, PendingRequest(service, "/block?60"):
         service.signal(signal.SIGTERM)
         assert service.wait(12) == 1
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    """Whoever is in a hurry says so twice; status 1 when something was under way."""
-    with running(tmp_path, workers=2) as service, asked(service, "/slow?30"):
+    """With status 1 if a request was being processed."""
+    with running(tmp_path, workers=2) as service, PendingRequest(service, "/slow?30"):
         service.signal(signal.SIGINT)
         time.sleep(0.3)
         assert service.process.poll() is None
@@ -283,10 +285,10 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         assert service.wait(3) == 1
 
 
-class asked:  # noqa: N801, it reads as what it is
-    """A request that is under way for the length of a block."""
+class PendingRequest:
+    """A request that was sent and whose response is not read, for the length of a block."""
 
-    def __init__(self, service: Running, path: str) -> None:
+    def __init__(self, service: RunningService, path: str) -> None:
         parts = urlsplit(service.url)
         self.socket = socket.create_connection((parts.hostname or "", parts.port or 0))
         self.socket.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
@@ -300,146 +302,142 @@ class asked:  # noqa: N801, it reads as what it is
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "says"),
+    ("fault", "status", "message"),
     [
         ("device", 2, "error: no such device here"),
         ("crash", 1, "error: a worker ended with status -9 before it could serve"),
         ("bug", 1, "error: a worker ended with status 1 before it could serve"),
     ],
 )
-def test_a_start_that_fails_is_said(tmp_path: Path, fault: str, status: int, says: str) -> None:
-    """The reason in a line where a worker can say it, and what ended it where it cannot."""
-    with running(tmp_path, ready=False, workers=2, env={"SMALL_FAULT": fault}) as service:
+def test_a_failed_start_is_reported(tmp_path: Path, fault: str, status: int, message: str) -> None:
+    """With the reason if the worker reported one, or else with its exit status."""
+    with running(tmp_path, ready=False, workers=2, env={"FAKE_FAULT": fault}) as service:
         assert service.wait() == status
-        assert says in service.messages
+        assert message in service.messages
         assert service.url == ""
 
 
-def test_workers_that_die_again_and_again_are_replaced_ever_slower(tmp_path: Path) -> None:
-    """A pause that doubles keeps a machine usable; the supervisor itself stays."""
-    with running(tmp_path, env={"SMALL_LIFE": "0.02"}) as service:
-        until(lambda: len(unsaid(service)) >= 3)
-        assert [line.split("; ")[1] for line in unsaid(service)[:3]] == [
-            f"another one starts in {pause} s" for pause in (0.1, 0.2, 0.4)
+def test_workers_that_keep_dying_are_replaced_ever_more_slowly(tmp_path: Path) -> None:
+    """The pause doubles each time, and the supervisor stays."""
+    with running(tmp_path, env={"FAKE_LIFE": "0.02"}) as service:
+        until(lambda: len(problems(service)) >= 3)
+        assert [line.split("; ")[1] for line in problems(service)[:3]] == [
+            f"a new one starts in {pause} s" for pause in (0.1, 0.2, 0.4)
         ]
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Two workers over a repository that each test may add to."""
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """Two workers and a repository that each test may add to."""
     with running(tmp_path_factory.mktemp("models"), workers=2) as service:
         yield service
 
 
-def test_a_hang_up_looks_for_models(two: Running) -> None:
-    """SIGHUP has every worker serve what is in the repository now."""
-    place(two.models, "hung", 3)
+def test_a_hang_up_signal_rescans_the_repository(two: RunningService) -> None:
+    write_file(two.models, "hung", 3)
     two.signal(signal.SIGHUP)
     until(lambda: any("hung/3" in message for message in two.messages))
-    until(lambda: all("hung" in plans[-1]["models"] for plans in plans_of(two)))
+    until(lambda: all("hung" in deployments[-1]["models"] for deployments in deployments_of(two)))
 
 
-def test_the_repository_is_looked_into_now_and_then(tmp_path: Path) -> None:
-    """With poll, new files are found without being told."""
+def test_poll_finds_new_files(tmp_path: Path) -> None:
     with running(tmp_path, poll=0.05) as service:
-        place(tmp_path, "m", 1)
+        write_file(tmp_path, "m", 1)
         until(lambda: "serving m/1" in service.messages)
 
 
-def test_a_look_that_fails_ends_nothing(tmp_path: Path) -> None:
-    """Where the repository cannot be read, what is served goes on, and a later look finds it again."""
-    place(tmp_path / "models", "m", 1)
+def test_a_scan_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """If the repository cannot be read, models are served on, and a later scan finds it again."""
+    write_file(tmp_path / "models", "m", 1)
     with running(tmp_path / "models", poll=0.05) as service:
         (tmp_path / "models").rename(tmp_path / "away")
-        until(lambda: unsaid(service))
+        until(lambda: problems(service))
         (tmp_path / "away").rename(tmp_path / "models")
-        place(tmp_path / "models", "m", 2)
+        write_file(tmp_path / "models", "m", 2)
         until(lambda: "serving m/2" in service.messages)
         assert service.process.poll() is None
 
 
-def test_a_fault_of_ours_in_a_look_ends_nothing(
+def test_a_bug_in_a_scan_is_logged_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever it is, the workers know nothing of it."""
-
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    async def story() -> None:
+    async def scenario() -> None:
         with listen("127.0.0.1", 0) as listener:
-            supervisor = Supervisor(Settings(models=tmp_path), listener, SmallApp)
-            monkeypatch.setattr(supervisor._director, "rescan", broken)
-            await supervisor._look_again(explicit=False)
+            supervisor = Supervisor(Settings(models=tmp_path), listener, FakeApp)
+            monkeypatch.setattr(supervisor._rollout, "rescan", broken)
+            await supervisor._rescan(explicit=False)
 
-    asyncio.run(story())
-    assert "the look into the repository failed" in caplog.text
+    asyncio.run(scenario())
+    assert "the scan of the repository failed" in caplog.text
 
 
-def test_a_worker_that_lacks_a_file_waits_until_it_has_it(
+def test_a_worker_that_lacks_a_file_tries_until_it_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Recovery is tried once for each plan, then the worker alone tries again."""
+    """The rollout reloads once for each deployment, then only the worker tries again."""
     monkeypatch.setattr("service.process.supervisor.FIRST_PAUSE_SECONDS", 0)
-    lacks = [{"name": "m", "version": 1, "reason": "its file changed while it was loaded"}]
-    answers = [lacks, lacks, lacks, lacks, []]
-    asked: list[int] = []
-    recovered: list[set[str]] = []
-    director = SimpleNamespace(deployment_record={"serial": 1})
+    failed = [{"name": "m", "version": 1, "reason": "its file changed while it was loaded"}]
+    answers = [failed, failed, failed, failed, []]
+    serials: list[int] = []
+    reloaded: list[set[str]] = []
+    rollout = SimpleNamespace(deployment_record={"serial": 1})
 
-    async def ask(what: str, plan: dict[str, int]) -> dict[str, Any]:
-        assert what == "commit"
-        asked.append(plan["serial"])
-        return {"failed": answers[len(asked) - 1]}
+    async def ask(name: str, deployment: dict[str, int]) -> dict[str, Any]:
+        assert name == "commit"
+        serials.append(deployment["serial"])
+        return {"failed": answers[len(serials) - 1]}
 
     async def reload_failed(names: set[str]) -> None:
-        recovered.append(names)
-        director.deployment_record = {"serial": 2}
+        reloaded.append(names)
+        rollout.deployment_record = {"serial": 2}
 
-    async def story() -> None:
+    async def scenario() -> None:
         with listen("127.0.0.1", 0) as listener:
-            supervisor = Supervisor(Settings(models=tmp_path), listener, SmallApp)
-            monkeypatch.setattr(supervisor, "_director", director)
-            director.reload_failed = reload_failed
-            supervisor._begun.set()
-            member: Any = SimpleNamespace(channel=SimpleNamespace(ask=ask))
-            await asyncio.wait_for(supervisor._introduce(member), 5)
+            supervisor = Supervisor(Settings(models=tmp_path), listener, FakeApp)
+            monkeypatch.setattr(supervisor, "_rollout", rollout)
+            rollout.reload_failed = reload_failed
+            supervisor._first_scan_done.set()
+            worker: Any = SimpleNamespace(channel=SimpleNamespace(ask=ask))
+            await asyncio.wait_for(supervisor._bring_up_to_date(worker), 5)
 
-    asyncio.run(story())
-    assert asked == [1, 2, 2, 2, 2]
-    assert recovered == [{"m"}, {"m"}]
+    asyncio.run(scenario())
+    assert serials == [1, 2, 2, 2, 2]
+    assert reloaded == [{"m"}, {"m"}]
 
 
-def test_a_worker_that_cannot_be_introduced_is_replaced(
+def test_a_worker_that_cannot_be_brought_up_to_date_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Left alone, it would live on and never accept a connection."""
-    done: list[str] = []
+    """Otherwise it would live on and never accept a connection."""
+    calls: list[str] = []
 
     async def broken(_: object) -> None:
         raise ZeroDivisionError
 
-    async def story() -> None:
+    async def scenario() -> None:
         with listen("127.0.0.1", 0) as listener:
-            team = Supervisor(Settings(models=tmp_path), listener, SmallApp)._team
-            monkeypatch.setattr(team, "_introduce", broken)
-            team._up.set()
+            pool = Supervisor(Settings(models=tmp_path), listener, FakeApp)._workers
+            monkeypatch.setattr(pool, "_bring_up_to_date", broken)
+            pool._started.set()
             up = asyncio.Event()
             up.set()
-            member: Any = SimpleNamespace(
-                number=3, up=up, kill=lambda: done.append("kill"), accept=lambda: done.append("accept")
+            worker: Any = SimpleNamespace(
+                number=3, up=up, kill=lambda: calls.append("kill"), accept=lambda: calls.append("accept")
             )
-            await team._welcome(member)
+            await pool._admit(worker)
 
-    asyncio.run(story())
-    assert done == ["kill"]
-    assert "worker 3 could not be told what to serve" in caplog.text
+    asyncio.run(scenario())
+    assert calls == ["kill"]
+    assert "worker 3 could not be brought up to date" in caplog.text
 
 
-def test_files_of_no_use_for_tls_stop_the_start(tmp_path: Path) -> None:
-    """Before anything is announced, with the status of a setting that makes no sense."""
+def test_invalid_tls_files_stop_the_start(tmp_path: Path) -> None:
+    """Before the log has an address, and with the exit status of an invalid setting."""
     (tmp_path / "file").write_text("hello")
     pair = {"tls_cert": str(tmp_path / "file"), "tls_key": str(tmp_path / "file")}
     with running(tmp_path, ready=False, **pair) as service:
@@ -449,45 +447,45 @@ def test_files_of_no_use_for_tls_stop_the_start(tmp_path: Path) -> None:
         ]
 
 
-def test_models_are_unloaded_and_loaded_everywhere(two: Running) -> None:
-    """A worker's wish reaches all of them, and the supervisor's answer the one that asked."""
-    place(two.models, "m", 1)
+def test_models_are_unloaded_and_loaded_everywhere(two: RunningService) -> None:
+    """A request of one worker changes all of them, and that worker gets the answer."""
+    write_file(two.models, "m", 1)
     assert two.get("/ask?load=m")["answer"] == {"ok": True}
-    assert all("m" in plans[-1]["models"] for plans in plans_of(two))
+    assert all("m" in deployments[-1]["models"] for deployments in deployments_of(two))
     assert two.get("/ask?unload=m")["answer"] == {"ok": True}
     unloaded = {"name": "m", "version": 1, "reason": "unloaded"}
-    assert all(unloaded in plans[-1]["left_out"] for plans in plans_of(two))
+    assert all(unloaded in deployments[-1]["left_out"] for deployments in deployments_of(two))
     assert not two.get("/ask?load=absent")["answer"]["ok"]
 
 
-def test_connections_are_shared_out_evenly(two: Running) -> None:
-    """However they come, all at once here, no worker has many more than another."""
+def test_connections_are_shared_out_evenly(two: RunningService) -> None:
+    """Even if all connections come at once, no worker has many more than another."""
     parts = urlsplit(two.url)
 
-    async def pid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    async def answering_pid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await reader.readuntil(b'"pid": ')
         return int((await reader.readuntil(b","))[:-1])
 
-    async def story() -> list[int]:
+    async def scenario() -> list[int]:
         streams = await asyncio.gather(
             *(asyncio.open_connection(parts.hostname, parts.port) for _ in range(60))
         )
-        pids = [await pid(*stream) for stream in streams]
+        pids = [await answering_pid(*stream) for stream in streams]
         for _, writer in streams:
             writer.close()
         await asyncio.gather(*(writer.wait_closed() for _, writer in streams))
         return pids
 
-    pids = asyncio.run(story())
-    counts = [pids.count(one) for one in set(pids)]
+    pids = asyncio.run(scenario())
+    counts = [pids.count(pid) for pid in set(pids)]
     assert len(counts) == 2
     assert max(counts) - min(counts) <= 10
 
 
-def test_the_port_is_closed_while_the_last_answers_come(tmp_path: Path) -> None:
-    """A new client is refused at once rather than left to wait, by then."""
-    with running(tmp_path, workers=2) as service, asked(service, "/slow?1.5") as client:
+def test_the_port_is_closed_while_the_last_requests_finish(tmp_path: Path) -> None:
+    """New clients are refused at once and do not have to wait."""
+    with running(tmp_path, workers=2) as service, PendingRequest(service, "/slow?1.5") as client:
         service.signal(signal.SIGTERM)
         time.sleep(0.7)
         with pytest.raises(ConnectionRefusedError):
@@ -497,8 +495,8 @@ def test_the_port_is_closed_while_the_last_answers_come(tmp_path: Path) -> None:
         assert service.wait() == 0
 
 
-def test_all_descriptors_that_are_allowed_are_used() -> None:
-    """The soft limit of a process is often far below the hard one."""
+def test_the_descriptor_limit_is_raised() -> None:
+    """The soft limit is often far below the hard one."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(500, before[1]), before[1]))
     try:
@@ -508,8 +506,8 @@ def test_all_descriptors_that_are_allowed_are_used() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_what_was_shown_once_is_not_forgotten(tmp_path: Path) -> None:
-    """A worker that is killed right after its counts were shown is still counted in full."""
+def test_counts_that_were_shown_are_not_lost(tmp_path: Path) -> None:
+    """Not even if the worker is killed right after a scrape."""
     with running(tmp_path, workers=1) as service:
         (first,) = service.pids(1)
         time.sleep(1.2)
@@ -517,7 +515,8 @@ def test_what_was_shown_once_is_not_forgotten(tmp_path: Path) -> None:
         def answered() -> int:
             snapshots = service.get("/ask?snapshots")["answer"]
             return sum(
-                one["meter"]["answered"].get("/", {}).get("GET", {}).get("200", 0) for one in snapshots
+                snapshot["meter"]["answered"].get("/", {}).get("GET", {}).get("200", 0)
+                for snapshot in snapshots
             )
 
         for _ in range(50):
