@@ -1,9 +1,14 @@
-# make run   trains the default network on the embedded digits; a second run reuses what is there
-# make test  runs the tests                make check  linter, formatter and types
-# make slow  runs the proofs that take minutes; make endurance the longest ones;
-# make containers those that want a Docker engine, make browser those that open the dashboard
-# make bench measures the service beside its rivals (wants wrk)
-# make setup makes .venv with everything; the others depend on it
+# make setup       create .venv with everything; all other targets do this first
+# make run         train and export the default network; a second run reuses what is there
+# make test        run the tests
+# make check       run linter, formatter and type checker
+# make format      format the code
+# make slow        run the tests that take minutes
+# make endurance   run the longest tests
+# make containers  run the tests that need a Docker engine
+# make browser     run the tests that open the dashboard in a browser
+# make bench       measure the service and its rivals (needs wrk)
+# make clean       remove the virtual environments, caches and build files
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -19,9 +24,9 @@ help:
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "turnpike needs Python 3.11 or newer on the PATH, or make PYTHON=..." >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "expected Python 3.11 or newer on the PATH, or make PYTHON=..., got none" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-		echo "$(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
+		echo "$(PYTHON) cannot create virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
@@ -58,4 +63,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .clients .bench *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .clients .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

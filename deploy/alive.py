@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -IS
-"""The health check of the images: `alive PORT PATH` ends well where this container's server answers 200."""
+"""The health check of the images: `alive PORT PATH` exits with 0 if the container's server answers 200."""
 
 import socket
 import sys

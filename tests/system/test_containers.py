@@ -305,7 +305,7 @@ def test_a_roll_to_what_never_gets_ready_is_taken_back(scaled: Project) -> None:
         ran = await asyncio.to_thread(scaled.run, "deploy/roll", ROLL_SECONDS="3", TURNPIKE_QUEUE="none")
         assert ran.returncode == 1
         assert "TURNPIKE_QUEUE: expected a whole number" in ran.stderr
-        assert "was not ready within 3 seconds; the old ones go on" in ran.stderr
+        assert "was not ready within 3 seconds; the old ones stay" in ran.stderr
 
     tally = under_load(f"http://127.0.0.1:{scaled.scale_port}", roll)
     assert (tally.lost, set(tally.statuses)) == ([], {200})
@@ -318,7 +318,7 @@ def test_a_roll_to_what_cannot_start_is_taken_back(scaled: Project, tmp_path: Pa
     (tmp_path / "file").touch()
     ran = scaled.run("deploy/roll", MODELS=str(tmp_path / "file"))
     assert ran.returncode == 1
-    assert "the new replica could not be started; the old ones go on" in ran.stderr
+    assert "the new replica could not be started; the old ones stay" in ran.stderr
     assert scaled.ids("replica") == before
 
 

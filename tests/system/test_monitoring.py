@@ -175,7 +175,7 @@ def test_every_alert_is_tried() -> None:
 
 def test_every_alert_is_documented() -> None:
     """The table of alerts names each of them, and none that is no more."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("deploy*.md"))
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("deploy*.md"))
     rows = "".join(re.findall(r"^\| Turnpike[^|]*\|", text, re.MULTILINE))
     assert sorted(re.findall(r"Turnpike\w+", rows)) == sorted(alert["alert"] for alert in ALERTS)
 
