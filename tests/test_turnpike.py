@@ -136,7 +136,7 @@ def test_a_file_is_no_folder(call: Callable[..., Result], tmp_path: Path, words:
     (tmp_path / "notes.txt").write_text("mine")
     ran = call(*words, "--out", "notes.txt")
     assert ran.exit_code == 2
-    assert "expected a folder, and notes.txt is a file" in ran.stderr
+    assert "expected a folder, got the file notes.txt" in ran.stderr
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -180,7 +180,7 @@ def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: P
     kept = (tmp_path / "runs/digits-10/model.safetensors").read_bytes()
     again = call(*words)
     assert again.exit_code == 2
-    assert "--resume goes on with it, --fresh replaces it" in again.stderr
+    assert "--resume continues it, --fresh replaces it" in again.stderr
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() == kept
     assert call(*words, "--fresh", "--seed", "1").exit_code == 0
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() != kept
@@ -203,7 +203,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
         process.send_signal(number)
         rest = process.stdout.read()
     assert process.returncode == 130
-    assert "To go on: turnpike train digits-10 --epochs 20 --no-pictures --out parts --resume" in rest
+    assert "To continue: turnpike train digits-10 --epochs 20 --no-pictures --out parts --resume" in rest
     assert call(*words, "--out", "parts", "--resume").exit_code == 0
     assert call(*words, "--out", "whole").exit_code == 0
     parts, whole = (read_checkpoint(tmp_path / name / "last.safetensors")[0] for name in ("parts", "whole"))
@@ -258,7 +258,7 @@ def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert process.returncode == 130
-    assert rest.rstrip().endswith("To go on: turnpike demo --out mine")
+    assert rest.rstrip().endswith("To continue: turnpike demo --out mine")
     assert run(tmp_path, "demo", "--out", "mine").returncode == 0
 
 

@@ -58,4 +58,6 @@ def train(out: Path) -> None:
     else:
         data = read_data(preset.data, None, preset.recipe, seed=0)
         plan = RunPlan(DEFAULT_PRESET, config_for_data(preset.config, data, []), preset.recipe, data, out)
-        run_training(plan, resume=(out / LAST_CHECKPOINT).exists(), again=["demo", "--out", str(out)])
+        run_training(
+            plan, resume=(out / LAST_CHECKPOINT).exists(), resume_arguments=["demo", "--out", str(out)]
+        )

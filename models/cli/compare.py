@@ -1,4 +1,4 @@
-"""`turnpike compare`: the depth study of the paper's Figure 1, side by side over the cores."""
+"""`turnpike compare`: a depth study of plain, residual and highway networks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from models.cli.progress import console, download_bar, shell_command
 from models.errors import ConfigError
 from models.interrupt import INTERRUPTED_EXIT_STATUS, interruptible
 from models.networks.feedforward import LayerKind
-from models.study import run as compare
-from models.study.run import FIGURE_FILE, TABLE_FILE
+from models.study.run import FIGURE_FILE, TABLE_FILE, RunProgress, run_study
 from models.study.study import Study
 from models.training.presets import FIGURE_1_RECIPE
 from models.training.recipe import Precision, Schedule
@@ -33,33 +32,37 @@ FAMILIES = ",".join(get_args(LayerKind))
 
 @app.command()
 def command(
-    families: Annotated[str, typer.Option(help="Kinds of layers, with commas.")] = FAMILIES,
-    depths: Annotated[str, typer.Option(help="Layers in all, with commas.")] = "10,20,50,100",
-    data: Annotated[str, typer.Option(help="As for `turnpike train`.")] = "mnist",
+    families: Annotated[str, typer.Option(help="Kinds of layers, separated by commas.")] = FAMILIES,
+    depths: Annotated[str, typer.Option(help="Numbers of layers, separated by commas.")] = "10,20,50,100",
+    data: Annotated[str, typer.Option(help="Data set, as for `turnpike train`.")] = "mnist",
     data_dir: Annotated[
         Path | None,
-        typer.Option(envvar="TURNPIKE_DATA", help="Read the original files from here; no download."),
+        typer.Option(envvar="TURNPIKE_DATA", help="Folder with the original files; nothing is downloaded."),
     ] = None,
     epochs: Annotated[
-        int, typer.Option(help="How often each goes through the data.")
+        int, typer.Option(help="Number of passes over the training rows.")
     ] = FIGURE_1_RECIPE.epochs,
-    batch: Annotated[int, typer.Option(help="Rows in a step.")] = FIGURE_1_RECIPE.batch,
+    batch: Annotated[int, typer.Option(help="Rows per step.")] = FIGURE_1_RECIPE.batch,
     lr: Annotated[
-        str, typer.Option(help="Learning rates, with commas; the best by training loss is shown.")
+        str, typer.Option(help="Learning rates, separated by commas; the best by training loss is shown.")
     ] = str(FIGURE_1_RECIPE.lr),
-    schedule: Annotated[str, typer.Option(help="constant, cosine or onecycle.")] = FIGURE_1_RECIPE.schedule,
+    schedule: Annotated[
+        str, typer.Option(help="Schedule of the learning rate: constant, cosine or onecycle.")
+    ] = FIGURE_1_RECIPE.schedule,
     clip: Annotated[
-        float, typer.Option(help="Bound on the gradient's norm; 0 for none.")
+        float, typer.Option(help="Upper bound of the gradient's norm; 0 for none.")
     ] = FIGURE_1_RECIPE.clip,
     precision: Annotated[str, typer.Option(help="fp32 or bf16.")] = FIGURE_1_RECIPE.precision,
-    width: Annotated[int, typer.Option(help="Width of the highway nets; twins get as many parameters.")] = 50,
-    seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Runs side by side. [default: one a core]")] = None,
-    out: Annotated[Path, typer.Option(help="The study's folder.")] = Path("runs/compare"),
+    width: Annotated[
+        int, typer.Option(help="Units of a highway layer; other layers get as many parameters.")
+    ] = 50,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Runs at the same time. [default: one per core]")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("runs/compare"),
 ) -> None:
-    """Train plain, residual and highway nets of many depths alike, and draw how depth changes them.
+    """Train plain, residual and highway networks of several depths, and compare them in a table and a figure.
 
-    Ctrl-C saves what is at work; the same command goes on, and trains nothing twice.
+    Ctrl-C saves all runs. The same command continues them, and trains nothing twice.
     """
     recipe = replace(
         FIGURE_1_RECIPE,
@@ -81,27 +84,29 @@ def command(
         width=width,
         data_dir=data_dir,
     )
-    with interruptible() as stop, download_bar() as download, _ProgressBoard() as board:
-        results = compare.run_study(
+    with interruptible() as should_stop, download_bar() as on_download, _RunBars() as bars:
+        results = run_study(
             study,
             out,
             jobs=available_cpus() if jobs is None else jobs,
-            tell=board.tell,
-            stop=stop,
-            download=download,
+            on_progress=bars.update,
+            should_stop=should_stop,
+            on_download=on_download,
         )
     if any(result.state == "unfinished" for result in results):
-        again = escape(shell_command(["turnpike", *sys.argv[1:]]))
-        where = escape(str(out))
-        console.print(f"Stopped, and saved in {where}. To go on: [bold]{again}[/]", soft_wrap=True)
+        continue_command = escape(shell_command(["turnpike", *sys.argv[1:]]))
+        folder = escape(str(out))
+        console.print(
+            f"Stopped and saved in {folder}. To continue: [bold]{continue_command}[/]", soft_wrap=True
+        )
         raise typer.Exit(INTERRUPTED_EXIT_STATUS)
     console.print(Markdown((out / TABLE_FILE).read_text(encoding="utf-8")))
-    where = f"The table is in {out / TABLE_FILE}, the figure in {out / FIGURE_FILE}."
-    console.print(where, soft_wrap=True, markup=False)
+    files = f"The table is in {out / TABLE_FILE}, the figure in {out / FIGURE_FILE}."
+    console.print(files, soft_wrap=True, markup=False)
 
 
-class _ProgressBoard:
-    """A bar for each run that has begun on a terminal, a line for each that ends elsewhere."""
+class _RunBars:
+    """A progress bar per run that has started; without a terminal, a line per run that has ended."""
 
     def __init__(self) -> None:
         self.bars = Progress(
@@ -116,14 +121,14 @@ class _ProgressBoard:
         self.tasks: dict[str, TaskID] = {}
         self.ended: set[str] = set()
 
-    def __enter__(self) -> _ProgressBoard:
+    def __enter__(self) -> _RunBars:
         self.bars.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.bars.stop()
 
-    def tell(self, progress: compare.RunProgress) -> None:
+    def update(self, progress: RunProgress) -> None:
         loss = "?" if progress.loss is None else f"{progress.loss:.4f}"
         if progress.state == "unfinished" and progress.step == 0:
             return
@@ -144,8 +149,8 @@ def _parse_number(name: str, text: str, kind: type[Number]) -> Number:
     try:
         return kind(text)
     except ValueError as error:
-        wanted = "whole numbers" if kind is int else "numbers"
-        raise ConfigError(f"{name}: expected {wanted} with commas between, got {text!r}") from error
+        expected = "whole numbers" if kind is int else "numbers"
+        raise ConfigError(f"{name}: expected {expected} separated by commas, got {text!r}") from error
 
 
 def _checked_choice(name: str, text: str, choices: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live bar on a terminal, a line an epoch elsewhere, tables at the end."""
+"""Terminal output of the commands: progress bars (or one line per epoch without a terminal), and tables."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from models.data.download import DownloadProgress
 from models.training.train import StepReport
 
 console = Console()
@@ -26,7 +27,7 @@ console = Console()
 
 @contextmanager
 def training_bar(name: str) -> Iterator[Callable[[StepReport], None]]:
-    """A callback for `train` that shows where it is, with loss and accuracy."""
+    """Yield a callback for `train` that shows the progress, the loss and the accuracy."""
     if not console.is_terminal:
         yield _epoch_printer()
         return
@@ -39,63 +40,65 @@ def training_bar(name: str) -> Iterator[Callable[[StepReport], None]]:
     with Progress(*columns, console=console, expand=True) as progress:
         task = progress.add_task(name, total=None, epoch="", loss="?", accuracy="?", valid="")
 
-        def tell(tick: StepReport) -> None:
-            valid = f" · valid {tick.history[-1]['valid_accuracy']:.2%}" if tick.history else ""
+        def on_step(report: StepReport) -> None:
+            history = report.history
+            valid = f" · valid {history[-1]['valid_accuracy']:.2%}" if history else ""
             progress.update(
                 task,
-                total=tick.steps,
-                completed=tick.step,
-                epoch=f"{tick.epoch}/{tick.epochs}",
-                loss=f"{tick.loss:.4f}",
-                accuracy=f"{tick.accuracy:.2%}",
+                total=report.steps,
+                completed=report.step,
+                epoch=f"{report.epoch}/{report.epochs}",
+                loss=f"{report.loss:.4f}",
+                accuracy=f"{report.accuracy:.2%}",
                 valid=valid,
             )
 
-        yield tell
+        yield on_step
 
 
 def _epoch_printer() -> Callable[[StepReport], None]:
-    """Where no bar can be drawn (a log file, CI), one line for each epoch that ends."""
-    seen: int | None = None
+    """Return a callback that prints one line per epoch, for log files and CI."""
+    printed_epochs: int | None = None
 
-    def tell(tick: StepReport) -> None:
-        nonlocal seen
-        if seen is not None and len(tick.history) > seen:
-            last = tick.history[-1]
+    def on_step(report: StepReport) -> None:
+        nonlocal printed_epochs
+        # the first report of a resumed run has the history of earlier calls, which is not printed again
+        if printed_epochs is not None and len(report.history) > printed_epochs:
+            last = report.history[-1]
             console.print(
-                f"epoch {last['epoch']}/{tick.epochs}: loss {last['loss']:.4f}, "
+                f"epoch {last['epoch']}/{report.epochs}: loss {last['loss']:.4f}, "
                 f"accuracy {last['accuracy']:.2%}, valid {last['valid_accuracy']:.2%}, "
                 f"{last['seconds']:.1f} s",
                 highlight=False,
             )
-        seen = len(tick.history)
+        printed_epochs = len(report.history)
 
-    return tell
+    return on_step
 
 
 @contextmanager
-def download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A callback for downloads: the file's name, bytes done, bytes in all."""
+def download_bar() -> Iterator[DownloadProgress]:
+    """Yield a callback that shows a bar for each file that is downloaded."""
     tasks: dict[str, TaskID] = {}
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), DownloadColumn(), console=console, transient=True
     )
 
-    def tell(name: str, done: int, total: int | None) -> None:
-        progress.start()  # data that is at hand shows no bar
+    def on_download(name: str, received: int, total: int | None) -> None:
+        progress.start()  # only now, so that cached data shows no bar
         if name not in tasks:
             tasks[name] = progress.add_task(f"downloading {name}", total=total)
-        progress.update(tasks[name], completed=done)
+        progress.update(tasks[name], completed=received)
 
     try:
-        yield tell
+        yield on_download
     finally:
         if tasks:
             progress.stop()
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """A small table of what a run came to."""
+    """Print a table of names and values."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -105,5 +108,5 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def shell_command(words: Iterable[str | Path]) -> str:
-    """A command as it can be pasted into a shell."""
+    """Return a command line that can be pasted into a shell."""
     return shlex.join(str(word) for word in words)

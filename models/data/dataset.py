@@ -1,4 +1,4 @@
-"""Rows and their classes, divided into what is trained on, what is chosen by and what is tested on."""
+"""Rows with their classes, and data sets split into training, validation and test rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from models.errors import DataError
 
 RowKind = Literal["image", "text", "numbers"]
 
-DEFAULT_TEST_FRACTION = 0.2  # of data that comes without a split of its own
+DEFAULT_TEST_FRACTION = 0.2  # share of test rows for data sets without a split of their own
 
 
 @dataclass(frozen=True)
 class Split:
     """Rows and their classes.
 
-    Shapes: x (rows, *shape), as the data has it: uint8, float32 or int64, not scaled; y (rows,) int64.
+    Shapes: x (rows, *shape) in the dtype of the data set (uint8, float32 or int64), not scaled;
+    y (rows,) int64.
     """
 
     x: Tensor
@@ -30,14 +31,23 @@ class Split:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: Tensor) -> Split:
-        """Some of the rows, by their numbers."""
-        return Split(self.x[rows], self.y[rows])
+    def take(self, indices: Tensor) -> Split:
+        """Return the rows with these indices."""
+        return Split(self.x[indices], self.y[indices])
 
 
 @dataclass(frozen=True)
 class RawDataset:
-    """What a reader found, before it is divided; `test` holds the official test rows where there are some."""
+    """A data set as it was read, before it is split.
+
+    Attributes:
+        name: name of the data set.
+        rows: all rows, or the official training rows.
+        test: the official test rows; None if there are none.
+        labels: name of each class.
+        kind: what a row is: "image", "text" or "numbers".
+        alphabet: for text, the character of each id; id 0 is padding.
+    """
 
     name: str
     rows: Split
@@ -49,10 +59,16 @@ class RawDataset:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Data ready to train on.
+    """A data set that is split and ready for training.
 
-    `valid` is held out of the training rows: the best checkpoint is chosen by it. `test` is looked at
-    once, at the end. In text, id i stands for alphabet[i], and id 0 is padding.
+    Attributes:
+        name: name of the data set.
+        train: rows to train on.
+        valid: rows held out of the training rows; the best checkpoint is chosen by them.
+        test: rows that are used once, after training.
+        labels: name of each class.
+        kind: what a row is: "image", "text" or "numbers".
+        alphabet: for text, the character of each id; id 0 is padding.
     """
 
     name: str
@@ -65,7 +81,7 @@ class Dataset:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The shape of one row."""
+        """Shape of one row."""
         return tuple(self.train.x.shape[1:])
 
     @property
@@ -74,48 +90,52 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """What tells these rows from others, in all three parts."""
+        """SHA-256 of the rows and classes of all three splits."""
         sha = hashlib.sha256()
-        parts = (self.train, self.valid, self.test)
-        for tensor in (tensor for part in parts for tensor in (part.x, part.y)):
-            sha.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-            sha.update(tensor.contiguous().numpy().data)
+        for split in (self.train, self.valid, self.test):
+            for tensor in (split.x, split.y):
+                sha.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+                sha.update(tensor.contiguous().numpy().data)
         return sha.hexdigest()
 
-    def epoch(self, seed: int, epoch: int) -> Split:
-        """The training rows of one epoch: always the same ones, unless the data is drawn afresh."""
+    def training_rows(self, seed: int, epoch: int) -> Split:
+        """Return the training rows of an epoch; subclasses may draw new ones for each epoch."""
         return self.train
 
 
 def seeded_generator(*key: object) -> torch.Generator:
-    """Random numbers that depend on the key alone; keys that differ share no stream, as seed + 1 might."""
+    """Return a generator seeded by a hash of the key, so that similar keys give unrelated numbers."""
     digest = hashlib.sha256(repr(key).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 def split_dataset(
-    source: RawDataset, *, test_fraction: float | None, valid_fraction: float, seed: int
+    raw: RawDataset, *, test_fraction: float | None, valid_fraction: float, seed: int
 ) -> Dataset:
-    """Keep the official test rows, or, given a fraction, shuffle all rows together and part them anew.
+    """Split a data set into training, validation and test rows.
 
-    Data that has no official test rows gets a fixed part of them, the same whatever the seed. The
-    seed decides which training rows are held out for validation.
+    Args:
+        raw: the data set as it was read.
+        test_fraction: None keeps the official test rows; if there are none, a fixed share of the rows,
+            the same for every seed, is used. A number splits all rows at random with this share of test rows.
+        valid_fraction: share of the training rows to hold out for validation.
+        seed: decides the random splits.
     """
-    rows, test = source.rows, source.test
+    rows, test = raw.rows, raw.test
     if test_fraction is not None:
         if test is not None:
             rows = Split(torch.cat([rows.x, test.x]), torch.cat([rows.y, test.y]))
-        rows, test = _hold_out(source.name, rows, test_fraction, seeded_generator("test", seed))
+        rows, test = _hold_out(raw.name, rows, test_fraction, seeded_generator("test", seed))
     elif test is None:
-        rows, test = _hold_out(source.name, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))
-    train, valid = _hold_out(source.name, rows, valid_fraction, seeded_generator("valid", seed))
-    return Dataset(source.name, train, valid, test, source.labels, source.kind, source.alphabet)
+        rows, test = _hold_out(raw.name, rows, DEFAULT_TEST_FRACTION, seeded_generator("test"))
+    train, valid = _hold_out(raw.name, rows, valid_fraction, seeded_generator("valid", seed))
+    return Dataset(raw.name, train, valid, test, raw.labels, raw.kind, raw.alphabet)
 
 
 def _hold_out(name: str, rows: Split, fraction: float, generator: torch.Generator) -> tuple[Split, Split]:
-    """(most, held out): a random part of the rows is held out; both parts keep the order of the data."""
-    held = max(1, round(len(rows) * fraction))
-    if held >= len(rows):
+    """Return (remaining rows, random rows that are held out), both in the order of the data set."""
+    count = max(1, round(len(rows) * fraction))
+    if count >= len(rows):
         raise DataError(f"{name}: holding out {fraction:g} of {len(rows)} rows leaves none to train on")
     order = torch.randperm(len(rows), generator=generator)
-    return rows.take(order[held:].sort().values), rows.take(order[:held].sort().values)
+    return rows.take(order[count:].sort().values), rows.take(order[:count].sort().values)

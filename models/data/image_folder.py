@@ -1,4 +1,4 @@
-"""A user's own images: a folder with one sub-folder per class, of PNG or JPEG images of one size."""
+"""A user's images: a folder with one sub-folder per class, holding PNG or JPEG images of equal size."""
 
 from __future__ import annotations
 
@@ -16,85 +16,88 @@ from models.data.dataset import RawDataset, Split
 from models.errors import DataError
 
 FORMATS = ("PNG", "JPEG")
+# Pillow's modes of greyscale images, and prefixes of those with more than 8 bits per pixel and channel
 GREY_MODES = ("1", "L", "LA")
-DEEP_MODES = ("I", "F")  # and those that begin so: more than 8 bits a pixel
+DEEP_MODE_PREFIXES = ("I", "F")
 
 
 def read_image_folder(folder: Path) -> RawDataset:
-    """Rows (channels, height, width) of uint8: one channel if every image is greyscale, else RGB.
+    """Read rows (channels, height, width) of uint8: one channel if all images are greyscale, otherwise RGB.
 
-    Classes and files come in the order of their names; hidden ones are left out.
+    Classes and files are sorted by name; hidden ones are left out.
     """
-    places = _visible(folder)
-    labels = tuple(place.name for place in places if place.is_dir())
+    # one class per sub-folder
+    entries = _visible_entries(folder)
+    labels = tuple(entry.name for entry in entries if entry.is_dir())
     if len(labels) < 2:
         raise DataError(
             f"{folder}: expected a sub-folder of images for each of 2 classes or more, got {len(labels)}"
         )
-    strays = [place.name for place in places if not place.is_dir()]
-    if strays:
-        raise DataError(f"{folder}: expected only sub-folders, one per class, found {strays[0]}")
+    other_entries = [entry.name for entry in entries if not entry.is_dir()]
+    if other_entries:
+        raise DataError(f"{folder}: expected only sub-folders, one per class, found {other_entries[0]}")
 
     files: list[Path] = []
     classes: list[int] = []
-    for number, label in enumerate(labels):
-        inside = _visible(folder / label)
-        if not inside:
+    for index, label in enumerate(labels):
+        images = _visible_entries(folder / label)
+        if not images:
             raise DataError(f"{folder / label}: expected PNG or JPEG images, found none")
-        files += inside
-        classes += [number] * len(inside)
+        files += images
+        classes += [index] * len(images)
 
-    headers = [_header(path) for path in files]
-    size = headers[0][1]
-    for path, (_, came) in zip(files, headers, strict=True):
-        if came != size:
-            expected = f"{size[0]}x{size[1]} pixels like {files[0].parent.name}/{files[0].name}"
-            raise DataError(f"{path}: expected {expected}, got {came[0]}x{came[1]}")
+    # all images must have the size of the first; their modes decide on the number of channels
+    headers = [_read_header(path) for path in files]
+    first_size = headers[0][1]
+    for path, (_, size) in zip(files, headers, strict=True):
+        if size != first_size:
+            expected = f"{first_size[0]}x{first_size[1]} pixels like {files[0].parent.name}/{files[0].name}"
+            raise DataError(f"{path}: expected {expected}, got {size[0]}x{size[1]}")
     grey = all(mode in GREY_MODES for mode, _ in headers)
-    x = torch.empty((len(files), 1 if grey else 3, size[1], size[0]), dtype=torch.uint8)
+    x = torch.empty((len(files), 1 if grey else 3, first_size[1], first_size[0]), dtype=torch.uint8)
     for row, path in enumerate(files):
-        pixels = torch.from_numpy(_pixels(path, "L" if grey else "RGB"))
+        pixels = torch.from_numpy(_read_pixels(path, "L" if grey else "RGB"))
         x[row] = pixels.unsqueeze(0) if grey else pixels.permute(2, 0, 1)
     return RawDataset(folder.resolve().name, Split(x, torch.tensor(classes)), None, labels, "image")
 
 
-def _visible(folder: Path) -> list[Path]:
+def _visible_entries(folder: Path) -> list[Path]:
     try:
-        return sorted(place for place in folder.iterdir() if not place.name.startswith("."))
-    except OSError as exc:
-        raise DataError(f"{folder}: cannot be read ({exc.strerror})") from exc
+        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read ({error.strerror})") from error
 
 
-def _header(path: Path) -> tuple[str, tuple[int, int]]:
-    """(mode, size) of an image, without its pixels."""
+def _read_header(path: Path) -> tuple[str, tuple[int, int]]:
+    """Return (mode, size) of an image without decoding its pixels."""
     if not path.is_file():
-        raise DataError(f"{path}: expected a PNG or JPEG image, got something that is no file")
-    with _opened(path) as image:
+        raise DataError(f"{path}: expected a PNG or JPEG image, got something that is not a file")
+    with _open_image(path) as image:
         mode, size = image.mode, image.size
-    if mode.startswith(DEEP_MODES):
-        raise DataError(f"{path}: expected 8 bits a pixel and channel, got more (mode {mode})")
+    if mode.startswith(DEEP_MODE_PREFIXES):
+        raise DataError(f"{path}: expected 8 bits per pixel and channel, got more (mode {mode})")
     return mode, size
 
 
-def _pixels(path: Path, mode: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    with _opened(path) as image:
+def _read_pixels(path: Path, mode: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    with _open_image(path) as image:
         return np.array(image.convert(mode))
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """An image file; whatever goes wrong with it is told as one DataError."""
+def _open_image(path: Path) -> Iterator[Image.Image]:
+    """Open an image file; any error in the block becomes one DataError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path, formats=FORMATS) as image:
                 yield image
-    except Exception as exc:  # a damaged image makes Pillow raise almost anything
+    except Exception as error:  # a damaged image makes Pillow raise almost anything
         reason = (
-            "not an image of these formats" if isinstance(exc, UnidentifiedImageError) else _one_line(exc)
+            "not an image of these formats" if isinstance(error, UnidentifiedImageError) else _one_line(error)
         )
-        raise DataError(f"{path}: expected a PNG or JPEG image, cannot read it ({reason})") from exc
+        raise DataError(f"{path}: expected a PNG or JPEG image, cannot read it ({reason})") from error
 
 
-def _one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split()) or type(exc).__name__
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The one loader: from the name of a data set, or a path to one's own, to rows that can be trained on."""
+"""Loads a data set by its name, or a user's own data by its path."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from models.data.parity_bits import parse_parity_name, read_parity
 from models.data.unicode_names import read_names
 from models.errors import ConfigError, DataError
 
-__all__ = ["known_datasets", "load_dataset"]
-
 
 def known_datasets() -> tuple[str, ...]:
-    """What can be asked for by name: embedded data first, then what is fetched; parity takes any K."""
+    """Names of the data sets: those that need no download first; parity-K stands for any K."""
     return ("digits", "names", "parity-K", *IDX_DATASETS, "cifar10")
 
 
@@ -33,10 +31,16 @@ def load_dataset(
     seed: int = 0,
     progress: DownloadProgress | None = None,
 ) -> Dataset:
-    """Read a data set, by name or by path, and divide it.
+    """Read a data set and split it into training, validation and test rows.
 
-    `test_fraction` None keeps the official test rows; a number shuffles all rows and parts them anew.
-    `data_dir` is where the files of a fetched data set lie already. `progress` hears of downloads.
+    Args:
+        source: a name from `known_datasets`, or the path of an .npz file or a folder of images.
+        data_dir: folder with the files of a public data set; then nothing is downloaded.
+        test_fraction: None keeps the official test rows; a number splits all rows at random with this
+            share of test rows.
+        valid_fraction: share of the training rows to hold out for validation.
+        seed: decides the random splits.
+        progress: called during downloads.
     """
     _expect_fraction("valid_fraction", valid_fraction)
     if test_fraction is not None:
@@ -44,15 +48,17 @@ def load_dataset(
     bits = parse_parity_name(source)
     if bits is not None:
         if test_fraction is not None:
-            raise ConfigError(f"test_fraction: {source} draws its test rows afresh, got {test_fraction!r}")
+            raise ConfigError(
+                f"test_fraction: {source} generates its own test rows; expected none, got {test_fraction!r}"
+            )
         return read_parity(bits)
     if source in ("cifar10", *IDX_DATASETS) and data_dir is not None and not data_dir.exists():
         raise DataError(f"{data_dir}: expected a folder with the files of {source}, there is none")
     try:
-        found = _read(source, data_dir, progress)
-    except OSError as exc:
-        raise DataError(f"{source}: cannot be read ({exc})") from exc
-    return split_dataset(found, test_fraction=test_fraction, valid_fraction=valid_fraction, seed=seed)
+        raw = _read(source, data_dir, progress)
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read ({error})") from error
+    return split_dataset(raw, test_fraction=test_fraction, valid_fraction=valid_fraction, seed=seed)
 
 
 def _read(source: str, data_dir: Path | None, progress: DownloadProgress | None) -> RawDataset:
@@ -66,7 +72,7 @@ def _read(source: str, data_dir: Path | None, progress: DownloadProgress | None)
         return read_mnist(source, data_dir, progress)
     path = Path(source)
     if source and path.is_dir():
-        _expect_images(path)
+        _expect_image_folder(path)
         return read_image_folder(path)
     if path.is_file():
         return read_npz(path)
@@ -75,7 +81,7 @@ def _read(source: str, data_dir: Path | None, progress: DownloadProgress | None)
 
 
 def read_digits() -> RawDataset:
-    """1,797 handwritten digits of 8x8 pixels, 0..16, which scikit-learn carries with it."""
+    """Return 1,797 handwritten digits of 8x8 pixels, 0 to 16, which scikit-learn includes."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -85,8 +91,8 @@ def read_digits() -> RawDataset:
     )
 
 
-def _expect_images(folder: Path) -> None:
-    """Point out the files of a data set that goes by name, before they are taken for broken images."""
+def _expect_image_folder(folder: Path) -> None:
+    """Raise a DataError with the right command if the folder has the files of a public data set."""
     for name in (*IDX_DATASETS, "cifar10"):
         try:
             find_idx_files(folder, name) if name in IDX_DATASETS else find_cifar_files(folder)

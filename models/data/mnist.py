@@ -1,4 +1,7 @@
-"""MNIST, and Fashion-MNIST, which took over its form: four IDX files of 28x28 greyscale images."""
+"""MNIST and Fashion-MNIST: four IDX files of 28x28 greyscale images.
+
+An IDX file has a magic number, the sizes of its axes, and then the bytes; it is often gzipped.
+"""
 
 from __future__ import annotations
 
@@ -17,73 +20,33 @@ from models.data.dataset import RawDataset, Split
 from models.data.download import DownloadProgress, RemoteFile, cache_folder, fetch
 from models.errors import DataError
 
-UNSIGNED_BYTE = 0x08
+IDX_UNSIGNED_BYTE = 0x08
 GZIP_MAGIC = b"\x1f\x8b"
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20  # bytes read from a file at a time
 
 
-def read_idx(path: Path, dimensions: int) -> Tensor:
-    """The bytes of an IDX file as a uint8 tensor of its declared sizes.
-
-    Never holds more than the header declares, whatever a compressed file would unpack to, and takes
-    memory only as bytes really come.
-    """
-    try:
-        with path.open("rb") as raw:
-            zipped = raw.read(2) == GZIP_MAGIC
-            raw.seek(0)
-            if not zipped:
-                return _read_stream(path, raw, dimensions)
-            with gzip.GzipFile(fileobj=raw) as unzipped:
-                return _read_stream(path, unzipped, dimensions)
-    except FileNotFoundError as exc:
-        raise DataError(f"{path}: expected an IDX file, there is none") from exc
-    except (OSError, EOFError, zlib.error) as exc:
-        raise DataError(f"{path}: expected a whole IDX file, got a damaged one ({exc})") from exc
-
-
-def _read_stream(path: Path, stream: IO[bytes] | gzip.GzipFile, dimensions: int) -> Tensor:
-    magic = stream.read(4)
-    expected = bytes([0, 0, UNSIGNED_BYTE, dimensions])
-    if magic != expected:
-        came = f"0x{magic.hex()}" if magic else "an empty file"
-        raise DataError(f"{path}: expected IDX magic 0x{expected.hex()}, got {came}")
-    header = stream.read(4 * dimensions)
-    if len(header) < 4 * dimensions:
-        raise DataError(f"{path}: expected {dimensions} sizes after the magic, the file ends before them")
-    sizes = struct.unpack(f">{dimensions}I", header)
-    total = math.prod(sizes)
-    shape = "x".join(map(str, sizes))
-    if total == 0:
-        raise DataError(f"{path}: expected at least one row, got sizes {shape}")
-
-    payload = bytearray()
-    while len(payload) < total:
-        chunk = stream.read(min(CHUNK_BYTES, total - len(payload)))
-        if not chunk:
-            raise DataError(f"{path}: expected {total} bytes for sizes {shape}, got {len(payload)}")
-        payload += chunk
-    # reading on past the last byte is also what makes gzip check its CRC
-    if stream.read(1):
-        raise DataError(f"{path}: expected {total} bytes for sizes {shape}, got more")
-    return torch.frombuffer(payload, dtype=torch.uint8).view(sizes)
-
-
+# file names without .gz: images, labels
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdxDataset:
-    """A data set in the form of MNIST: its classes, and where its files come from."""
+    """A data set in the format of MNIST.
+
+    Attributes:
+        labels: name of each class.
+        mirrors: URLs of folders with the files, ending in "/".
+        files: name without .gz, size in bytes and SHA-256 of each file.
+    """
 
     labels: tuple[str, ...]
     mirrors: tuple[str, ...]
-    files: tuple[tuple[str, int, str], ...]  # name without .gz, bytes, sha256
+    files: tuple[tuple[str, int, str], ...]
 
     def remotes(self) -> list[RemoteFile]:
         return [
-            RemoteFile(name=f"{name}.gz", sha256=sha256, most_bytes=size, mirrors=self.mirrors)
+            RemoteFile(name=f"{name}.gz", sha256=sha256, max_bytes=size, mirrors=self.mirrors)
             for name, size, sha256 in self.files
         ]
 
@@ -123,46 +86,95 @@ IDX_DATASETS = {
 def read_mnist(
     name: str, data_dir: Path | None = None, progress: DownloadProgress | None = None
 ) -> RawDataset:
-    """A family's rows, from the user's folder or else from the cache, which is filled at need.
+    """Read a data set from `data_dir` or, if it is None, from the cache, downloading missing files.
 
-    Files in `data_dir` are the user's own: their format is checked, their checksum is not.
+    Files in `data_dir` may be the user's own, so their format is checked but not their checksum.
     """
-    family = IDX_DATASETS[name]
+    dataset = IDX_DATASETS[name]
     if data_dir is None:
         folder = cache_folder(name)
         paths = {
             remote.name.removesuffix(".gz"): fetch(remote, folder, progress=progress)
-            for remote in family.remotes()
+            for remote in dataset.remotes()
         }
     else:
         paths = find_idx_files(data_dir, name)
-    rows = _read_split(paths[TRAIN[0]], paths[TRAIN[1]], len(family.labels))
-    test = _read_split(paths[TEST[0]], paths[TEST[1]], len(family.labels))
+    rows = _read_split(paths[TRAIN[0]], paths[TRAIN[1]], len(dataset.labels))
+    test = _read_split(paths[TEST[0]], paths[TEST[1]], len(dataset.labels))
     if rows.x.shape[1:] != test.x.shape[1:]:
-        sizes = ["x".join(map(str, split.x.shape[2:])) for split in (rows, test)]
-        raise DataError(f"{paths[TEST[0]]}: expected images of {sizes[0]} as in training, got {sizes[1]}")
-    return RawDataset(name, rows, test, family.labels, "image")
+        train_size, test_size = ("x".join(map(str, split.x.shape[2:])) for split in (rows, test))
+        raise DataError(f"{paths[TEST[0]]}: expected images of {train_size} as in training, got {test_size}")
+    return RawDataset(name, rows, test, dataset.labels, "image")
 
 
 def find_idx_files(data_dir: Path, name: str) -> dict[str, Path]:
-    """The four files, gzipped or not, all in data_dir/<name> or all in data_dir."""
-    wanted = (*TRAIN, *TEST)
+    """Return the paths of the four files, gzipped or not, all in data_dir/<name> or all in data_dir."""
+    files = (*TRAIN, *TEST)
     for folder in (data_dir / name, data_dir):
-        found = {
-            file: path for file in wanted for path in (folder / file, folder / f"{file}.gz") if path.is_file()
+        paths = {
+            file: path for file in files for path in (folder / file, folder / f"{file}.gz") if path.is_file()
         }
-        missing = [file for file in wanted if file not in found]
-        if found and missing:
+        missing = [file for file in files if file not in paths]
+        if paths and missing:
             raise DataError(f"{folder}: expected the four files of {name}, missing {', '.join(missing)}")
-        if found:
-            return found
-    raise DataError(f"{data_dir}: expected {TRAIN[0]}.gz and its kin, here or in {name}/, found none")
+        if paths:
+            return paths
+    raise DataError(
+        f"{data_dir}: expected {TRAIN[0]}.gz and three more files, here or in {name}/, found none"
+    )
 
 
-def _read_split(images: Path, classes: Path, count: int) -> Split:
-    x, y = read_idx(images, 3), read_idx(classes, 1)
+def _read_split(images: Path, labels: Path, classes: int) -> Split:
+    x, y = read_idx(images, 3), read_idx(labels, 1)
     if len(x) != len(y):
-        raise DataError(f"{classes}: expected {len(x)} labels, one per image of {images.name}, got {len(y)}")
-    if int(y.max()) >= count:
-        raise DataError(f"{classes}: expected labels from 0 to {count - 1}, got {int(y.max())}")
+        raise DataError(f"{labels}: expected {len(x)} labels, one per image of {images.name}, got {len(y)}")
+    if int(y.max()) >= classes:
+        raise DataError(f"{labels}: expected labels from 0 to {classes - 1}, got {int(y.max())}")
     return Split(x.unsqueeze(1), y.long())
+
+
+def read_idx(path: Path, dimensions: int) -> Tensor:
+    """Read an IDX file of bytes as a uint8 tensor of the sizes in its header.
+
+    Reads no more bytes than the header declares, however much a compressed file unpacks to, and allocates
+    memory only for bytes that are there.
+    """
+    try:
+        with path.open("rb") as raw:
+            is_gzip = raw.read(2) == GZIP_MAGIC
+            raw.seek(0)
+            if not is_gzip:
+                return _read_stream(path, raw, dimensions)
+            with gzip.GzipFile(fileobj=raw) as unzipped:
+                return _read_stream(path, unzipped, dimensions)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: expected an IDX file, there is none") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: expected a whole IDX file, got a damaged one ({error})") from error
+
+
+def _read_stream(path: Path, stream: IO[bytes] | gzip.GzipFile, dimensions: int) -> Tensor:
+    magic = stream.read(4)
+    expected = bytes([0, 0, IDX_UNSIGNED_BYTE, dimensions])
+    if magic != expected:
+        actual = f"0x{magic.hex()}" if magic else "an empty file"
+        raise DataError(f"{path}: expected IDX magic 0x{expected.hex()}, got {actual}")
+    header = stream.read(4 * dimensions)
+    if len(header) < 4 * dimensions:
+        raise DataError(f"{path}: expected {dimensions} sizes after the magic, the file ends before them")
+    sizes = struct.unpack(f">{dimensions}I", header)
+    total = math.prod(sizes)
+    shape = "x".join(map(str, sizes))
+    if total == 0:
+        raise DataError(f"{path}: expected at least one row, got sizes {shape}")
+
+    payload = bytearray()
+    while len(payload) < total:
+        chunk = stream.read(min(CHUNK_BYTES, total - len(payload)))
+        if not chunk:
+            raise DataError(f"{path}: expected {total} bytes for sizes {shape}, got {len(payload)}")
+        payload += chunk
+    # this read also makes gzip check its CRC
+    if stream.read(1):
+        raise DataError(f"{path}: expected {total} bytes for sizes {shape}, got more")
+    return torch.frombuffer(payload, dtype=torch.uint8).view(sizes)

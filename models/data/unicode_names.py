@@ -1,7 +1,7 @@
-"""Real text that every Python carries: the names of Unicode's characters, told apart by category.
+"""The names of Unicode characters, classified by category: real text that is part of every Python.
 
-"GREEK SMALL LETTER ALPHA" is a lower-case letter, Ll; "BOX DRAWINGS LIGHT VERTICAL" a symbol, So.
-Python keeps Unicode 3.2 as it was, whatever its own version, so the rows are the same everywhere.
+For example, "GREEK SMALL LETTER ALPHA" is a lower-case letter (Ll) and "BOX DRAWINGS LIGHT VERTICAL" a
+symbol (So). Python includes Unicode 3.2 unchanged in every version, so the rows are always the same.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor
 
 from models.data.dataset import RawDataset, Split
 
-MAX_WORDS = 8  # of a name; 98 in 100 have no more
-MAX_WORD_CHARACTERS = 12  # of a word; 99 in 100 have no more
-MIN_CLASS_ROWS = 100  # rows of a category, for it to be a class
-PADDING = " "  # stands between words only, so it is free to be id 0 within them
+MAX_WORDS = 8  # per name; 98 % of the names have no more
+MAX_WORD_CHARACTERS = 12  # per word; 99 % of the words have no more
+MIN_CLASS_ROWS = 100  # categories with fewer names are left out
+PADDING = " "  # has id 0; never occurs within a word
 
-# families whose names are computed from the code point: they hold no language to learn
+# names that are computed from the code point and contain no language to learn
 COMPUTED_NAME_PREFIXES = (
     "CJK UNIFIED IDEOGRAPH-",
     "CJK COMPATIBILITY IDEOGRAPH-",
@@ -30,13 +30,15 @@ COMPUTED_NAME_PREFIXES = (
 
 
 def read_names() -> RawDataset:
-    """Rows (words, characters) of ids into the alphabet; the classes are general categories."""
+    """Return rows (words, characters) of character ids; the classes are general categories."""
+    # all names with their categories
     pairs = []
     for code in range(sys.maxunicode + 1):
         character = chr(code)
         name = unicodedata.ucd_3_2_0.name(character, "")
         if name and not name.startswith(COMPUTED_NAME_PREFIXES):
             pairs.append((name, unicodedata.ucd_3_2_0.category(character)))
+    # only those of frequent categories
     counts = Counter(category for _, category in pairs)
     labels = tuple(sorted(category for category, count in counts.items() if count >= MIN_CLASS_ROWS))
     pairs = [(name, category) for name, category in pairs if category in labels]
@@ -50,16 +52,20 @@ def read_names() -> RawDataset:
 def encode_texts(
     texts: list[str], alphabet: str, words: int = MAX_WORDS, characters: int = MAX_WORD_CHARACTERS
 ) -> Tensor:
-    """Texts as ids of shape (texts, words, characters): one word a line, cut and padded to fit.
+    """Return texts as character ids of shape (texts, words, characters), cut and padded to fit.
 
-    Characters that the alphabet lacks are left out.
+    Args:
+        texts: texts whose words are separated by white space.
+        alphabet: the character of each id; characters that are not in it are left out.
+        words: number of words per text.
+        characters: number of characters per word.
     """
-    ids = {character: place for place, character in enumerate(alphabet)}
+    ids = {character: index for index, character in enumerate(alphabet)}
     rows = []
     for text in texts:
-        lines = []
+        encoded_words = []
         for word in text.split()[:words]:
-            line = [ids[character] for character in word if character in ids][:characters]
-            lines.append(line + [0] * (characters - len(line)))
-        rows.append(lines + [[0] * characters] * (words - len(lines)))
+            encoded = [ids[character] for character in word if character in ids][:characters]
+            encoded_words.append(encoded + [0] * (characters - len(encoded)))
+        rows.append(encoded_words + [[0] * characters] * (words - len(encoded_words)))
     return torch.tensor(rows, dtype=torch.int64).view(len(texts), words, characters)

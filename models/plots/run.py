@@ -1,4 +1,4 @@
-"""Pictures of a finished run: how it learned, what it still gets wrong, and what its gates do."""
+"""Figures of a finished run: loss and accuracy by epoch, misclassified test rows, and gates."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from models.plots.style import BLUE, FAINT, GREY, INK, ORANGE, RED
 from models.training.checkpoint import TrainingRecord
 from models.training.evaluate import predict_logits
 
-MAX_MISTAKES = 10  # wrong rows
+MAX_MISTAKES = 10  # misclassified rows to show
 MAX_PANELS_ACROSS = 5
-MAX_BARS = 64
+MAX_BARS = 64  # rows with more numbers are drawn as a curve
 
 
 def draw_run(folder: Path, net: Net, record: TrainingRecord, data: Dataset) -> list[Path]:
-    """Write `history.png`, `misclassified.png` and, of a net with gates, `gates.png`; say which there are."""
-    drawn = {
+    """Write `history.png`, `misclassified.png` and, if there are gates, `gates.png`; return the paths."""
+    figures = {
         "history.png": history_figure(record),
         "misclassified.png": misclassified_figure(net, record, data),
         "gates.png": gate_figure(net, record, data),
     }
-    return [style.save_figure(figure, folder / name) for name, figure in drawn.items() if figure is not None]
+    return [
+        style.save_figure(figure, folder / name) for name, figure in figures.items() if figure is not None
+    ]
 
 
 def history_figure(record: TrainingRecord) -> Figure:
-    """Loss and accuracy by epoch, in training and validation."""
+    """Draw loss and accuracy by epoch, in training and validation."""
     figure = style.new_figure(10, 4.2)
     loss, accuracy = figure.subplots(1, 2)
     style.set_title(figure, f"{record.preset} on {record.data['name']}: {_result_text(record.metrics)}")
     epochs = len(record.history)
     marker = "o" if epochs <= 30 else ""
-    best = record.metrics.get("epoch")
+    best_epoch = record.metrics.get("epoch")
     for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
         style.style_axes(axes)
         style.set_epoch_axis(axes, epochs)
@@ -54,17 +56,17 @@ def history_figure(record: TrainingRecord) -> Figure:
                 marker=marker,
                 markersize=3.5,
             )
-        if best is not None:
-            axes.axvline(best, color=GREY, linewidth=1, linestyle=":")
+        if best_epoch is not None:
+            axes.axvline(best_epoch, color=GREY, linewidth=1, linestyle=":")
             axes.plot(
-                [best],
+                [best_epoch],
                 [record.metrics[f"valid_{name}"]],
                 "o",
                 markersize=9,
                 markerfacecolor="none",
                 markeredgecolor=INK,
                 markeredgewidth=1.4,
-                label=f"best, epoch {best:.0f}",
+                label=f"best, epoch {best_epoch:.0f}",
             )
         if epochs:
             axes.legend(frameon=False, fontsize=9)
@@ -82,70 +84,76 @@ def _result_text(metrics: dict[str, float]) -> str:
 
 
 def misclassified_figure(net: Net, record: TrainingRecord, data: Dataset) -> Figure:
-    """Ten test rows that the network gets wrong, those it is surest of first."""
-    probabilities = predict_probabilities(net, data.test.x)
-    sure, said = probabilities.max(1)
-    wrong = (said != data.test.y).nonzero().flatten()
-    shown = wrong[sure[wrong].argsort(descending=True, stable=True)[:MAX_MISTAKES]]
+    """Draw the misclassified test rows with the highest probabilities of the predicted class."""
+    probabilities, predictions = predict_probabilities(net, data.test.x).max(1)
+    wrong = (predictions != data.test.y).nonzero().flatten()
+    shown = wrong[probabilities[wrong].argsort(descending=True, stable=True)[:MAX_MISTAKES]]
     heading = f"{record.preset}: {_mistakes_text(len(wrong), len(data.test))}"
     if len(shown) == 0:
         figure = style.new_figure(6, 2.4)
         style.set_title(figure, heading)
-        style.show_message(figure.subplots(), "nothing to show: every test row is classified rightly")
+        style.show_message(figure.subplots(), "nothing to show: every test row is classified correctly")
         return figure
     rows = [
         (
             data.test.x[row],
             data.labels[int(data.test.y[row])],
-            data.labels[int(said[row])],
-            f"{float(sure[row]):.1%}",
+            data.labels[int(predictions[row])],
+            f"{float(probabilities[row]):.1%}",
         )
         for row in shown.tolist()
     ]
-    return _table(heading, rows, data) if data.kind == "text" else _grid(heading, rows, data)
+    return _draw_text_table(heading, rows, data) if data.kind == "text" else _draw_grid(heading, rows, data)
 
 
 def predict_probabilities(net: Net, rows: Tensor) -> Tensor:
-    """The probability of each class for each row."""
+    """Return the probability of each class for each row."""
     return predict_logits(net, rows).softmax(1)
 
 
 def _mistakes_text(wrong: int, rows: int) -> str:
     if wrong == 0:
-        return f"all {rows:,} test rows are right"
+        return f"all {rows:,} test rows are correct"
     if wrong == 1:
         return f"the only mistake in {rows:,} test rows"
     if wrong <= MAX_MISTAKES:
         return f"all {wrong} mistakes in {rows:,} test rows"
-    return f"the {MAX_MISTAKES} surest mistakes of {wrong:,} in {rows:,} test rows"
+    return f"the {MAX_MISTAKES} most confident of {wrong:,} mistakes in {rows:,} test rows"
 
 
-Mistake = tuple[Tensor, str, str, str]  # a row, its true label, the predicted one, how sure
+Mistake = tuple[Tensor, str, str, str]  # row, true label, predicted label, probability
 
 
-def _grid(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
-    """Images, or rows of numbers, side by side."""
+def _draw_grid(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
+    """Draw images or rows of numbers side by side."""
     across = min(MAX_PANELS_ACROSS, len(rows))
     down = ceil(len(rows) / across)
     figure = style.new_figure(max(6.4, 2.2 * across), 0.6 + 2.6 * down)
     style.set_title(figure, heading)
-    places = list(figure.subplots(down, across, squeeze=False).flat)
+    all_axes = list(figure.subplots(down, across, squeeze=False).flat)
     low, high = float(data.train.x.min()), float(data.train.x.max())
-    for axes, (row, true, said, sure) in zip(places, rows, strict=False):
+    for axes, (row, true, predicted, probability) in zip(all_axes, rows, strict=False):
         if data.kind == "image":
-            _image(axes, row, low, high)
+            _draw_image(axes, row, low, high)
         else:
-            _numbers(axes, row, low, high)
-        words = {"fontsize": 9, "parse_math": False, "ha": "left", "transform": axes.transAxes}
-        axes.text(0, 1.13, f"true: {style.shorten(true, 22)}", va="bottom", color=INK, **words)
-        axes.text(0, 1.03, f"predicted: {style.shorten(said, 12)}, {sure}", va="bottom", color=RED, **words)
-    for axes in places[len(rows) :]:
+            _draw_numbers(axes, row, low, high)
+        text_style = {"fontsize": 9, "parse_math": False, "ha": "left", "transform": axes.transAxes}
+        axes.text(0, 1.13, f"true: {style.shorten(true, 22)}", va="bottom", color=INK, **text_style)
+        axes.text(
+            0,
+            1.03,
+            f"predicted: {style.shorten(predicted, 12)}, {probability}",
+            va="bottom",
+            color=RED,
+            **text_style,
+        )
+    for axes in all_axes[len(rows) :]:
         axes.axis("off")
     return figure
 
 
-def _image(axes: Axes, row: Tensor, low: float, high: float) -> None:
-    """Shapes: row (channels, height, width); other than three channels are shown as their mean."""
+def _draw_image(axes: Axes, row: Tensor, low: float, high: float) -> None:
+    """Draw an image (channels, height, width); unless it has three channels, draw their mean."""
     pixels = (row.double() - low) / ((high - low) or 1.0)
     picture = pixels.permute(1, 2, 0) if len(row) == 3 else pixels.mean(0)
     axes.imshow(picture.clamp(0, 1).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
@@ -154,8 +162,8 @@ def _image(axes: Axes, row: Tensor, low: float, high: float) -> None:
     axes.spines[:].set_color(FAINT)
 
 
-def _numbers(axes: Axes, row: Tensor, low: float, high: float) -> None:
-    """A few numbers as bars, many as a curve, a sequence (time, features) as a strip with time along x."""
+def _draw_numbers(axes: Axes, row: Tensor, low: float, high: float) -> None:
+    """Draw few numbers as bars, many as a curve, and a sequence (time, features) as a strip."""
     values = row.double().squeeze()
     if values.dim() > 1:
         strip = values.flatten(1).T.numpy()
@@ -171,8 +179,8 @@ def _numbers(axes: Axes, row: Tensor, low: float, high: float) -> None:
     axes.tick_params(labelsize=7)
 
 
-def _table(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
-    """Texts, one a line."""
+def _draw_text_table(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
+    """Draw texts, one per line."""
     figure = style.new_figure(10, 1.1 + 0.32 * (len(rows) + 1))
     style.set_title(figure, heading)
     axes = figure.subplots()
@@ -182,19 +190,19 @@ def _table(heading: str, rows: list[Mistake], data: Dataset) -> Figure:
     columns = (0.0, 0.66, 0.78, 0.9)
     for x, head in zip(columns, ("text", "true", "predicted", "probability"), strict=True):
         axes.text(x, 0, head, fontsize=9, color=GREY, va="center")
-    for line, (row, true, said, sure) in enumerate(rows, start=1):
+    for line, (row, true, predicted, probability) in enumerate(rows, start=1):
         axes.axhline(line - 0.5, color=FAINT, linewidth=0.6)
         cells = (
             style.shorten(decode_text(row, data.alphabet), 62),
             style.shorten(true, 11),
-            style.shorten(said, 11),
+            style.shorten(predicted, 11),
         )
-        for x, cell, color in zip(columns, (*cells, sure), (INK, INK, RED, RED), strict=True):
+        for x, cell, color in zip(columns, (*cells, probability), (INK, INK, RED, RED), strict=True):
             axes.text(x, line, cell, fontsize=9.5, color=color, va="center", parse_math=False)
     return figure
 
 
 def decode_text(row: Tensor, alphabet: str) -> str:
-    """The text of a row of ids, (words, characters) or (characters,)."""
+    """Return the text of a row of ids, (words, characters) or (characters,)."""
     words = row.reshape(-1, row.shape[-1]).tolist()
     return " ".join("".join(alphabet[i] for i in word if i) for word in words if any(word))

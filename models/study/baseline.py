@@ -1,4 +1,4 @@
-"""What there is to be had without looking at the rows."""
+"""The baseline of a network that does not look at its rows and always predicts the most frequent class."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ from models.data.dataset import Dataset
 
 @dataclass(frozen=True)
 class MajorityBaseline:
-    """What a network reaches that does not look at its rows: it can know the classes' shares, no more."""
+    """What can be reached by knowing only how frequent the classes are.
+
+    Attributes:
+        accuracy: accuracy on the test rows of always predicting the most frequent class.
+        loss: cross-entropy of always predicting the class frequencies of the training rows.
+        rows: number of test rows.
+    """
 
     accuracy: float
     loss: float
     rows: int
 
-    def explains(self, accuracy: float | None) -> bool:
-        """Whether an accuracy on the test rows is no better, within two standard errors."""
+    def accounts_for(self, accuracy: float | None) -> bool:
+        """Whether a test accuracy is no better than the baseline, within two standard errors."""
         if accuracy is None:
             return False
         return accuracy <= self.accuracy + 2 * sqrt(self.accuracy * (1 - self.accuracy) / self.rows)
 
 
 def majority_baseline(data: Dataset) -> MajorityBaseline:
-    """Always saying the commonest class, and always giving every class its share."""
-    in_test, in_train = data.test.y.bincount(), data.train.y.bincount()
-    shares = (in_train[in_train > 0] / in_train.sum()).tolist()
+    """Compute the baseline of a data set."""
+    test_counts, train_counts = data.test.y.bincount(), data.train.y.bincount()
+    frequencies = (train_counts[train_counts > 0] / train_counts.sum()).tolist()
     return MajorityBaseline(
-        accuracy=float(in_test.max() / in_test.sum()),
-        loss=-sum(share * log(share) for share in shares),
+        accuracy=float(test_counts.max() / test_counts.sum()),
+        loss=-sum(frequency * log(frequency) for frequency in frequencies),
         rows=len(data.test),
     )

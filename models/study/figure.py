@@ -1,4 +1,4 @@
-"""The picture of a study: training loss at each depth, and what depth does to accuracy."""
+"""The figure of a study: training loss by epoch for each depth, and test accuracy by depth."""
 
 from __future__ import annotations
 
@@ -22,34 +22,39 @@ STYLES: dict[LayerKind, tuple[str, str]] = {
     "plain": (ORANGE, "s"),
     "residual": (GREEN, "^"),
 }
-MAX_PANELS_ACROSS = 5
-MIN_SHOWN_LOSS = 1e-8  # a loss that a logarithmic axis still shows
-MAX_LOSS_OVER_BASELINE = 4.0  # times the loss of chance: how far up the axis goes
+MAX_PANELS_ACROSS = 5  # with more panels, use two rows
+MIN_SHOWN_LOSS = 1e-8  # smaller losses are drawn at this value, since the axis is logarithmic
+MAX_LOSS_OVER_BASELINE = 4.0  # the loss axis ends at most at this multiple of the baseline's loss
 
 
-def depth_figure(study: Study, results: Sequence[RunResult], chance: MajorityBaseline) -> Figure:
-    """A panel for each depth, a line for each family, and a last panel of test accuracy by depth.
+def depth_figure(study: Study, results: Sequence[RunResult], baseline: MajorityBaseline) -> Figure:
+    """Draw one panel of training losses per depth, with a line per family, and one of test accuracies.
 
-    `results` holds one run for each family and depth.
+    Args:
+        study: the study.
+        results: one run per family and depth.
+        baseline: drawn as a dashed line in every panel.
     """
     panels = len(study.depths) + 1
     across = panels if panels <= MAX_PANELS_ACROSS else ceil(panels / 2)
     down = ceil(panels / across)
     figure = style.new_figure(3.0 * across + 0.6, 3.1 * down + 0.9)
     style.set_title(figure, f"Depth on {study.data}: training loss, and test accuracy")
-    places = list(figure.subplots(down, across, squeeze=False).flat)
+    all_axes = list(figure.subplots(down, across, squeeze=False).flat)
+
+    # one range of losses for all panels
     losses = [entry["loss"] for result in results for entry in result.history if isfinite(entry["loss"])]
     bounds = (
-        max(MIN_SHOWN_LOSS, 0.7 * min([chance.loss / 3, *losses])),
-        min(MAX_LOSS_OVER_BASELINE * chance.loss, 1.5 * max([chance.loss, *losses])),
+        max(MIN_SHOWN_LOSS, 0.7 * min([baseline.loss / 3, *losses])),
+        min(MAX_LOSS_OVER_BASELINE * baseline.loss, 1.5 * max([baseline.loss, *losses])),
     )
-    for axes, depth in zip(places, study.depths, strict=False):
-        of_depth = [result for result in results if result.cell.depth == depth]
-        _losses(axes, f"{depth} layers", of_depth, study.recipe.epochs, chance.loss, bounds)
+    for axes, depth in zip(all_axes, study.depths, strict=False):
+        depth_results = [result for result in results if result.run.depth == depth]
+        _draw_losses(axes, f"{depth} layers", depth_results, study.recipe.epochs, baseline.loss, bounds)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("training loss", fontsize=10)
-    _accuracies(places[panels - 1], study, results, chance.accuracy)
-    for axes in places[panels:]:
+    _draw_accuracies(all_axes[panels - 1], study, results, baseline.accuracy)
+    for axes in all_axes[panels:]:
         axes.axis("off")
     figure.legend(
         handles=_legend(study, results), loc="outside lower center", ncols=6, frameon=False, fontsize=10
@@ -57,27 +62,34 @@ def depth_figure(study: Study, results: Sequence[RunResult], chance: MajorityBas
     return figure
 
 
-def _losses(
+def _draw_losses(
     axes: Axes,
-    name: str,
+    title: str,
     results: Sequence[RunResult],
     epochs: int,
-    chance_loss: float,
+    baseline_loss: float,
     bounds: tuple[float, float],
 ) -> None:
     style.style_axes(axes)
     style.set_epoch_axis(axes, epochs)
-    axes.set_title(name, fontsize=11, loc="left", color=INK)
+    axes.set_title(title, fontsize=11, loc="left", color=INK)
     axes.set_yscale("log")
     axes.set_ylim(*bounds)
-    axes.axhline(chance_loss, color=GREY, linestyle="--", linewidth=1)
+    axes.axhline(baseline_loss, color=GREY, linestyle="--", linewidth=1)
     for result in results:
-        color, marker = STYLES[result.cell.family]
-        at, values = style.history_series(result.history, "loss")
-        values = [max(value, MIN_SHOWN_LOSS) for value in values]
-        axes.plot(at, values, color=color, linewidth=1.8, marker=marker if epochs <= 30 else "", markersize=4)
+        color, marker = STYLES[result.run.family]
+        epoch_numbers, losses = style.history_series(result.history, "loss")
+        losses = [max(loss, MIN_SHOWN_LOSS) for loss in losses]
+        axes.plot(
+            epoch_numbers,
+            losses,
+            color=color,
+            linewidth=1.8,
+            marker=marker if epochs <= 30 else "",
+            markersize=4,
+        )
         if result.state == "diverged" and result.epoch is not None:
-            # where the loss of that epoch would stand, had it been a number
+            # mark the epoch at the top of the panel, since its loss is not a number
             axes.plot(
                 [result.epoch],
                 [0.985],
@@ -89,30 +101,32 @@ def _losses(
             )
 
 
-def _accuracies(axes: Axes, study: Study, results: Sequence[RunResult], chance: float) -> None:
+def _draw_accuracies(
+    axes: Axes, study: Study, results: Sequence[RunResult], baseline_accuracy: float
+) -> None:
     style.style_axes(axes)
     axes.set_title("test accuracy", fontsize=11, loc="left", color=INK)
-    axes.axhline(chance, color=GREY, linestyle="--", linewidth=1)
-    order = sorted(study.depths)
+    axes.axhline(baseline_accuracy, color=GREY, linestyle="--", linewidth=1)
+    depths = sorted(study.depths)
     for family in study.families:
         color, marker = STYLES[family]
         tested = sorted(
-            (order.index(result.cell.depth), result.test_accuracy)
+            (depths.index(result.run.depth), result.test_accuracy)
             for result in results
-            if result.cell.family == family and result.test_accuracy is not None
+            if result.run.family == family and result.test_accuracy is not None
         )
         if tested:
             axes.plot(*zip(*tested, strict=True), color=color, linewidth=1.8, marker=marker, markersize=6)
-        lost = [
-            order.index(result.cell.depth)
+        diverged = [
+            depths.index(result.run.depth)
             for result in results
-            if result.cell.family == family and result.state == "diverged"
+            if result.run.family == family and result.state == "diverged"
         ]
-        # at the foot, and not at all where there are none: an empty line upsets the layout
-        if lost:
-            axes.plot(lost, [0.0] * len(lost), "X", color=color, markersize=8, clip_on=False)
-    axes.set_xticks(range(len(order)), labels=[str(depth) for depth in order])
-    axes.set_xlim(-0.4, len(order) - 0.6)
+        # mark diverged runs at the bottom; without any, draw nothing, because an empty line breaks the layout
+        if diverged:
+            axes.plot(diverged, [0.0] * len(diverged), "X", color=color, markersize=8, clip_on=False)
+    axes.set_xticks(range(len(depths)), labels=[str(depth) for depth in depths])
+    axes.set_xlim(-0.4, len(depths) - 0.6)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("layers", fontsize=10)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -1,4 +1,4 @@
-"""What the folder of a study says of its runs, so that none is trained twice."""
+"""Results of a study's runs, read from and written to the study's folder, so that no run is trained twice."""
 
 from __future__ import annotations
 
@@ -17,24 +17,34 @@ from models.errors import ConfigError
 from models.networks.base import NetConfig, parameter_count
 from models.networks.families import build_network
 from models.study.study import Study, StudyRun
-from models.training import checkpoint
+from models.training.checkpoint import read_checkpoint
 from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan, first_difference
 
-STUDY_FILE = "compare.json"
-DIVERGED_FILE = "diverged.json"
+STUDY_FILE = "compare.json"  # in the study's folder
+DIVERGED_FILE = "diverged.json"  # in the folder of a run that diverged
 
 RunState = Literal["finished", "diverged", "unfinished"]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came of one run so far. `epoch` is that of the best network, or the one it diverged in.
+    """What is known of one run so far. Values that do not exist (yet) are None.
 
-    `loss` is the training loss of the last whole epoch; the accuracies are of the best network by
-    validation. What there is not yet, or will never be, is None.
+    Attributes:
+        run: kind of layers, depth and learning rate.
+        state: "finished", "diverged" (its loss became NaN or infinite) or "unfinished".
+        parameters: number of trainable parameters.
+        steps: number of steps of the whole run.
+        step: number of steps taken.
+        epoch: the epoch of the best network, or the epoch in which the run diverged.
+        loss: training loss of the last complete epoch.
+        valid_accuracy: validation accuracy of the best network.
+        test_accuracy: test accuracy of the best network.
+        seconds: training time.
+        history: loss and accuracies of every epoch.
     """
 
-    cell: StudyRun
+    run: StudyRun
     state: RunState
     parameters: int
     steps: int
@@ -47,29 +57,39 @@ class RunResult:
     history: tuple[dict[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; JSON has none for what is no number, or infinite."""
+        """Return plain values; NaN and infinity become None, because JSON lacks them."""
         values = asdict(self)
         values["history"] = [
             {name: value if isfinite(value) else None for name, value in entry.items()}
             for entry in self.history
         ]
-        return {"name": self.cell.name, **values.pop("cell"), **values}
+        return {"name": self.run.name, **values.pop("run"), **values}
 
 
-def load_result(plan: RunPlan, cell: StudyRun, rows: str) -> RunResult:
-    """What the folder of a run holds; a ConfigError where it holds another run than this one."""
-    result = RunResult(cell, "unfinished", _parameter_count(plan.config), plan.steps)
+def load_result(plan: RunPlan, run: StudyRun, data_digest: str) -> RunResult:
+    """Return the result in the folder of a run; raise a ConfigError if it belongs to another plan.
+
+    Args:
+        plan: plan of the run.
+        run: kind of layers, depth and learning rate.
+        data_digest: digest of the data set.
+    """
+    result = RunResult(run, "unfinished", _parameter_count(plan.config), plan.steps)
+
+    # a run that diverged
     diverged = plan.folder / DIVERGED_FILE
     if diverged.exists():
-        note = read_json(diverged)
-        _expect_same(plan, note.get("plan", {}), rows, diverged)
-        return replace(_with_history(result, note["history"]), state="diverged", **note["reached"])
+        values = read_json(diverged)
+        _expect_same_plan(plan, values.get("plan", {}), data_digest, diverged)
+        return replace(_with_history(result, values["history"]), state="diverged", **values["reached"])
+
+    # a finished run has test results in its best checkpoint, an unfinished one has a last checkpoint
     for path in (plan.folder / BEST_CHECKPOINT, plan.folder / LAST_CHECKPOINT):
         if not path.exists():
             continue
-        record = checkpoint.read_checkpoint(path)[1]
-        of = {"config": record.config, "recipe": record.recipe, "seed": record.seed, **record.data}
-        _expect_same(plan, of, rows, path)
+        record = read_checkpoint(path)[1]
+        recorded = {"config": record.config, "recipe": record.recipe, "seed": record.seed, **record.data}
+        _expect_same_plan(plan, recorded, data_digest, path)
         if "test_accuracy" in record.metrics:
             return replace(
                 _with_history(result, record.history),
@@ -86,36 +106,44 @@ def load_result(plan: RunPlan, cell: StudyRun, rows: str) -> RunResult:
 
 @cache
 def _parameter_count(config: NetConfig) -> int:
-    with torch.random.fork_rng(devices=[]):  # counting draws nothing from the caller's generator
+    # building a network draws weights: restore the caller's generator afterwards
+    with torch.random.fork_rng(devices=[]):
         return parameter_count(build_network(config))
 
 
-def save_divergence(plan: RunPlan, rows: str, step: int, history: list[dict[str, float]]) -> None:
-    """Write down that a run diverged in the step after so many, so that it is not tried again."""
-    note = {
+def save_divergence(plan: RunPlan, data_digest: str, step: int, history: list[dict[str, float]]) -> None:
+    """Record that a run diverged, so that it is not tried again.
+
+    Args:
+        plan: plan of the run.
+        data_digest: digest of the data set.
+        step: number of steps taken before the one that diverged.
+        history: loss and accuracies of the complete epochs.
+    """
+    values = {
         "plan": {
             "config": plan.config.to_dict(),
             "recipe": plan.recipe.to_dict(),
             "seed": plan.seed,
-            "digest": rows,
+            "digest": data_digest,
         },
         "reached": {"step": step, "epoch": step // plan.steps_per_epoch + 1},
         "history": history,
     }
-    write_json(plan.folder / DIVERGED_FILE, note)
+    write_json(plan.folder / DIVERGED_FILE, values)
 
 
-def shared_settings(study: Study, rows: str) -> dict[str, Any]:
-    """What makes runs comparable, and must not change within a folder; `rows` is the data's digest."""
+def shared_settings(study: Study, data_digest: str) -> dict[str, Any]:
+    """Return the settings that all runs in a folder must share to be comparable."""
     recipe = {name: value for name, value in study.recipe.to_dict().items() if name != "lr"}
-    return {"data": study.data, "rows": rows, "seed": study.seed, "width": study.width, **recipe}
+    return {"data": study.data, "rows": data_digest, "seed": study.seed, "width": study.width, **recipe}
 
 
-def expect_same_study(study: Study, rows: str, folder: Path) -> None:
-    """Stop with a ConfigError where a study with other settings was begun in this folder."""
+def expect_same_study(study: Study, data_digest: str, folder: Path) -> None:
+    """Raise a ConfigError if the folder has a study with other settings."""
     path = folder / STUDY_FILE
     if path.exists():
-        _expect_equal(shared_settings(study, rows), read_json(path).get("shared", {}), path)
+        _expect_equal(shared_settings(study, data_digest), read_json(path).get("shared", {}), path)
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -127,9 +155,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: expected what an earlier study wrote, cannot read it") from error
+        raise ConfigError(f"{path}: expected a JSON file of an earlier study, cannot read it") from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: expected what an earlier study wrote, got something else")
+        raise ConfigError(f"{path}: expected a JSON file of an earlier study, got something else")
     return values
 
 
@@ -140,14 +168,18 @@ def _with_history(result: RunResult, history: list[dict[str, float]]) -> RunResu
     return replace(result, history=tuple(history), loss=last["loss"], seconds=last["seconds"])
 
 
-def _expect_same(plan: RunPlan, came: Mapping[str, Any], rows: str, path: Path) -> None:
-    for name, now in (("config", plan.config.to_dict()), ("recipe", plan.recipe.to_dict())):
-        _expect_equal(now, came.get(name, {}), path)
+def _expect_same_plan(plan: RunPlan, recorded: Mapping[str, Any], data_digest: str, path: Path) -> None:
+    for name, values in (("config", plan.config.to_dict()), ("recipe", plan.recipe.to_dict())):
+        _expect_equal(values, recorded.get(name, {}), path)
     _expect_equal(
-        {"seed": plan.seed, "rows": rows}, {"seed": came.get("seed"), "rows": came.get("digest")}, path
+        {"seed": plan.seed, "rows": data_digest},
+        {"seed": recorded.get("seed"), "rows": recorded.get("digest")},
+        path,
     )
 
 
-def _expect_equal(now: Mapping[str, Any], then: Mapping[str, Any], path: Path) -> None:
-    if said := first_difference(now, then):
-        raise ConfigError(f"{path}: belongs to a study with {said}: give the new study another folder")
+def _expect_equal(current: Mapping[str, Any], recorded: Mapping[str, Any], path: Path) -> None:
+    if difference := first_difference(current, recorded):
+        raise ConfigError(
+            f"{path}: belongs to a study with other settings: {difference}; choose another folder"
+        )

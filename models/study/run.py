@@ -1,7 +1,8 @@
-"""Figure 1 of "Training Very Deep Networks": what depth does to plain, residual and highway nets.
+"""Runs a depth study: trains all runs and writes the results, the table and the figure.
 
-A study is a folder: one of its own for each run, and beside them `compare.json` with all the figures,
-`compare.md` with a table and `compare.png`. Run again, it goes on where it was stopped.
+A study reproduces Figure 1 of "Training Very Deep Networks". Its folder has one sub-folder per run, and
+`compare.json` with all results, `compare.md` with a table and `compare.png`. A study that was stopped
+continues when it is run again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FIGURE_FILE = "compare.png"
 
 @dataclass(frozen=True)
 class RunProgress:
-    """What a display is told of one run, whenever there is something new."""
+    """The progress of one run, for a display."""
 
     name: str
     state: RunState
@@ -49,67 +50,82 @@ def run_study(
     folder: Path,
     *,
     jobs: int = 1,
-    tell: Callable[[RunProgress], None] = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
-    download: DownloadProgress | None = None,
+    on_progress: Callable[[RunProgress], None] = lambda progress: None,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_download: DownloadProgress | None = None,
 ) -> list[RunResult]:
-    """Train what is not trained yet, `jobs` runs at a time, and write the table and the picture.
+    """Train the runs that are not trained yet, and write the results, the table and the figure.
 
-    Asked to stop, or interrupted, it saves what it is at; runs that are not done are "unfinished" then,
-    and go on when the study is run again. A run whose loss is no number any more has "diverged", which
-    is a result. A folder that holds a study with other settings is left as it is, with a ConfigError.
+    A run whose loss becomes NaN or infinite is recorded as "diverged", which is a result. If the folder
+    has a study with other settings, a ConfigError is raised and nothing is changed.
+
+    Args:
+        study: what to compare.
+        folder: the study's folder.
+        jobs: number of runs to train at the same time, each in a process of its own.
+        on_progress: called for every run at the start, and whenever a run has made progress.
+        should_stop: asked several times per second; if it returns True, the runs in progress are saved as
+            "unfinished" and continue when the study is run again.
+        on_download: called while the data set is downloaded.
     """
     expect(jobs > 0, f"jobs: expected 1 or more, got {jobs}")
-    data = study.read(download)
-    rows = data.digest
-    expect_same_study(study, rows, folder)
-    plans = {cell: study.plan(cell, data, folder) for cell in study.cells}
-    results = {cell: load_result(plan, cell, rows) for cell, plan in plans.items()}
-    chance = majority_baseline(data)
+    data = study.load_data(on_download)
+    digest = data.digest
+    expect_same_study(study, digest, folder)
+    plans = {run: study.plan_for(run, data, folder) for run in study.runs}
+    results = {run: load_result(plan, run, digest) for run, plan in plans.items()}
+    baseline = majority_baseline(data)
 
-    def hear(word: StepMessage | EndMessage) -> None:
-        if isinstance(word, StepMessage):
-            tell(RunProgress(word.cell.name, "unfinished", word.step, word.steps, word.loss))
+    def on_message(message: StepMessage | EndMessage) -> None:
+        if isinstance(message, StepMessage):
+            on_progress(
+                RunProgress(message.run.name, "unfinished", message.step, message.steps, message.loss)
+            )
         else:
-            result = results[word.cell] = load_result(plans[word.cell], word.cell, rows)
-            tell(_progress(result))
+            result = results[message.run] = load_result(plans[message.run], message.run, digest)
+            on_progress(_to_progress(result))
 
+    # what earlier calls have left
     for result in results.values():
-        tell(_progress(result))
-    _write_study(study, rows, chance, list(results.values()), folder)
-    waiting = [cell for cell, result in results.items() if result.state == "unfinished"]
+        on_progress(_to_progress(result))
+    _write_results(study, digest, baseline, list(results.values()), folder)
+    unfinished = [run for run, result in results.items() if result.state == "unfinished"]
     try:
-        if waiting:
-            train_runs(study, folder, waiting, jobs=jobs, hear=hear, stop=stop)
+        if unfinished:
+            train_runs(study, folder, unfinished, jobs=jobs, on_message=on_message, should_stop=should_stop)
     finally:
-        found = [load_result(plan, cell, rows) for cell, plan in plans.items()]
-        _write_study(study, rows, chance, found, folder)
+        # also after an error: everything that was trained is written
+        final_results = [load_result(plan, run, digest) for run, plan in plans.items()]
+        _write_results(study, digest, baseline, final_results, folder)
         with replacing(folder / TABLE_FILE) as draft:
-            draft.write_text(study_table(study, found, chance), encoding="utf-8")
-        picture = depth_figure(study, best_results(found), chance)
-        style.save_figure(picture, folder / FIGURE_FILE)
-    return found
+            draft.write_text(study_table(study, final_results, baseline), encoding="utf-8")
+        style.save_figure(depth_figure(study, best_results(final_results), baseline), folder / FIGURE_FILE)
+    return final_results
 
 
-def _progress(result: RunResult) -> RunProgress:
-    return RunProgress(result.cell.name, result.state, result.step, result.steps, result.loss)
+def _to_progress(result: RunResult) -> RunProgress:
+    return RunProgress(result.run.name, result.state, result.step, result.steps, result.loss)
 
 
-def _write_study(
-    study: Study, rows: str, chance: MajorityBaseline, results: Sequence[RunResult], folder: Path
+def _write_results(
+    study: Study,
+    data_digest: str,
+    baseline: MajorityBaseline,
+    results: Sequence[RunResult],
+    folder: Path,
 ) -> None:
-    shown = {result.cell for result in best_results(results)}
+    shown = {result.run for result in best_results(results)}
     values = {
-        "shared": shared_settings(study, rows),
+        "shared": shared_settings(study, data_digest),
         "families": study.families,
         "depths": study.depths,
         "lrs": study.lrs,
-        "chance": asdict(chance),
+        "chance": asdict(baseline),
         "runs": [
             {
                 **result.to_dict(),
-                "shown": result.cell in shown,
-                "at_chance": chance.explains(result.test_accuracy),
+                "shown": result.run in shown,
+                "at_chance": baseline.accounts_for(result.test_accuracy),
             }
             for result in results
         ],

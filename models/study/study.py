@@ -1,4 +1,4 @@
-"""A study of depth: every family at every depth, with every learning rate."""
+"""What a depth study consists of: one run per kind of layer, depth and learning rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.training.run_plan import RunPlan
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run of a study."""
+    """One run of a study; `family` is the kind of its layers."""
 
     family: LayerKind
     depth: int
@@ -26,16 +26,23 @@ class StudyRun:
 
     @property
     def name(self) -> str:
-        """What its folder is called."""
+        """Name of the run's folder."""
         return f"{self.family}-{self.depth}-lr{self.lr}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Every family at every depth, with every learning rate: Figure 1 of "Training Very Deep Networks".
+    """A depth study, as in Figure 1 of "Training Very Deep Networks".
 
-    `recipe` is the same for all, but for its rate, which gives way to each of `lrs`. `width` is that of
-    the highway nets; their twins are made as large as they.
+    Attributes:
+        families: kinds of layers to compare.
+        depths: numbers of layers.
+        lrs: learning rates to try for each kind and depth.
+        data: name or path of the data set.
+        recipe: training settings of all runs; its learning rate is replaced by each of `lrs`.
+        seed: the seed of all runs.
+        width: units of a highway layer; the other kinds are wider, to have as many parameters.
+        data_dir: folder with the files of a public data set; then nothing is downloaded.
     """
 
     families: tuple[LayerKind, ...]
@@ -55,17 +62,19 @@ class Study:
             expect(len(values) > 0, f"{name}: expected one or more, got none")
             expect(
                 len(set(values)) == len(values),
-                f"{name}: expected each once, got {', '.join(map(str, values))}",
+                f"{name}: expected each value once, got {', '.join(map(str, values))}",
             )
         expect(self.width > 0, f"width: expected 1 or more, got {self.width}")
-        object.__setattr__(self, "lrs", tuple(map(float, self.lrs)))  # 1 and 1.0 are one folder
-        for cell in self.cells:
-            self.recipe_of(cell)
-            figure_1_config(cell.family, cell.depth, width=self.width)
+        # so that learning rates 1 and 1.0 share a folder
+        object.__setattr__(self, "lrs", tuple(map(float, self.lrs)))
+        # raises if a depth or a learning rate is invalid
+        for run in self.runs:
+            self.recipe_for(run)
+            figure_1_config(run.family, run.depth, width=self.width)
 
     @property
-    def cells(self) -> list[StudyRun]:
-        """All runs, by depth, then family, then rate."""
+    def runs(self) -> list[StudyRun]:
+        """All runs, sorted by depth, then family, then learning rate."""
         return [
             StudyRun(family, depth, lr)
             for depth in self.depths
@@ -73,8 +82,8 @@ class Study:
             for lr in self.lrs
         ]
 
-    def read(self, progress: DownloadProgress | None = None) -> Dataset:
-        """The rows that all runs share."""
+    def load_data(self, progress: DownloadProgress | None = None) -> Dataset:
+        """Load the data set that all runs share."""
         return load_dataset(
             self.data,
             data_dir=self.data_dir,
@@ -83,20 +92,20 @@ class Study:
             progress=progress,
         )
 
-    def recipe_of(self, cell: StudyRun) -> Recipe:
-        return replace(self.recipe, lr=cell.lr)
+    def recipe_for(self, run: StudyRun) -> Recipe:
+        return replace(self.recipe, lr=run.lr)
 
-    def config_of(self, cell: StudyRun, data: Dataset) -> MlpConfig:
-        return figure_1_config(cell.family, cell.depth, width=self.width).for_data(data.inputs, data.classes)
+    def config_for(self, run: StudyRun, data: Dataset) -> MlpConfig:
+        return figure_1_config(run.family, run.depth, width=self.width).for_data(data.inputs, data.classes)
 
-    def plan(self, cell: StudyRun, data: Dataset, folder: Path) -> RunPlan:
-        """How one run is trained, in a folder of its own within the study's."""
-        twin = "" if cell.family == "highway" else f"-{cell.family}"
+    def plan_for(self, run: StudyRun, data: Dataset, folder: Path) -> RunPlan:
+        """Return the plan of a run, which has a folder of its own within the study's `folder`."""
+        suffix = "" if run.family == "highway" else f"-{run.family}"
         return RunPlan(
-            preset=f"fig1-{cell.depth}{twin}",
-            config=self.config_of(cell, data),
-            recipe=self.recipe_of(cell),
+            preset=f"fig1-{run.depth}{suffix}",
+            config=self.config_for(run, data),
+            recipe=self.recipe_for(run),
             data=data,
-            folder=folder / cell.name,
+            folder=folder / run.name,
             seed=self.seed,
         )

@@ -1,4 +1,4 @@
-"""The table of a study."""
+"""The Markdown table of a study."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from models.study.results import RunResult, RunState
 from models.study.study import Study
 
 
-def study_table(study: Study, results: Sequence[RunResult], chance: MajorityBaseline) -> str:
-    """The study in Markdown: the best run of each family and depth, and then, if there are more, all."""
+def study_table(study: Study, results: Sequence[RunResult], baseline: MajorityBaseline) -> str:
+    """Return Markdown: the best run of each family and depth, then all runs if there are more."""
     recipe = study.recipe
     lines = [
         "# Depth, with and without highways",
         "",
         f"Data {study.data}, {recipe.epochs} epochs, batches of {recipe.batch}, {recipe.schedule} schedule, "
-        f"highway layers {study.width} wide, their twins wider by the square root of 2, seed {study.seed}. "
-        f"Chance: accuracy {chance.accuracy:.2%}, loss {chance.loss:.3f}.",
+        f"highway layers of {study.width} units, other layers wider by the square root of 2, "
+        f"seed {study.seed}. "
+        f"Chance: accuracy {baseline.accuracy:.2%}, loss {baseline.loss:.3f}.",
         "",
-        "The training loss is that of the last epoch; the accuracies are of the best network by validation.",
+        "The training loss is that of the last epoch. "
+        "The accuracies are those of the network with the best validation accuracy.",
         "",
-        *_rows(best_results(results), chance),
+        *_table_lines(best_results(results), baseline),
     ]
     if len(study.lrs) > 1:
         lines += [
             "",
-            "Of several learning rates, the one whose training loss ended lowest. All of them:",
+            "Several learning rates were tried; the table shows the one with the lowest final training loss. "
+            "All runs:",
             "",
-            *_rows(results, chance),
+            *_table_lines(results, baseline),
         ]
     return "\n".join(lines) + "\n"
 
 
-def _rows(results: Sequence[RunResult], chance: MajorityBaseline) -> list[str]:
-    heads = (
+def _table_lines(results: Sequence[RunResult], baseline: MajorityBaseline) -> list[str]:
+    headings = (
         "depth",
         "family",
         "learning rate",
@@ -48,24 +51,24 @@ def _rows(results: Sequence[RunResult], chance: MajorityBaseline) -> list[str]:
     )
     rows = [
         (
-            str(result.cell.depth),
-            result.cell.family,
-            f"{result.cell.lr:g}",
+            str(result.run.depth),
+            result.run.family,
+            f"{result.run.lr:g}",
             _format(result.loss, ".3g"),
             _format(result.valid_accuracy, ".2%"),
             _format(result.test_accuracy, ".2%"),
             f"{result.parameters:,}",
             _duration(result.seconds),
-            _remark(result, chance),
+            _remark(result, baseline),
         )
         for result in results
     ]
-    sides = ["---:" if head not in ("family", "") else "---" for head in heads]
-    return [f"| {' | '.join(cells)} |" for cells in (heads, sides, *rows)]
+    alignment = ["---:" if heading not in ("family", "") else "---" for heading in headings]
+    return [f"| {' | '.join(cells)} |" for cells in (headings, alignment, *rows)]
 
 
-def _format(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def _format(value: float | None, format_spec: str) -> str:
+    return "" if value is None else format(value, format_spec)
 
 
 def _duration(seconds: float | None) -> str:
@@ -75,24 +78,24 @@ def _duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"
 
 
-def _remark(result: RunResult, chance: MajorityBaseline) -> str:
+def _remark(result: RunResult, baseline: MajorityBaseline) -> str:
     if result.state == "diverged":
         return f"diverged in epoch {result.epoch}"
     if result.state == "unfinished":
         return f"unfinished: {result.step / result.steps:.0%}"
-    return "no better than chance" if chance.explains(result.test_accuracy) else ""
+    return "no better than chance" if baseline.accounts_for(result.test_accuracy) else ""
 
 
 def best_results(results: Sequence[RunResult]) -> list[RunResult]:
-    """Of each family at each depth the run, among all learning rates, whose training loss ended lowest."""
+    """Return, for each family and depth, the run whose learning rate gave the lowest final training loss."""
     states: tuple[RunState, ...] = ("finished", "unfinished", "diverged")
 
     def rank(result: RunResult) -> tuple[int, float]:
         return states.index(result.state), inf if result.loss is None else result.loss
 
-    chosen: dict[tuple[int, str], RunResult] = {}
+    best: dict[tuple[int, str], RunResult] = {}
     for result in results:
-        place = result.cell.depth, result.cell.family
-        if place not in chosen or rank(result) < rank(chosen[place]):
-            chosen[place] = result
-    return list(chosen.values())
+        key = result.run.depth, result.run.family
+        if key not in best or rank(result) < rank(best[key]):
+            best[key] = result
+    return list(best.values())

@@ -1,8 +1,8 @@
-"""Processes that train the runs of a study side by side.
+"""Worker processes that train the runs of a study side by side.
 
-Each is a fresh interpreter with a pipe to the process that started it. A run that is being trained
-stops, and saves where it is, as soon as anything stirs at the other end of its pipe: the word to stop,
-or the pipe's end, should the other process have died. Ctrl-C reaches the starting process alone.
+Each worker is a new interpreter, connected to the parent process by a pipe. A worker saves and stops as soon
+as its pipe is readable: the parent has sent a stop message or has died (EOF). Ctrl-C is handled by the
+parent only.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from models.study.study import Study, StudyRun
 from models.training.run_plan import LAST_CHECKPOINT, RunPlan
 from models.training.train import StepReport, train
 
-PROGRESS_INTERVAL_SECONDS = 0.2  # seconds between two words of progress, and between two looks at `stop`
+# time between two progress messages of a worker, and between two calls of `should_stop`
+PROGRESS_INTERVAL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class StepMessage:
-    """How far a run is."""
+    """A worker has taken further steps of a run."""
 
-    cell: StudyRun
+    run: StudyRun
     step: int
     steps: int
     loss: float
@@ -41,16 +42,16 @@ class StepMessage:
 
 @dataclass(frozen=True)
 class EndMessage:
-    """A run is over, one way or another, and its folder says how."""
+    """A worker has finished or stopped a run, or the run diverged; its folder has the result."""
 
-    cell: StudyRun
+    run: StudyRun
 
 
 @dataclass(frozen=True)
 class FailureMessage:
-    """A run could not be trained."""
+    """A worker could not train a run."""
 
-    cell: StudyRun
+    run: StudyRun
     reason: str
     trace: str = ""
 
@@ -61,56 +62,65 @@ Message = StepMessage | EndMessage | FailureMessage
 def train_runs(
     study: Study,
     folder: Path,
-    cells: Sequence[StudyRun],
+    runs: Sequence[StudyRun],
     *,
     jobs: int,
-    hear: Callable[[StepMessage | EndMessage], None],
-    stop: Callable[[], bool],
+    on_message: Callable[[StepMessage | EndMessage], None],
+    should_stop: Callable[[], bool],
 ) -> None:
-    """Train the cells, `jobs` at a time, the deepest first so that all processes end at about one time.
+    """Train runs in worker processes.
 
-    When it returns, or raises, no process is left, and what was begun is saved.
+    When it returns or raises, all progress is saved and no worker is left.
+
+    Args:
+        study: the study.
+        folder: its folder.
+        runs: the runs to train.
+        jobs: number of worker processes.
+        on_message: called with the messages of the workers.
+        should_stop: asked several times per second; if it returns True, the workers save and stop.
     """
-    # of one depth, highway layers take longest: they have two maps, if smaller ones
-    waiting = sorted(cells, key=lambda cell: (cell.depth, cell.family == "highway"))
-    with _WorkerPool(study, folder, min(jobs, len(cells))) as crew:
-        for hand in crew.hands:
-            hand.give(waiting.pop())
-        while crew.busy and not stop():
-            for hand, word in crew.listen():
-                if isinstance(word, FailureMessage):
-                    raise TrainingError(f"{word.cell.name}: {word.reason}") from _cause(word)
-                hear(word)
-                if isinstance(word, EndMessage):
-                    hand.cell = None
+    # the longest runs first, so that all workers end at about the same time: the deepest, and at equal depth
+    # those with highway layers, which have two maps each
+    waiting = sorted(runs, key=lambda run: (run.depth, run.family == "highway"))
+    with _WorkerPool(study, folder, min(jobs, len(runs))) as pool:
+        for worker in pool.workers:
+            worker.assign(waiting.pop())
+        while pool.is_busy and not should_stop():
+            for worker, message in pool.receive():
+                if isinstance(message, FailureMessage):
+                    raise TrainingError(f"{message.run.name}: {message.reason}") from _cause(message)
+                on_message(message)
+                if isinstance(message, EndMessage):
+                    worker.run = None
                     if waiting:
-                        hand.give(waiting.pop())
+                        worker.assign(waiting.pop())
 
 
-def _cause(word: FailureMessage) -> Exception | None:
-    return RuntimeError(word.trace) if word.trace else None
+def _cause(message: FailureMessage) -> Exception | None:
+    return RuntimeError(message.trace) if message.trace else None
 
 
 class _Worker:
-    """One process, and the cell that it trains."""
+    """The parent's side of one worker process, and the run that it trains."""
 
     def __init__(self, study: Study, folder: Path) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
+        self.pipe, worker_pipe = context.Pipe()
         self.process: BaseProcess = context.Process(
-            target=_worker_main, args=(theirs, study, folder), daemon=True
+            target=_worker_main, args=(worker_pipe, study, folder), daemon=True
         )
         self.process.start()
-        theirs.close()  # so that the pipe ends with the process
-        self.cell: StudyRun | None = None
+        worker_pipe.close()  # so that the pipe gives EOF when the worker dies
+        self.run: StudyRun | None = None
 
-    def give(self, cell: StudyRun) -> None:
-        self.cell = cell
-        with contextlib.suppress(OSError):  # of a dead process, the pipe's end tells
-            self.pipe.send(cell)
+    def assign(self, run: StudyRun) -> None:
+        self.run = run
+        with contextlib.suppress(OSError):  # if the worker has died, `receive` finds out
+            self.pipe.send(run)
 
-    def listen(self) -> Message | None:
-        """The next word; None once there will be no other."""
+    def receive(self) -> Message | None:
+        """Return the next message, or None if the worker has closed its pipe."""
         try:
             return self.pipe.recv()
         except (EOFError, OSError):
@@ -118,31 +128,33 @@ class _Worker:
 
 
 class _WorkerPool:
+    """Worker processes, which save and end when the `with` block ends."""
+
     def __init__(self, study: Study, folder: Path, size: int) -> None:
-        self.hands: list[_Worker] = []
+        self.workers: list[_Worker] = []
         with _without_sigint():
             try:
                 for _ in range(size):
-                    self.hands.append(_Worker(study, folder))
+                    self.workers.append(_Worker(study, folder))
             except BaseException:
                 self.kill()
                 raise
 
     @property
-    def busy(self) -> bool:
-        return any(hand.cell for hand in self.hands)
+    def is_busy(self) -> bool:
+        return any(worker.run for worker in self.workers)
 
-    def listen(self) -> Iterator[tuple[_Worker, Message]]:
-        """What the busy ones have to say, if they do so soon."""
-        by_pipe = {hand.pipe: hand for hand in self.hands if hand.cell}
-        for pipe in wait(list(by_pipe), timeout=PROGRESS_INTERVAL_SECONDS):
-            hand = by_pipe[pipe]  # type: ignore[index]
-            word = hand.listen()
-            if word is not None:
-                yield hand, word
-            elif hand.cell is not None:
-                hand.process.join()
-                yield hand, FailureMessage(hand.cell, _death_reason(hand.process.exitcode))
+    def receive(self) -> Iterator[tuple[_Worker, Message]]:
+        """Yield at most one message per busy worker, waiting a short time for the first."""
+        workers = {worker.pipe: worker for worker in self.workers if worker.run}
+        for pipe in wait(list(workers), timeout=PROGRESS_INTERVAL_SECONDS):
+            worker = workers[pipe]  # type: ignore[index]
+            message = worker.receive()
+            if message is not None:
+                yield worker, message
+            elif worker.run is not None:
+                worker.process.join()
+                yield worker, FailureMessage(worker.run, _death_reason(worker.process.exitcode))
 
     def __enter__(self) -> _WorkerPool:
         return self
@@ -150,78 +162,79 @@ class _WorkerPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let every process save what it is at and end; a second Ctrl-C ends them at once."""
+        """Let all workers save and end; a second Ctrl-C meanwhile terminates them."""
         try:
-            for hand in self.hands:
+            for worker in self.workers:
                 with contextlib.suppress(OSError):
-                    hand.pipe.send(None)
-            for hand in self.hands:
-                while hand.listen() is not None:
+                    worker.pipe.send(None)
+            for worker in self.workers:
+                while worker.receive() is not None:
                     pass
-                hand.process.join()
+                worker.process.join()
         finally:
             self.kill()
 
     def kill(self) -> None:
-        for hand in self.hands:
-            if hand.process.is_alive():
-                hand.process.terminate()
-                hand.process.join()
-            hand.pipe.close()
+        for worker in self.workers:
+            if worker.process.is_alive():
+                worker.process.terminate()
+                worker.process.join()
+            worker.pipe.close()
 
 
-def _death_reason(code: int | None) -> str:
-    if code is not None and code < 0:
+def _death_reason(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
         with contextlib.suppress(ValueError):
-            return f"its process was ended by {signal.Signals(-code).name}: was there enough memory?"
-    return f"its process ended with exit code {code}"
+            return f"its process was ended by {signal.Signals(-exit_code).name}: was there enough memory?"
+    return f"its process ended with exit code {exit_code}"
 
 
 @contextlib.contextmanager
 def _without_sigint() -> Iterator[None]:
-    """Processes that are started meanwhile never hear Ctrl-C, not even while they import."""
+    """Ignore SIGINT in the block. Processes started in it inherit this, also while they import."""
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield  # only the main thread may change signal handlers
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def _worker_main(pipe: Connection, study: Study, folder: Path) -> None:
-    """The life of one process: train each cell that comes, until there is none."""
+    """Main function of a worker: train the runs that the parent sends, until it sends None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     data = None
-    with contextlib.suppress(EOFError, OSError):  # nobody listens any more
-        while (cell := pipe.recv()) is not None:
+    with contextlib.suppress(EOFError, OSError):  # the parent has died
+        while (run := pipe.recv()) is not None:
             try:
-                data = study.read() if data is None else data
-                _train_run(study.plan(cell, data, folder), cell, pipe)
+                data = study.load_data() if data is None else data
+                _train_run(study.plan_for(run, data, folder), run, pipe)
             except ModelsError as error:
-                pipe.send(FailureMessage(cell, str(error)))
+                pipe.send(FailureMessage(run, str(error)))
             except Exception as error:
-                first = (str(error).splitlines() or [""])[0]
-                pipe.send(FailureMessage(cell, f"{type(error).__name__}: {first}", traceback.format_exc()))
+                first_line = (str(error).splitlines() or [""])[0]
+                reason = f"{type(error).__name__}: {first_line}"
+                pipe.send(FailureMessage(run, reason, traceback.format_exc()))
             else:
-                pipe.send(EndMessage(cell))
+                pipe.send(EndMessage(run))
 
 
-def _train_run(plan: RunPlan, cell: StudyRun, pipe: Connection) -> None:
-    rows = plan.data.digest
-    before = load_result(plan, cell, rows)
-    step, history, due = before.step, list(before.history), 0.0
+def _train_run(plan: RunPlan, run: StudyRun, pipe: Connection) -> None:
+    digest = plan.data.digest
+    earlier = load_result(plan, run, digest)
+    step, history, next_message_at = earlier.step, list(earlier.history), 0.0
 
-    def tell(tick: StepReport) -> None:
-        nonlocal step, history, due
-        step, history = tick.step, tick.history
-        if time.monotonic() >= due:
-            due = time.monotonic() + PROGRESS_INTERVAL_SECONDS
-            with contextlib.suppress(OSError):  # nobody listens: `stop` is about to find out
-                pipe.send(StepMessage(cell, tick.step, tick.steps, tick.loss))
+    def on_step(report: StepReport) -> None:
+        nonlocal step, history, next_message_at
+        step, history = report.step, report.history
+        if time.monotonic() >= next_message_at:
+            next_message_at = time.monotonic() + PROGRESS_INTERVAL_SECONDS
+            with contextlib.suppress(OSError):  # the parent has died: `should_stop` finds out
+                pipe.send(StepMessage(run, report.step, report.steps, report.loss))
 
     try:
-        train(plan, resume=(plan.folder / LAST_CHECKPOINT).exists(), tell=tell, stop=pipe.poll)
+        train(plan, resume=(plan.folder / LAST_CHECKPOINT).exists(), on_step=on_step, should_stop=pipe.poll)
     except TrainingError:
-        save_divergence(plan, rows, step, history)
+        save_divergence(plan, digest, step, history)

@@ -1,7 +1,7 @@
-"""A trained network on disk: one `.safetensors` file that says what it is, and is never unpickled.
+"""Checkpoints: a trained network as one `.safetensors` file that describes itself and is never unpickled.
 
-Beside the weights, the file's metadata hold one JSON record under the key `turnpike`: the network's
-config, what it was trained on and how, the seed, and what it reached.
+Besides the weights, the file's metadata hold one JSON record under the key `turnpike`: the network's config,
+the data, the recipe, the seed and the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,20 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """What a checkpoint says of itself. `data` holds name, digest, kind, labels and alphabet."""
+    """The JSON record in a checkpoint.
+
+    Attributes:
+        preset: name of the preset.
+        config: settings of the network, as `NetConfig.to_dict` returns them.
+        data: name, digest, kind, labels and alphabet of the data set.
+        recipe: settings of the training.
+        seed: the seed of the run.
+        metrics: loss and accuracies of the best network; with the test results once the run is finished.
+        history: loss and accuracies of every epoch.
+        torch: version of PyTorch.
+        progress: state needed to resume the run; empty in the checkpoint of the best network.
+        format: version of this record's format.
+    """
 
     preset: str
     config: dict[str, Any]
@@ -42,23 +55,23 @@ class TrainingRecord:
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], record: TrainingRecord) -> None:
-    """Write a checkpoint whole, or leave the old one."""
-    flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    """Write a checkpoint atomically: on any error the old file stays."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as draft:
-        save_file(flat, draft, metadata={METADATA_KEY: json.dumps(asdict(record))})
+        save_file(tensors, draft, metadata={METADATA_KEY: json.dumps(asdict(record))})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], TrainingRecord]:
-    """The tensors and the record of a checkpoint."""
+    """Return the tensors and the record of a checkpoint; a CheckpointError says what is wrong with it."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dict
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such file") from error
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"{path}: expected a whole .safetensors file, and this is damaged or another kind of file"
+            f"{path}: expected a .safetensors file, got a damaged file or one of another format"
         ) from error
     if METADATA_KEY not in metadata:
         raise MissingRecordError(
@@ -70,20 +83,18 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], TrainingRecord]:
         if values.get("format") != FORMAT_VERSION:
             raise CheckpointError(
                 f"{path}: expected checkpoint format {FORMAT_VERSION}, got {values.get('format')!r}: "
-                "it comes from another version of turnpike"
+                "another version of turnpike wrote it"
             )
         record = TrainingRecord(**values)
     except (ValueError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            f"{path}: the {METADATA_KEY!r} record in its metadata cannot be understood"
-        ) from error
+        raise CheckpointError(f"{path}: the {METADATA_KEY!r} record in its metadata is malformed") from error
     return tensors, record
 
 
 def expect_matching_weights(net: Net, tensors: dict[str, Tensor], path: Path) -> None:
-    """Stop with a CheckpointError unless each part of the network has its tensor, and there are no others."""
-    own = net.state_dict()
-    for name, tensor in own.items():
+    """Raise a CheckpointError unless the tensors are those of the network: all of them, and no others."""
+    state = net.state_dict()
+    for name, tensor in state.items():
         if name not in tensors:
             raise CheckpointError(f"{path}: expected a tensor {name!r}, which is missing")
         if tensors[name].shape != tensor.shape or tensors[name].dtype != tensor.dtype:
@@ -91,18 +102,18 @@ def expect_matching_weights(net: Net, tensors: dict[str, Tensor], path: Path) ->
                 f"{path}: {name}: expected {list(tensor.shape)} {tensor.dtype}, "
                 f"got {list(tensors[name].shape)} {tensors[name].dtype}"
             )
-    if strange := sorted(tensors.keys() - own.keys()):
-        raise CheckpointError(f"{path}: {strange[0]!r} belongs to no part of the network")
+    if unknown := sorted(tensors.keys() - state.keys()):
+        raise CheckpointError(f"{path}: the network has no tensor {unknown[0]!r}")
 
 
 def load_network(path: Path) -> tuple[Net, TrainingRecord]:
-    """The network of a checkpoint, in eval mode, and the record beside it."""
+    """Return the network of a checkpoint, in eval mode, and the record."""
     tensors, record = read_checkpoint(path)
     try:
         config = config_from_dict(record.config)
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    # a config may claim any size: on the meta device nothing is allocated until the weights bear it out
+    # a config can claim any size: compare it with the weights on the meta device, which allocates nothing
     with torch.device("meta"):
         expect_matching_weights(build_network(config), tensors, path)
     net = build_network(config)

@@ -1,6 +1,7 @@
-"""Networks by name: a config, the data it was made for, and a recipe that trains it.
+"""Presets: named networks, each with its config, the data set it was made for, and a recipe.
 
-Figures and tables are those of Srivastava, Greff and Schmidhuber 2015, "Training Very Deep Networks".
+"Figure 1", "Table 1" and "Table 2" refer to Srivastava, Greff and Schmidhuber 2015, "Training Very Deep
+Networks".
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from models.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits-10"
 
+# shapes of one row
 DIGIT = (1, 8, 8)
 MNIST = (1, 28, 28)
 CIFAR = (3, 32, 32)
@@ -26,35 +28,40 @@ CIFAR = (3, 32, 32)
 
 @dataclass(frozen=True)
 class Preset:
-    """A named network and how it is trained unless told otherwise."""
+    """A named network, with the data and the recipe that `turnpike train` uses by default."""
 
-    about: str
+    description: str
     data: str
     config: NetConfig
     recipe: Recipe
 
 
 def find_preset(name: str) -> Preset:
-    """The preset of a name, or a ConfigError that lists them all."""
+    """Return the preset with this name; otherwise raise a ConfigError that lists all names."""
     if name not in PRESETS:
         raise ConfigError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
     return PRESETS[name]
 
 
 def figure_1_config(kind: LayerKind, depth: int, *, width: int | None = None) -> MlpConfig:
-    """A net of the paper's Figure 1: `depth` layers in all, the first plain; twins match by the layer.
+    """Return the config of a network of the paper's Figure 1, with about equal parameters for every kind.
 
-    The deeper the net, the more its gates start closed, as in the paper's search from -1 to -10: 100
-    layers that begin at -2 overflow in their first steps, and train at -4.
+    Gates of deeper networks start further closed; the paper searched biases from -1 to -10. With a bias of
+    -2, 100 layers overflow in their first steps; with -4 they train.
+
+    Args:
+        kind: "plain", "residual" or "highway".
+        depth: number of layers, the first of which is always plain.
+        width: units of a highway layer, 50 by default; the other kinds are wider, to match its parameters.
     """
     if depth < 2:
-        raise ConfigError(f"depths: expected 2 or more, the first layer being plain, got {depth}")
-    highway = 50 if width is None else width
+        raise ConfigError(f"depths: expected 2 or more, because the first layer is plain, got {depth}")
+    width = 50 if width is None else width
     return MlpConfig(
         inputs=MNIST,
         classes=10,
         kind=kind,
-        width=highway if kind == "highway" else matched_width(highway),
+        width=width if kind == "highway" else matched_width(width),
         layers=depth - 1,
         gate_bias=-2.0 if depth <= 20 else -4.0,
     )
@@ -62,7 +69,11 @@ def figure_1_config(kind: LayerKind, depth: int, *, width: int | None = None) ->
 
 FIGURE_1_RECIPE = Recipe(epochs=10, batch=100, lr=1e-3, clip=1.0)
 
-_TWINS: tuple[tuple[LayerKind, str], ...] = (("highway", ""), ("plain", "-plain"), ("residual", "-residual"))
+_KIND_SUFFIXES: tuple[tuple[LayerKind, str], ...] = (
+    ("highway", ""),
+    ("plain", "-plain"),
+    ("residual", "-residual"),
+)
 _DIGITS_10 = MlpConfig(inputs=DIGIT, classes=10, width=64, layers=10)
 _DECK = MlpConfig(inputs=MNIST, classes=10, width=784, layers=20, entry="none", gate_bias=0.0, scaling="unit")
 _CONV = ConvConfig(inputs=MNIST, classes=10, stages=((16, 2), (16, 3), (16, 3)), gate_bias=-1.0)
@@ -91,13 +102,13 @@ _SEQUENCE_RECIPE = Recipe(epochs=40, batch=64, lr=3e-3, schedule="cosine", clip=
 
 PRESETS: dict[str, Preset] = {
     DEFAULT_PRESET: Preset(
-        "the default: 10 highways of 64",
+        "default: 10 highway layers of 64",
         "digits",
         _DIGITS_10,
         Recipe(epochs=40, batch=64, lr=1e-3),
     ),
     "deck-20": Preset(
-        "20 highways as wide as the image",
+        "20 highway layers of 784 units",
         "mnist",
         _DECK,
         Recipe(epochs=50, batch=1000, lr=1e-3, test_fraction=0.25, threads=0),
@@ -110,7 +121,7 @@ PRESETS: dict[str, Preset] = {
             FIGURE_1_RECIPE,
         )
         for depth in (10, 20, 50, 100)
-        for kind, suffix in _TWINS
+        for kind, suffix in _KIND_SUFFIXES
     },
     "conv-16": Preset(
         "Table 1: 9 layers of 16 maps",
@@ -120,7 +131,7 @@ PRESETS: dict[str, Preset] = {
     ),
     **{
         f"conv-16{suffix}": Preset(
-            f"Table 1: the {kind} twin of conv-16",
+            f"Table 1: conv-16, {kind} layers",
             "mnist",
             replace(
                 _CONV_16,
@@ -129,7 +140,7 @@ PRESETS: dict[str, Preset] = {
             ),
             _CONV_RECIPE,
         )
-        for kind, suffix in _TWINS[1:]
+        for kind, suffix in _KIND_SUFFIXES[1:]
     },
     "conv-32": Preset(
         "Table 1: 9 layers of 32 maps",
@@ -156,19 +167,19 @@ PRESETS: dict[str, Preset] = {
         _FITNET_RECIPE,
     ),
     "charcnn": Preset(
-        "character CNN with 2 highways",
+        "character CNN, 2 highway layers",
         "names",
         CharacterCnnConfig(inputs=(8, 12), classes=11, alphabet=38),
         Recipe(epochs=15, batch=64, lr=3e-3, schedule="cosine", clip=1.0),
     ),
     "cbhg": Preset(
-        "Tacotron's CBHG, 4 highways",
+        "Tacotron's CBHG, 4 highway layers",
         "digits",
         CbhgConfig(inputs=DIGIT, classes=10),
         _SEQUENCE_RECIPE,
     ),
     "rhn": Preset(
-        "recurrent highway, depth 3",
+        "recurrent highway net, depth 3",
         "digits",
         RhnConfig(inputs=DIGIT, classes=10),
         _SEQUENCE_RECIPE,
@@ -180,14 +191,14 @@ PRESETS: dict[str, Preset] = {
         _SEQUENCE_RECIPE,
     ),
     "grid-lstm": Preset(
-        "Grid LSTM, learns 24 bits' parity",
+        "2-D Grid LSTM, parity of 24 bits",
         "parity-24",
         GridLstmConfig(inputs=(24,), classes=2, width=32, depth=1, forget_bias=8.0, gain=1.5),
-        # a rate that begins at its height, or a gain of 2, leaves some seeds at 50 % for good
+        # with a learning rate that starts at its maximum, or a gain of 2, some seeds stay at 50 % accuracy
         Recipe(epochs=30, batch=100, lr=1e-2, schedule="onecycle"),
     ),
     "grid-lstm-1d": Preset(
-        "1-D Grid LSTM, along depth alone",
+        "1-D Grid LSTM, depth only",
         "digits",
         GridLstmConfig(inputs=DIGIT, classes=10, dimensions=1, width=64, depth=6),
         _SEQUENCE_RECIPE,
@@ -199,13 +210,13 @@ PRESETS: dict[str, Preset] = {
         _SEQUENCE_RECIPE,
     ),
     "transformer": Preset(
-        "Transformer with gated joins",
+        "Transformer with highway joins",
         "digits",
         TransformerConfig(inputs=DIGIT, classes=10),
         _SEQUENCE_RECIPE,
     ),
     "transformer-residual": Preset(
-        "its twin with add-and-norm",
+        "Transformer with residual joins",
         "digits",
         TransformerConfig(inputs=DIGIT, classes=10, join="residual", feedforward=193),
         _SEQUENCE_RECIPE,

@@ -1,4 +1,4 @@
-"""How a network is trained: the settings of one run, apart from the network and the data."""
+"""The settings of a training run that do not depend on network or data: optimizer, schedule, epochs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,28 @@ from models.checks import expect, expect_choice
 Schedule = Literal["constant", "cosine", "onecycle"]
 Precision = Literal["fp32", "bf16"]
 
-# of a one-cycle schedule, the share of the steps that the rate rises for
+# share of the steps during which a one-cycle schedule raises the learning rate
 ONE_CYCLE_RISE_SHARE = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Adam (decoupled weight decay), a schedule of its rate, and how long.
+    """AdamW, a schedule of its learning rate, and the number of epochs.
 
-    `test_fraction` splits all the rows anew at random; None keeps the data's own split. `shift` moves
-    each training image by up to so many pixels either way, `clip` bounds the gradient's norm (0: no bound).
-    `threads` is how many compute (0: one a core). It is part of a recipe because sums done by more threads
-    round otherwise, and because small networks are many times slower when threads wait for each other.
+    Attributes:
+        epochs: passes over the training rows.
+        batch: rows per step.
+        lr: learning rate; the highest one if the schedule changes it.
+        schedule: "constant", "cosine" or "onecycle".
+        weight_decay: decoupled weight decay of matrices; vectors such as biases have none.
+        clip: upper bound of the gradient's norm; 0 for none.
+        shift: move each training image by up to this many pixels in both directions.
+        precision: "fp32", or "bf16" for mixed precision.
+        threads: threads that compute; 0 for one per core. Part of the recipe because the number of threads
+            changes the rounding of sums, and because small networks are many times slower when threads
+            wait for each other.
+        test_fraction: split all rows at random, with this share as test rows; None keeps the data set's
+            own split.
     """
 
     epochs: int = 20
@@ -43,7 +53,7 @@ class Recipe:
         expect(self.weight_decay >= 0, f"weight decay: expected 0 or more, got {self.weight_decay}")
         expect(self.clip >= 0, f"clip: expected 0 or more, got {self.clip}")
         expect(self.shift >= 0, f"shift: expected 0 or more pixels, got {self.shift}")
-        expect(self.threads >= 0, f"threads: expected 1 or more, or 0 for one a core, got {self.threads}")
+        expect(self.threads >= 0, f"threads: expected 1 or more, or 0 for one per core, got {self.threads}")
         expect_choice("schedule", self.schedule, get_args(Schedule))
         expect_choice("precision", self.precision, get_args(Precision))
         expect(
@@ -52,16 +62,19 @@ class Recipe:
         )
 
     def lr_at(self, step: int, steps: int) -> float:
-        """The rate of one step out of `steps`: a function of these alone, so that a resumed run agrees."""
+        """Return the learning rate of one of `steps` steps.
+
+        It depends on nothing else, so a resumed run uses the same rates.
+        """
         if self.schedule == "constant":
             return self.lr
         if self.schedule == "cosine":
             return self.lr * 0.5 * (1 + math.cos(math.pi * step / steps))
-        rise = max(1, round(ONE_CYCLE_RISE_SHARE * steps))
-        if step < rise:
-            return self.lr * (0.04 + 0.96 * 0.5 * (1 - math.cos(math.pi * step / rise)))
-        return self.lr * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))
+        rise_steps = max(1, round(ONE_CYCLE_RISE_SHARE * steps))
+        if step < rise_steps:
+            return self.lr * (0.04 + 0.96 * 0.5 * (1 - math.cos(math.pi * step / rise_steps)))
+        return self.lr * 0.5 * (1 + math.cos(math.pi * (step - rise_steps) / max(1, steps - rise_steps)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as they are kept in a checkpoint."""
+        """Return the settings as plain values, as they are saved in a checkpoint."""
         return asdict(self)

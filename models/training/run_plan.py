@@ -1,4 +1,4 @@
-"""The plan of one training run: which network, on which data, by which recipe, into which folder."""
+"""The plan of one training run: network, data, recipe, seed and folder; and how two plans differ."""
 
 from __future__ import annotations
 
@@ -18,36 +18,26 @@ from models.networks.families import FAMILIES
 from models.training.checkpoint import TrainingRecord
 from models.training.recipe import Recipe
 
-MAX_VALUE_CHARACTERS = 60
+# files in a run's folder
+BEST_CHECKPOINT = "model.safetensors"  # the best network by validation accuracy
+LAST_CHECKPOINT = "last.safetensors"  # the state that a resumed run continues from
 
-
-def first_difference(
-    now: Mapping[str, Any], then: Mapping[str, Any], ignored: Iterable[str] = ()
-) -> str | None:
-    """'width 8, and 9 is asked for now', or None where all is the same.
-
-    `then` may have been through JSON, which knows lists and no tuples: both are compared as it has them.
-    """
-    plain = json.loads(json.dumps(dict(now)))
-    before = json.loads(json.dumps(dict(then)))
-    for name in sorted((plain.keys() | before.keys()) - set(ignored)):
-        if plain.get(name) != before.get(name):
-            return f"{name} {_short(before.get(name))}, and {_short(plain.get(name))} is asked for now"
-    return None
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
-
-
-BEST_CHECKPOINT = "model.safetensors"
-LAST_CHECKPOINT = "last.safetensors"
+MAX_VALUE_CHARACTERS = 60  # longer values are cut in messages
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """One run: which network, on which data, by which recipe, from which seed, into which folder."""
+    """Everything that decides a training run.
+
+    Attributes:
+        preset: name of the preset, for the record.
+        config: the network.
+        recipe: how it is trained.
+        data: what it is trained on.
+        folder: where the checkpoints are written.
+        seed: all random numbers of the run depend on it.
+        device: "cpu" or "cuda".
+    """
 
     preset: str
     config: NetConfig
@@ -66,7 +56,7 @@ class RunPlan:
         expect_choice("device", self.device, ("cpu", "cuda"))
         expect(
             self.device == "cpu" or torch.cuda.is_available(),
-            "device: cuda was asked for, and this PyTorch sees no CUDA device; use cpu",
+            "device: got cuda, and PyTorch finds no CUDA device; use cpu",
         )
         expect(0 <= self.seed < 2**63, f"seed: expected 0 to 2^63 - 1, got {self.seed}")
         expect(
@@ -81,10 +71,14 @@ class RunPlan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches and the rest, unless the rest is one row, which batch norm cannot be trained on."""
+        """Number of batches per epoch.
+
+        A last batch of a single row is left out (unless all batches have one row), because batch
+        normalization cannot train on it.
+        """
         rows = len(self.data.train)
-        whole, rest = divmod(rows, self.recipe.batch)
-        return max(1, whole + (rest > 1 or (rest == 1 and self.recipe.batch == 1)))
+        full_batches, remainder = divmod(rows, self.recipe.batch)
+        return max(1, full_batches + (remainder > 1 or (remainder == 1 and self.recipe.batch == 1)))
 
     @property
     def steps(self) -> int:
@@ -96,7 +90,7 @@ class RunPlan:
         history: list[dict[str, float]],
         progress: dict[str, Any] | None = None,
     ) -> TrainingRecord:
-        """What a checkpoint of this run says of itself."""
+        """Return the record for a checkpoint of this run."""
         return TrainingRecord(
             preset=self.preset,
             config=self.config.to_dict(),
@@ -115,22 +109,42 @@ class RunPlan:
             progress=progress or {},
         )
 
-    def expect_same(self, record: TrainingRecord, path: Path) -> None:
-        """Stop with a CheckpointError unless the record is of this very plan, as a resumed run needs."""
-        plan = self.record({}, [])
-        # more epochs may be asked for where the rate does not depend on how many there are
-        stretches = plan.recipe["schedule"] == record.recipe.get("schedule") == "constant"
-        ignored = {"epochs"} if stretches else set()
-        if plan.recipe["epochs"] < record.recipe.get("epochs", 0):
+    def expect_same_run(self, record: TrainingRecord, path: Path) -> None:
+        """Raise a CheckpointError unless the record belongs to a run with this plan, so it can be resumed."""
+        current = self.record({}, [])
+        # more epochs are allowed if the learning rate does not depend on their number
+        can_extend = current.recipe["schedule"] == record.recipe.get("schedule") == "constant"
+        ignored = {"epochs"} if can_extend else set()
+        if current.recipe["epochs"] < record.recipe.get("epochs", 0):
             raise CheckpointError(
-                f"{path}: cannot resume: the run began with {record.recipe['epochs']} epochs, of which none "
-                f"can be taken back, and {plan.recipe['epochs']} are asked for now"
+                f"{path}: cannot resume with fewer epochs: expected {record.recipe['epochs']} or more, "
+                f"got {current.recipe['epochs']}"
             )
-        for what, now, then in (
-            ("seed", {"seed": plan.seed}, {"seed": record.seed}),
-            ("network", plan.config, record.config),
-            ("recipe", plan.recipe, record.recipe),
-            ("data", plan.data, record.data),
+        for name, values, recorded in (
+            ("seed", {"seed": current.seed}, {"seed": record.seed}),
+            ("network", current.config, record.config),
+            ("recipe", current.recipe, record.recipe),
+            ("data", current.data, record.data),
         ):
-            if said := first_difference(now, then, ignored):
-                raise CheckpointError(f"{path}: cannot resume: {what}: the run began with {said}")
+            if difference := first_difference(values, recorded, ignored):
+                raise CheckpointError(f"{path}: cannot resume: {name} of the run: {difference}")
+
+
+def first_difference(
+    current: Mapping[str, Any], recorded: Mapping[str, Any], ignored: Iterable[str] = ()
+) -> str | None:
+    """Return "expected NAME RECORDED, got CURRENT" for the first setting that differs, or None.
+
+    Both are compared as JSON has them, since recorded settings may have lists in place of tuples.
+    """
+    current = json.loads(json.dumps(dict(current)))
+    recorded = json.loads(json.dumps(dict(recorded)))
+    for name in sorted((current.keys() | recorded.keys()) - set(ignored)):
+        if current.get(name) != recorded.get(name):
+            return f"expected {name} {_short_json(recorded.get(name))}, got {_short_json(current.get(name))}"
+    return None
+
+
+def _short_json(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."

@@ -1,8 +1,8 @@
-"""The training loop: one for every family; it can be stopped anywhere and goes on as if it had not been.
+"""The training loop: one for all network families, which can be stopped and resumed at any step.
 
-Everything random is drawn from the seed and the place in the run alone (the order of an epoch's rows,
-each step's dropout), so a state saved between two steps is the weights, the optimiser's moments and a
-few numbers, and a resumed run on the CPU ends with the bits of an uninterrupted one.
+All random numbers depend only on the seed and on the position in the run (the order of an epoch's rows, the
+dropout of each step). So the state between two steps is the weights, the optimizer's moments and a few
+numbers. A resumed run on the CPU ends with the same bits as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -23,29 +23,18 @@ from torch.nn import functional as F
 from models.errors import TrainingError
 from models.networks.base import Net
 from models.networks.families import build_network
-from models.training import checkpoint
-from models.training.checkpoint import TrainingRecord
+from models.training.checkpoint import (
+    TrainingRecord,
+    expect_matching_weights,
+    read_checkpoint,
+    save_checkpoint,
+)
 from models.training.evaluate import evaluate, to_network_input
 from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
 
 
-def random_shift(images: Tensor, by: int) -> Tensor:
-    """Move each image by up to `by` pixels in both directions, zeros coming in at the edges.
-
-    Shapes: (batch, channels, height, width) -> the same. Draws from PyTorch's generator of the CPU.
-    """
-    batch, _, height, width = images.shape
-    padded = F.pad(images, (by, by, by, by))
-    top, left = torch.randint(0, 2 * by + 1, (2, batch)).to(images.device)
-    rows = top[:, None] + torch.arange(height, device=images.device)
-    columns = left[:, None] + torch.arange(width, device=images.device)
-    which = torch.arange(batch, device=images.device)
-    moved = padded[which[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return moved.permute(0, 3, 1, 2).contiguous()
-
-
 class EpochTotals(TypedDict):
-    """What an epoch has come to so far."""
+    """Sums over the rows of the current epoch so far."""
 
     loss: float
     right: int
@@ -54,18 +43,26 @@ class EpochTotals(TypedDict):
 
 @dataclass
 class TrainingState:
-    """How far a run has come: steps taken, the running epoch's tally, the epochs before, the best one."""
+    """How far a run has come.
+
+    Attributes:
+        step: steps taken so far.
+        seconds: time spent in steps and validation.
+        totals: sums over the current epoch.
+        history: loss and accuracies of the finished epochs.
+        best: the entry of `history` with the best validation accuracy; empty before the first.
+    """
 
     step: int = 0
     seconds: float = 0.0
-    tally: EpochTotals = field(default_factory=lambda: EpochTotals(loss=0.0, right=0, rows=0))
+    totals: EpochTotals = field(default_factory=lambda: EpochTotals(loss=0.0, right=0, rows=0))
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a display is told after every step."""
+    """What a progress display gets after every step. Loss and accuracy are means over the epoch so far."""
 
     step: int
     steps: int
@@ -78,10 +75,10 @@ class StepReport:
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How a run ended: `finished` is False where it was asked to stop before its last step."""
+    """How a call of `train` ended; `finished` is False if it was asked to stop before the last step."""
 
     finished: bool
-    place: TrainingState
+    state: TrainingState
     record: TrainingRecord
 
 
@@ -89,32 +86,56 @@ def train(
     plan: RunPlan,
     *,
     resume: bool = False,
-    tell: Callable[[StepReport], None] = lambda tick: None,
-    stop: Callable[[], bool] = lambda: False,
+    on_step: Callable[[StepReport], None] = lambda report: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingOutcome:
-    """Train, keeping the best network by validation in `model.safetensors` and the last state beside it."""
+    """Train a network and keep the best one by validation, and the last state, in the plan's folder.
+
+    Args:
+        plan: what to train, on which data, and where to save it.
+        resume: continue from `last.safetensors` in the folder, which must belong to the same plan.
+        on_step: called after every step, and once more after the validation of each epoch.
+        should_stop: asked before every step; if it returns True, the state is saved and `train` returns.
+    """
     run = _TrainingRun(plan)
     if resume:
         run.restore()
-    while run.place.step < plan.steps:
-        if stop():
+    while run.state.step < plan.steps:
+        if should_stop():
             run.save_last()
-            return TrainingOutcome(False, run.place, plan.record(run.place.best, run.place.history))
+            return TrainingOutcome(False, run.state, plan.record(run.state.best, run.state.history))
         run.step()
-        run.tick(tell)
-        if run.place.step % plan.steps_per_epoch == 0:
+        on_step(run.report())
+        if run.state.step % plan.steps_per_epoch == 0:
             run.end_epoch()
-            run.tick(tell)
+            on_step(run.report())
             run.save_last()
-    return TrainingOutcome(True, run.place, run.finish())
+    return TrainingOutcome(True, run.state, run.finish())
 
 
 def available_cpus() -> int:
-    """How many processors this process may use."""
+    """Number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def random_shift(images: Tensor, pixels: int) -> Tensor:
+    """Move each image by up to `pixels` in both directions and fill with zeros at the edges.
+
+    Draws from PyTorch's CPU generator. Shapes: (batch, channels, height, width) -> the same.
+    """
+    batch, _, height, width = images.shape
+    padded = F.pad(images, (pixels, pixels, pixels, pixels))
+    top, left = torch.randint(0, 2 * pixels + 1, (2, batch)).to(images.device)
+    rows = top[:, None] + torch.arange(height, device=images.device)
+    columns = left[:, None] + torch.arange(width, device=images.device)
+    image = torch.arange(batch, device=images.device)
+    shifted = padded[image[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return shifted.permute(0, 3, 1, 2).contiguous()
+
+
 class _TrainingRun:
+    """One run: network, optimizer and state."""
+
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
         self.device = torch.device(plan.device)
@@ -133,136 +154,149 @@ class _TrainingRun:
             lr=plan.recipe.lr,
             fused=True,
         )
-        self.place = TrainingState()
+        self.state = TrainingState()
         self.rows = plan.data.train
-        self.order = torch.empty(0, dtype=torch.int64)
+        self.row_order = torch.empty(0, dtype=torch.int64)
         self.ordered_epoch = -1
 
     def step(self) -> None:
-        recipe, place = self.plan.recipe, self.place
-        began = time.perf_counter()
-        epoch, within = divmod(place.step, self.plan.steps_per_epoch)
+        recipe, state = self.plan.recipe, self.state
+        started = time.perf_counter()
+
+        # the rows of this step
+        epoch, step_in_epoch = divmod(state.step, self.plan.steps_per_epoch)
         if epoch != self.ordered_epoch:
-            self._order(epoch)
-        if within == 0:
-            place.tally = EpochTotals(loss=0.0, right=0, rows=0)
-        chosen = self.order[within * recipe.batch : (within + 1) * recipe.batch]
-        torch.manual_seed(_derive_seed(self.plan.seed, place.step))
-        x = to_network_input(self.net, self.rows.x[chosen].to(self.device))
-        y = self.rows.y[chosen].to(self.device)
+            self._order_rows(epoch)
+        if step_in_epoch == 0:
+            state.totals = EpochTotals(loss=0.0, right=0, rows=0)
+        batch = self.row_order[step_in_epoch * recipe.batch : (step_in_epoch + 1) * recipe.batch]
+        torch.manual_seed(_derive_seed(self.plan.seed, state.step))
+        x = to_network_input(self.net, self.rows.x[batch].to(self.device))
+        y = self.rows.y[batch].to(self.device)
         if recipe.shift:
             x = random_shift(x, recipe.shift)
+
+        # forward pass
         for group in self.optimizer.param_groups:
-            group["lr"] = recipe.lr_at(place.step, self.plan.steps)
+            group["lr"] = recipe.lr_at(state.step, self.plan.steps)
         with self._precision():
             logits = self.net(x)
         loss = F.cross_entropy(logits.float(), y)
-        value = loss.item()
+        loss_value = loss.item()
         if not torch.isfinite(loss):
-            raise TrainingError(self._broken(x, value, epoch, within))
+            raise TrainingError(self._divergence_message(x, loss_value, epoch, step_in_epoch))
+
+        # backward pass
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         if recipe.clip:
             nn.utils.clip_grad_norm_(self.net.parameters(), recipe.clip)
         self.optimizer.step()
-        place.tally["loss"] += value * len(y)
-        place.tally["right"] += int((logits.argmax(1) == y).sum())
-        place.tally["rows"] += len(y)
-        place.step += 1
-        place.seconds += time.perf_counter() - began
+
+        state.totals["loss"] += loss_value * len(y)
+        state.totals["right"] += int((logits.argmax(1) == y).sum())
+        state.totals["rows"] += len(y)
+        state.step += 1
+        state.seconds += time.perf_counter() - started
 
     def end_epoch(self) -> None:
-        """Validate, note the epoch, and keep the network if it is the best so far."""
-        tally = self.place.tally
-        began = time.perf_counter()
+        """Validate, append the epoch to the history, and save the network if it is the best so far."""
+        totals = self.state.totals
+        started = time.perf_counter()
         valid_loss, valid_accuracy = evaluate(self.net, self.plan.data.valid)
-        self.place.seconds += time.perf_counter() - began
+        self.state.seconds += time.perf_counter() - started
         if not math.isfinite(valid_loss):
-            x = to_network_input(self.net, self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device))
+            rows = self.plan.data.valid.x[: self.plan.recipe.batch].to(self.device)
+            last_step = self.plan.steps_per_epoch - 1
             raise TrainingError(
-                self._broken(x, valid_loss, len(self.place.history), self.plan.steps_per_epoch - 1)
+                self._divergence_message(
+                    to_network_input(self.net, rows), valid_loss, len(self.state.history), last_step
+                )
             )
         entry = {
-            "epoch": len(self.place.history) + 1,
-            "loss": tally["loss"] / tally["rows"],
-            "accuracy": tally["right"] / tally["rows"],
+            "epoch": len(self.state.history) + 1,
+            "loss": totals["loss"] / totals["rows"],
+            "accuracy": totals["right"] / totals["rows"],
             "valid_loss": valid_loss,
             "valid_accuracy": valid_accuracy,
-            "seconds": self.place.seconds,
+            "seconds": self.state.seconds,
         }
-        self.place.history.append(entry)
-        best = self.place.best
-        # of two equally accurate ones the surer is the better
+        self.state.history.append(entry)
+        best = self.state.best
+        # if two networks have the same accuracy, the one with the lower loss is better
         if not best or (valid_accuracy, -valid_loss) > (best["valid_accuracy"], -best["valid_loss"]):
-            self.place.best = entry
-            checkpoint.save_checkpoint(
-                self.plan.folder / BEST_CHECKPOINT,
-                self.net.state_dict(),
-                self.plan.record(entry, self.place.history),
-            )
+            self.state.best = entry
+            record = self.plan.record(entry, self.state.history)
+            save_checkpoint(self.plan.folder / BEST_CHECKPOINT, self.net.state_dict(), record)
 
     def finish(self) -> TrainingRecord:
-        """Look at the test rows once, with the best network, and note the result in its file."""
-        tensors, _ = checkpoint.read_checkpoint(self.plan.folder / BEST_CHECKPOINT)
+        """Evaluate the best network on the test rows, once, and save the result in its checkpoint."""
+        tensors, _ = read_checkpoint(self.plan.folder / BEST_CHECKPOINT)
         self.net.load_state_dict(tensors)
         loss, accuracy = evaluate(self.net, self.plan.data.test)
-        metrics = {**self.place.best, "test_loss": loss, "test_accuracy": accuracy}
-        record = self.plan.record(metrics, self.place.history)
-        checkpoint.save_checkpoint(self.plan.folder / BEST_CHECKPOINT, tensors, record)
+        metrics = {**self.state.best, "test_loss": loss, "test_accuracy": accuracy}
+        record = self.plan.record(metrics, self.state.history)
+        save_checkpoint(self.plan.folder / BEST_CHECKPOINT, tensors, record)
         return record
 
     def save_last(self) -> None:
+        """Save the state that a resumed run needs, in `last.safetensors`."""
         tensors = {f"net.{name}": tensor for name, tensor in self.net.state_dict().items()}
         for index, moments in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in moments.items()}
-        place = self.place
+        state = self.state
         progress = {
-            "step": place.step,
-            "seconds": place.seconds,
-            "tally": place.tally,
-            "best": place.best,
+            "step": state.step,
+            "seconds": state.seconds,
+            "tally": state.totals,
+            "best": state.best,
         }
-        checkpoint.save_checkpoint(
-            self.plan.folder / LAST_CHECKPOINT, tensors, self.plan.record(place.best, place.history, progress)
-        )
+        record = self.plan.record(state.best, state.history, progress)
+        save_checkpoint(self.plan.folder / LAST_CHECKPOINT, tensors, record)
 
     def restore(self) -> None:
-        """Take up the state of `last.safetensors`, which must come from this very plan."""
+        """Load the state of `last.safetensors`, which must belong to the same plan."""
         path = self.plan.folder / LAST_CHECKPOINT
-        tensors, record = checkpoint.read_checkpoint(path)
-        self.plan.expect_same(record, path)
+        tensors, record = read_checkpoint(path)
+        self.plan.expect_same_run(record, path)
         weights = {
             name.removeprefix("net."): tensor for name, tensor in tensors.items() if name.startswith("net.")
         }
-        checkpoint.expect_matching_weights(self.net, weights, path)
+        expect_matching_weights(self.net, weights, path)
         self.net.load_state_dict(weights)
-        state: dict[int, dict[str, Tensor]] = {}
+        moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
                 _, index, moment = name.split(".", 2)
-                state.setdefault(int(index), {})[moment] = tensor
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
-        self.place = TrainingState(history=record.history, **record.progress)
-
-    def tick(self, tell: Callable[[StepReport], None]) -> None:
-        place, tally = self.place, self.place.tally
-        rows = max(1, tally["rows"])
-        tell(
-            StepReport(
-                step=place.step,
-                steps=self.plan.steps,
-                epoch=(place.step - 1) // self.plan.steps_per_epoch + 1,
-                epochs=self.plan.recipe.epochs,
-                loss=tally["loss"] / rows,
-                accuracy=tally["right"] / rows,
-                history=place.history,
-            )
+                moments.setdefault(int(index), {})[moment] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+        progress = record.progress
+        self.state = TrainingState(
+            step=progress["step"],
+            seconds=progress["seconds"],
+            totals=progress["tally"],
+            history=record.history,
+            best=progress["best"],
         )
 
-    def _order(self, epoch: int) -> None:
-        self.rows = self.plan.data.epoch(self.plan.seed, epoch)
+    def report(self) -> StepReport:
+        state, totals = self.state, self.state.totals
+        rows = max(1, totals["rows"])
+        return StepReport(
+            step=state.step,
+            steps=self.plan.steps,
+            epoch=(state.step - 1) // self.plan.steps_per_epoch + 1,
+            epochs=self.plan.recipe.epochs,
+            loss=totals["loss"] / rows,
+            accuracy=totals["right"] / rows,
+            history=state.history,
+        )
+
+    def _order_rows(self, epoch: int) -> None:
+        self.rows = self.plan.data.training_rows(self.plan.seed, epoch)
+        # negative positions, so that no seed of a row order equals that of a step
         generator = torch.Generator().manual_seed(_derive_seed(self.plan.seed, -1 - epoch))
-        self.order = torch.randperm(len(self.rows), generator=generator)
+        self.row_order = torch.randperm(len(self.rows), generator=generator)
         self.ordered_epoch = epoch
 
     def _precision(self) -> Any:
@@ -270,39 +304,40 @@ class _TrainingRun:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-    def _broken(self, x: Tensor, loss: float, epoch: int, within: int) -> str:
-        where = _find_non_finite(self.net, x)
-        kept = (
-            f"; the best network so far is in {self.plan.folder / BEST_CHECKPOINT}" if self.place.best else ""
-        )
+    def _divergence_message(self, x: Tensor, loss: float, epoch: int, step_in_epoch: int) -> str:
+        cause = _find_non_finite(self.net, x)
+        best = self.plan.folder / BEST_CHECKPOINT
+        saved = f"; the best network so far is in {best}" if self.state.best else ""
         return (
-            f"the loss is {loss} at epoch {epoch + 1}, step {within + 1} of {self.plan.steps_per_epoch}: "
-            f"{where} (learning rate {self.plan.recipe.lr_at(self.place.step, self.plan.steps):.3g}); "
-            f"try a smaller --lr or --clip 1{kept}"
+            f"the loss is {loss} at epoch {epoch + 1}, step {step_in_epoch + 1} of "
+            f"{self.plan.steps_per_epoch}: {cause} (learning rate "
+            f"{self.plan.recipe.lr_at(self.state.step, self.plan.steps):.3g}); "
+            f"try a smaller --lr or --clip 1{saved}"
         )
 
 
-def _derive_seed(seed: int, place: int) -> int:
-    """One generator seed of a run's seed and a place in it, so that near ones share nothing."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {place}".encode()).digest()[:8], "little", signed=True)
+def _derive_seed(seed: int, position: int) -> int:
+    """Return a generator seed for a position in a run; similar seeds and positions share no numbers."""
+    digest = hashlib.sha256(f"{seed} {position}".encode()).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def _find_non_finite(net: Net, x: Tensor) -> str:
-    """Which part of the network first makes a number that is none, found by running it once more."""
+    """Run the network once more and say which of its modules is the first to return NaN or infinity."""
     if not torch.isfinite(x).all():
         return "the training rows themselves hold NaN or infinite values"
-    found: list[str] = []
+    names: list[str] = []
 
-    def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
+    def make_hook(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(module: nn.Module, args: Any, result: Any) -> None:
-            if not found and isinstance(result, Tensor) and not torch.isfinite(result).all():
-                found.append(name)
+            if not names and isinstance(result, Tensor) and not torch.isfinite(result).all():
+                names.append(name)
 
         return hook
 
-    hooks = [module.register_forward_hook(look(name)) for name, module in net.named_modules() if name]
+    hooks = [module.register_forward_hook(make_hook(name)) for name, module in net.named_modules() if name]
     with torch.no_grad():
         net(x)
     for hook in hooks:
         hook.remove()
-    return f"{found[0]} is the first part whose output is not finite" if found else "the logits are too large"
+    return f"{names[0]} is the first part whose output is not finite" if names else "the logits are too large"

@@ -101,7 +101,7 @@ def python_files(folder: Path) -> None:
 def test_pickles_are_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
     """The version made of Python pickles is refused, with the name of the file to get instead."""
     make(tmp_path)
-    with pytest.raises(DataError, match=rf"pickles, which are never opened; get {ARCHIVE.name} instead$"):
+    with pytest.raises(DataError, match=rf"pickles, which are never opened; use {ARCHIVE.name} instead$"):
         read_cifar(tmp_path)
 
 
@@ -199,7 +199,7 @@ def test_nothing_is_written_where_an_archive_points(tmp_path: Path) -> None:
 
 def test_an_archive_that_unpacks_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive that holds more than the real one is refused before all of it is unpacked."""
-    monkeypatch.setattr(cifar._BoundedGzip, "left", 3_000_000)
+    monkeypatch.setattr(cifar._BoundedGzip, "remaining_bytes", 3_000_000)
     packed(tmp_path / ARCHIVE.name, {"filler": bytes(20_000_000), **in_folder()})
     with pytest.raises(DataError, match="unpacks to more than the real archive"):
         read_cifar(tmp_path)

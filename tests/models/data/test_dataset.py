@@ -87,7 +87,7 @@ def test_a_dataset_says_what_its_rows_are() -> None:
     data = split_dataset(source(), test_fraction=None, valid_fraction=0.2, seed=0)
     assert data.inputs == (1,)
     assert data.classes == 2
-    assert data.epoch(5, 7) is data.train
+    assert data.training_rows(5, 7) is data.train
 
 
 def test_generators_of_neighbouring_keys_differ() -> None:

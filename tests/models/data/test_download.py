@@ -50,11 +50,11 @@ class Site:
         self.url = url
         self.asked = asked
 
-    def remote(self, *folders: str, most_bytes: int = len(BODY)) -> RemoteFile:
+    def remote(self, *folders: str, max_bytes: int = len(BODY)) -> RemoteFile:
         return RemoteFile(
             name="file.gz",
             sha256=hashlib.sha256(BODY).hexdigest(),
-            most_bytes=most_bytes,
+            max_bytes=max_bytes,
             mirrors=tuple(f"{self.url}/{folder}/" for folder in folders),
         )
 

@@ -70,8 +70,8 @@ def test_parity_is_drawn_afresh() -> None:
     """Epochs of parity differ, and a test fraction has no meaning there."""
     data = load_dataset("parity-6")
     assert isinstance(data, Dataset)
-    assert not same_rows(data.epoch(0, 0), data.epoch(0, 1))
-    with pytest.raises(ConfigError, match="test_fraction: parity-6 draws its test rows afresh"):
+    assert not same_rows(data.training_rows(0, 0), data.training_rows(0, 1))
+    with pytest.raises(ConfigError, match="test_fraction: parity-6 generates its own test rows"):
         load_dataset("parity-6", test_fraction=0.2)
 
 

@@ -77,7 +77,7 @@ def other_size(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (no_files, f"expected {TRAIN[0]}.gz and its kin, here or in mnist/, found none"),
+        (no_files, f"expected {TRAIN[0]}.gz and three more files, here or in mnist/, found none"),
         (one_missing, f"missing {TEST[0]}"),
         (labels_short, "expected 12 labels, one per image of train-images-idx3-ubyte.gz, got 3"),
         (label_strange, "expected labels from 0 to 9, got 10"),

@@ -102,7 +102,7 @@ HUGE = X.copy()
 HUGE[3, 0] = 1e300
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no y": ({"x": X}, "expected arrays x and y, and if wanted x_test with y_test, and labels, got x"),
+    "no y": ({"x": X}, "expected arrays x and y, and optionally x_test with y_test, and labels, got x"),
     "no arrays": ({}, "got none"),
     "unknown array": ({"x": X, "y": Y, "z": Y}, "got x, y, z"),
     "x_test alone": ({"x": X, "y": Y, "x_test": X}, "got x, y, x_test"),

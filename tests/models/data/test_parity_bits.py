@@ -30,11 +30,18 @@ def test_bits_are_even_handed() -> None:
 def test_an_epoch_is_decided_by_seed_and_epoch_alone() -> None:
     """The same pair draws the same rows whatever happened before; another pair draws others."""
     data = read_parity(16)
-    first = data.epoch(1, 2)
+    first = data.training_rows(1, 2)
     torch.manual_seed(99)
-    assert torch.equal(first.x, read_parity(16).epoch(1, 2).x)
+    assert torch.equal(first.x, read_parity(16).training_rows(1, 2).x)
     assert len(first) == data.rows_per_epoch == 20_000
-    others = [data.epoch(1, 3), data.epoch(2, 1), data.epoch(2, 2), data.valid, data.test, data.train]
+    others = [
+        data.training_rows(1, 3),
+        data.training_rows(2, 1),
+        data.training_rows(2, 2),
+        data.valid,
+        data.test,
+        data.train,
+    ]
     for other in others:
         rows = min(len(first), len(other))
         assert not torch.equal(first.x[:rows], other.x[:rows])
@@ -45,7 +52,7 @@ def test_drawing_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
-    read_parity(4).epoch(0, 0)
+    read_parity(4).training_rows(0, 0)
     assert torch.equal(torch.rand(3), expected)
 
 

@@ -131,8 +131,8 @@ def test_misclassified_says_so_when_nothing_is() -> None:
         Fixed(MLP, nn.functional.one_hot(data.test.y) * 9.0), record(MLP), data
     )
     assert words(figure) == [
-        "net: all 6 test rows are right",
-        "nothing to show: every test row is classified rightly",
+        "net: all 6 test rows are correct",
+        "nothing to show: every test row is classified correctly",
     ]
 
 

@@ -62,7 +62,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RunResult
     """A study that was trained once, in two processes."""
     folder = tmp_path_factory.mktemp("study")
     told: list[RunProgress] = []
-    return folder, compare.run_study(STUDY, folder, jobs=2, tell=told.append), told
+    return folder, compare.run_study(STUDY, folder, jobs=2, on_progress=told.append), told
 
 
 Done = tuple[Path, list[RunResult], list[RunProgress]]
@@ -71,19 +71,19 @@ Done = tuple[Path, list[RunResult], list[RunProgress]]
 def test_each_cell_is_trained_or_diverges(done: Done) -> None:
     """Every family, depth and rate has a run of its own; a rate without measure diverges, with its epoch."""
     folder, results, _ = done
-    assert [result.cell for result in results] == [
+    assert [result.run for result in results] == [
         StudyRun(family, depth, lr)
         for depth in (2, 3)
         for family in ("highway", "plain")
         for lr in (1e-2, 1e30)
     ]
     for result in results:
-        assert result.state == ("finished" if result.cell.lr == 1e-2 else "diverged")
+        assert result.state == ("finished" if result.run.lr == 1e-2 else "diverged")
         if result.state == "finished":
-            _, record = checkpoint.load_network(folder / result.cell.name / BEST_CHECKPOINT)
+            _, record = checkpoint.load_network(folder / result.run.name / BEST_CHECKPOINT)
             assert record.metrics["test_accuracy"] == result.test_accuracy
-            assert record.config["kind"] == result.cell.family
-            assert record.config["layers"] == result.cell.depth - 1
+            assert record.config["kind"] == result.run.family
+            assert record.config["layers"] == result.run.depth - 1
             assert result.loss == record.history[-1]["loss"]
             assert len(result.history) == 2
         else:
@@ -94,7 +94,7 @@ def test_twins_are_of_one_size(done: Done) -> None:
     """The families' nets have about the same number of parameters at each depth."""
     _, results, _ = done
     for depth in STUDY.depths:
-        sizes = [result.parameters for result in results if result.cell.depth == depth]
+        sizes = [result.parameters for result in results if result.run.depth == depth]
         assert max(sizes) / min(sizes) < 1.5  # so narrow, the input's map weighs most
     assert results[0].parameters == 64 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 10 + 10
 
@@ -102,10 +102,10 @@ def test_twins_are_of_one_size(done: Done) -> None:
 def test_progress_is_told_run_by_run(done: Done) -> None:
     """A display hears of every run: at the start, while it trains, and how it ended."""
     _, results, told = done
-    names = [result.cell.name for result in results]
+    names = [result.run.name for result in results]
     assert [(progress.name, progress.step) for progress in told[:8]] == [(name, 0) for name in names]
     for result in results:
-        last = [progress for progress in told if progress.name == result.cell.name][-1]
+        last = [progress for progress in told if progress.name == result.run.name][-1]
         assert (last.state, last.step, last.steps) == (result.state, result.step, result.steps)
     begun = [progress.name for progress in told[8:]]
     assert all("-3-" in name for name in begun[:2])  # the deepest first
@@ -115,7 +115,7 @@ def test_study_writes_table_figures_and_picture(done: Done) -> None:
     """The table has the best rate's run of each family and depth; the JSON has everything; the PNG opens."""
     folder, results, _ = done
     text = (folder / "compare.md").read_text()
-    best, every = (part.splitlines() for part in text.split("All of them:"))
+    best, every = (part.splitlines() for part in text.split("All runs:"))
     assert len([line for line in best if line.startswith(("| 2 ", "| 3 "))]) == 4
     assert len([line for line in every if line.startswith(("| 2 ", "| 3 "))]) == 8
     first = results[0]
@@ -125,7 +125,7 @@ def test_study_writes_table_figures_and_picture(done: Done) -> None:
     )
     assert text.count("diverged in epoch 1") == 4
     values = json.loads((folder / "compare.json").read_text(), parse_constant=pytest.fail)
-    assert [run["name"] for run in values["runs"]] == [result.cell.name for result in results]
+    assert [run["name"] for run in values["runs"]] == [result.run.name for result in results]
     assert [run["shown"] for run in values["runs"]] == [True, False] * 4
     assert values["runs"][0]["history"] == list(first.history)
     with Image.open(folder / "compare.png") as image:
@@ -137,7 +137,7 @@ def test_second_run_trains_nothing(done: Done) -> None:
     folder, results, _ = done
     before = contents(folder)
     told: list[RunProgress] = []
-    assert compare.run_study(STUDY, folder, tell=told.append) == results
+    assert compare.run_study(STUDY, folder, on_progress=told.append) == results
     assert contents(folder) == before
     assert [progress.state for progress in told] == ["finished", "diverged"] * 4
 
@@ -145,8 +145,8 @@ def test_second_run_trains_nothing(done: Done) -> None:
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        (replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), "epochs 2, and 3"),
-        (replace(STUDY, width=9), "width 8, and 9"),
+        (replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), "expected epochs 2, got 3"),
+        (replace(STUDY, width=9), "expected width 8, got 9"),
         (replace(STUDY, seed=1), "rows|seed"),
     ],
 )
@@ -164,7 +164,7 @@ def test_changed_study_is_refused_by_its_runs_alone(done: Done, tmp_path: Path) 
     name = StudyRun("highway", 2, 1e-2).name
     (tmp_path / name).mkdir()
     (tmp_path / name / BEST_CHECKPOINT).write_bytes((done[0] / name / BEST_CHECKPOINT).read_bytes())
-    with pytest.raises(ConfigError, match="epochs 2, and 3"):
+    with pytest.raises(ConfigError, match="expected epochs 2, got 3"):
         compare.run_study(replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), tmp_path)
     assert not (tmp_path / "compare.json").exists()
 
@@ -179,9 +179,11 @@ def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) -> None:
     """Stopped once, interrupted once, a study ends with the bits of one that was left alone."""
-    name = long.cells[0].name
+    name = long.runs[0].name
     seen: list[RunProgress] = []
-    (found,) = compare.run_study(long, tmp_path, tell=seen.append, stop=lambda: any(p.step for p in seen))
+    (found,) = compare.run_study(
+        long, tmp_path, on_progress=seen.append, should_stop=lambda: any(p.step for p in seen)
+    )
     assert found.state == "unfinished"
     assert 0 < found.step < found.steps
     assert (tmp_path / name / LAST_CHECKPOINT).exists()
@@ -192,7 +194,7 @@ def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare.run_study(long, tmp_path, tell=interrupt)
+        compare.run_study(long, tmp_path, on_progress=interrupt)
     assert not multiprocessing.active_children()
     again = checkpoint.read_checkpoint(tmp_path / name / LAST_CHECKPOINT)[1].progress["step"]
     assert found.step < again < found.steps
@@ -201,7 +203,7 @@ def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) 
     assert found.state == "finished"
     data = long.read()
     alone = RunPlan(
-        "", long.config_of(found.cell, data), long.recipe_of(found.cell), data, tmp_path / "alone", 3
+        "", long.config_for(found.run, data), long.recipe_for(found.run), data, tmp_path / "alone", 3
     )
     train(alone)
     expected, record = checkpoint.read_checkpoint(tmp_path / "alone" / BEST_CHECKPOINT)
@@ -214,7 +216,7 @@ def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) 
 def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: Path) -> None:
     """What a run cannot get over is one line that names it; what others had done stays."""
     study = replace(long, depths=(2, 3), recipe=Recipe(epochs=1, batch=200))
-    bad = study.cells[0].name
+    bad = study.runs[0].name
     (tmp_path / bad).write_text("in the way of the run's folder")
     with pytest.raises(TrainingError, match=f"{bad}: [A-Za-z]+Error") as caught:
         compare.run_study(study, tmp_path)
@@ -232,7 +234,7 @@ def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
                 child.kill()
 
     with pytest.raises(TrainingError, match="highway-2-lr0.001: its process was ended by SIGKILL"):
-        compare.run_study(long, tmp_path, tell=kill)
+        compare.run_study(long, tmp_path, on_progress=kill)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
     [
         ({"families": ("wide",)}, "families: expected one of plain, residual, highway"),
         ({"families": ()}, "families: expected one or more"),
-        ({"depths": (2, 2)}, "depths: expected each once"),
+        ({"depths": (2, 2)}, "depths: expected each value once"),
         ({"depths": (1,)}, "depths: expected 2 or more"),
         ({"lrs": (0.0,)}, "lr: expected a positive number"),
         ({"width": 0}, "width: expected 1 or more"),
@@ -267,9 +269,9 @@ def test_chance_is_what_can_be_had_blindly() -> None:
     assert chance.accuracy == pytest.approx(0.4)
     assert chance.loss == pytest.approx(0.5 * 0.6931472 + 2 * 0.25 * 1.3862944)
     # two standard errors are 2 * sqrt(0.4 * 0.6 / 10) = 0.31
-    assert chance.explains(0.70)
-    assert not chance.explains(0.72)
-    assert not chance.explains(None)
+    assert chance.accounts_for(0.70)
+    assert not chance.accounts_for(0.72)
+    assert not chance.accounts_for(None)
 
 
 def made(lr: float, *, loss: float | None, state: RunState = "finished", **values: object) -> RunResult:

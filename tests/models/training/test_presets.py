@@ -67,8 +67,8 @@ def test_the_default_is_among_them() -> None:
 
 def test_every_preset_says_what_it_is_for() -> None:
     """There is a line about each, its own, and the name of its data."""
-    assert all(preset.about and preset.data for preset in PRESETS.values())
-    assert len({preset.about for preset in PRESETS.values()}) == len(PRESETS)
+    assert all(preset.description and preset.data for preset in PRESETS.values())
+    assert len({preset.description for preset in PRESETS.values()}) == len(PRESETS)
 
 
 @pytest.mark.parametrize("kind", get_args(LayerKind))

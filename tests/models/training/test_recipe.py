@@ -68,7 +68,7 @@ def test_short_runs_have_rates_too(schedule: Any, steps: int) -> None:
         ("weight_decay", math.nan, "weight decay: expected 0 or more, got nan"),
         ("clip", -1.0, "clip: expected 0 or more, got -1.0"),
         ("shift", -1, "shift: expected 0 or more pixels, got -1"),
-        ("threads", -1, "threads: expected 1 or more, or 0 for one a core, got -1"),
+        ("threads", -1, "threads: expected 1 or more, or 0 for one per core, got -1"),
         ("schedule", "linear", "schedule: expected one of constant, cosine, onecycle, got 'linear'"),
         ("precision", "fp16", "precision: expected one of fp32, bf16, got 'fp16'"),
         ("test_fraction", 0.0, "test fraction: expected a number between 0 and 1, got 0.0"),

@@ -42,11 +42,11 @@ def stopping_after(steps: int) -> dict[str, object]:
     """Arguments for `train` that stop it once so many steps are taken."""
     taken = 0
 
-    def tell(tick: StepReport) -> None:
+    def on_step(report: StepReport) -> None:
         nonlocal taken
-        taken = tick.step
+        taken = report.step
 
-    return {"tell": tell, "stop": lambda: taken >= steps}
+    return {"on_step": on_step, "should_stop": lambda: taken >= steps}
 
 
 def tensors_of(path: Path) -> dict[str, torch.Tensor]:
@@ -66,7 +66,7 @@ def test_learns(tmp_path: Path, data: Dataset) -> None:
     outcome = train(plan(tmp_path, data, calm, replace(RECIPE, epochs=30)))
     assert outcome.finished
     assert outcome.record.metrics["test_accuracy"] > 0.75
-    assert outcome.place.history[-1]["loss"] < outcome.place.history[0]["loss"] / 2
+    assert outcome.state.history[-1]["loss"] < outcome.state.history[0]["loss"] / 2
 
 
 def test_the_kept_network_is_the_one_that_was_measured(tmp_path: Path, data: Dataset) -> None:
@@ -109,21 +109,21 @@ def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
     """Resuming with fewer epochs than the run began with is refused."""
     constant = replace(RECIPE, schedule="constant")
     train(plan(tmp_path, data, recipe=constant))
-    with pytest.raises(CheckpointError, match="the run began with 3 epochs.*and 2 are asked for"):
+    with pytest.raises(CheckpointError, match="fewer epochs: expected 3 or more, got 2"):
         train(plan(tmp_path, data, recipe=replace(constant, epochs=2)), resume=True)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"recipe": replace(RECIPE, lr=0.02)}, "recipe: the run began with lr 0.01, and 0.02 is asked for"),
-        ({"recipe": replace(RECIPE, epochs=9)}, "epochs 3, and 9"),
+        ({"recipe": replace(RECIPE, lr=0.02)}, "recipe of the run: expected lr 0.01, got 0.02"),
+        ({"recipe": replace(RECIPE, epochs=9)}, "expected epochs 3, got 9"),
         (
             {"data": Dataset("blobs", rows(120, 1), rows(40, 2), rows(40, 9), ("a", "b", "c"), "numbers")},
             "digest",
         ),
-        ({"config": replace(TINY, width=9)}, "network: the run began with width 8, and 9"),
-        ({"seed": 6}, "seed 5, and 6"),
+        ({"config": replace(TINY, width=9)}, "network of the run: expected width 8, got 9"),
+        ({"seed": 6}, "expected seed 5, got 6"),
         (
             {"data": Dataset("blobs", rows(120, 9), rows(40, 2), rows(40, 3), ("a", "b", "c"), "numbers")},
             "digest",
@@ -187,7 +187,7 @@ def test_cuda_must_be_there_when_asked_for(tmp_path: Path, data: Dataset) -> Non
     """No silent training on the CPU."""
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    with pytest.raises(ConfigError, match="sees no CUDA device"):
+    with pytest.raises(ConfigError, match="finds no CUDA device"):
         train(replace(plan(tmp_path, data), device="cuda"))
 
 
@@ -225,7 +225,7 @@ def test_the_digest_sees_every_row(data: Dataset) -> None:
 def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:
     """Half precision lowers the loss, and the weights stay float32."""
     outcome = train(plan(tmp_path, data, recipe=replace(RECIPE, precision="bf16", epochs=10)))
-    assert outcome.place.history[-1]["loss"] < outcome.place.history[0]["loss"]
+    assert outcome.state.history[-1]["loss"] < outcome.state.history[0]["loss"]
     assert {t.dtype for t in tensors_of(tmp_path / BEST_CHECKPOINT).values() if t.is_floating_point()} == {
         torch.float32
     }
@@ -236,7 +236,7 @@ def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
     seen: list[int] = []
 
     class Fresh(Dataset):
-        def epoch(self, seed: int, epoch: int) -> Split:
+        def training_rows(self, seed: int, epoch: int) -> Split:
             seen.append(epoch)
             return rows(120, 100 + epoch)
 
