@@ -1,4 +1,4 @@
-"""A checkpoint of ours as a source: the file itself says what network it is and what was trained on."""
+"""Reads a checkpoint of `turnpike train`: the file records its network, its data and how it was trained."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from models.networks.base import Net
 from models.training import checkpoint
 from models.training.checkpoint import TrainingRecord
 
+# name of the checkpoint in the folder of a training run
 WEIGHTS_FILE = "model.safetensors"
 
 
 def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Source, TrainingRecord]:
-    """The network of a file, or of a run's folder; `inputs` may call its input and dimensions otherwise."""
+    """The network of a file, or of a run's folder; `inputs` may rename its input and dimensions."""
     file = path / WEIGHTS_FILE if path.is_dir() else path
     if not file.is_file():
-        raise SourceError(f"{path}: expected the folder of a run, with its {WEIGHTS_FILE}, and there is none")
+        raise SourceError(f"{path}: expected the folder of a run, with a file {WEIGHTS_FILE}, got none")
     try:
         net, record = checkpoint.load_network(file)
     except ModelsError as error:
         hint = (
-            ": weights alone need their code: file.py:factory --weights"
+            ": bare weights need the code of their network: file.py:factory --weights"
             if isinstance(error, MissingRecordError)
             else ""
         )
         raise SourceError(f"{error}{hint}") from error
-    labels, alphabet = (
-        _record_field(record, "labels", list, file),
-        _record_field(record, "alphabet", str, file),
-    )
+    labels = _record_field(record, "labels", list, file)
+    alphabet = _record_field(record, "alphabet", str, file)
     if labels and len(labels) != net.config.classes:
         raise SourceError(f"{file}: expected {net.config.classes} labels, one per class, got {len(labels)}")
     name = record.preset if isinstance(record.preset, str) and record.preset else file.stem
     source = Source(
         name,
         "checkpoint",
-        _renamed(network_input(net), inputs),
+        _with_user_names(network_input(net), inputs),
         module=net,
         labels=tuple(labels),
         alphabet=alphabet,
@@ -50,29 +49,30 @@ def read_checkpoint(path: Path, inputs: tuple[InputSpec, ...] = ()) -> tuple[Sou
 
 
 def network_input(net: Net) -> InputSpec:
-    """What a network of ours reads; axes of any length are called time, or words where it reads text."""
-    free = "words" if net.reads_ids else "time"
+    """The input of a network of `models`; axes of any length are called time, or words if it reads text."""
+    dynamic = "words" if net.reads_ids else "time"
     sizes = net.config.inputs
-    dims = tuple(free if axis in net.free_axes else size for axis, size in enumerate(sizes))
-    return InputSpec(*(("ids", "int64") if net.reads_ids else ("x", "float32")), ("batch", *dims))
+    dims = tuple(dynamic if axis in net.free_axes else size for axis, size in enumerate(sizes))
+    name, dtype = ("ids", "int64") if net.reads_ids else ("x", "float32")
+    return InputSpec(name, dtype, ("batch", *dims))
 
 
-def _renamed(own: InputSpec, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, ...]:
-    """The user's own names for the input, which must be the same input; a free axis may be fixed."""
+def _with_user_names(own: InputSpec, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, ...]:
+    """The input under the user's names; dynamic axes may be given a fixed size."""
     if not inputs:
         return (own,)
-    given = inputs[0]
-    fits = len(inputs) == 1 and given.dtype == own.dtype and len(given.dims) == len(own.dims)
+    renamed = inputs[0]
+    fits = len(inputs) == 1 and renamed.dtype == own.dtype and len(renamed.dims) == len(own.dims)
     if not fits or any(
-        mine != theirs for mine, theirs in zip(own.dims, given.dims, strict=True) if isinstance(mine, int)
+        old != new for old, new in zip(own.dims, renamed.dims, strict=True) if isinstance(old, int)
     ):
         raise RequestError(f"--input: expected {own}, under any names, got {', '.join(map(str, inputs))}")
-    return (given,)
+    return (renamed,)
 
 
 def _record_field(record: TrainingRecord, key: str, kind: Callable[[], Any], file: Path) -> Any:
-    """A field of what the record says of its data: text, or a list of texts."""
+    """A string, or a list of strings, that the record of the run holds about its data."""
     value: Any = record.data.get(key, kind()) if isinstance(record.data, dict) else None
     if type(value) is not kind or not all(isinstance(item, str) for item in value):
-        raise SourceError(f"{file}: the record's data.{key} cannot be understood")
+        raise SourceError(f"{file}: the record's data.{key} is of an unexpected type")
     return value

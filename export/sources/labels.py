@@ -1,4 +1,4 @@
-"""What the classes are called: a file or a list of distinct names, in the order of the output's columns."""
+"""Reads class labels: distinct names in the order of the output's columns, from a list or a file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 from export.errors import SourceError
 
-# a vocabulary is large, a file of anything else is larger
+# enough for the largest vocabularies; a larger file is something else
 MAX_FILE_BYTES = 16 << 20
 
 
 def read_labels(labels: Path | Sequence[str]) -> tuple[str, ...]:
-    """The names in a sequence, or in a file: one a line, or a JSON list."""
+    """The names in a sequence, or in a file: one per line, or a JSON list."""
     if isinstance(labels, str | Path):
         where, names = f"labels: {labels}", _read_names(Path(labels))
     else:
         where, names = "labels", list(labels)
-    if strange := [name for name in names if not isinstance(name, str) or not name.strip()]:
-        raise SourceError(f"{where}: expected names, got {strange[0]!r}")
+    if invalid := [name for name in names if not isinstance(name, str) or not name.strip()]:
+        raise SourceError(f"{where}: expected names, got {invalid[0]!r}")
     if len(names) < 2:
         raise SourceError(f"{where}: expected 2 names or more, got {len(names)}")
     seen: set[str] = set()
@@ -31,7 +31,7 @@ def read_labels(labels: Path | Sequence[str]) -> tuple[str, ...]:
 
 
 def expect_labels(labels: Sequence[str], columns: int | str, output: str) -> None:
-    """Stop with a SourceError unless there is a name for each column of the output they stand for."""
+    """Raise a SourceError unless there is one label for each column of the output."""
     if labels and isinstance(columns, int) and len(labels) != columns:
         raise SourceError(f"labels: expected {columns} names, one per column of {output}, got {len(labels)}")
 
@@ -40,7 +40,7 @@ def _read_names(path: Path) -> list[str]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SourceError(
-                f"labels: {path}: expected a file of at most {MAX_FILE_BYTES >> 20} MiB, it is larger"
+                f"labels: {path}: expected a file of at most {MAX_FILE_BYTES >> 20} MiB, got a larger one"
             )
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Whatever a user has, read safely: a checkpoint, a file of theirs, a .pt2, an .onnx, an object in hand."""
+"""Reads whatever the user gives to export: a checkpoint, Python file, .pt2 or .onnx file, or an object."""
 
 from __future__ import annotations
 
@@ -38,27 +38,36 @@ def load_source(
     labels: Path | Sequence[str] | None = None,
     name: str | None = None,
 ) -> Source:
-    """What is to be exported, its inputs, labels and rows; notes for the user come as SourceWarnings.
+    """Read the network to export, with its inputs, labels and rows.
 
-    A checkpoint of ours brings inputs and labels of its own, and the test rows of its data where these
-    are at hand. A module that is given as an object is not changed.
+    Notes for the user are issued as SourceWarnings. A module that is passed as an object is not changed.
+
+    Args:
+        source: A checkpoint or folder of a training run, file.py:factory, .pt2 or .onnx file, or an object.
+        inputs: The inputs of the network. For sources that know their inputs: other names for them.
+        weights: File of weights for the module of file.py:factory.
+        data: Rows to measure on: an .npz file, a folder of images, or the name of a data set. The default for
+            a checkpoint is the test rows of its own data, if they are on this machine.
+        data_dir: Folder of the data sets.
+        labels: Names of the classes, or a file of them.
+        name: Name of the model; by default, that of the source.
     """
-    found, record = _open_source(source, inputs, weights)
+    opened, record = _open_source(source, inputs, weights)
     if labels is not None:
-        found = replace(found, labels=read_labels(labels))
+        opened = replace(opened, labels=read_labels(labels))
     folder = None if data_dir is None else Path(data_dir)
     rows: Rows | None = None
-    called = found.labels
+    labels_of_rows = opened.labels
     if data is not None:
-        rows, called = read_rows(data, found.inputs, found.labels, folder)
+        rows, labels_of_rows = read_rows(data, opened.inputs, opened.labels, folder)
     elif record is not None:
-        rows = _training_test_rows(record, found, folder)
+        rows = _training_test_rows(record, opened, folder)
     return replace(
-        found,
-        name=model_name(name, found.name),
+        opened,
+        name=model_name(name, opened.name),
         rows=rows,
         public=rows is not None and (data is None or not Path(data).exists()),
-        labels=found.labels or called,
+        labels=opened.labels or labels_of_rows,
     )
 
 
@@ -67,10 +76,12 @@ def _open_source(
     inputs: tuple[InputSpec, ...],
     weights: str | Path | None,
 ) -> tuple[Source, TrainingRecord | None]:
-    """The source without rows; a checkpoint of ours with its record."""
+    """The source without rows; for a checkpoint of a training run also its record."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not FACTORY_SPEC.match(text):
-        raise RequestError("--weights: goes with path/to/file.py:factory alone, other sources hold their own")
+        raise RequestError(
+            "--weights: works only with path/to/file.py:factory, other sources contain weights"
+        )
     if isinstance(source, nn.Module):
         expect_ready(source, type(source).__name__)
         expect_arguments(source, inputs, type(source).__name__)
@@ -78,8 +89,8 @@ def _open_source(
     if isinstance(source, ExportedProgram):
         return from_program(source, inputs, "program"), None
     if not text:
-        said = repr(source) if isinstance(source, str) else type(source).__name__
-        raise RequestError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {said}")
+        shown = repr(source) if isinstance(source, str) else type(source).__name__
+        raise RequestError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {shown}")
     path = Path(text)
     if FACTORY_SPEC.match(text):
         return read_factory(text, inputs, weights), None
@@ -93,18 +104,17 @@ def _open_source(
         return read_onnx(path, inputs), None
     if path.suffix in PICKLE_SUFFIXES:
         raise RefusedError(
-            f"{text}: a pickle runs code as it is opened, and says nothing of the network: give the code as "
-            f"file.py:factory, with --weights {path.name} where that holds a state_dict"
+            f"{text}: a pickle runs code when it is opened, and does not contain the network: give the code "
+            f"as file.py:factory, with --weights {path.name} if that holds a state_dict"
         )
-    factory = f": name the factory too, as in {path.name}:make" if path.suffix == ".py" else ""
+    hint = f": add the factory, as in {path.name}:make" if path.suffix == ".py" else ""
     raise SourceError(
-        f"{text}: expected a checkpoint (.safetensors), a run's folder, file.py:factory, .pt2 or "
-        f".onnx{factory}"
+        f"{text}: expected a checkpoint (.safetensors), a run's folder, file.py:factory, .pt2 or .onnx{hint}"
     )
 
 
 def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path | None) -> Rows | None:
-    """The test rows a checkpoint was tested on, where nothing needs to be fetched."""
+    """The rows that a checkpoint was tested on; None if they would have to be downloaded."""
     name, digest = record.data.get("name"), record.data.get("digest")
     if not isinstance(name, str) or not is_dataset_name(name):
         return None
@@ -118,13 +128,13 @@ def _training_test_rows(record: TrainingRecord, source: Source, data_dir: Path |
             warn_user(f"no rows: {error}")
         return None
     if digest != data.digest:
-        warn_user(f"data: {name} has other rows here than those it was trained on")
+        warn_user(f"data: {name} has other rows here than the ones that the checkpoint was trained on")
     return rows
 
 
 def _copy(module: nn.Module) -> nn.Module:
-    """A copy in eval mode, so that the user's own module stays as it is."""
+    """A copy in eval mode, on the CPU."""
     try:
         return copy.deepcopy(module).eval().cpu()
-    except Exception as error:  # a module may hold what cannot be copied, such as a lock or an open file
+    except Exception as error:  # a module may hold a lock or an open file
         raise SourceError(f"{type(module).__name__}: cannot be copied ({error})") from error

@@ -1,7 +1,8 @@
-"""An .onnx file from a stranger, opened: refused where it asks for other files, other code or absurd room."""
+"""Opens an untrusted .onnx file; rejects one that needs other files, extra code or too much memory."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,9 @@ from onnx.inliner import inline_local_functions
 from export.errors import RefusedError, SourceError, UntraceableError, warn_user
 from service.artifact.manifest import METADATA_KEY
 
-MAX_FILE_BYTES = 2 << 30
-MAX_ELEMENTS = 1 << 31
-MAX_NODES = 200_000  # after functions are written out where they are called
+MAX_FILE_BYTES = 2 << 30  # protobuf cannot hold more
+MAX_ELEMENTS = 1 << 31  # of one value for one row, more than any model needs
+MAX_NODES = 200_000  # after functions are inlined
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 RANDOM_OPS = {
@@ -31,11 +32,11 @@ UNSUPPORTED_DTYPES = (
 
 
 def read_model(path: Path) -> ModelProto:
-    """The model of a file, checked as a stranger's; its functions are written out where they are called."""
+    """The model of an untrusted file, checked, with its functions inlined."""
     model = _parse(path)
     where = str(path)
     if any(entry.key == METADATA_KEY for entry in model.metadata_props):
-        raise SourceError(f"{where}: was exported by turnpike already: check it with turnpike verify")
+        raise SourceError(f"{where}: was already exported by turnpike: check it with turnpike verify")
     expect_standard_domains(model, where)
     for tensor in all_tensors(model):
         expect_complete_tensor(tensor, where)
@@ -49,7 +50,7 @@ def read_model(path: Path) -> ModelProto:
 
 
 def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """Every node, in functions and in graphs inside of nodes as well."""
+    """Every node, including those in functions and in the branches and loops of nodes."""
     waiting = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     while waiting:
         node = waiting.pop()
@@ -58,7 +59,7 @@ def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """The graphs inside of a node: branches and bodies of loops."""
+    """The graphs in a node: branches and bodies of loops."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.g
@@ -66,7 +67,7 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Every constant: initializers and what nodes hold."""
+    """Every constant: initializers, and tensors in attributes of nodes."""
     yield from model.graph.initializer
     for node in all_nodes(model):
         for attribute in node.attribute:
@@ -78,20 +79,24 @@ def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def expect_standard_domains(model: ModelProto, where: str) -> None:
-    """Stop with a RefusedError where a node is not of the ONNX standard, nor a function of this file."""
-    own = {(function.domain, function.name) for function in model.functions}
+    """Raise a RefusedError if a node is neither a standard ONNX operator nor a function of this file."""
+    functions = {(function.domain, function.name) for function in model.functions}
     for node in all_nodes(model):
-        if node.domain not in STANDARD_DOMAINS and (node.domain, node.op_type) not in own:
+        if node.domain not in STANDARD_DOMAINS and (node.domain, node.op_type) not in functions:
             hint = (
-                ": onnxruntime's optimizer or quantizer made it, so give the model from before"
+                ": onnxruntime's optimizer or quantizer made it, so give the model from before that"
                 if node.domain.startswith("com.microsoft")
                 else ""
             )
             raise RefusedError(
                 f"{where}: node {node.name!r}: {node.op_type} of the domain {node.domain!r} is not of the "
-                f"ONNX standard, and code for it would be needed{hint}"
+                f"ONNX standard and would need extra code{hint}"
             )
-        sparse = [one for one in node.attribute if one.HasField("sparse_tensor") or one.sparse_tensors]
+        sparse = [
+            attribute
+            for attribute in node.attribute
+            if attribute.HasField("sparse_tensor") or attribute.sparse_tensors
+        ]
         if sparse or any(graph.sparse_initializer for graph in subgraphs(node)):
             raise SourceError(f"{where}: node {node.name!r}: expected dense tensors, got a sparse one")
     if model.graph.sparse_initializer:
@@ -99,97 +104,101 @@ def expect_standard_domains(model: ModelProto, where: str) -> None:
 
 
 def expect_complete_tensor(tensor: TensorProto, where: str) -> None:
-    """Stop unless a constant has the numbers it claims, in this very file."""
-    said = f"{where}: {tensor.name or 'a constant'}"
+    """Raise an ExportError unless a constant has all elements of its shape, in the file itself."""
+    name = f"{where}: {tensor.name or 'a constant'}"
     if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
         raise RefusedError(
-            f"{said}: its numbers are in another file ({_location(tensor)!r}), and only one file is read: "
+            f"{name}: its numbers are in another file ({_location(tensor)!r}), and only one file is read: "
             "save the model with the weights inside"
         )
     if tensor.data_type in UNSUPPORTED_DTYPES:
-        raise SourceError(f"{said}: expected numbers, got {TensorProto.DataType.Name(tensor.data_type)}")
-    numbers = 1
-    for size in tensor.dims:
-        numbers *= size
-    # before anything is made of them: two numbers in a byte are the most there are
-    if any(size < 0 for size in tensor.dims) or numbers > 2 * tensor.ByteSize():
-        raise RefusedError(f"{said}: its shape {list(tensor.dims)[:8]} claims more numbers than the file has")
+        raise SourceError(f"{name}: expected numbers, got {TensorProto.DataType.Name(tensor.data_type)}")
+    elements = math.prod(tensor.dims)
+    # checked before memory is allocated; the smallest type has two elements in a byte
+    if any(size < 0 for size in tensor.dims) or elements > 2 * tensor.ByteSize():
+        raise RefusedError(f"{name}: its shape {list(tensor.dims)[:8]} claims more numbers than the file has")
     try:
         array = numpy_helper.to_array(tensor)
-    except Exception as error:  # NumPy and onnx raise almost anything at numbers that do not fit
-        raise SourceError(f"{said}: its numbers do not fit its shape {list(tensor.dims)[:8]}") from error
+    except Exception as error:  # NumPy and onnx raise almost anything if the bytes do not fit
+        raise SourceError(f"{name}: its numbers do not fit its shape {list(tensor.dims)[:8]}") from error
     if array.dtype.kind == "f" and np.isnan(array).any():
         warn_user(f"{tensor.name or 'a constant'} holds NaN")
 
 
 def expect_deterministic(model: ModelProto, where: str) -> None:
-    """Stop with an UntraceableError where a node draws random numbers, or trains."""
+    """Raise an UntraceableError if a node draws random numbers, or is in training mode."""
     constants = {tensor.name: tensor for tensor in all_tensors(model)}
     for node in all_nodes(model):
         if node.op_type == "Constant":
             constants |= {
-                name: one.t for name in node.output for one in node.attribute if one.name == "value"
+                name: attribute.t
+                for name in node.output
+                for attribute in node.attribute
+                if attribute.name == "value"
             }
     for node in all_nodes(model):
         if node.domain not in STANDARD_DOMAINS:
             continue
-        said = f"{where}: node {node.name!r}: {node.op_type}"
+        described = f"{where}: node {node.name!r}: {node.op_type}"
         if node.op_type in RANDOM_OPS:
             raise UntraceableError(
-                f"{said} draws random numbers, and a served answer must not: export without it"
+                f"{described} draws random numbers, so predictions would change from call to call: export "
+                "the model without it"
             )
-        training = any(one.name == "training_mode" and one.i for one in node.attribute)
+        training = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
         if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
-            given = constants.get(node.input[2])
-            training = given is None or bool(numpy_helper.to_array(given).any())
+            mode = constants.get(node.input[2])
+            training = mode is None or bool(numpy_helper.to_array(mode).any())
         if training:
-            raise UntraceableError(f"{said} is in training mode: export the model in eval mode")
+            raise UntraceableError(f"{described} is in training mode: export the model in eval mode")
 
 
 def expect_distinct_names(graph: GraphProto, where: str) -> None:
-    """Stop with a SourceError where two values have one name."""
+    """Raise a SourceError if two values have the same name."""
     for kind, names in (
-        ("inputs", [one.name for one in graph.input]),
-        ("outputs", [one.name for one in graph.output]),
-        ("initializers", [one.name for one in graph.initializer]),
+        ("inputs", [value.name for value in graph.input]),
+        ("outputs", [value.name for value in graph.output]),
+        ("initializers", [tensor.name for tensor in graph.initializer]),
         ("values", [name for node in graph.node for name in node.output if name]),
     ):
-        if twice := [name for name, times in Counter(names).items() if times > 1]:
-            raise SourceError(f"{where}: expected {kind} of distinct names, got {twice[0]!r} more than once")
+        if repeated := [name for name, times in Counter(names).items() if times > 1]:
+            raise SourceError(
+                f"{where}: expected {kind} of distinct names, got {repeated[0]!r} more than once"
+            )
 
 
 def expect_no_recursion(model: ModelProto, where: str) -> None:
-    """Stop with a RefusedError where functions call themselves, or each other beyond any measure."""
+    """Raise a RefusedError if functions call themselves, or would inline to more than MAX_NODES nodes."""
     bodies = {(function.domain, function.name): list(function.node) for function in model.functions}
-    sizes: dict[tuple[str, str], int] = {}
+    sizes: dict[tuple[str, str], int] = {}  # number of nodes of each function, when inlined
 
-    def size(body: list[NodeProto], inside: tuple[tuple[str, str], ...]) -> int:
+    def inlined_size(body: list[NodeProto], callers: tuple[tuple[str, str], ...]) -> int:
         total = 0
         waiting = list(body)
         while waiting:
             node = waiting.pop()
             waiting.extend(inner for graph in subgraphs(node) for inner in graph.node)
-            called = (node.domain, node.op_type)
-            if called in inside:
+            callee = (node.domain, node.op_type)
+            if callee in callers:
                 raise RefusedError(f"{where}: function {node.op_type!r} calls itself")
-            if called in bodies and called not in sizes:
-                sizes[called] = size(bodies[called], (*inside, called))
-            total += sizes.get(called, 1)
+            if callee in bodies and callee not in sizes:
+                sizes[callee] = inlined_size(bodies[callee], (*callers, callee))
+            total += sizes.get(callee, 1)
         return total
 
     try:
-        total = size(list(model.graph.node), ())
+        total = inlined_size(list(model.graph.node), ())
     except RecursionError as error:
         raise RefusedError(f"{where}: its functions call each other too deeply") from error
     if total > MAX_NODES:
-        raise RefusedError(f"{where}: its functions unfold to {total} nodes, more than {MAX_NODES}")
+        raise RefusedError(f"{where}: its functions expand to {total} nodes, more than {MAX_NODES}")
 
 
 def _parse(path: Path) -> ModelProto:
     try:
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             raise RefusedError(
-                f"{path}: expected at most 2 GiB, as one .onnx file can hold, got {size / 2**30:.1f}"
+                f"{path}: expected at most 2 GiB, the limit of an .onnx file, got {size / 2**30:.1f}"
             )
         content = path.read_bytes()
     except OSError as error:
@@ -201,11 +210,11 @@ def _parse(path: Path) -> ModelProto:
     model = ModelProto()
     try:
         model.ParseFromString(content)
-    except Exception as error:  # protobuf's exceptions are those of the implementation that is installed
+    except Exception as error:  # the exceptions depend on the protobuf implementation that is installed
         raise SourceError(
-            f"{path}: expected a whole .onnx file, and this is damaged or another kind of file"
+            f"{path}: expected a complete .onnx file, got a damaged one or another kind of file"
         ) from error
-    versions = [one.version for one in model.opset_import if one.domain in STANDARD_DOMAINS]
+    versions = [opset.version for opset in model.opset_import if opset.domain in STANDARD_DOMAINS]
     if not model.graph.node or not model.graph.output or len(versions) != 1:
         raise SourceError(f"{path}: expected an .onnx file with a graph and its opset, got none")
     if not 3 <= model.ir_version <= onnx.IR_VERSION:
@@ -214,4 +223,4 @@ def _parse(path: Path) -> ModelProto:
 
 
 def _location(tensor: TensorProto) -> str:
-    return next((one.value for one in tensor.external_data if one.key == "location"), "")[:80]
+    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")[:80]

@@ -1,4 +1,4 @@
-"""Graphs of an old opset brought to today's, and shown to compute what they did."""
+"""Upgrades .onnx models of an old opset, and checks that the upgraded model computes the same."""
 
 from __future__ import annotations
 
@@ -13,56 +13,60 @@ from export.sources.onnx_checks import STANDARD_DOMAINS
 from export.trace.trace import DEFAULT_OPSET
 from service.artifact.runtime import Runtime, open_model
 
+# the oldest opset that is exported as it is
 MIN_OPSET = 17
-# sizes to try for dimensions other than the batch: some graphs need a picture of some size
+# sizes to try for dynamic dimensions other than the batch: image networks need images of some size
 TRIAL_SIZES = (8, 64, 224)
 
 
 def upgrade(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> ModelProto:
-    """The model itself, or where its opset is too old its conversion, which has been seen to answer alike."""
-    old = next(one.version for one in model.opset_import if one.domain in STANDARD_DOMAINS)
+    """The model, converted if its opset is too old; a conversion must compute the same on random rows."""
+    old = next(opset.version for opset in model.opset_import if opset.domain in STANDARD_DOMAINS)
     if old >= MIN_OPSET:
         return model
     try:
-        made = version_converter.convert_version(model, DEFAULT_OPSET)
-        onnx.checker.check_model(made, full_check=True)
-    except Exception as error:  # the converter raises whatever its C++ side does
-        said = " ".join(str(error).split())[:200]
+        converted = version_converter.convert_version(model, DEFAULT_OPSET)
+        onnx.checker.check_model(converted, full_check=True)
+    except Exception as error:  # the converter raises whatever its C++ side raises
+        reason = " ".join(str(error).split())[:200]
         raise SourceError(
-            f"{where}: expected opset {MIN_OPSET} or later, got {old}, which cannot be converted ({said}): "
+            f"{where}: expected opset {MIN_OPSET} or later, got {old}, which cannot be converted ({reason}): "
             "export the model again"
         ) from error
-    expect_same_results(model, made, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
+    expect_same_results(model, converted, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
     warn_user(f"{where}: opset {old} was converted to {DEFAULT_OPSET}")
-    return made
+    return converted
 
 
 def expect_same_results(old: ModelProto, new: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> None:
-    """Stop with a SourceError unless both models answer alike."""
+    """Raise a SourceError unless both models return the same for the same rows, within rounding."""
     try:
-        before, after = (open_model(one.SerializeToString(), where=where) for one in (old, new))
+        before, after = (open_model(model.SerializeToString(), where=where) for model in (old, new))
         expected, feeds = run_on_random_rows(before, inputs)
-        got = after.run(feeds)
+        outputs = after.run(feeds)
     except Exception as error:  # onnxruntime's own exceptions share no base
-        said = " ".join(str(error).split())[:200]
-        raise SourceError(f"{where}: cannot be compared with what it was ({said})") from error
-    for tensor, one, other in zip(before.outputs, expected, got, strict=True):
-        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True):
-            raise SourceError(f"{where}: {tensor.name!r} answers differently: export the model again")
+        reason = " ".join(str(error).split())[:200]
+        raise SourceError(f"{where}: cannot be compared with the original ({reason})") from error
+    for tensor, wanted, output in zip(before.outputs, expected, outputs, strict=True):
+        same = wanted.shape == output.shape and np.allclose(
+            wanted, output, rtol=1e-4, atol=1e-5, equal_nan=True
+        )
+        if not same:
+            raise SourceError(f"{where}: {tensor.name!r} computes something else: export the model again")
 
 
 def run_on_random_rows(
     runtime: Runtime, inputs: tuple[InputSpec, ...]
 ) -> tuple[list[Array], dict[str, Array]]:
-    """What a model answers to random rows, and these rows."""
+    """Run a model on random rows; returns its outputs and the rows."""
     random = np.random.default_rng(0)
     for size in TRIAL_SIZES:
         feeds = {}
-        for tensor, one in zip(runtime.inputs, inputs, strict=True):
-            names = [dim for dim in one.dims if isinstance(dim, str)]
-            shape = one.shape(**{dim: 2 if dim == one.dims[0] else size for dim in names})
-            values = random.standard_normal(shape) if "float" in one.dtype else np.zeros(shape)
-            feeds[tensor.name] = values.astype(one.dtype)
+        for tensor, spec in zip(runtime.inputs, inputs, strict=True):
+            dims = [dim for dim in spec.dims if isinstance(dim, str)]
+            shape = spec.shape(**{dim: 2 if dim == spec.dims[0] else size for dim in dims})
+            values = random.standard_normal(shape) if "float" in spec.dtype else np.zeros(shape)
+            feeds[tensor.name] = values.astype(spec.dtype)
         try:
             return runtime.run(feeds), feeds
         except Exception:

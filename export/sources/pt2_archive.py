@@ -1,7 +1,8 @@
-"""The .pt2 files of torch.export.save, opened without a pickle: checked, and written anew as far as harmless.
+"""Opens .pt2 files of torch.export.save without unpickling anything, and writes a harmless copy.
 
-PyTorch's own reader unpickles what a file says is pickled, and loads compiled code that lies beside it. It
-is therefore given an archive made here: the program's JSON and the raw bytes of tensors, nothing else.
+PyTorch's own reader unpickles whatever a file declares as pickled, and loads compiled code that is stored
+beside it. So it is given an archive made here, with nothing but the checked JSON of the program and the raw
+bytes of the tensors.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from export.errors import RefusedError, SourceError
 from export.sources.pt2_sanitizer import sanitize
 
 MAX_ARCHIVE_BYTES = 2 << 30
-# numbers that tensors may have beyond the bytes in the file, by repeating them
+# elements that tensors may claim beyond the bytes in the file, by strides that repeat elements
 MAX_REPEATED_ELEMENTS = 1 << 24
 
+# members of an archive, and what the names of tensor files look like
 PROGRAM = "models/model.json"
 WEIGHTS = "data/weights/model_weights_config.json"
 CONSTANTS = "data/constants/model_constants_config.json"
 TENSOR = re.compile(r"(weight|tensor)_\d+\Z")
+# member that only archives of PyTorch before 2.8 have
 LEGACY_MEMBER = "serialized_exported_program.json"
 RESAVE_HINT = "load it where it was made and save it again with torch.export.save of PyTorch 2.9 or later"
 
 
 def strip_pickles(path: Path) -> io.BytesIO:
-    """The archive again, without anything that could run; a RefusedError names what wanted to."""
+    """The archive, written anew without anything that could run code; a RefusedError names such contents."""
     members = _members(path)
     for name in members:
         if name.startswith("data/aotinductor/"):
@@ -40,67 +43,66 @@ def strip_pickles(path: Path) -> io.BytesIO:
                 f"{path}: {name}: compiled code is never loaded: save the program with torch.export.save"
             )
     if PROGRAM not in members:
-        raise SourceError(f"{path}: expected the program of one torch.export.save, and it has no {PROGRAM}")
+        raise SourceError(f"{path}: expected one program of torch.export.save, and there is no {PROGRAM}")
     try:
         program = sanitize(_json(members, PROGRAM, path))
     except (RefusedError, RecursionError) as error:
         raise RefusedError(f"{path}: {PROGRAM}: {error}") from error
-    made = {PROGRAM: json.dumps(program).encode(), "data/sample_inputs/model.pt": b""}
+    clean = {PROGRAM: json.dumps(program).encode(), "data/sample_inputs/model.pt": b""}
     for config in (WEIGHTS, CONSTANTS):
-        made |= _tensors(members, config, path)
+        clean |= _tensors(members, config, path)
     out = io.BytesIO()
     with PT2ArchiveWriter(out) as writer:
-        for name, content in made.items():
+        for name, content in clean.items():
             writer.write_bytes(name, content)
     out.seek(0)
     return out
 
 
 def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, bytes]:
-    """A list of tensors, and their bytes."""
+    """The members that a config lists: the config itself, checked, and the bytes of each tensor."""
     where = f"{path}: {config}"
-    if (
-        legacy := config.replace("_weights_config.json", ".pt").replace("_constants_config.json", ".pt")
-    ) in members:
+    pickle_member = config.replace("_weights_config.json", ".pt").replace("_constants_config.json", ".pt")
+    if pickle_member in members:
         raise RefusedError(
-            f"{path}: {legacy}: the tensors are pickled, and pickles are never opened: {RESAVE_HINT}"
+            f"{path}: {pickle_member}: the tensors are pickled, and pickles are never opened: {RESAVE_HINT}"
         )
-    listed = _json(members, config, path)
-    made = {}
+    entries = _json(members, config, path)
+    tensors = {}
     repeated = 0
     try:
-        for name, entry in listed["config"].items():
+        for name, entry in entries["config"].items():
             file = entry["path_name"]
             if entry["use_pickle"] is not False or not TENSOR.match(file):
                 raise RefusedError(
-                    f"{where}: {name!r} is pickled, and pickles are never opened: keep to plain tensors, "
+                    f"{where}: {name!r} is pickled, and pickles are never opened: use plain tensors, "
                     "contiguous and on the CPU"
                 )
             meta = entry["tensor_meta"] = sanitize(entry["tensor_meta"])
             member = config.rpartition("/")[0] + "/" + file
-            made[member] = members[member]
-            numbers = math.prod(size["as_int"] for size in meta["sizes"])
-            repeated += max(0, numbers - len(members[member]))
-            if numbers and not members[member]:  # which PyTorch would take for zeros
+            tensors[member] = members[member]
+            elements = math.prod(size["as_int"] for size in meta["sizes"])
+            repeated += max(0, elements - len(members[member]))
+            if elements and not members[member]:  # PyTorch would read zeros
                 raise SourceError(f"{where}: {name!r} has no bytes")
     except (KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"{where}: cannot be understood ({type(error).__name__}: {error})") from error
+        raise SourceError(f"{where}: has an unexpected form ({type(error).__name__}: {error})") from error
     if repeated > MAX_REPEATED_ELEMENTS:
         raise RefusedError(f"{where}: its tensors claim {repeated} numbers more than the file has bytes for")
-    return {config: json.dumps(listed).encode(), **made}
+    return {config: json.dumps(entries).encode(), **tensors}
 
 
 def _members(path: Path) -> dict[str, bytes]:
-    """The archive's members by name, without the folder that they all lie in."""
+    """The archive's members by name, without the folder that contains them all."""
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
             names = [info.filename for info in infos]
             if LEGACY_MEMBER in names:
                 raise RefusedError(
-                    f"{path}: a .pt2 of before PyTorch 2.8 keeps its tensors in pickles: {RESAVE_HINT}"
+                    f"{path}: a .pt2 of before PyTorch 2.8 stores its tensors as pickles: {RESAVE_HINT}"
                 )
-            # nothing in such an archive is compressed, and no two members share their bytes
+            # torch.export.save compresses nothing, and no two members share their bytes
             if sum(info.file_size for info in infos) > min(MAX_ARCHIVE_BYTES, path.stat().st_size):
                 raise RefusedError(f"{path}: expected an archive that is not compressed, of at most 2 GiB")
             if len(set(names)) < len(names):

@@ -1,7 +1,7 @@
-"""The JSON of a stranger's torch.export program, made harmless before PyTorch reads it.
+"""Checks the JSON of a torch.export program from an untrusted file, before PyTorch reads it.
 
-PyTorch looks operations up by their names, some of which open files, evaluates sizes as Python and imports
-the modules of enums. Here only operations on tensors, plain arithmetic and built-in containers pass.
+PyTorch looks operations up by name, and some of them open files; it evaluates sizes as Python, and imports
+the modules of enums. Here only operations on tensors, plain arithmetic and built-in containers are allowed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ import torch
 
 from export.errors import RefusedError
 
+# operations on tensors, as the program names them
 ATEN_OPERATION = re.compile(r"torch\.ops\.(aten|prims)\.([A-Za-z_]\w*)\.([A-Za-z_]\w*)\Z")
+# operations on sizes, and control flow
 PLAIN_OPERATION = re.compile(
     r"_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift|getitem)\Z"
     r"|math\.trunc\Z"
     r"|torch\.sym_(not|int|float|ite|max|min|sqrt)\Z"
     r"|torch\.ops\.higher_order\.(cond|while_loop|scan|wrap_with_set_grad_enabled|wrap_with_autocast)\Z"
 )
-# operations on tensors that open files
+# ATen operations that open files
 FILE_OPERATIONS = ("from_file",)
+# the containers that arguments and outputs may be in
 CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
 
 SYMBOL = re.compile(r"[a-z]{1,3}\d{1,9}\Z")
+# what the expression of a size may contain: symbols, sympy functions, constants, assumptions and operators
 SIZE_FUNCTIONS = {
     "Symbol", "Integer", "Rational", "Float", "Add", "Mul", "Pow", "Max", "Min", "Mod", "PythonMod",
     "FloorDiv", "CeilDiv", "CleanDiv", "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt",
@@ -44,7 +48,7 @@ ARITHMETIC_NODES = (
     ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.BitAnd, ast.BitOr, ast.Invert,
 )  # fmt: skip
 
-# what these hold is called as the author pleases, and a tensor may be called `device`
+# dictionaries whose keys are names that the author chose: a tensor called `device` is no device
 NAMED_BY_AUTHOR = (
     "tensor_values",
     "sym_int_values",
@@ -53,16 +57,17 @@ NAMED_BY_AUTHOR = (
     "range_constraints",
 )
 
+# elements of one tensor, more than any model needs
 MAX_ELEMENTS = 1 << 31
 
 
 def sanitize(value: Any) -> Any:
-    """The same JSON on the CPU, with nothing that is looked up or evaluated except what is listed above."""
+    """The same JSON, for the CPU; a RefusedError if it contains anything that is not on the lists above."""
     if isinstance(value, list):
         return [sanitize(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {}
+    clean = {}
     for key, item in value.items():
         if key in ("target", "as_operator") and isinstance(item, str):
             expect_operation(item)
@@ -71,26 +76,26 @@ def sanitize(value: Any) -> Any:
         elif key in ("in_spec", "out_spec") and item is not None:
             expect_containers(item)
         elif key == "as_custom_obj" or (key == "custom_obj_values" and item):
-            raise RefusedError("it holds a custom object, which only a pickle can bring: keep to tensors")
+            raise RefusedError("it contains a custom object, which only a pickle can hold: use plain tensors")
         elif key == "sizes":
             expect_size(item)
         if key in NAMED_BY_AUTHOR and isinstance(item, dict):
-            made[key] = {name: sanitize(inner) for name, inner in item.items()}
+            clean[key] = {name: sanitize(inner) for name, inner in item.items()}
         else:
-            made[key] = _REPLACEMENTS[key](item) if key in _REPLACEMENTS else sanitize(item)
-    return made
+            clean[key] = _REPLACEMENTS[key](item) if key in _REPLACEMENTS else sanitize(item)
+    return clean
 
 
 def expect_operation(target: Any) -> None:
-    """Stop with a RefusedError unless the name is that of an operation on tensors, or of sizes."""
-    found = ATEN_OPERATION.match(target)
-    if found is None and not PLAIN_OPERATION.match(target):
-        raise RefusedError(f"it calls {target[:80]!r}, which is no operation of PyTorch's own on tensors")
-    if found is not None:
-        space, name, overload = found.groups()
+    """Raise a RefusedError unless the name is that of an operation on tensors, or on sizes."""
+    aten = ATEN_OPERATION.match(target)
+    if aten is None and not PLAIN_OPERATION.match(target):
+        raise RefusedError(f"it calls {target[:80]!r}, which is not an operation of PyTorch on tensors")
+    if aten is not None:
+        namespace, name, overload = aten.groups()
         try:
             torch._C._dispatch_find_schema_or_throw(
-                f"{space}::{name}", "" if overload == "default" else overload
+                f"{namespace}::{name}", "" if overload == "default" else overload
             )
         except RuntimeError as error:
             raise RefusedError(
@@ -101,13 +106,13 @@ def expect_operation(target: Any) -> None:
 
 
 def expect_arithmetic(text: Any) -> None:
-    """Stop with a RefusedError unless a size is arithmetic on symbols such as s0: PyTorch evaluates it."""
+    """Raise a RefusedError unless a size is arithmetic on symbols such as s0, as PyTorch evaluates it."""
     if not isinstance(text, str):
-        raise RefusedError(f"a size is {str(text)[:80]}, which is no expression")
+        raise RefusedError(f"a size is {str(text)[:80]}, which is not an expression")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise RefusedError(f"a size is {text[:80]!r}, which is no arithmetic") from error
+        raise RefusedError(f"a size is {text[:80]!r}, which is not arithmetic") from error
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if not _is_arithmetic(node, id(node) in called):
@@ -132,10 +137,10 @@ def _is_arithmetic(node: ast.AST, called: bool) -> bool:
 
 
 def _is_small_power(node: ast.Call) -> bool:
-    """A power of a symbol alone: numbers raised to numbers grow without end."""
-    grown = node.args[0] if node.args else None
-    symbol = isinstance(grown, ast.Name) or (
-        isinstance(grown, ast.Call) and isinstance(grown.func, ast.Name) and grown.func.id == "Symbol"
+    """Whether a power has a symbol as its base: powers of numbers can grow beyond any memory."""
+    base = node.args[0] if node.args else None
+    symbol = isinstance(base, ast.Name) or (
+        isinstance(base, ast.Call) and isinstance(base.func, ast.Name) and base.func.id == "Symbol"
     )
     return symbol and len(node.args) == 2
 
@@ -145,51 +150,52 @@ def _is_decimal(text: str) -> bool:
 
 
 def expect_containers(text: Any) -> None:
-    """Stop with a RefusedError unless arguments and outputs are tensors in tuples, lists and dictionaries."""
+    """Raise a RefusedError unless arguments and outputs are tensors in tuples, lists and dictionaries."""
 
     def visit(spec: Any) -> None:
         if spec["type"] is None:
             return
         if spec["type"] not in CONTAINERS:
             raise RefusedError(
-                f"arguments or outputs are in a {str(spec['type'])[:80]}: give tensors, tuples, lists or "
+                f"arguments or outputs are in a {str(spec['type'])[:80]}: use tensors, tuples, lists or "
                 "dictionaries"
             )
         context = json.loads(spec["context"])
         keys = context if isinstance(context, list) else []
         if context is not None and (context != keys or not all(isinstance(key, str | int) for key in keys)):
-            raise RefusedError("the keys of a dictionary of arguments or outputs are no plain names")
+            raise RefusedError("the keys of a dictionary of arguments or outputs are not plain names")
         for child in spec["children_spec"]:
             visit(child)
 
     try:
         visit(json.loads(text)[1])
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        raise RefusedError("the form of its arguments or outputs cannot be understood") from error
+        raise RefusedError("the structure of its arguments or outputs has an unexpected form") from error
 
 
 def expect_size(sizes: Any) -> None:
-    """Stop with a RefusedError where a tensor claims more numbers than any model needs."""
+    """Raise a RefusedError if a tensor claims more elements than MAX_ELEMENTS."""
     known = [size["as_int"] for size in sizes if isinstance(size, dict) and "as_int" in size]
     if any(not isinstance(size, int) or size < 0 for size in known) or math.prod(known) > MAX_ELEMENTS:
         raise RefusedError(f"a tensor of {known} claims more than 2^31 numbers")
 
 
 def _device(item: Any) -> Any:
-    """Weights and constants made on a GPU are read on the CPU."""
+    """Tensors that were saved on a GPU are read on the CPU."""
     return {"type": "cpu", "index": None} if isinstance(item, dict) else None
 
 
 def _metadata(item: Any) -> dict[str, str]:
-    """Where the node was written, for messages; the rest is of no use without the code."""
+    """Keep only the line of code that a node came from, for error messages."""
     trace = item.get("stack_trace") if isinstance(item, dict) else None
     return {"stack_trace": trace} if isinstance(trace, str) else {}
 
 
+# keys whose values are replaced
 _REPLACEMENTS: dict[str, Callable[[Any], Any]] = {
     "device": _device,
     "as_device": _device,
     "metadata": _metadata,
-    "guards_code": lambda item: [],  # which would be run as Python
+    "guards_code": lambda item: [],  # PyTorch would run it as Python
     "treespec_namedtuple_fields": lambda item: {},
 }

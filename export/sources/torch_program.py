@@ -1,4 +1,4 @@
-"""A program of torch.export as a source: in hand, or in a .pt2 file, read without its author's code."""
+"""Reads programs of torch.export, from a .pt2 file or passed as an object."""
 
 from __future__ import annotations
 
@@ -15,36 +15,39 @@ from export.sources.pt2_archive import strip_pickles
 from export.trace.trace import silence_exporter
 from service.artifact.limits import MAX_ROWS
 
+# a plain dynamic dimension, such as s0; anything else is computed from others
 SYMBOL = re.compile(r"[a-z]+\d+\Z")
 
 
 def read_program(path: Path, inputs: tuple[InputSpec, ...] = ()) -> Source:
-    """The program of a file, which runs nothing as it is opened."""
+    """The program of a .pt2 file. Opening it runs no code of its author."""
     archive = strip_pickles(path)
     try:
         with silence_exporter():
             program = torch.export.load(archive)
-    except Exception as error:  # what the file lists may fit together in no way that PyTorch foresaw
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise SourceError(f"{path}: PyTorch {torch.__version__} cannot read this program ({said})") from error
+    except Exception as error:  # inconsistent contents make PyTorch raise almost anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise SourceError(
+            f"{path}: PyTorch {torch.__version__} cannot read this program ({reason})"
+        ) from error
     return from_program(program, inputs, path.stem)
 
 
 def from_program(program: ExportedProgram, inputs: tuple[InputSpec, ...], name: str) -> Source:
-    """A program whose inputs are tensors; `inputs` may call them and their dimensions otherwise."""
-    own = program_inputs(program)
-    expect_batch(program, own)
-    return Source(name, "program", with_user_names(own, inputs), program=program)
+    """A program whose inputs are tensors; `inputs` may rename them and their dimensions."""
+    specs = program_inputs(program)
+    expect_batch(program, specs)
+    return Source(name, "program", with_user_names(specs, inputs), program=program)
 
 
 def program_inputs(program: ExportedProgram) -> tuple[InputSpec, ...]:
-    """The program's inputs: the first dynamic dimension is called batch, the others dim1, dim2, ..."""
+    """The program's inputs. The first dynamic dimension is called batch, the others dim1, dim2, ..."""
     spec = program.call_spec.in_spec
     positional, keywords = spec.children() if spec is not None else (None, None)
     if keywords is None or positional is None or keywords.num_leaves:
         raise SourceError("the program takes keyword arguments: export it with all arguments by position")
     if any(not child.is_leaf() for child in positional.children()):
-        raise SourceError("the program takes tensors inside of lists or dictionaries: give each an argument")
+        raise SourceError("the program takes tensors inside of lists or dictionaries: make each an argument")
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     symbols: dict[str, str] = {}
     return tuple(_input(name, values.get(str(name)), symbols) for name in program.graph_signature.user_inputs)
@@ -57,22 +60,22 @@ def _input(name: object, value: object, symbols: dict[str, str]) -> InputSpec:
     if dtype not in DTYPES:
         raise SourceError(f"{name}: expected a dtype of {', '.join(DTYPES)}, got {dtype}")
     dims: list[int | str] = []
-    for at, size in enumerate(value.shape):
+    for axis, size in enumerate(value.shape):
         if isinstance(size, int):
             dims.append(size)
         elif SYMBOL.match(str(size)):
             dims.append(symbols.setdefault(str(size), f"dim{len(symbols)}" if symbols else "batch"))
         else:
             raise SourceError(
-                f"{name}: dimension {at} is {size}: expected a number, or a dimension that varies by itself"
+                f"{name}: dimension {axis} is {size}: expected a number, or an independent dimension"
             )
     return InputSpec(name, dtype, tuple(dims))
 
 
-def expect_batch(program: ExportedProgram, own: tuple[InputSpec, ...]) -> None:
-    """Stop with a SourceError where the program does not take as many rows as the service may run."""
-    expect_batch_dimension(own, "the program")
-    first = own[0]
+def expect_batch(program: ExportedProgram, specs: tuple[InputSpec, ...]) -> None:
+    """Raise a SourceError unless the program takes all numbers of rows that the service may run."""
+    expect_batch_dimension(specs, "the program")
+    first = specs[0]
     if isinstance(first.dims[0], int):
         return
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}

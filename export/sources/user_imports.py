@@ -1,4 +1,8 @@
-"""A user's own code beside ours: its imports find its modules, even those called as ours are."""
+"""Isolates the imports of the user's code, which may have modules with the names of this package's own.
+
+A user's folder may well contain `models/` or `export.py`. While their code runs, such names must mean their
+modules; afterwards they must mean ours again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-# the names of this house, any of which a user's folder may bear as well
+# the top-level names of this project
 OWN_PACKAGES = frozenset({"models", "export", "service", "loadtest", "tune", "turnpike"})
 INSTALLED_FOLDERS = tuple(
     {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")}
@@ -19,62 +23,68 @@ INSTALLED_FOLDERS = tuple(
 
 
 class UserImports:
-    """Folders of a user's code. Within `host()` they come first on the path, and their modules are theirs.
+    """The import state of the user's code, which is in effect within `active()`.
 
-    Modules of ours with the name of one of theirs are put aside while the block runs, and put back after
-    it; theirs are kept, so that the next block finds them as they were.
+    There, the user's folders come first on the path, and loaded modules with the name of a module of theirs
+    are put aside. Modules that their code loads are kept for the next block, which finds them as they were.
+
+    Args:
+        folders: Folders that the user's code imports from.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = [str(folder.resolve()) for folder in dict.fromkeys(folders)]
-        self._kept: dict[str, ModuleType] = {}
+        self._user_modules: dict[str, ModuleType] = {}
 
     @contextmanager
-    def host(self) -> Iterator[None]:
-        """Let the user's code import what it would import on its own."""
+    def active(self) -> Iterator[None]:
+        """Let the user's code import what it would import on its own, while the block runs."""
         importlib.invalidate_caches()
-        theirs = self._theirs()
-        names = {*theirs, *(name.partition(".")[0] for name in self._kept)}
-        aside = _unload(names)
-        sys.modules.update(self._kept)
+        shadowed = self._shadowed()
+        names = {*shadowed, *(name.partition(".")[0] for name in self._user_modules)}
+        set_aside = _unload(names)
+        sys.modules.update(self._user_modules)
         path = sys.path[:]
         sys.path[:] = [*self.folders, *path]
-        finder = _Finder(theirs)
+        finder = _FolderFinder(shadowed)
         sys.meta_path.insert(0, finder)
         try:
             yield
         finally:
             sys.meta_path.remove(finder)
             sys.path[:] = path
-            self._kept.update(_unload(names))
-            sys.modules.update(aside)
+            self._user_modules.update(_unload(names))
+            sys.modules.update(set_aside)
 
-    def _theirs(self) -> dict[str, str]:
-        """The names of theirs that stand for another module outside, and the folders where they lie."""
-        found: dict[str, str] = {}
+    def _shadowed(self) -> dict[str, str]:
+        """The user's top-level names that mean another module outside, and the folder of each."""
+        folder_of: dict[str, str] = {}
         for folder in self.folders:
-            found = {**dict.fromkeys(_importable_names(Path(folder)), folder), **found}
+            folder_of = {**dict.fromkeys(_importable_names(Path(folder)), folder), **folder_of}
         return {
             name: folder
-            for name, folder in found.items()
+            for name, folder in folder_of.items()
             if _is_shadowed(name, sys.modules.get(name), folder)
         }
 
 
-class _Finder:
-    """Finds some names each in its folder: one of theirs without __init__.py comes before ours."""
+class _FolderFinder:
+    """Finds each of some top-level names in its folder only.
 
-    def __init__(self, folders: dict[str, str]) -> None:
-        self._folders = folders
+    Without it, a regular package of ours would win over a user's folder without __init__.py.
+    """
+
+    def __init__(self, folder_of: dict[str, str]) -> None:
+        self._folder_of = folder_of
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, [self._folders[name]]) if name in self._folders else None
+        return PathFinder.find_spec(name, [self._folder_of[name]]) if name in self._folder_of else None
 
 
 def _importable_names(folder: Path) -> Iterator[str]:
-    """What `import` finds in a folder; a package without __init__.py counts where its name is one of ours."""
+    """The modules in a folder; packages without __init__.py only if they have the name of one of ours."""
     try:
         entries = list(folder.iterdir())
     except OSError:
@@ -87,31 +97,37 @@ def _importable_names(folder: Path) -> Iterator[str]:
 
 
 def _is_shadowed(name: str, loaded: ModuleType | None, folder: str) -> bool:
-    """Whether what is loaded under a name of theirs is another module than the one in their folder."""
+    """Whether the module loaded under a name is another one than the user's in `folder`.
+
+    Modules of the standard library and installed packages are not replaced, unless they have our names.
+    """
     if loaded is None:
         return name in OWN_PACKAGES
-    if name in sys.stdlib_module_names or (
-        name not in OWN_PACKAGES and _is_inside(loaded, INSTALLED_FOLDERS)
-    ):
+    if name in sys.stdlib_module_names:
         return False
-    return not any(str(Path(place).parent) == folder for place in _locations(loaded))
+    if name not in OWN_PACKAGES and _is_inside(loaded, INSTALLED_FOLDERS):
+        return False
+    return not any(str(Path(location).parent) == folder for location in _locations(loaded))
 
 
 def _unload(names: set[str]) -> dict[str, ModuleType]:
-    """Remove modules of these names, and what is inside them, from those that are loaded."""
-    taken = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
-    for name in taken:
+    """Remove the modules with these top-level names from sys.modules, and return them."""
+    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
+    for name in modules:
         del sys.modules[name]
-    return taken
+    return modules
 
 
 def _locations(module: ModuleType) -> list[str]:
-    """The file of a module, or the folder of a package."""
+    """The file of a module, or the folders of a package."""
     folders = list(getattr(module, "__path__", []))
     file = getattr(module, "__file__", None)
     return folders or ([file] if file else [])
 
 
 def _is_inside(module: ModuleType, folders: Sequence[str]) -> bool:
-    places = _locations(module)
-    return not places or any(Path(place).is_relative_to(folder) for place in places for folder in folders)
+    """Whether a module is in one of the folders, or is built in."""
+    locations = _locations(module)
+    return not locations or any(
+        Path(location).is_relative_to(folder) for location in locations for folder in folders
+    )

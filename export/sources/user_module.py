@@ -1,4 +1,7 @@
-"""A user's own module, from a function in a file of theirs: `path/to/file.py:factory`."""
+"""Loads the user's module from a function in a Python file: `path/to/file.py:factory`.
+
+Also checks that a module, from a file or passed as an object, can be called with the inputs given.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,68 @@ from export.source import Source
 from export.sources.state_dict import fit_weights, read_weights
 from export.sources.user_imports import OWN_PACKAGES, UserImports
 
+FACTORY_SPEC = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
+
+
+def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path | None = None) -> Source:
+    """Load the user's file, call its factory, and load the weights into the module.
+
+    Errors of the user's code become a SourceError with the line where it stopped.
+    """
+    spec = FACTORY_SPEC.match(text)
+    if spec is None or not spec["factory"].isidentifier():
+        raise RequestError(f"expected path/to/file.py:factory, got {text!r}")
+    path, factory = Path(spec["file"]), spec["factory"]
+    if not path.is_file():
+        raise SourceError(f"{path}: no such file")
+    path = path.resolve()
+    where = f"{path.name}:{factory}"
+    folders = [path.parent, package_root(path), Path.cwd()]
+    user_imports = UserImports(folders)
+    with user_imports.active(), _user_errors(path, folders):
+        module = _call_factory(_load_file(path), factory, path)
+    if weights is not None:
+        tensors = read_weights(Path(weights))
+        with user_imports.active():
+            fit_weights(module, tensors, str(weights))
+    expect_ready(module, where)
+    expect_arguments(module, inputs, where)
+    with user_imports.active(), _user_errors(path, folders):
+        module = with_user_imports(module, user_imports).eval().cpu()
+    return Source(path.stem, "module", inputs, module=module)
+
+
+def with_user_imports(module: nn.Module, user_imports: UserImports) -> nn.Module:
+    """Give the module a class whose forward runs with the user's imports active, whenever it is called."""
+    user_class = type(module)
+
+    @functools.wraps(user_class.forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with user_imports.active():
+            return user_class.forward(self, *args, **kwargs)
+
+    namespace = {
+        "forward": forward,
+        "__module__": user_class.__module__,
+        "__qualname__": user_class.__qualname__,
+    }
+    module.__class__ = type(user_class.__name__, (user_class,), namespace)
+    return module
+
+
+def package_root(path: Path) -> Path:
+    """The folder that a file is imported from: the one that contains its top package, or its own."""
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
 
 def expect_ready(module: nn.Module, where: str) -> None:
-    """Stop unless the module has a forward in Python, and numbers in all of its tensors."""
+    """Raise an ExportError unless the module has a forward in Python, and values in all its tensors."""
     if isinstance(module, torch.jit.ScriptModule):
         raise UntraceableError(
-            f"{where}: a TorchScript module has no Python to trace: give the module that it was made of"
+            f"{where}: a TorchScript module has no Python to trace: give the module that it was made from"
         )
     if type(module).forward is nn.Module.forward and "forward" not in vars(module):
         raise SourceError(f"{where}: {type(module).__name__} has no forward")
@@ -43,80 +102,44 @@ def expect_ready(module: nn.Module, where: str) -> None:
 
 
 def expect_arguments(module: nn.Module, inputs: tuple[InputSpec, ...], where: str) -> None:
-    """Stop with a RequestError unless forward can be called with one argument per input."""
+    """Raise a RequestError unless forward can be called with one positional argument per input."""
     signature = inspect.signature(module.forward)
     parameters = signature.parameters.values()
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    least = sum(one.default is one.empty for one in positional)
-    most = None if any(one.kind is one.VAR_POSITIONAL for one in parameters) else len(positional)
-    bare = [one.replace(annotation=one.empty) for one in parameters]
-    called = f"forward{signature.replace(parameters=bare, return_annotation=signature.empty)}"
-    if named := [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]:
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    has_variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    min_count = sum(parameter.default is parameter.empty for parameter in positional)
+    max_count = None if has_variadic else len(positional)
+    unannotated = [parameter.replace(annotation=parameter.empty) for parameter in parameters]
+    call = f"forward{signature.replace(parameters=unannotated, return_annotation=signature.empty)}"
+    keywords = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+    if keywords:
         raise RequestError(
-            f"{where}: {called} cannot be called without the keyword {named[0]!r}: give it a default"
+            f"{where}: {call} cannot be called without the keyword {keywords[0]!r}: give it a default"
         )
     if not inputs:
-        names = [one.name for one in positional[: max(1, least)]] or ["x"]
+        names = [parameter.name for parameter in positional[: max(1, min_count)]] or ["x"]
         example = " ".join(f"--input {name}:float32[batch,784]" for name in names)
-        raise RequestError(f"--input: expected one for each argument of {called}, as in {example}")
-    if len(inputs) < least or (most is not None and len(inputs) > most):
-        wanted = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
+        raise RequestError(f"--input: expected one for each argument of {call}, as in {example}")
+    if len(inputs) < min_count or (max_count is not None and len(inputs) > max_count):
+        if max_count is None:
+            expected = f"{min_count} or more"
+        else:
+            expected = str(min_count) if min_count == max_count else f"{min_count} to {max_count}"
         raise RequestError(
-            f"--input: expected {wanted}, one for each argument of {called}, got {len(inputs)}"
+            f"--input: expected {expected}, one for each argument of {call}, got {len(inputs)}"
         )
-
-
-FACTORY_SPEC = re.compile(r"(?P<file>.+\.py):(?P<factory>[^:/\\]*)\Z", re.DOTALL)
-
-
-def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path | None = None) -> Source:
-    """Load the user's file, call its factory, fill in the weights; an error says where their code stopped."""
-    written = FACTORY_SPEC.match(text)
-    if written is None or not written["factory"].isidentifier():
-        raise RequestError(f"expected path/to/file.py:factory, got {text!r}")
-    path, factory = Path(written["file"]), written["factory"]
-    if not path.is_file():
-        raise SourceError(f"{path}: no such file")
-    path = path.resolve()
-    folders = [path.parent, package_root(path), Path.cwd()]
-    guest = UserImports(folders)
-    with guest.host(), _user_errors(path, folders):
-        made = _call_factory(_load_file(path), factory, path)
-    if weights is not None:
-        tensors = read_weights(Path(weights))
-        with guest.host():
-            fit_weights(made, tensors, str(weights))
-    expect_ready(made, f"{path.name}:{factory}")
-    expect_arguments(made, inputs, f"{path.name}:{factory}")
-    with guest.host(), _user_errors(path, folders):
-        module = with_user_imports(made, guest).eval().cpu()
-    return Source(path.stem, "module", inputs, module=module)
-
-
-def with_user_imports(module: nn.Module, guest: UserImports) -> nn.Module:
-    """The module, of a class whose forward may import the user's modules whenever it is called."""
-    kind = type(module)
-
-    @functools.wraps(kind.forward)
-    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        with guest.host():
-            return kind.forward(self, *args, **kwargs)
-
-    body = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    module.__class__ = type(kind.__name__, (kind,), body)
-    return module
-
-
-def package_root(path: Path) -> Path:
-    """The folder from which a file is imported, where it lies in a package; its own otherwise."""
-    folder = path.parent
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    return folder
 
 
 def _load_file(path: Path) -> ModuleType:
-    """The user's file as a module, in its package where it has one, run anew."""
+    """Run the user's file as a module, as part of its package if it is in one."""
     parts = path.relative_to(package_root(path)).with_suffix("").parts
     name = ".".join(parts)
     if len(parts) > 1:
@@ -124,15 +147,16 @@ def _load_file(path: Path) -> ModuleType:
             name = ".".join(parts[:-1])
         sys.modules.pop(name, None)
         return importlib.import_module(name)
+    # a file outside of any package: its own name, unless another module is loaded under it
     loaded = sys.modules.get(name)
-    taken = loaded is not None and getattr(loaded, "__file__", None) != str(path)
-    if not name.isidentifier() or (taken and name not in OWN_PACKAGES):
-        name = f"turnpike_guest_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"  # the name itself is somebody else's
+    is_taken = loaded is not None and getattr(loaded, "__file__", None) != str(path)
+    if not name.isidentifier() or (is_taken and name not in OWN_PACKAGES):
+        name = f"turnpike_user_{re.sub(r'[^0-9A-Za-z_]', '_', name)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise SourceError(f"{path}: expected a file of Python")
+        raise SourceError(f"{path}: expected a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # their own modules may import it in turn
+    sys.modules[name] = module  # modules that it imports may import it in turn
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -142,40 +166,44 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _call_factory(module: ModuleType, factory: str, path: Path) -> nn.Module:
+    """Call the factory, which may also be a module itself, as a global of the user's file."""
     if not hasattr(module, factory):
-        there = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
+        callables = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
         raise SourceError(
-            f"{path}: has no {factory!r}, only {', '.join(there[:8]) or 'nothing that can be called'}"
+            f"{path}: has no {factory!r}, only {', '.join(callables[:8]) or 'nothing that can be called'}"
         )
-    made = getattr(module, factory)
-    if isinstance(made, nn.Module):
-        return made
-    if not callable(made):
-        raise SourceError(f"{path}:{factory}: expected a function or a class, got {type(made).__name__}")
-    if needed := _required_arguments(made):
+    target = getattr(module, factory)
+    if isinstance(target, nn.Module):
+        return target
+    if not callable(target):
+        raise SourceError(f"{path}:{factory}: expected a function or a class, got {type(target).__name__}")
+    if arguments := _required_arguments(target):
         raise SourceError(
             f"{path}:{factory}: expected something that can be called without arguments, and it needs "
-            f"{', '.join(needed)}: write a function that calls it with yours"
+            f"{', '.join(arguments)}: write a function that calls it with yours"
         )
-    made = made()
-    if not isinstance(made, nn.Module):
-        raise SourceError(f"{path}:{factory}: expected a torch.nn.Module, got {type(made).__name__}")
-    return made
+    result = target()
+    if not isinstance(result, nn.Module):
+        raise SourceError(f"{path}:{factory}: expected a torch.nn.Module, got {type(result).__name__}")
+    return result
 
 
 def _required_arguments(factory: Any) -> list[str]:
-    """The arguments that a call cannot do without."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (ValueError, TypeError):
-        return []  # something built in; the call will tell
+        return []  # a builtin without a signature: calling it will tell
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one.name for one in parameters if one.default is one.empty and one.kind not in variadic]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in variadic
+    ]
 
 
 @contextmanager
 def _user_errors(path: Path, folders: list[Path]) -> Iterator[None]:
-    """Whatever their code raises is one line with its file and line."""
+    """Turn any exception of the user's code into a SourceError of one line, with their file and line."""
     try:
         yield
     except SourceError:
@@ -186,9 +214,11 @@ def _user_errors(path: Path, folders: list[Path]) -> Iterator[None]:
         ) from error
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        theirs = [
-            one for one in frames if any(Path(one.filename).is_relative_to(place) for place in folders[:2])
+        user_frames = [
+            frame
+            for frame in frames
+            if any(Path(frame.filename).is_relative_to(folder) for folder in folders[:2])
         ]
-        where = f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else str(path)
-        said = " ".join(str(error).split())[:300]
-        raise SourceError(f"{where}: {type(error).__name__}{': ' if said else ''}{said}") from error
+        where = f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else str(path)
+        message = " ".join(str(error).split())[:300]
+        raise SourceError(f"{where}: {type(error).__name__}{': ' if message else ''}{message}") from error

@@ -107,7 +107,9 @@ def test_the_users_names_are_taken(tmp_path: Path) -> None:
 def test_other_rows_than_those_trained_on_are_said(tmp_path: Path, digits: dict[str, Any]) -> None:
     """They are used, with a note."""
     path = saved(tmp_path / "net.safetensors", data={**digits, "digest": "0" * 64})
-    with pytest.warns(SourceWarning, match="digits has other rows here than those it was trained on"):
+    with pytest.warns(
+        SourceWarning, match="digits has other rows here than the ones that the checkpoint was trained on"
+    ):
         found = load_source(path)
     assert found.rows is not None
 
@@ -160,10 +162,10 @@ def test_drawn_rows_are_at_most_so_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ([], "data.labels cannot be understood"),
-        ({"labels": "0123456789"}, "data.labels cannot be understood"),
-        ({"labels": [1, 2]}, "data.labels cannot be understood"),
-        ({"alphabet": ["a"]}, "data.alphabet cannot be understood"),
+        ([], "data.labels is of an unexpected type"),
+        ({"labels": "0123456789"}, "data.labels is of an unexpected type"),
+        ({"labels": [1, 2]}, "data.labels is of an unexpected type"),
+        ({"alphabet": ["a"]}, "data.alphabet is of an unexpected type"),
         ({"labels": ["a", "b"]}, "expected 10 labels, one per class, got 2"),
     ],
 )
@@ -238,7 +240,7 @@ def test_each_kind_of_source_is_told_apart(tmp_path: Path) -> None:
     assert made.module is not None
     assert torch.equal(made.module(torch.ones(1, 4)), net(torch.ones(1, 4)))
     for source in (tmp_path / "a.pt2", tmp_path / "b.onnx", net, program):
-        with pytest.raises(RequestError, match="--weights: goes with path/to/file.py:factory alone"):
+        with pytest.raises(RequestError, match="--weights: works only with path/to/file.py:factory"):
             load_source(source, inputs=INPUTS, weights=tmp_path / "w.safetensors")
 
 
@@ -246,11 +248,11 @@ def test_each_kind_of_source_is_told_apart(tmp_path: Path) -> None:
     ("name", "kind", "says"),
     [
         ("absent", None, "absent: no such file"),
-        ("net.py", SourceError, "got .py|name the factory too, as in net.py:make"),
+        ("net.py", SourceError, "got .py|add the factory, as in net.py:make"),
         (
             "net.pt",
             RefusedError,
-            "a pickle runs code as it is opened, .* file.py:factory, with --weights net.pt",
+            "a pickle runs code when it is opened, .* file.py:factory, with --weights net.pt",
         ),
         ("net.ckpt", RefusedError, "a pickle runs code"),
         ("net.h5", SourceError, "expected a checkpoint .*, a run's folder, file.py:factory, .pt2 or .onnx"),
@@ -270,9 +272,13 @@ def test_what_is_no_source_is_said(
 def test_weights_alone_need_their_code(tmp_path: Path) -> None:
     """As does a folder that holds no run."""
     save_file({"w": torch.ones(1)}, tmp_path / "w.safetensors")
-    with pytest.raises(SourceError, match="weights alone need their code: file.py:factory --weights"):
+    with pytest.raises(
+        SourceError, match="bare weights need the code of their network: file.py:factory --weights"
+    ):
         load_source(tmp_path / "w.safetensors")
-    with pytest.raises(SourceError, match="expected the folder of a run, with its model.safetensors"):
+    with pytest.raises(
+        SourceError, match="expected the folder of a run, with a file model.safetensors, got none"
+    ):
         load_source(tmp_path)
 
 

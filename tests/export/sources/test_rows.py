@@ -106,7 +106,7 @@ def test_of_many_rows_some_are_chosen_and_always_the_same(tmp_path: Path) -> Non
         ({"x": X, "y": Y[:2]}, "expected 3 classes, one per row, got 2"),
         ({"x": X, "y": Y + 0.5}, "expected one class per row, as integers or names, got float64"),
         ({"x": X, "y": Y - 1}, "expected classes from 0 to .*, got -1 to 1"),
-        ({"x": X, "y": ["a", "b", "c"]}, "expected integers as classes where no labels are given, got .*'a'"),
+        ({"x": X, "y": ["a", "b", "c"]}, "expected integers as classes, as there are no labels, got .*'a'"),
         ({"x": X, "y": ["a", "b", "z"], "labels": ["a", "b"]}, "expected classes of a, b, got 'z'"),
         ({"x": X, "y": Y, "labels": ["a", "b"]}, "expected classes from 0 to 1, got 0 to 2"),
     ],
@@ -207,7 +207,7 @@ def test_known_data_gives_its_test_rows() -> None:
         SourceError, match=r"data: digits: x: expected shape \(rows, 4\), got \(359, 1, 8, 8\)"
     ):
         read_rows("digits", ONE)
-    with pytest.raises(SourceError, match="data: digits has rows for one input, and the network reads 2"):
+    with pytest.raises(SourceError, match="data: digits has rows for one input, and the network has 2"):
         read_rows("digits", TWO)
 
 

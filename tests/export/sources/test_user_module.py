@@ -225,7 +225,7 @@ def test_modules_called_as_ours_are_theirs_for_them_and_ours_for_us(tmp_path: Pa
     assert (sys.path, sys.meta_path) == before
     assert models.layers.gate.__file__ != str(tmp_path / "models.py")
     assert export.__file__ != str(tmp_path / "export.py")
-    assert service.artifact.manifest.KEY == "turnpike"
+    assert service.artifact.manifest.METADATA_KEY == "turnpike"
 
 
 def test_two_folders_do_not_share_their_modules(tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ def test_what_they_load_first_is_not_ours_later(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from export.sources.user_module import read_factory\n"
-        "from export.input_spec import parse_all\n"
+        "from export.input_spec import parse_inputs\n"
         "assert 'loadtest' not in sys.modules\n"
-        f"read_factory({str(folder / 'net.py')!r} + ':make', parse_all(['x:float32[b,4]']))\n"
+        f"read_factory({str(folder / 'net.py')!r} + ':make', parse_inputs(['x:float32[b,4]']))\n"
         "import loadtest\n"
         "assert not hasattr(loadtest, 'SIZE')\n"
     )
