@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 FIT = """async ([drawings, height, width, samples]) => {
-  const { fitted } = await import("/dashboard/pictures/fit_to_frame.js");
-  const { frameOf } = await import("/dashboard/pictures/training_frame.js");
-  const frame = frameOf(height, width, samples.map((data) => ({ height, width, channels: 1, data })));
+  const { fitStrokes } = await import("/dashboard/pictures/fit_to_frame.js");
+  const { frameFor } = await import("/dashboard/pictures/training_frame.js");
+  const frame = frameFor(height, width, samples.map((data) => ({ height, width, channels: 1, data })));
   return drawings.map((strokes) =>
-    Array.from(fitted(strokes.map((points) => ({ points, width: 0.1 })), frame, 0.1).data));
+    Array.from(fitStrokes(strokes.map((points) => ({ points, width: 0.1 })), frame, 0.1).data));
 }"""
 ROW = """async () => {
   const { current } = await import("/dashboard/state/store.js");

@@ -27,32 +27,32 @@ FLAGS = {"name": "flags", "datatype": "BOOL", "shape": [-1, 3]}
 WHOLE = {"name": "whole", "datatype": "FP64", "shape": [2, 2]}
 
 PARSE = """async (file) => {
-  const { parse } = await import("/dashboard/inputs/npy_parser.js");
+  const { parseNpy } = await import("/dashboard/inputs/npy_parser.js");
   const bytes = Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0));
   try {
-    const { shape, kind, values } = parse(bytes.buffer);
+    const { shape, kind, values } = parseNpy(bytes.buffer);
     return { shape, kind, values: values(0, shape.reduce((product, dim) => product * dim, 1)) };
   } catch (error) { return error.message; }
 }"""
 ROWS = """async ([file, input]) => {
-  const { rowsOf } = await import("/dashboard/inputs/npy_rows.js");
+  const { rowsInNpy } = await import("/dashboard/inputs/npy_rows.js");
   const bytes = Uint8Array.from(atob(file), (letter) => letter.charCodeAt(0));
   try {
-    const { count, row } = rowsOf(bytes.buffer, input);
+    const { count, row } = rowsInNpy(bytes.buffer, input);
     return { count, last: row(count - 1) };
   } catch (error) { return error.message; }
 }"""
 READ = """async ([input, text]) => {
-  const { readTensor } = await import("/dashboard/inputs/tensor_parser.js");
-  try { return readTensor(input, text); } catch (error) { return error.message; }
+  const { parseTensor } = await import("/dashboard/inputs/tensor_parser.js");
+  try { return parseTensor(input, text); } catch (error) { return error.message; }
 }"""
 READER = """const reader = readerOf({ inputs: [input], certificate: { alphabet } });"""
 SPELL = f"""async ([input, alphabet, text]) => {{
-  const {{ readerOf, tensorOfText, textOf }} = await import("/dashboard/inputs/text_tensor.js");
+  const {{ textFormatOf, textToTensor, tensorToText }} = await import("/dashboard/inputs/text_tensor.js");
   {READER}
   try {{
-    const tensor = tensorOfText(reader, text);
-    return [tensor, textOf(reader, tensor)];
+    const tensor = textToTensor(reader, text);
+    return [tensor, tensorToText(reader, tensor)];
   }} catch (error) {{ return error.message; }}
 }}"""
 
@@ -243,8 +243,8 @@ def test_pictures_become_smaller_by_their_areas(page: Page) -> None:
     picture = np.random.default_rng(0).uniform(size=(7, 5)).astype(np.float32)
     small = page.evaluate(
         """async ([data, height, width]) => {
-          const { resized } = await import("/dashboard/pictures/pixels.js");
-          return Array.from(resized({ height: 7, width: 5, channels: 1, data }, height, width).data);
+          const { resize } = await import("/dashboard/pictures/pixels.js");
+          return Array.from(resize({ height: 7, width: 5, channels: 1, data }, height, width).data);
         }""",
         [picture.ravel().tolist(), 3, 2],
     )
@@ -273,14 +273,14 @@ def test_pictures_are_known_by_their_shape(page: Page, shape: list[int], form: A
     """A picture becomes the row with its channels where the model has them, and that row the picture."""
     found = page.evaluate(
         """async (shape) => {
-          const { pictureOf, pixelsOf, tensorOf } = await import("/dashboard/pictures/picture_input.js");
+          const { pictureFormatOf, tensorToPixels, pixelsToTensor } = await import("/dashboard/pictures/picture_input.js");
           const certificate = { alphabet: "", ranges: { x: { low: -1, high: 1 } } };
-          const picture = pictureOf({ inputs: [{ name: "x", datatype: "FP32", shape }], certificate });
+          const picture = pictureFormatOf({ inputs: [{ name: "x", datatype: "FP32", shape }], certificate });
           if (picture === null) return null;
           const { height, width, channels, likely } = picture;
           const data = Array.from({ length: height * width * channels }, (_, i) => i / 100);
-          const tensor = tensorOf(picture, { height, width, channels, data });
-          const back = Array.from(pixelsOf(picture, tensor).data);
+          const tensor = pixelsToTensor(picture, { height, width, channels, data });
+          const back = Array.from(tensorToPixels(picture, tensor).data);
           return { form: [height, width, channels], likely, tensor, data, back };
         }""",
         shape,

@@ -28,13 +28,13 @@ CHARTS = (
 )
 # the row of zeros, asked about as the page asks, and told to all of it
 ASK = """async () => {
-  const { ask } = await import("/dashboard/state/api.js");
+  const { postTensors } = await import("/dashboard/state/api.js");
   const { current, publish } = await import("/dashboard/state/store.js");
   const { path, inputs } = current("model");
   const shape = [1, ...inputs[0].shape.slice(1)];
   const data = new Float32Array(shape.reduce((product, dim) => product * dim));
   const asked = [{ name: inputs[0].name, datatype: "FP32", shape, data }];
-  const answer = await ask(`${path}/gates?detail=rows&blocks=true`, asked);
+  const answer = await postTensors(`${path}/gates?detail=rows&blocks=true`, asked);
   const tensors = new Map(answer.tensors.map((tensor) => [tensor.name, tensor]));
   const row = { title: "a row of zeros", inputs: asked };
   publish("reading", { row, outputs: answer.outputs, gates: answer.gates, route: answer.route, tensors,
@@ -188,11 +188,11 @@ def test_the_maps_let_go_of_a_row_by_themselves(dashboard: Opener, served: Serve
         looking_at_gates(page)
         page.evaluate(ASK)
         captions = page.evaluate("""async () => {
-          const { startFigure2 } = await import("/dashboard/gates/layer_unit_maps.js");
+          const { startLayerUnitMaps } = await import("/dashboard/gates/layer_unit_maps.js");
           const { current } = await import("/dashboard/state/store.js");
           const body = document.createElement("div");
           document.querySelector("#gates .body").append(body);
-          const maps = startFigure2(body);
+          const maps = startLayerUnitMaps(body);
           maps.model(current("model"));
           maps.reading(current("reading"));
           const before = body.innerText;

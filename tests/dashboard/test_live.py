@@ -23,18 +23,18 @@ pytestmark = pytest.mark.browser
 FIGURE = re.compile(r"\d")
 IMAGE = {"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
 SAMPLES = """async (text) => {
-  const { samplesOf } = await import("/dashboard/live/metrics_parser.js");
-  return [...samplesOf(text)].map(({ name, labels, value }) => [name, labels, String(value)]);
+  const { parseSamples } = await import("/dashboard/live/metrics_parser.js");
+  return [...parseSamples(text)].map(({ name, labels, value }) => [name, labels, String(value)]);
 }"""
 # looks made by hand: requests, counts of the one histogram below 1, 2 and any seconds, its sum
 MOMENTS = """async (looks) => {
-  const { History } = await import("/dashboard/live/metrics_history.js");
-  const { buckets } = await import("/dashboard/live/histogram.js");
-  const history = new History();
+  const { MetricsHistory } = await import("/dashboard/live/metrics_history.js");
+  const { emptyHistogram } = await import("/dashboard/live/histogram.js");
+  const history = new MetricsHistory();
   const told = [];
   for (const { at, started = 5, requests, counts, sum, refused = 0 } of looks) {
     const request = { bounds: [1, 2, Infinity], counts, sum };
-    const histograms = { request, queue: buckets(), run: buckets(), batch: buckets() };
+    const histograms = { request, queue: emptyHistogram(), run: emptyHistogram(), batch: emptyHistogram() };
     const failed = new Map([["expired", refused]]);
     const drift = { drift: new Map(), driftRows: null };
     const one = { requests, rows: 2 * requests, waiting: 3, failed, histograms, ...drift };
@@ -203,7 +203,7 @@ def test_names_of_strangers_are_names(dashboard: Opener, gallery: Server) -> Non
     with dashboard(gallery.url) as page:
         page.evaluate(
             "async (name) => (await import('/dashboard/state/store.js'))"
-            ".publish('choose', {name, version: '1'})",
+            ".publish('choose model', {name, version: '1'})",
             MARKUP,
         )
         expect(page.locator("#live").get_by_role("button", name=f"{MARKUP}/1")).to_be_visible()

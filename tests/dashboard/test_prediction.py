@@ -21,8 +21,8 @@ FAKE = """async ([data, shape]) => {
 # word of the row, as comes with each question
 AGAIN = """async () => {
   const { current, publish } = await import("/dashboard/state/store.js");
-  publish("asking", { ...current("asking"), busy: true });
-  publish("asking", { ...current("asking"), busy: false });
+  publish("request", { ...current("request"), busy: true });
+  publish("request", { ...current("request"), busy: false });
 }"""
 
 
@@ -37,8 +37,8 @@ def test_probabilities_are_those_of_the_service(dashboard: Opener, served: Serve
         shares = page.evaluate(
             """async () => {
               const { current } = await import("/dashboard/state/store.js");
-              const { probabilitiesOf } = await import("/dashboard/try/probabilities.js");
-              return probabilitiesOf(current("model").certificate, current("reading").outputs);
+              const { classProbabilities } = await import("/dashboard/try/probabilities.js");
+              return classProbabilities(current("model").certificate, current("reading").outputs);
             }"""
         )
         assert [one["label"] for one in shares] == list(told)
@@ -82,18 +82,18 @@ def test_no_class_is_told_of_what_is_none(dashboard: Opener, served: Server) -> 
     with dashboard(served.url) as page:
         outcomes = page.evaluate(
             """async () => {
-              const { outcomeOf } = await import("/dashboard/row/predicted_class.js");
-              const { probabilitiesOf } = await import("/dashboard/try/probabilities.js");
+              const { predictedClass } = await import("/dashboard/row/predicted_class.js");
+              const { classProbabilities } = await import("/dashboard/try/probabilities.js");
               const certificate = { distribution: "logits", labels: [] };
               const output = (data) => [{ name: "y", shape: [1, data.length], data }];
               const many = new Float32Array(300_000);
               many[123_456] = 100;
               return [
-                outcomeOf(certificate, output([NaN, 1])),
-                outcomeOf(certificate, output([Infinity, 1])),
-                outcomeOf(certificate, output([-Infinity, 1])),
-                outcomeOf(certificate, output(many)).label,
-                probabilitiesOf(certificate, output(many))[123_456].share,
+                predictedClass(certificate, output([NaN, 1])),
+                predictedClass(certificate, output([Infinity, 1])),
+                predictedClass(certificate, output([-Infinity, 1])),
+                predictedClass(certificate, output(many)).label,
+                classProbabilities(certificate, output(many))[123_456].share,
               ];
             }"""
         )

@@ -25,7 +25,7 @@ PUT = """async ([model, title, inputs]) => {
   const { current, publish } = await import("/dashboard/state/store.js");
   const until = async (holds) => {
     for (let n = 0; !holds(); n += 1) {
-      if (n > 1000) throw new Error(`expected an answer, got ${JSON.stringify(current("asking"))}`);
+      if (n > 1000) throw new Error(`expected an answer, got ${JSON.stringify(current("request"))}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   };
@@ -398,10 +398,10 @@ def test_names_of_strangers_stay_text(dashboard: Opener, gallery: Server) -> Non
         expect(page.locator("#row .of-row")).to_contain_text("<i>mine</i>")
         page.evaluate(
             """async ([names]) => {
-              const { heatmap } = await import("/dashboard/charts/heatmap.js");
+              const { drawHeatmap } = await import("/dashboard/charts/drawHeatmap.js");
               const figure = document.createElement("figure");
               document.querySelector("#row .body").prepend(figure);
-              await heatmap(figure, {
+              await drawHeatmap(figure, {
                 label: "strange",
                 z: [[1, 2, 3], [4, 5, 6]],
                 rows: ["<b>x</b>", '<a href="http://elsewhere">y</a>'],
@@ -450,13 +450,13 @@ def test_a_chart_follows_theme_and_room(dashboard: Opener, served: Server) -> No
         )
         left = page.evaluate(
             """async () => {
-              const { draw, erase } = await import("/dashboard/charts/chart.js");
+              const { drawChart, eraseChart } = await import("/dashboard/charts/chart.js");
               const figure = document.createElement("figure");
               document.querySelector("#row .body").prepend(figure);
               const make = () => ({ data: [{ y: [1, 2] }], layout: {} });
-              await draw(figure, { label: "short", make, table: () => ({ head: [], rows: [] }) });
+              await drawChart(figure, { label: "short", make, table: () => ({ head: [], rows: [] }) });
               const there = figure.querySelectorAll("svg").length > 0;
-              erase(figure);
+              eraseChart(figure);
               return [there, figure.childNodes.length];
             }"""
         )
@@ -500,7 +500,7 @@ def test_tensors_are_read_in_the_order_in_which_they_stand(dashboard: Opener, se
     """Bytes of outputs, lesioned outputs and tensors follow each other; halves and whole numbers too."""
     with dashboard(served.url) as page:
         read = page.evaluate("""async () => {
-          const { tensorsOf } = await import("/dashboard/state/tensors.js");
+          const { parseTensors } = await import("/dashboard/state/tensors.js");
           const tensor = (name, datatype, size) =>
             ({ name, datatype, shape: [size], parameters: { binary_data_size: size } });
           const head = new TextEncoder().encode(JSON.stringify({
@@ -518,7 +518,7 @@ def test_tensors_are_read_in_the_order_in_which_they_stand(dashboard: Opener, se
           const whole = new Uint8Array(head.length + 17);
           whole.set(head);
           whole.set(new Uint8Array(tail.buffer), head.length);
-          const answer = tensorsOf(whole.buffer, String(head.length));
+          const answer = parseTensors(whole.buffer, String(head.length));
           const all = [...answer.outputs, ...answer.lesioned.outputs, ...answer.tensors];
           return all.map(({ data }) => Array.from(data, Number));
         }""")
@@ -531,11 +531,11 @@ def test_values_are_laid_out_by_unit_place_and_picture(dashboard: Opener, served
         array = np.arange(2 * 3 * 2 * 2, dtype=np.float32).reshape(2, 3, 2, 2)
         units, places, one, mean = page.evaluate(
             """async (data) => {
-              const { byPlace, byUnit, laid, picture } = await import("/dashboard/row/gate_values.js");
-              const found = laid({ shape: [2, 3, 2, 2], data }, -3);
+              const { unitsByPlace, meansByUnit, gateLayout, unitPicture } = await import("/dashboard/row/gate_values.js");
+              const found = gateLayout({ shape: [2, 3, 2, 2], data }, -3);
               const lists = (all) => all.map((list) => Array.from(list));
-              const pictures = [picture(found, 1), picture(found, null)].map(lists);
-              return [[...byUnit(found)], lists(byPlace(found)), ...pictures];
+              const pictures = [unitPicture(found, 1), unitPicture(found, null)].map(lists);
+              return [[...meansByUnit(found)], lists(unitsByPlace(found)), ...pictures];
             }""",
             array.ravel().tolist(),
         )
@@ -549,13 +549,13 @@ def test_an_answer_is_the_class_that_gets_most(dashboard: Opener, served: Server
     """Logits become probabilities without overflow; a model that tells no classes has no such answer."""
     with dashboard(served.url) as page:
         said = page.evaluate("""async () => {
-          const { outcomeSaid } = await import("/dashboard/row/predicted_class.js");
+          const { predictedClassText } = await import("/dashboard/row/predicted_class.js");
           const output = (...data) => [{ shape: [1, data.length], data: Float32Array.from(data) }];
           return [
-            outcomeSaid({ distribution: "logits", labels: ["a", "b"] }, output(1000, 1000 + Math.log(3))),
-            outcomeSaid({ distribution: "probabilities", labels: [] }, output(0.125, 0.25, 0.625)),
-            outcomeSaid({ distribution: "logits", labels: ["a", "b"] }, output(8, 0)),
-            outcomeSaid({ distribution: null, labels: ["a", "b"] }, output(1, 2)),
+            predictedClassText({ distribution: "logits", labels: ["a", "b"] }, output(1000, 1000 + Math.log(3))),
+            predictedClassText({ distribution: "probabilities", labels: [] }, output(0.125, 0.25, 0.625)),
+            predictedClassText({ distribution: "logits", labels: ["a", "b"] }, output(8, 0)),
+            predictedClassText({ distribution: null, labels: ["a", "b"] }, output(1, 2)),
           ];
         }""")
         assert said == ["b (75.0 %)", "class 2 (62.5 %)", "a (> 99.9 %)", None]

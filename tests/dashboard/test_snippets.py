@@ -174,7 +174,7 @@ def test_lines_are_copied_where_browsers_hold_the_clipboard_back(dashboard: Open
 # in the place of curl, a program that tells what it was given and reads what it is sent
 TELLS = 'curl() { printf "%s\\n" "$@"; cat; }; '
 WRITTEN = """async ([name, count]) => {
-  const { curl, python, requestOf, whole } = await import("/dashboard/try/code_snippets.js");
+  const { curlCommand, pythonCode, requestFor, fullLiteral } = await import("/dashboard/try/code_snippets.js");
   const inputs = [
     { name, datatype: "FP32", shape: [-1, count] },
     { name: "flag", datatype: "BOOL", shape: [-1, 1] },
@@ -182,8 +182,8 @@ WRITTEN = """async ([name, count]) => {
   const model = { name, version: "1", path: "v2/models/it's/versions/1", inputs, outputs: [] };
   const data = [new Array(count).fill(Math.fround(0.1)), [true]];
   const row = { inputs: inputs.map((input, i) => ({ ...input, shape: [1, input.shape[1]], data: data[i] })) };
-  const request = requestOf(model, row);
-  return [curl(request, whole), python(request, whole)];
+  const request = requestFor(model, row);
+  return [curlCommand(request, fullLiteral), pythonCode(request, fullLiteral)];
 }"""
 
 

@@ -226,7 +226,7 @@ def test_a_proxy_that_answers_for_nobody_is_a_server_gone(dashboard: Opener, ser
         expect(page.get_by_role("banner")).to_contain_text("up")
         body = json.dumps({"error": "no replica is ready"})
         page.route(re.compile("/v2/|/metrics"), lambda route: route.fulfill(status=503, body=body))
-        page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('look', true)")
+        page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('refresh', true)")
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 
 
@@ -239,7 +239,7 @@ def test_a_server_that_hangs_is_gone(dashboard: Opener, served: Server) -> None:
         expect(page.get_by_role("banner")).to_contain_text("up")
         page.route("**/metrics", lambda route: route.fulfill(status=503))
         page.route("**/v2/**", lambda route: None)
-        page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('look', true)")
+        page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('refresh', true)")
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 
 

@@ -23,7 +23,7 @@ READING = """async () => {
   return { title: row.title, missing, tensors: [...tensors.keys()], gates: gates.length };
 }"""
 # a layer "closed", "open" or "as is"
-WISH = """async ([layer, what]) => (await import("/dashboard/row/lesion.js")).wish(layer, what)"""
+WISH = """async ([layer, what]) => (await import("/dashboard/row/lesion.js")).setLayerState(layer, what)"""
 
 
 def took(page: Page, title: str) -> None:

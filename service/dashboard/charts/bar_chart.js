@@ -1,6 +1,6 @@
 // Bars beside names, one kind or several stacked, with levels to compare with.
 
-import { draw, plain, rem } from "./chart.js";
+import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
 import { color } from "../shell/theme.js";
 
@@ -18,10 +18,10 @@ const NAME = [2.2, 1.3];
  * `range` are the ends of their axis, `yFormat` is how its numbers are written; `written` puts each bar's
  * value on it.
  */
-export function bars(figure, options) {
+export function drawBars(figure, options) {
   const { label, names, series, horizontal, xTitle } = options;
-  const height = options.height ?? (horizontal ? (names.length * 1.5 + 4) * rem() : undefined);
-  return draw(figure, {
+  const height = options.height ?? (horizontal ? (names.length * 1.5 + 4) * remPixels() : undefined);
+  return drawChart(figure, {
     label,
     height,
     make: () => ({ data: tracesOf(options), layout: layoutOf(options, figure.clientWidth, height) }),
@@ -36,20 +36,20 @@ function tracesOf({ names, series, stacked, horizontal, written }) {
   const places = names.map((_, n) => n);
   return series.map(({ name, values, tone, tones, says = number }, n) => ({
     type: "bar",
-    name: plain(name),
+    name: escapeMarkup(name),
     orientation: horizontal ? "h" : "v",
     [horizontal ? "y" : "x"]: places,
     [horizontal ? "x" : "y"]: Array.from(values),
     // a bar's name stands with it, since an axis would make one of two bars of one name
-    customdata: names.map(plain),
+    customdata: names.map(escapeMarkup),
     // a bar that ends outside the chart has its number at its foot
-    text: written ? Array.from(values, (value) => plain(says(value))) : undefined,
+    text: written ? Array.from(values, (value) => escapeMarkup(says(value))) : undefined,
     textposition: "auto",
     textangle: 0,
     insidetextanchor: "start",
     constraintext: "none",
-    hovertext: Array.from(values, (value) => plain(says(value))),
-    hovertemplate: `%{customdata}<br>${plain(name)}: %{hovertext}<extra></extra>`,
+    hovertext: Array.from(values, (value) => escapeMarkup(says(value))),
+    hovertemplate: `%{customdata}<br>${escapeMarkup(name)}: %{hovertext}<extra></extra>`,
     marker: {
       color: tones ? tones.map(color) : color(tone ?? `--series-${(n % 4) + 1}`),
       line: { width: 0 },
@@ -61,14 +61,14 @@ function tracesOf({ names, series, stacked, horizontal, written }) {
 function layoutOf(options, width, height) {
   const { names, series, stacked, horizontal, marks = [], range, yTitle, yFormat, xTitle } = options;
   const along = horizontal ? "x" : "y";
-  const room = horizontal ? (height - 3 * rem()) / (NAME[1] * rem()) : width / (NAME[0] * rem());
+  const room = horizontal ? (height - 3 * remPixels()) / (NAME[1] * remPixels()) : width / (NAME[0] * remPixels());
   const step = Math.ceil(names.length / Math.max(2, room));
   const at = names.map((_, n) => n).filter((n) => n % step === 0);
   const ends = [-0.5, names.length - 0.5];
   return {
     barmode: stacked ? "stack" : "group",
     bargap: names.length > 40 ? 0 : 0.15,
-    margin: { l: 8, r: marks.length ? 4 * rem() : 8, t: marks.length ? 18 : 8, b: 8 },
+    margin: { l: 8, r: marks.length ? 4 * remPixels() : 8, t: marks.length ? 18 : 8, b: 8 },
     showlegend: series.length > 1,
     legend: {
       traceorder: "normal",
@@ -79,26 +79,26 @@ function layoutOf(options, width, height) {
       bgcolor: "transparent",
     },
     [`${horizontal ? "y" : "x"}axis`]: {
-      title: { text: plain(xTitle ?? ""), standoff: 6 },
+      title: { text: escapeMarkup(xTitle ?? ""), standoff: 6 },
       tickvals: at,
-      ticktext: at.map((n) => plain(names[n])),
+      ticktext: at.map((n) => escapeMarkup(names[n])),
       tickangle: 0,
       range: horizontal ? ends.reverse() : ends,
       showgrid: false,
       zeroline: false,
     },
     [`${along}axis`]: {
-      title: { text: plain(yTitle ?? ""), standoff: 6 },
+      title: { text: escapeMarkup(yTitle ?? ""), standoff: 6 },
       tickformat: yFormat,
       ...(range ? { range } : { rangemode: "tozero" }),
     },
     shapes: marks.map(({ y }) => ({
       type: "line",
       ...across(along, y),
-      line: { color: color("--text"), width: 0.1 * rem(), dash: "dash" },
+      line: { color: color("--text"), width: 0.1 * remPixels(), dash: "dash" },
     })),
     annotations: marks.map(({ y, text, tone }) => ({
-      text: plain(text),
+      text: escapeMarkup(text),
       showarrow: false,
       font: { color: color(tone) },
       ...(horizontal

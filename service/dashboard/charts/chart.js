@@ -1,7 +1,7 @@
 // Charts by Plotly, each with its data as a table beneath it.
 
-import { el, fill } from "../dom/element.js";
-import { plotly } from "./plotly_loader.js";
+import { el, setChildren } from "../dom/element.js";
+import { loadPlotly } from "./plotly_loader.js";
 import { subscribe } from "../state/store.js";
 import { color } from "../shell/theme.js";
 
@@ -17,7 +17,7 @@ let working = false;
  * data: of several calls before it is painted, the last counts. `label` says what can be seen, in a
  * sentence. `onPick` hears which point was clicked. The answer is a promise of its being on the screen.
  */
-export function draw(figure, { label, make, table, height = 15 * rem(), onPick }) {
+export function drawChart(figure, { label, make, table, height = 15 * remPixels(), onPick }) {
   const chart = drawn.get(figure) ?? begun(figure, label);
   Object.assign(chart, { label, make, table, height, onPick });
   chart.plot.classList.toggle("to-pick", Boolean(onPick));
@@ -33,7 +33,7 @@ export function relayout(figure, changes) {
 }
 
 /** Take a chart away. */
-export function erase(figure) {
+export function eraseChart(figure) {
   const chart = drawn.get(figure);
   if (chart) {
     drawn.delete(figure);
@@ -42,22 +42,22 @@ export function erase(figure) {
     if (chart.plotted) window.Plotly.purge(chart.plot);
     done(chart);
   }
-  fill(figure);
+  setChildren(figure);
 }
 
 /** Empty a node, and take away the charts in it, which would be kept and redrawn for ever. */
-export function clear(node) {
-  for (const figure of node.querySelectorAll("figure")) erase(figure);
-  fill(node);
+export function clearCharts(node) {
+  for (const figure of node.querySelectorAll("figure")) eraseChart(figure);
+  setChildren(node);
 }
 
 /** A text that Plotly shall show as it stands, since it reads some markup in what it is given. */
-export function plain(text) {
+export function escapeMarkup(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
 /** How many pixels the type's size is, in which charts are measured as all of the page is. */
-export function rem() {
+export function remPixels() {
   return parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
@@ -68,7 +68,7 @@ function begun(figure, label) {
   const details = el("details", { class: "as-table" }, el("summary", {}, "as a table"), body);
   const chart = { plot, body, details, plotted: false, seen: true, width: 0, ends: [] };
   details.addEventListener("toggle", () => details.open && show(chart));
-  fill(figure, plot, details);
+  setChildren(figure, plot, details);
   drawn.set(figure, chart);
   plot.chart = chart;
   sizes.observe(plot);
@@ -80,7 +80,7 @@ function show(chart) {
   const { head, rows } = chart.table();
   const line = ([first, ...rest]) =>
     el("tr", {}, el("th", { scope: "row" }, first), rest.map((value) => el("td", {}, value)));
-  fill(
+  setChildren(
     chart.body,
     el(
       "table",
@@ -119,12 +119,12 @@ function done(chart) {
 async function paint(chart) {
   const { plot, label } = chart;
   try {
-    const Plotly = await plotly();
+    const Plotly = await loadPlotly();
     chart.width = plot.clientWidth;
     // what is hidden is drawn when it has room
     if (drawn.get(plot.parentNode) !== chart || !chart.width) return;
     const { data, layout } = chart.make();
-    if (!chart.plotted) fill(plot);
+    if (!chart.plotted) setChildren(plot);
     await Plotly.react(plot, data, themed(layout, chart), { displayModeBar: false });
     if (!chart.plotted) {
       plot.on("plotly_click", (event) => chart.onPick?.(event.points[0]));
@@ -133,7 +133,7 @@ async function paint(chart) {
   } catch (error) {
     if (chart.plotted) window.Plotly.purge(plot);
     chart.plotted = false;
-    fill(plot, el("p", { class: "failed" }, `The chart cannot be drawn: ${error.message}`));
+    setChildren(plot, el("p", { class: "failed" }, `The chart cannot be drawn: ${error.message}`));
   } finally {
     plot.setAttribute("aria-label", label);
   }
@@ -147,7 +147,7 @@ function themed(layout, { width, height }) {
     linecolor: line,
     automargin: true,
     tickfont: { color: color("--quiet") },
-    title: { font: { color: color("--quiet"), size: 0.75 * rem() } },
+    title: { font: { color: color("--quiet"), size: 0.75 * remPixels() } },
     fixedrange: true,
   };
   const axes = Object.fromEntries(
@@ -161,7 +161,7 @@ function themed(layout, { width, height }) {
     margin: { l: 48, r: 12, t: 8, b: 36 },
     paper_bgcolor: "transparent",
     plot_bgcolor: "transparent",
-    font: { family: color("--font"), size: 0.75 * rem(), color: text },
+    font: { family: color("--font"), size: 0.75 * remPixels(), color: text },
     hoverlabel: { bgcolor: color("--raised"), bordercolor: line, font: { color: text }, align: "left" },
     dragmode: false,
     showlegend: false,

@@ -1,6 +1,6 @@
 // Scales of colours: where they begin and end, and which colours lie between.
 
-import { theme } from "../shell/theme.js";
+import { currentTheme } from "../shell/theme.js";
 
 // diverging scales with a middle that is near to the ground of the theme (Crameri's vik and berlin)
 const SIGNED = {
@@ -13,7 +13,7 @@ const SIGNED = {
 const WITHIN = 0.995;
 
 /** The least and the greatest number that a scale shows; maps with the same ends can be compared. */
-export function endsOf(z, scale) {
+export function scaleRange(z, scale) {
   if (scale === "gate") return [0, 1];
   let low = Infinity;
   let high = -Infinity;
@@ -34,9 +34,9 @@ export function endsOf(z, scale) {
 }
 
 /** The colours of a scale, from low to high, as Plotly takes them. */
-export function colorsOf(scale) {
+export function scaleColors(scale) {
   if (scale === "gate") return "Viridis";
   if (scale === "plain") return "Cividis";
-  const colors = SIGNED[theme()];
+  const colors = SIGNED[currentTheme()];
   return colors.map((one, n) => [n / (colors.length - 1), one]);
 }

@@ -1,16 +1,16 @@
 // Heat maps: rows of numbers as colours, the first row at the top.
 
-import { draw, plain, relayout, rem } from "./chart.js";
+import { drawChart, escapeMarkup, relayout, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
-import { colorsOf, endsOf } from "./color_scales.js";
+import { scaleColors, scaleRange } from "./color_scales.js";
 
 // a table of more columns than this tells of each row how its numbers lie
 const COLUMNS_IN_TABLE = 64;
 const LONGEST_NAME = 24;
 const choices = new WeakMap();
 // room for the scale and for the names of columns, in rem
-export const ABOVE = 2.4;
-export const BELOW = 3;
+export const SCALE_HEIGHT = 2.4;
+export const COLUMN_NAMES_HEIGHT = 3;
 
 /**
  * A heat map in a figure; call it again for new numbers.
@@ -21,13 +21,13 @@ export const BELOW = 3;
  * `onPick(row, column)` hears clicks, `chosen` is a row with a frame around it. `rowTitle` stands along the
  * rows' names; `square` makes a number as wide as it is high, where there is room.
  */
-export function heatmap(figure, options) {
+export function drawHeatmap(figure, options) {
   const { label, z, rows, columns, scale, range, hover, height, onPick } = options;
   const width = Math.max(1, ...z.map((row) => row.length));
   choices.set(figure, { chosen: options.chosen, width });
-  const ends = range ?? endsOf(z, scale);
+  const ends = range ?? scaleRange(z, scale);
   const tall = height ?? heightFor(rows.length);
-  return draw(figure, {
+  return drawChart(figure, {
     label,
     height: tall,
     table: () => tableOf(z, rows, columns, hover),
@@ -40,7 +40,7 @@ export function heatmap(figure, options) {
 }
 
 /** Move the frame of a heat map to another row. */
-export function choose(figure, chosen) {
+export function frameRow(figure, chosen) {
   const choice = choices.get(figure);
   if (!choice) return;
   choice.chosen = chosen;
@@ -48,29 +48,29 @@ export function choose(figure, chosen) {
 }
 
 function heightFor(count) {
-  return Math.min(Math.max(count * 1.4, 5), 30) * rem() + (ABOVE + BELOW) * rem();
+  return Math.min(Math.max(count * 1.4, 5), 30) * remPixels() + (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
 }
 
 function trace(z, rows, columns, width, scale, [low, high], { row, column, value }) {
-  const names = columns.names?.map(plain);
+  const names = columns.names?.map(escapeMarkup);
   const marks = [low, (low + high) / 2, high];
   return {
     type: "heatmap",
     z: z.map((values) => filled(values, width)),
     // the row's name stands at each of its numbers, since an axis would make one of two rows of one name
-    customdata: rows.map((name) => new Array(width).fill(plain(name))),
+    customdata: rows.map((name) => new Array(width).fill(escapeMarkup(name))),
     text: names && rows.map(() => names),
-    hovertemplate: `${plain(row)} %{customdata}<br>${plain(column)} %{${names ? "text" : "x"}}<br>` +
-      `${plain(value)} %{z:.4~g}<extra></extra>`,
+    hovertemplate: `${escapeMarkup(row)} %{customdata}<br>${escapeMarkup(column)} %{${names ? "text" : "x"}}<br>` +
+      `${escapeMarkup(value)} %{z:.4~g}<extra></extra>`,
     hoverongaps: false,
     zmin: low,
     zmax: high,
-    colorscale: colorsOf(scale),
+    colorscale: scaleColors(scale),
     colorbar: {
       orientation: "h",
       lenmode: "pixels",
-      len: 11 * rem(),
-      thickness: 0.55 * rem(),
+      len: 11 * remPixels(),
+      thickness: 0.55 * remPixels(),
       x: 1,
       xanchor: "right",
       yref: "container",
@@ -78,7 +78,7 @@ function trace(z, rows, columns, width, scale, [low, high], { row, column, value
       yanchor: "top",
       ypad: 0,
       // a name beyond the chart's edge would not be drawn
-      xpad: 1.5 * rem(),
+      xpad: 1.5 * remPixels(),
       outlinewidth: 0,
       // nor would one at an end that rounding has moved
       tickvals: marks.map((mark, n) => mark + (1 - n) * 1e-6 * (high - low)),
@@ -90,23 +90,23 @@ function trace(z, rows, columns, width, scale, [low, high], { row, column, value
 
 function layoutOf({ rows, rowTitle, columns, square }, choice, height, room) {
   const { width } = choice;
-  const ground = height - (ABOVE + BELOW) * rem();
+  const ground = height - (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
   return {
-    margin: { l: 8, r: 8, t: ABOVE * rem(), b: BELOW * rem() },
+    margin: { l: 8, r: 8, t: SCALE_HEIGHT * remPixels(), b: COLUMN_NAMES_HEIGHT * remPixels() },
     xaxis: {
-      title: { text: plain(columns.title) },
+      title: { text: escapeMarkup(columns.title) },
       showgrid: false,
       zeroline: false,
       range: [-0.5, width - 0.5],
-      domain: [0, square ? Math.min(1, (ground * width) / rows.length / (room - 3 * rem())) : 1],
+      domain: [0, square ? Math.min(1, (ground * width) / rows.length / (room - 3 * remPixels())) : 1],
       ...(columns.names ? named(columns.names, 40) : whole(width)),
     },
     yaxis: {
-      title: { text: plain(rowTitle ?? ""), standoff: 6 },
+      title: { text: escapeMarkup(rowTitle ?? ""), standoff: 6 },
       showgrid: false,
       zeroline: false,
       range: [rows.length - 0.5, -0.5],
-      ...named(rows, Math.max(2, ground / (1.2 * rem()))),
+      ...named(rows, Math.max(2, ground / (1.2 * remPixels()))),
     },
     shapes: framesOf(choice),
   };
@@ -116,7 +116,7 @@ function layoutOf({ rows, rowTitle, columns, square }, choice, height, room) {
 function named(names, room) {
   const step = Math.ceil(names.length / room);
   const at = names.map((_, n) => n).filter((n) => n % step === 0);
-  return { tickvals: at, ticktext: at.map((n) => plain(short(names[n]))) };
+  return { tickvals: at, ticktext: at.map((n) => escapeMarkup(short(names[n]))) };
 }
 
 /** Ticks at whole numbers alone. */

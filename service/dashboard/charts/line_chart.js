@@ -1,6 +1,6 @@
 // Lines over numbers or names, with levels to compare with and bands behind them.
 
-import { draw, plain, rem } from "./chart.js";
+import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
 import { color } from "../shell/theme.js";
 
@@ -20,10 +20,10 @@ const NAME = 2.2;
  * `marks` are levels, {y, text, tone}. `ticks` are {at, names, range} along x. The y axis begins at 0 and shows
  * `top` at least, unless `range` gives its ends. `legend` names even a single line.
  */
-export function lines(figure, options) {
+export function drawLines(figure, options) {
   const { label, height, x, series, band, xTitle } = options;
   const columns = [...series, ...(band ? edges(band) : [])];
-  return draw(figure, {
+  return drawChart(figure, {
     label,
     height,
     make: () => ({ data: tracesOf(options), layout: layoutOf(options, figure.clientWidth) }),
@@ -48,19 +48,19 @@ function tracesOf({ x, series, band }) {
   const named = isNamed(x);
   const places = Array.from(x, (at, n) => (named ? n : at));
   const traces = series.map(({ name, y, tone, says = number }, n) => ({
-    name: plain(name),
+    name: escapeMarkup(name),
     x: places,
     y: Array.from(y, (value) => (Number.isFinite(value) ? value : null)),
-    text: Array.from(y, (value) => plain(says(value))),
+    text: Array.from(y, (value) => escapeMarkup(says(value))),
     hovertemplate: "%{text}",
     mode: named ? "lines+markers" : "lines",
     connectgaps: false,
     line: {
       color: color(tone ?? `--series-${(n % 4) + 1}`),
-      width: THIN * rem(),
+      width: THIN * remPixels(),
       dash: named ? "solid" : DASHES[n % DASHES.length],
     },
-    marker: { size: (x.length > CROWD ? 1.5 : 3) * THIN * rem(), symbol: n % 4 },
+    marker: { size: (x.length > CROWD ? 1.5 : 3) * THIN * remPixels(), symbol: n % 4 },
   }));
   return band ? [...bandOf(band, places), ...traces] : traces;
 }
@@ -69,29 +69,29 @@ function bandOf({ name, low, high }, x) {
   const shared = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
   return [
     { ...shared, y: Array.from(low), showlegend: false },
-    { ...shared, y: Array.from(high), fill: "tonexty", fillcolor: color("--line"), name: plain(name) },
+    { ...shared, y: Array.from(high), fill: "tonexty", fillcolor: color("--line"), name: escapeMarkup(name) },
   ];
 }
 
 function layoutOf(options, width) {
   const { x, series, band, marks = [], yTitle, xTitle, yFormat, legend } = options;
-  const along = isNamed(x) ? names(x, width / (NAME * rem())) : ticked(options.ticks);
+  const along = isNamed(x) ? names(x, width / (NAME * remPixels())) : ticked(options.ticks);
   return {
-    margin: { l: 8, r: rem(), t: 8, b: 8 },
+    margin: { l: 8, r: remPixels(), t: 8, b: 8 },
     hovermode: "x unified",
     showlegend: legend || series.length > 1 || band !== undefined,
     legend: {
       traceorder: "normal",
       orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "transparent" },
     xaxis: {
-      title: { text: plain(xTitle), standoff: 6 },
+      title: { text: escapeMarkup(xTitle), standoff: 6 },
       showgrid: false,
       zeroline: false,
       tickangle: 0,
       ...along,
     },
     yaxis: {
-      title: { text: plain(yTitle), standoff: 6 },
+      title: { text: escapeMarkup(yTitle), standoff: 6 },
       tickformat: yFormat,
       zeroline: false,
       ...ends(options),
@@ -103,10 +103,10 @@ function layoutOf(options, width) {
       x1: 1,
       y0: y,
       y1: y,
-      line: { color: color(tone), width: THIN * rem(), dash: "longdash" },
+      line: { color: color(tone), width: THIN * remPixels(), dash: "longdash" },
     })),
     annotations: marks.map(({ y, text, tone }) => ({
-      text: plain(text),
+      text: escapeMarkup(text),
       xref: "paper",
       x: 1,
       xanchor: "right",
@@ -131,7 +131,7 @@ function isNamed(x) {
 function names(x, room) {
   const step = Math.ceil(x.length / room);
   const at = x.map((_, n) => n).filter((n) => n % step === 0);
-  return { tickvals: at, ticktext: at.map((n) => plain(x[n])), range: [-0.5, x.length - 0.5] };
+  return { tickvals: at, ticktext: at.map((n) => escapeMarkup(x[n])), range: [-0.5, x.length - 0.5] };
 }
 
 function ticked(ticks) {

@@ -5,7 +5,7 @@ import { el } from "../dom/element.js";
 let loading = null;
 
 /** The library, fetched once; after a failure the next who asks has it fetched again. */
-export function plotly() {
+export function loadPlotly() {
   loading ??= fetched().catch((error) => {
     loading = null;
     throw error;

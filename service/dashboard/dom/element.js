@@ -17,7 +17,7 @@ export function svg(tag, attributes = {}, ...children) {
 }
 
 /** Put these children in the place of what a node has. */
-export function fill(node, ...children) {
+export function setChildren(node, ...children) {
   node.replaceChildren(...wanted(children));
   return node;
 }

@@ -46,6 +46,6 @@ export function bytes(count) {
 }
 
 /** A shape as people write it; axes of any length are n, or ? behind the first. */
-export function shapeOf(shape) {
+export function shapeText(shape) {
   return shape.map((dim, axis) => (dim >= 0 ? dim : axis ? "?" : "n")).join(" × ") || "a single value";
 }

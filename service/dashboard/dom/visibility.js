@@ -1,7 +1,7 @@
 // Whether a part of the page can be seen: only then is it worth drawing and asking for.
 
 /** Tell `listener`, now and at each change, whether the node is in the window and the page is shown. */
-export function watchSight(node, listener) {
+export function watchVisibility(node, listener) {
   let inside = false;
   let told = null;
   const tell = () => {

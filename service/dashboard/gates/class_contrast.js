@@ -1,22 +1,22 @@
 // Class contrast: how much more open a layer is for the rows of a class than for all rows.
 
 import { number } from "../dom/number_format.js";
-import { meansOf } from "./gate_groups.js";
-import { heatmap } from "../charts/heatmap.js";
-import { titled } from "../charts/titled_chart.js";
+import { groupUnitMeans } from "./gate_groups.js";
+import { drawHeatmap } from "../charts/heatmap.js";
+import { titledChart } from "../charts/titled_chart.js";
 
 const LONGEST = 40;
 
 /** The map of layers and classes, with what stands out in words; `contrast` has a row for each gate. */
-export function contrastOf(groups, { layers, contrast }, labels, height) {
+export function classContrastChart(groups, { layers, contrast }, labels, height) {
   const rows = new Map(layers.map((layer, n) => [layer.gate, contrast[n]]));
-  const z = groups.map((group) => meansOf(group, ({ name }) => rows.get(name)));
+  const z = groups.map((group) => groupUnitMeans(group, ({ name }) => rows.get(name)));
   const names = Array.from(z[0], (_, n) => labels[n] ?? String(n));
-  const { node, figure } = titled(
+  const { node, figure } = titledChart(
     "Class contrast",
     `Mean T over the rows of a class, less its mean over all. ${mostOf(groups, z, names)}`,
   );
-  heatmap(figure, {
+  drawHeatmap(figure, {
     label: `Class contrast: a map of ${groups.length} layers and ${names.length} classes.`,
     z,
     rows: groups.map(({ name }) => name),

@@ -1,14 +1,14 @@
 // The section gates: what the export found out about a model's gates over all of its rows.
 
-import { clear, rem } from "../charts/chart.js";
-import { contrastOf } from "./class_contrast.js";
-import { curvesOf } from "./lesion_curves.js";
-import { el, fill } from "../dom/element.js";
-import { startFigure2 } from "./layer_unit_maps.js";
+import { clearCharts, remPixels } from "../charts/chart.js";
+import { classContrastChart } from "./class_contrast.js";
+import { lesionCurveCharts } from "./lesion_curves.js";
+import { el, setChildren } from "../dom/element.js";
+import { startLayerUnitMaps } from "./layer_unit_maps.js";
 import { number } from "../dom/number_format.js";
-import { groupsOf, meanOf } from "./gate_groups.js";
-import { saturationOf, spreadOf } from "./gate_openness.js";
-import { watchSight } from "../dom/visibility.js";
+import { groupGates, groupMean } from "./gate_groups.js";
+import { saturationChart, opennessChart } from "./gate_openness.js";
+import { watchVisibility } from "../dom/visibility.js";
 import { current, subscribe } from "../state/store.js";
 
 // the height of a layer in a map, and of a chart at least and at most, in rem
@@ -19,8 +19,8 @@ export function startGates(body) {
   const words = el("div", {}, waiting(null));
   const panel = el("div", { class: "panel", hidden: true });
   const parts = el("div", { class: "charts" });
-  fill(body, words, panel, parts);
-  const figure2 = startFigure2(panel);
+  setChildren(body, words, panel, parts);
+  const figure2 = startLayerUnitMaps(panel);
   let about = null;
   let reading = null;
   let seen = false;
@@ -33,14 +33,14 @@ export function startGates(body) {
     figure2.reading(reading);
   }
 
-  subscribe("chosen", (chosen) => {
-    if (!current("model")) fill(words, waiting(chosen));
+  subscribe("chosen model", (chosen) => {
+    if (!current("model")) setChildren(words, waiting(chosen));
   });
   subscribe("model", (model) => {
     [about, reading, shown] = [model, null, null];
-    clear(parts);
+    clearCharts(parts);
     panel.hidden = !about?.gates.length;
-    fill(words, about ? wordsOf(about) : waiting(current("chosen")));
+    setChildren(words, about ? wordsOf(about) : waiting(current("chosen model")));
     if (panel.hidden) return;
     figure2.model(about);
     show(parts, about);
@@ -49,7 +49,7 @@ export function startGates(body) {
     reading = latest;
     follow();
   });
-  watchSight(body, (now) => {
+  watchVisibility(body, (now) => {
     seen = now;
     follow();
   });
@@ -60,11 +60,11 @@ function show(parts, about) {
   const { labels } = about.certificate;
   const groups = profiled(about);
   // of charts that stand beside a map of so many layers
-  const height = Math.min(Math.max(LINE * groups.length, LOWEST), HIGHEST) * rem();
+  const height = Math.min(Math.max(LINE * groups.length, LOWEST), HIGHEST) * remPixels();
   parts.append(
-    ...(groups.length ? [spreadOf(groups, profile, height), saturationOf(groups, profile, height)] : []),
-    ...(groups.length && profile.contrast.length ? [contrastOf(groups, profile, labels, height)] : []),
-    ...(lesion?.layers.length ? curvesOf(lesion, LOWEST * rem()) : []),
+    ...(groups.length ? [opennessChart(groups, profile, height), saturationChart(groups, profile, height)] : []),
+    ...(groups.length && profile.contrast.length ? [classContrastChart(groups, profile, labels, height)] : []),
+    ...(lesion?.layers.length ? lesionCurveCharts(lesion, LOWEST * remPixels()) : []),
   );
 }
 
@@ -78,14 +78,14 @@ function waiting(chosen) {
 
 function wordsOf(about) {
   if (!about.gates.length) return el("p", { class: "empty" }, NO_GATES);
-  const groups = groupsOf(about.gates);
+  const groups = groupGates(about.gates);
   const told = profiled(about);
   const steps = groups.length === about.gates.length ? "" : `, at ${number(about.gates.length)} steps`;
   const found = `${groups.length} gated ${groups.length === 1 ? "layer" : "layers"}${steps}. `;
   if (!told.length) return [el("p", {}, found), el("p", { class: "empty" }, NO_PROFILE)];
   const { rows, layers } = about.profile.profile;
   const by = new Map(layers.map((layer) => [layer.gate, layer.mean]));
-  const means = told.map((group) => meanOf(group, ({ name }) => by.get(name)));
+  const means = told.map((group) => groupMean(group, ({ name }) => by.get(name)));
   const mean = means.reduce((sum, one) => sum + one) / means.length;
   const [least, most] = [Math.min(...means), Math.max(...means)];
   const layer = (one) => `layer ${told[means.indexOf(one)].name} (${number(one)})`;
@@ -101,7 +101,7 @@ function wordsOf(about) {
 /** The groups of those gates that the profile tells of. */
 function profiled({ gates, profile: { profile } }) {
   const known = new Set(profile?.layers.map((layer) => layer.gate));
-  return groupsOf(gates.filter(({ name }) => known.has(name)));
+  return groupGates(gates.filter(({ name }) => known.has(name)));
 }
 
 const NOBODY = "Choose a model that is served to see its gates.";

@@ -1,12 +1,12 @@
 // Layers by units, after Figure 2 of "Training Very Deep Networks": four maps over one axis of layers.
 
-import { erase } from "../charts/chart.js";
-import { fill } from "../dom/element.js";
+import { eraseChart } from "../charts/chart.js";
+import { setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
-import { groupsOf, meansOf } from "./gate_groups.js";
-import { heatmap } from "../charts/heatmap.js";
-import { titled } from "../charts/titled_chart.js";
-import { unitsOf } from "../row/gate_values.js";
+import { groupGates, groupUnitMeans } from "./gate_groups.js";
+import { drawHeatmap } from "../charts/heatmap.js";
+import { titledChart } from "../charts/titled_chart.js";
+import { unitMeans } from "../row/gate_values.js";
 
 // a few biases far out would leave no colours for the rest
 const WITHIN = 0.995;
@@ -16,20 +16,20 @@ const NEAR = 1e-4;
 const TITLES = ["Biases of the gates", "Mean T", "T of this row", "Outputs of this row"];
 
 /** The four maps in `body`; the answer has `model` for another model, and `reading` for another row. */
-export function startFigure2(body) {
-  const maps = TITLES.map((title) => ({ title, ...titled(title) }));
-  fill(body, maps.map(({ node }) => node));
+export function startLayerUnitMaps(body) {
+  const maps = TITLES.map((title) => ({ title, ...titledChart(title) }));
+  setChildren(body, maps.map(({ node }) => node));
   const [biases, means, gates, outputs] = maps;
   let groups = [];
 
   function show(map, z, options, caption) {
     map.says.textContent = caption;
     if (!z.some((row) => row.length)) {
-      erase(map.figure);
+      eraseChart(map.figure);
       return;
     }
     const widest = Math.max(...z.map((row) => row.length));
-    heatmap(map.figure, {
+    drawHeatmap(map.figure, {
       label: `${map.title}: a map of ${z.length} layers and ${widest} units.`,
       z,
       rows: groups.map(({ name }) => name),
@@ -41,9 +41,9 @@ export function startFigure2(body) {
   }
 
   function model(about) {
-    groups = groupsOf(about.gates);
+    groups = groupGates(about.gates);
     const known = (gate) => biasOf(gate, about.profile.biases?.[gate.name]);
-    const own = groups.map((group) => meansOf(group, known));
+    const own = groups.map((group) => groupUnitMeans(group, known));
     const [low, high] = around(own);
     const flat = about.gates.some((gate) => gate.bias && !isWhole(gate, about.profile.biases?.[gate.name]));
     show(
@@ -59,7 +59,7 @@ export function startFigure2(body) {
     const units = new Map(profile?.layers.map((layer) => [layer.gate, layer.units]));
     show(
       means,
-      groups.map((group) => meansOf(group, ({ name }) => units.get(name))),
+      groups.map((group) => groupUnitMeans(group, ({ name }) => units.get(name))),
       { scale: "gate" },
       profile
         ? `Over ${number(profile.rows)} rows of the export.`
@@ -69,9 +69,9 @@ export function startFigure2(body) {
   }
 
   function reading(of) {
-    const units = (name, axis) => (of && name ? unitsOf(of, name, axis) : null);
-    const T = groups.map((group) => meansOf(group, (gate) => units(gate.name, gate.unit_axis)));
-    const y = groups.map((group) => meansOf(group, (gate) => units(gate.output, gate.unit_axis)));
+    const units = (name, axis) => (of && name ? unitMeans(of, name, axis) : null);
+    const T = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.name, gate.unit_axis)));
+    const y = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.output, gate.unit_axis)));
     const title = of ? of.row.title : "Ask about a row, and it is shown here.";
     const why = of?.missing ?? "The answer has none of these.";
     show(gates, T, { scale: "gate" }, of && !T.some((row) => row.length) ? why : title);

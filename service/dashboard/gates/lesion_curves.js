@@ -1,8 +1,8 @@
 // The lesion curve of the export: each layer closed in its turn, against the network as it is.
 
 import { number, percent } from "../dom/number_format.js";
-import { lines } from "../charts/line_chart.js";
-import { titled } from "../charts/titled_chart.js";
+import { drawLines } from "../charts/line_chart.js";
+import { titledChart } from "../charts/titled_chart.js";
 
 // a layer whose lesion changes fewer answers than this is one that the network hardly needs
 const FEW = 0.01;
@@ -10,12 +10,12 @@ const FEW = 0.01;
 const SPAN = 0.05;
 
 /** Answers changed, accuracy and loss, a chart each. */
-export function curvesOf({ rows, accuracy, loss, layers }, height) {
+export function lesionCurveCharts({ rows, accuracy, loss, layers }, height) {
   const idle = layers.filter(({ flipped }) => flipped < FEW).length;
   const layer = layers.length === 1 ? "layer" : "layers";
   const chart = (title, words, y, options) => {
-    const { node, figure } = titled(title, words);
-    lines(figure, {
+    const { node, figure } = titledChart(title, words);
+    drawLines(figure, {
       label: `${title}, with each of ${layers.length} layers closed by itself.`,
       x: layers.map((one) => String(one.layer)),
       series: [{ name: options.yTitle, y, tone: options.tone, says: options.says }],

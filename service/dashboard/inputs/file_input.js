@@ -4,7 +4,7 @@ import { el } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 
 /** A button that opens a file. */
-export function openButton(text, accept, opened) {
+export function openFileButton(text, accept, opened) {
   const input = el("input", { type: "file", accept, hidden: true });
   input.addEventListener("change", () => {
     const [file] = input.files;
@@ -16,7 +16,7 @@ export function openButton(text, accept, opened) {
 }
 
 /** Hear of files that are dropped on an element. */
-export function dropped(node, opened) {
+export function acceptDroppedFiles(node, opened) {
   const over = (on) => (event) => {
     if (![...event.dataTransfer.types].includes("Files")) return;
     event.preventDefault();
@@ -32,7 +32,7 @@ export function dropped(node, opened) {
 }
 
 /** A field for the row of a file that has many, from 1 on; nothing for a file of one. */
-export function rowChooser(count, chosen) {
+export function rowPicker(count, chosen) {
   if (count < 2) return null;
   const input = el("input", { type: "number", min: "1", max: count, value: "1" });
   input.addEventListener("change", () => {

@@ -1,12 +1,12 @@
 // The files that numpy.save writes, versions 1 to 3: numbers of any width and either byte order.
 
-import { half } from "../state/tensors.js";
+import { decodeHalf } from "../state/tensors.js";
 
 const MAGIC = "\x93NUMPY";
 // as numpy itself reads
 const LONGEST_HEADER = 10_000;
 const KINDS = {
-  f2: (view, at, little) => half(view.getUint16(at, little)),
+  f2: (view, at, little) => decodeHalf(view.getUint16(at, little)),
   f4: (view, at, little) => view.getFloat32(at, little),
   f8: (view, at, little) => view.getFloat64(at, little),
   i1: (view, at) => view.getInt8(at),
@@ -27,7 +27,7 @@ const KINDS = {
  * @param {ArrayBuffer} buffer
  * @returns {{shape: number[], kind: string, values: (start: number, count: number) => (number|boolean)[]}}
  */
-export function parse(buffer) {
+export function parseNpy(buffer) {
   const bytes = new Uint8Array(buffer);
   if (latin(bytes.subarray(0, 6)) !== MAGIC || bytes.length < 12) {
     throw new Error("expected the header of a .npy file, got other bytes");

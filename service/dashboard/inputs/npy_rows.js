@@ -1,15 +1,15 @@
 // Which rows of an input a .npy file holds: one, or many along its first axis.
 
-import { parse } from "./npy_parser.js";
-import { arrayFits } from "./tensor_parser.js";
+import { parseNpy } from "./npy_parser.js";
+import { shapeMatches } from "./tensor_parser.js";
 
 /**
  * The rows of a file for an input: how many, and each as a list of values with its shape.
  *
  * @returns {{count: number, row: (index: number) => {values: (number|boolean)[], shape: number[]}}}
  */
-export function rowsOf(buffer, input) {
-  const { shape, kind, values } = parse(buffer);
+export function rowsInNpy(buffer, input) {
+  const { shape, kind, values } = parseNpy(buffer);
   const dims = input.shape[0] === -1 ? input.shape.slice(1) : input.shape;
   if ((kind === "b") !== (input.datatype === "BOOL")) {
     throw new Error(`expected ${input.datatype}, got values of another kind (${kind})`);
@@ -28,9 +28,9 @@ export function rowsOf(buffer, input) {
 /** The shape of a row that this array can be, null where it is none. */
 function rowShape(shape, dims) {
   const lean = (form) => form.filter((dim) => dim !== 1);
-  if (shape.length === dims.length && arrayFits(shape, dims)) return shape;
+  if (shape.length === dims.length && shapeMatches(shape, dims)) return shape;
   const [has, wants] = [lean(shape), lean(dims)];
-  if (has.length === wants.length && arrayFits(has, wants)) {
+  if (has.length === wants.length && shapeMatches(has, wants)) {
     const left = [...has];
     return dims.map((dim) => (dim === 1 ? 1 : left.shift()));
   }

@@ -1,9 +1,9 @@
 // A row as numbers: a field for each input, made from the model's metadata.
 
-import { el, fill } from "../dom/element.js";
-import { readTensor, rowDims, shown, tensorFrom } from "./tensor_parser.js";
-import { openButton, rowChooser } from "./file_input.js";
-import { rowsOf } from "./npy_rows.js";
+import { el, setChildren } from "../dom/element.js";
+import { parseTensor, rowDims, dimsText, tensorFromValues } from "./tensor_parser.js";
+import { openFileButton, rowPicker } from "./file_input.js";
+import { rowsInNpy } from "./npy_rows.js";
 import { randomRow } from "./random_row.js";
 
 // longer rows are kept as they are, and not written out
@@ -11,7 +11,7 @@ const MOST_WRITTEN = 20_000;
 const USUAL_LENGTH = 8;
 
 /** One of the ways to make a row; `put` takes it. */
-export class FormEntry {
+export class NumberForm {
   title = "Numbers";
 
   #fields;
@@ -111,7 +111,7 @@ class Field {
     this.node = el(
       "fieldset",
       {},
-      el("legend", {}, el("code", {}, input.name), ` ${input.datatype} ${shown(dims)}`),
+      el("legend", {}, el("code", {}, input.name), ` ${input.datatype} ${dimsText(dims)}`),
       el("label", { class: "only-read", for: id }, `Values of ${input.name}`),
       this.#area,
       this.#error,
@@ -120,7 +120,7 @@ class Field {
         { class: "toolbar ranges" },
         input.datatype === "BOOL" ? null : ["Random values", this.#low, this.#high],
         this.#lengths,
-        openButton("Open .npy…", ".npy", (file) => this.open(file)),
+        openFileButton("Open .npy…", ".npy", (file) => this.open(file)),
       ),
       this.#chooser,
     );
@@ -134,14 +134,14 @@ class Field {
     const lengths = this.#lengths.map((label) => Math.max(1, Math.round(valueOf(label)) || 1));
     const wish = { low: valueOf(this.#low), high: valueOf(this.#high), lengths };
     const { dims, values } = randomRow(this.#input, wish);
-    fill(this.#chooser);
-    this.show(tensorFrom(this.#input, values, dims), "random row");
+    setChildren(this.#chooser);
+    this.show(tensorFromValues(this.#input, values, dims), "random row");
   }
 
   /** The tensor, null where what is written is none; then the error stands beneath. */
   read() {
     try {
-      const tensor = this.#kept ?? readTensor(this.#input, this.#area.value);
+      const tensor = this.#kept ?? parseTensor(this.#input, this.#area.value);
       this.#say("");
       return tensor;
     } catch (error) {
@@ -159,11 +159,11 @@ class Field {
   }
 
   async open(file) {
-    fill(this.#chooser);
+    setChildren(this.#chooser);
     try {
-      const rows = rowsOf(await file.arrayBuffer(), this.#input);
+      const rows = rowsInNpy(await file.arrayBuffer(), this.#input);
       const pick = (index) => this.#pick(rows, index, file.name);
-      fill(this.#chooser, rowChooser(rows.count, pick));
+      setChildren(this.#chooser, rowPicker(rows.count, pick));
       pick(0);
     } catch (error) {
       this.#say(`${file.name}: ${error.message}`);
@@ -173,7 +173,7 @@ class Field {
   #pick(rows, index, name) {
     const { values, shape } = rows.row(index);
     const title = rows.count > 1 ? `${name}, row ${index + 1}` : name;
-    this.show(tensorFrom(this.#input, values, shape), title);
+    this.show(tensorFromValues(this.#input, values, shape), title);
     this.#asked();
   }
 

@@ -18,26 +18,26 @@ export function rowDims(input) {
 }
 
 /** The tensor of what is written for an input; an Error names it, what was expected and what came. */
-export function readTensor(input, text) {
+export function parseTensor(input, text) {
   const written = valuesOf(text, input);
   const shape = outline(written, input.name);
-  return tensorFrom(input, written.flat(shape.length - 1), rowShape(shape, input));
+  return tensorFromValues(input, written.flat(shape.length - 1), rowShape(shape, input));
 }
 
 /** The tensor of a row's values, each of which has to be one that the input takes. */
-export function tensorFrom(input, values, dims) {
+export function tensorFromValues(input, values, dims) {
   const { name, datatype } = input;
   values.forEach((value, place) => expectValue(value, datatype, `${name}: value ${place + 1}`));
   return { name, datatype, shape: input.shape[0] === -1 ? [1, ...dims] : dims, data: values };
 }
 
 /** Whether an array of this shape has the axes that are wanted. */
-export function arrayFits(shape, dims) {
+export function shapeMatches(shape, dims) {
   return shape.length === dims.length && dims.every((dim, axis) => dim === -1 || dim === shape[axis]);
 }
 
 /** Axes as a person reads them. */
-export function shown(dims) {
+export function dimsText(dims) {
   return `[${dims.map((dim) => (dim === -1 ? "any" : dim)).join(", ")}]`;
 }
 
@@ -73,12 +73,12 @@ function wordOf(word, datatype, name) {
 /** The shape of a row that is nested as the input has it, as a batch of one, or flat. */
 function rowShape(shape, input) {
   const dims = rowDims(input);
-  if (arrayFits(shape, dims)) return shape;
-  if (shape.length === dims.length + 1 && shape[0] === 1 && arrayFits(shape.slice(1), dims))
+  if (shapeMatches(shape, dims)) return shape;
+  if (shape.length === dims.length + 1 && shape[0] === 1 && shapeMatches(shape.slice(1), dims))
     return shape.slice(1);
   if (shape.length === 1) return solved(shape[0], dims, input.name);
   throw new Error(
-    `${input.name}: expected values of shape ${shown(dims)}, flat or nested, got shape ${shown(shape)}`,
+    `${input.name}: expected values of shape ${dimsText(dims)}, flat or nested, got shape ${dimsText(shape)}`,
   );
 }
 
@@ -102,12 +102,12 @@ function solved(count, dims, name) {
   const free = dims.filter((dim) => dim === -1).length;
   const known = dims.reduce((product, dim) => (dim === -1 ? product : product * dim), 1);
   if (free > 1)
-    throw new Error(`${name}: expected nested JSON, since more than one axis of ${shown(dims)} varies`);
+    throw new Error(`${name}: expected nested JSON, since more than one axis of ${dimsText(dims)} varies`);
   if (free === 0 && count !== known) {
-    throw new Error(`${name}: expected ${known} values for shape ${shown(dims)}, got ${count}`);
+    throw new Error(`${name}: expected ${known} values for shape ${dimsText(dims)}, got ${count}`);
   }
   if (free === 1 && (count === 0 || count % known !== 0)) {
-    throw new Error(`${name}: expected a multiple of ${known} values for shape ${shown(dims)}, got ${count}`);
+    throw new Error(`${name}: expected a multiple of ${known} values for shape ${dimsText(dims)}, got ${count}`);
   }
   return dims.map((dim) => (dim === -1 ? count / known : dim));
 }

@@ -1,7 +1,7 @@
 // A text as the row, of a network that reads letters.
 
 import { el } from "../dom/element.js";
-import { randomText, tensorOfText, textOf } from "./text_tensor.js";
+import { randomText, textToTensor, tensorToText } from "./text_tensor.js";
 
 /** One of the ways to make a row; `put` takes it, null for none. */
 export class TextEntry {
@@ -48,7 +48,7 @@ export class TextEntry {
   learn() {}
 
   take({ title, inputs }) {
-    this.#area.value = textOf(this.#reader, inputs[0]);
+    this.#area.value = tensorToText(this.#reader, inputs[0]);
     this.#send(title);
   }
 
@@ -63,7 +63,7 @@ export class TextEntry {
     let row = null;
     try {
       this.#say("");
-      if (this.#area.value.trim()) row = { title, inputs: [tensorOfText(this.#reader, this.#area.value)] };
+      if (this.#area.value.trim()) row = { title, inputs: [textToTensor(this.#reader, this.#area.value)] };
     } catch (error) {
       this.#say(error.message);
     }

@@ -10,7 +10,7 @@
  */
 
 /** How a model reads text, null for one that does not. */
-export function readerOf({ inputs, certificate }) {
+export function textFormatOf({ inputs, certificate }) {
   const [input] = inputs;
   if (!certificate.alphabet || inputs.length !== 1 || !/^INT(32|64)$/.test(input.datatype)) return null;
   const dims = input.shape.slice(1);
@@ -22,7 +22,7 @@ export function readerOf({ inputs, certificate }) {
 }
 
 /** The row of a text; an Error says what of it the network cannot read. */
-export function tensorOfText(reader, text) {
+export function textToTensor(reader, text) {
   const { input, words, letters } = reader;
   const lines = words === null ? [text] : text.split(/\s+/).filter(Boolean);
   if (lines.join("") === "") throw new Error("text: expected some letters, got none");
@@ -44,7 +44,7 @@ export function tensorOfText(reader, text) {
 }
 
 /** The text of a row. */
-export function textOf({ alphabet, words }, { shape, data }) {
+export function tensorToText({ alphabet, words }, { shape, data }) {
   const letters = [...alphabet];
   const width = shape.at(-1);
   const lines = Array.from({ length: data.length / width }, (_, row) =>

@@ -1,15 +1,15 @@
 // How far live traffic has moved the chosen model's gates from how they were at export.
 
 import { get } from "../state/api.js";
-import { bars } from "../charts/bar_chart.js";
-import { erase } from "../charts/chart.js";
-import { el, fill } from "../dom/element.js";
+import { drawBars } from "../charts/bar_chart.js";
+import { eraseChart } from "../charts/chart.js";
+import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
-import { groupsOf, meanOf } from "../gates/gate_groups.js";
-import { lines } from "../charts/line_chart.js";
-import { watchSight } from "../dom/visibility.js";
+import { groupGates, groupMean } from "../gates/gate_groups.js";
+import { drawLines } from "../charts/line_chart.js";
+import { watchVisibility } from "../dom/visibility.js";
 import { subscribe } from "../state/store.js";
-import { titled } from "../charts/titled_chart.js";
+import { titledChart } from "../charts/titled_chart.js";
 
 const PACE = 10_000;
 const WATCH = 0.1;
@@ -25,33 +25,33 @@ const LEVELS = {
   alarm: { word: "alarm: far from export", tone: "--alarm" },
 };
 
-export function startDrift(body) {
+export function startDriftPanel(body) {
   const told = el("div", { class: "drift-told" });
-  const index = titled(
+  const index = titledChart(
     "Drift by layer",
     `Below ${WATCH} is as at export, from ${ALARM} far from it; a bar of more than ${CUT} is cut there.`,
   );
-  const means = titled("Mean T", "On live traffic, and on the rows of the export.");
+  const means = titledChart("Mean T", "On live traffic, and on the rows of the export.");
   const charts = el("div", { class: "charts" }, index.node, means.node);
-  fill(body, el("h3", {}, "Gate drift"), told, charts);
+  setChildren(body, el("h3", {}, "Gate drift"), told, charts);
   let model = null;
   let seen = false;
   let timer = null;
   let asking = null;
 
   function say(...words) {
-    fill(told, ...words);
+    setChildren(told, ...words);
     charts.hidden = true;
-    erase(index.figure);
-    erase(means.figure);
+    eraseChart(index.figure);
+    eraseChart(means.figure);
   }
 
   function show(report) {
-    fill(told, summary(report));
+    setChildren(told, summary(report));
     charts.hidden = report.level === null;
     if (charts.hidden) return;
     const by = new Map(report.layers.map((layer) => [layer.gate, layer]));
-    const groups = groupsOf(model.gates.filter(({ name }) => by.has(name)));
+    const groups = groupGates(model.gates.filter(({ name }) => by.has(name)));
     drawIndex(index.figure, groups, by);
     drawMeans(means.figure, groups, by);
   }
@@ -87,7 +87,7 @@ export function startDrift(body) {
     up = state === "up";
     if (up && !before) look();
   });
-  watchSight(body, (now) => {
+  watchVisibility(body, (now) => {
     seen = now;
     look();
   });
@@ -125,7 +125,7 @@ function drawIndex(figure, groups, by) {
   const worst = groups.map(({ gates }) =>
     gates.map(({ name }) => by.get(name)).reduce((a, b) => (b.psi > a.psi ? b : a)),
   );
-  bars(figure, {
+  drawBars(figure, {
     label: `The stability index of each of ${groups.length} layers, with the lines of watch and alarm.`,
     names: groups.map(({ name }) => name),
     series: [
@@ -148,8 +148,8 @@ function drawIndex(figure, groups, by) {
 }
 
 function drawMeans(figure, groups, by) {
-  const meansOf = (which) => groups.map((group) => meanOf(group, ({ name }) => by.get(name)[which]));
-  lines(figure, {
+  const meansOf = (which) => groups.map((group) => groupMean(group, ({ name }) => by.get(name)[which]));
+  drawLines(figure, {
     label: "The mean of each layer's transform gate, on live traffic and on the rows of the export.",
     x: groups.map(({ name }) => name),
     series: [

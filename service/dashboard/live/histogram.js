@@ -8,7 +8,7 @@
  */
 
 /** @returns {Histogram} one without any bounds or values. */
-export function buckets() {
+export function emptyHistogram() {
   return { bounds: [], counts: [], sum: 0 };
 }
 
@@ -18,7 +18,7 @@ export function total({ counts }) {
 }
 
 /** What came between two looks; where counts went back they began anew meanwhile, and all came since. */
-export function between(before, after) {
+export function histogramDifference(before, after) {
   const same = before !== undefined && before.counts.length === after.counts.length;
   if (!same || after.counts.some((count, n) => count < before.counts[n])) return after;
   return {
@@ -29,9 +29,9 @@ export function between(before, after) {
 }
 
 /** The values of several together; all have the same bounds. */
-export function together(histograms) {
+export function histogramSum(histograms) {
   const [first, ...others] = histograms.filter(({ counts }) => counts.length);
-  if (!first) return buckets();
+  if (!first) return emptyHistogram();
   const whole = { bounds: first.bounds, counts: [...first.counts], sum: first.sum };
   for (const { counts, sum } of others) {
     counts.forEach((count, n) => (whole.counts[n] += count));

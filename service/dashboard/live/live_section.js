@@ -1,11 +1,11 @@
 // The section live: `/metrics` is read every two seconds or so, and what came between is told to the whole page.
 
 import { getText } from "../state/api.js";
-import { startDrift } from "./drift_panel.js";
-import { el, fill } from "../dom/element.js";
-import { lookOf } from "./metrics_parser.js";
-import { startGauges } from "./traffic_charts.js";
-import { History } from "./metrics_history.js";
+import { startDriftPanel } from "./drift_panel.js";
+import { el, setChildren } from "../dom/element.js";
+import { parseScrape } from "./metrics_parser.js";
+import { startTrafficCharts } from "./traffic_charts.js";
+import { MetricsHistory } from "./metrics_history.js";
 import { current, publish, subscribe } from "../state/store.js";
 
 const PACE = 2000;
@@ -21,12 +21,12 @@ export function startLive(body) {
   const notice = el("p", { class: "quiet", role: "status" }, "Asking the server for its figures…");
   const gauges = el("div", { class: "gauges" });
   const drift = el("div", { class: "drift" });
-  fill(body, notice, gauges, drift);
-  const history = new History();
-  const show = startGauges(gauges, history);
-  startDrift(drift);
+  setChildren(body, notice, gauges, drift);
+  const history = new MetricsHistory();
+  const show = startTrafficCharts(gauges, history);
+  startDriftPanel(drift);
   watchMetrics(history, (text) => {
-    fill(notice, text);
+    setChildren(notice, text);
     notice.hidden = !text;
     body.classList.toggle("stale", !history.now);
     publish("live", history.now);
@@ -54,9 +54,9 @@ function watchMetrics(history, tell) {
     const rest = Math.min(Math.max(PACE, REST * (ended - began)), MOST_REST);
     wait = failed ? Math.min(2 * wait, SLOWEST) : rest;
     // without a key there is no use in asking again before there is one
-    if (current("server") !== "unauthorised") timer = setTimeout(look, wait);
+    if (current("server") !== "unauthorized") timer = setTimeout(look, wait);
     if (failed) history.stop();
-    else history.add(lookOf(text, ended / 1000));
+    else history.add(parseScrape(text, ended / 1000));
     tell(failed ? sentence(error) : history.now ? "" : COLLECTING);
   }
 

@@ -1,10 +1,10 @@
 // The last minutes as looks at `/metrics` tell them: what came between two looks, by second.
 
-import { between, mean, quantile, together } from "./histogram.js";
+import { histogramDifference, mean, quantile, histogramSum } from "./histogram.js";
 
 /** Seconds that are kept, and seconds that each figure is told from. */
-export const KEPT = 300;
-export const TOLD_FROM = 10;
+export const HISTORY_SECONDS = 300;
+export const WINDOW_SECONDS = 10;
 // seconds without a look after which figures begin anew: the tab was hidden or the server away
 const GAP = 12;
 
@@ -37,7 +37,7 @@ const GAP = 12;
  */
 
 /** A ring of moments, null where looks were too far apart to tell what came between. */
-export class History {
+export class MetricsHistory {
   #looks = [];
   /** @type {(Moment|null)[]} */
   moments = [];
@@ -46,10 +46,10 @@ export class History {
   add(look) {
     const last = this.#looks.at(-1);
     if (last && (look.at - last.at > GAP || look.started !== last.started)) this.stop();
-    while (this.#looks.length && look.at - this.#looks[0].at > TOLD_FROM + 0.5) this.#looks.shift();
-    if (this.#looks.length) this.moments.push(momentOf(this.#looks[0], look));
+    while (this.#looks.length && look.at - this.#looks[0].at > WINDOW_SECONDS + 0.5) this.#looks.shift();
+    if (this.#looks.length) this.moments.push(momentBetween(this.#looks[0], look));
     this.#looks.push(look);
-    while (this.moments.length && !(look.at - this.moments[0]?.at <= KEPT)) this.moments.shift();
+    while (this.moments.length && !(look.at - this.moments[0]?.at <= HISTORY_SECONDS)) this.moments.shift();
   }
 
   /** What comes next does not follow on what was. */
@@ -65,7 +65,7 @@ export class History {
 }
 
 /** @returns {Moment} what came between two looks. */
-export function momentOf(before, after) {
+export function momentBetween(before, after) {
   const since = after.at - before.at;
   const parts = [...after.models].map(([key, counts]) => [key, cameBetween(before.models.get(key), counts)]);
   const refusals = rates(before.refused, after.refused, since);
@@ -93,7 +93,7 @@ function cameBetween(before, after) {
     waiting: after.waiting,
     failed: each(failed, (reason, now) => grown(before?.failed.get(reason), now)),
     histograms: Object.fromEntries(
-      each(Object.entries(histograms), (kind, now) => between(before?.histograms[kind], now)),
+      each(Object.entries(histograms), (kind, now) => histogramDifference(before?.histograms[kind], now)),
     ),
   };
 }
@@ -103,7 +103,7 @@ function joined(parts) {
   for (const part of parts) {
     for (const [reason, count] of part.failed) failed.set(reason, (failed.get(reason) ?? 0) + count);
   }
-  const all = (kind) => together(parts.map(({ histograms }) => histograms[kind]));
+  const all = (kind) => histogramSum(parts.map(({ histograms }) => histograms[kind]));
   return {
     requests: sum(parts.map(({ requests }) => requests)),
     rows: sum(parts.map(({ rows }) => rows)),

@@ -1,6 +1,6 @@
 // What `/metrics` says, read from the text that Prometheus reads: first its samples, then a look at them.
 
-import { buckets } from "./histogram.js";
+import { emptyHistogram } from "./histogram.js";
 
 const LINE = /^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+-?\d+)?$/;
 const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g;
@@ -33,7 +33,7 @@ const HISTOGRAMS = {
  */
 
 /** Each sample of the text: its name, its labels and its value; lines that are none are left out. */
-export function* samplesOf(text) {
+export function* parseSamples(text) {
   for (const line of text.split("\n")) {
     if (line.startsWith("#")) continue;
     const found = LINE.exec(line.trim());
@@ -42,9 +42,9 @@ export function* samplesOf(text) {
 }
 
 /** @returns {Look} what the text tells that this page shows; `at` is when it was asked for. */
-export function lookOf(text, at) {
+export function parseScrape(text, at) {
   const look = { at, started: 0, workers: 0, refused: new Map(), models: new Map() };
-  for (const { name, labels, value } of samplesOf(text)) {
+  for (const { name, labels, value } of parseSamples(text)) {
     if (name === "turnpike_start_time_seconds") look.started = value;
     else if (name === "turnpike_workers") look.workers = value;
     else if (name === "turnpike_requests_refused_total") look.refused.set(labels.reason, value);
@@ -75,7 +75,7 @@ function modelOf(look, { model, version }) {
       rows: 0,
       waiting: 0,
       failed: new Map(),
-      histograms: { request: buckets(), queue: buckets(), run: buckets(), batch: buckets() },
+      histograms: { request: emptyHistogram(), queue: emptyHistogram(), run: emptyHistogram(), batch: emptyHistogram() },
       drift: new Map(),
       driftRows: null,
     });

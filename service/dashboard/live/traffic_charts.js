@@ -1,14 +1,14 @@
 // What the server does at present, in large type, and over the last minutes, as lines.
 
-import { el, fill } from "../dom/element.js";
+import { el, setChildren } from "../dom/element.js";
 import { duration, number, percent } from "../dom/number_format.js";
-import { KEPT, TOLD_FROM } from "./metrics_history.js";
-import { lines } from "../charts/line_chart.js";
-import { watchSight } from "../dom/visibility.js";
+import { HISTORY_SECONDS, WINDOW_SECONDS } from "./metrics_history.js";
+import { drawLines } from "../charts/line_chart.js";
+import { watchVisibility } from "../dom/visibility.js";
 import { current, subscribe } from "../state/store.js";
-import { titled } from "../charts/titled_chart.js";
+import { titledChart } from "../charts/titled_chart.js";
 
-const MINUTES = KEPT / 60;
+const MINUTES = HISTORY_SECONDS / 60;
 const TICKS = {
   at: Array.from({ length: MINUTES + 1 }, (_, n) => n - MINUTES),
   names: Array.from({ length: MINUTES + 1 }, (_, n) => (n === MINUTES ? "now" : `−${MINUTES - n}`)),
@@ -17,13 +17,13 @@ const TICKS = {
 const MS = 1000;
 
 /** Tiles and charts of a history in `body`; the answer shows them anew. */
-export function startGauges(body, history) {
+export function startTrafficCharts(body, history) {
   const everyone = el("button", { type: "button" }, "all models");
   const one = el("button", { type: "button" });
   const tiles = el("dl", { class: "tiles" });
-  const rejected = titled("Rejected since the server began");
-  const charts = CHARTS.map((chart) => ({ ...chart, ...titled(chart.title, chart.words) }));
-  fill(
+  const rejected = titledChart("Rejected since the server began");
+  const charts = CHARTS.map((chart) => ({ ...chart, ...titledChart(chart.title, chart.words) }));
+  setChildren(
     body,
     el("div", { class: "segmented whose", role: "group", "aria-label": "Whose figures" }, everyone, one),
     tiles,
@@ -42,18 +42,18 @@ export function startGauges(body, history) {
     const chosen = current("model");
     const name = chosen ? `${chosen.name}/${chosen.version}` : null;
     const key = all ? null : name;
-    fill(one, name ?? "no model chosen");
+    setChildren(one, name ?? "no model chosen");
     one.disabled = name === null;
     everyone.setAttribute("aria-pressed", String(key === null));
     one.setAttribute("aria-pressed", String(key !== null));
     const of = (moment) => figuresOf(moment, key);
     const latest = history.moments.findLast(Boolean);
-    fill(tiles, tilesOf(of(latest), latest).map(tile));
-    fill(rejected.figure, tableOf(of(latest)?.counted));
+    setChildren(tiles, tilesOf(of(latest), latest).map(tile));
+    setChildren(rejected.figure, tableOf(of(latest)?.counted));
     if (!seen || !latest) return;
     const x = history.moments.map((moment) => moment && Number(((moment.at - latest.at) / 60).toFixed(2)));
     for (const { figure, label, series, yTitle, legend } of charts) {
-      lines(figure, {
+      drawLines(figure, {
         label: `${label} over the last ${MINUTES} minutes, of ${key ?? "all models"}.`,
         x,
         series: series(history.moments.map(of)),
@@ -72,7 +72,7 @@ export function startGauges(body, history) {
     });
   }
   subscribe("model", show);
-  watchSight(body, (now) => {
+  watchVisibility(body, (now) => {
     seen = now;
     show();
   });
@@ -80,7 +80,7 @@ export function startGauges(body, history) {
 }
 
 const SMALL_PRINT =
-  `Each figure is told from the ${TOLD_FROM} seconds before it. Times are counted in buckets: within one, ` +
+  `Each figure is told from the ${WINDOW_SECONDS} seconds before it. Times are counted in buckets: within one, ` +
   "p50 and p99 are read as if its times lay evenly, so they are right to the bucket and not to the digit. " +
   "Means are exact.";
 

@@ -2,10 +2,10 @@
 
 import { el } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
-import { timesTorch } from "./parity_verdict.js";
+import { errorRatio } from "./parity_verdict.js";
 
 /** A certificate as GET …/certificate tells it, as a node. */
-export function certificateOf(certificate) {
+export function certificateView(certificate) {
   const { parity, variant, tools, digest, weights } = certificate;
   return el(
     "div",
@@ -17,9 +17,9 @@ export function certificateOf(certificate) {
     el(
       "dl",
       { class: "facts wide" },
-      fact("File, SHA-256", el("code", {}, digest)),
-      weights && fact("Parameters, SHA-256", el("code", {}, weights)),
-      Object.keys(tools).length > 0 && fact("Made with", Object.entries(tools).map(tool)),
+      factItem("File, SHA-256", el("code", {}, digest)),
+      weights && factItem("Parameters, SHA-256", el("code", {}, weights)),
+      Object.keys(tools).length > 0 && factItem("Made with", Object.entries(tools).map(tool)),
     ),
   );
 }
@@ -28,10 +28,10 @@ function proof({ reference, providers, seed, identical, derived, ulp }) {
   return el(
     "dl",
     { class: "facts" },
-    fact("Compared with", reference),
-    fact("Run by", providers.join(", ")),
-    fact("Parameters in the file", `${number(identical)} bit for bit, ${derivedIn(derived, ulp)}`),
-    fact("Seed", seed),
+    factItem("Compared with", reference),
+    factItem("Run by", providers.join(", ")),
+    factItem("Parameters in the file", `${number(identical)} bit for bit, ${derivedIn(derived, ulp)}`),
+    factItem("Seed", seed),
   );
 }
 
@@ -55,7 +55,7 @@ function tensors({ tensors: all, worst }) {
       cells: [
         figure(number(one.rms)),
         figure(number(one.rms_torch)),
-        figure(timesTorch(one)),
+        figure(errorRatio(one)),
         figure(number(one.max)),
         figure(number(one.max_torch)),
       ],
@@ -107,6 +107,6 @@ function tool([name, version]) {
 }
 
 /** One line of a list of facts. */
-export function fact(title, ...said) {
+export function factItem(title, ...said) {
   return el("div", {}, el("dt", {}, title), el("dd", {}, said));
 }

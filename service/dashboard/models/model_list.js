@@ -1,9 +1,9 @@
 // The list of models: every version with its state, to be filtered where there are many.
 
-import { same } from "../state/chosen_model.js";
-import { el, fill } from "../dom/element.js";
-import { Entry } from "./model_list_entry.js";
-import { forgetFacts } from "../state/model_facts.js";
+import { sameVersion } from "../state/chosen_model.js";
+import { el, setChildren } from "../dom/element.js";
+import { ModelListEntry } from "./model_list_entry.js";
+import { clearModelFacts } from "../state/model_facts.js";
 import { current } from "../state/store.js";
 
 // fewer are found by looking
@@ -23,7 +23,7 @@ const HEAD = [
 ];
 
 /** Every version of the index, each with its line; made once, and kept up. */
-export class List {
+export class ModelList {
   constructor() {
     this.entries = new Map();
     this.seen = new IntersectionObserver((changes) => this.#scrolled(changes), { rootMargin: "100px" });
@@ -52,19 +52,19 @@ export class List {
     this.rows.hidden = !index.length;
     this.tools.hidden = index.length < FILTER_FROM;
     this.words.hidden = index.length > 0;
-    fill(this.words, index.length ? null : none());
+    setChildren(this.words, index.length ? null : none());
     this.#narrow();
-    this.mark(current("chosen"));
+    this.mark(current("chosen model"));
   }
 
   /** Words in the place of the list, or above what was there before. */
   say(words) {
-    fill(this.words, words);
+    setChildren(this.words, words);
     this.words.hidden = false;
   }
 
   mark(chosen) {
-    for (const entry of this.entries.values()) entry.mark(same(entry, chosen));
+    for (const entry of this.entries.values()) entry.mark(sameVersion(entry, chosen));
     const entry = chosen && this.entries.get(keyOf(chosen));
     // only once, as a person may have gone on through the list meanwhile
     if (entry && entry !== this.revealed) this.#reveal(entry);
@@ -77,7 +77,7 @@ export class List {
 
   /** Another server may be there now, with other files. */
   learnAgain() {
-    forgetFacts();
+    clearModelFacts();
     for (const entry of this.entries.values()) if (entry.seen && entry.ready) entry.learn();
   }
 
@@ -88,7 +88,7 @@ export class List {
   }
 
   #begun(one) {
-    const entry = new Entry(one);
+    const entry = new ModelListEntry(one);
     entry.node.dataset.key = keyOf(one);
     this.seen.observe(entry.node);
     return entry;
@@ -129,7 +129,7 @@ export class List {
       entry.node.hidden = !`${key} ${entry.state.textContent}`.toLowerCase().includes(wanted);
       if (!entry.node.hidden) shown += 1;
     }
-    fill(this.count, `${shown} of ${this.entries.size}`);
+    setChildren(this.count, `${shown} of ${this.entries.size}`);
   }
 }
 

@@ -1,12 +1,12 @@
 // One version in the list of models.
 
-import { el, fill } from "../dom/element.js";
-import { factsOf } from "../state/model_facts.js";
+import { el, setChildren } from "../dom/element.js";
+import { modelFacts } from "../state/model_facts.js";
 import { bytes, duration, number } from "../dom/number_format.js";
-import { tensors } from "./tensor_list.js";
-import { Spark } from "./sparkline.js";
+import { tensorList } from "./tensor_list.js";
+import { Sparkline } from "./sparkline.js";
 import { publish } from "../state/store.js";
-import { timesTorch, verdictOf } from "./parity_verdict.js";
+import { errorRatio, parityVerdict } from "./parity_verdict.js";
 
 const STATES = {
   READY: ["served", "ok"],
@@ -26,10 +26,10 @@ const FACTS = {
 };
 
 /** A line of the list; it asks for its facts when it is first seen. */
-export class Entry {
+export class ModelListEntry {
   constructor({ name, version }) {
     Object.assign(this, { name, version, seen: false, ready: false });
-    this.spark = new Spark("Requests per second");
+    this.spark = new Sparkline("Requests per second");
     this.state = el("span", { class: "badge" });
     this.why = el("p", { class: "why" });
     this.cells = Object.fromEntries(Object.keys(FACTS).map((fact) => [fact, el("dd", {}, "–")]));
@@ -41,7 +41,7 @@ export class Entry {
     );
     this.button = el(
       "button",
-      { type: "button", class: "pick", on: { click: () => publish("choose", { name, version }) } },
+      { type: "button", class: "pick", on: { click: () => publish("choose model", { name, version }) } },
       el("span", { class: "name" }, name),
       version && el("span", { class: "version" }, `/${version}`),
     );
@@ -54,8 +54,8 @@ export class Entry {
     const again = state === "READY" && !this.ready;
     this.ready = state === "READY";
     this.state.className = `badge ${tone}`;
-    fill(this.state, word);
-    fill(this.why, reason);
+    setChildren(this.state, word);
+    setChildren(this.why, reason);
     this.why.hidden = !reason;
     this.facts.hidden = !this.ready;
     this.button.disabled = !this.ready;
@@ -80,23 +80,23 @@ export class Entry {
   /** The last seconds, undefined where nothing came for this version. */
   live(figures) {
     this.spark.add(figures?.requests);
-    fill(this.cells.rate, number(figures?.requests ?? 0));
-    fill(this.cells.p50, duration(figures?.p50));
-    fill(this.cells.p99, duration(figures?.p99));
+    setChildren(this.cells.rate, number(figures?.requests ?? 0));
+    setChildren(this.cells.p50, duration(figures?.p50));
+    setChildren(this.cells.p99, duration(figures?.p99));
     if (this.visible) this.spark.draw();
   }
 
   async learn() {
     try {
-      const { metadata, certificate } = await factsOf(this);
-      fill(this.cells.takes, tensors(metadata.inputs, TENSORS_SHOWN));
-      fill(this.cells.gives, tensors(metadata.outputs, TENSORS_SHOWN));
-      fill(this.cells.precision, certificate.precision ?? "–");
-      fill(this.cells.size, bytes(certificate.bytes));
-      fill(this.cells.parity, verdict(certificate));
+      const { metadata, certificate } = await modelFacts(this);
+      setChildren(this.cells.takes, tensorList(metadata.inputs, TENSORS_SHOWN));
+      setChildren(this.cells.gives, tensorList(metadata.outputs, TENSORS_SHOWN));
+      setChildren(this.cells.precision, certificate.precision ?? "–");
+      setChildren(this.cells.size, bytes(certificate.bytes));
+      setChildren(this.cells.parity, verdict(certificate));
     } catch (error) {
       // it is asked for again when the index next changes or it is chosen
-      fill(this.cells.parity, el("span", { class: "quiet" }, error.message));
+      setChildren(this.cells.parity, el("span", { class: "quiet" }, error.message));
     }
   }
 }
@@ -106,9 +106,9 @@ function pair(kind, title, cell) {
 }
 
 function verdict(certificate) {
-  const { proved, word, worst } = verdictOf(certificate);
+  const { proved, word, worst } = parityVerdict(certificate);
   return [
     el("span", { class: proved ? "sign ok" : "sign watch" }, word),
-    worst && el("small", {}, `${worst.name} ${timesTorch(worst)}`),
+    worst && el("small", {}, `${worst.name} ${errorRatio(worst)}`),
   ];
 }

@@ -1,31 +1,31 @@
 // The chosen model in full: what goes in and out of it, what it is made of, and what was proved of it.
 
-import { certificateOf, fact } from "./certificate.js";
-import { same } from "../state/chosen_model.js";
-import { el, fill } from "../dom/element.js";
+import { certificateView, factItem } from "./certificate.js";
+import { sameVersion } from "../state/chosen_model.js";
+import { el, setChildren } from "../dom/element.js";
 import { bytes, number } from "../dom/number_format.js";
 import { current, publish, subscribe } from "../state/store.js";
-import { tensors } from "./tensor_list.js";
-import { timesTorch, verdictOf } from "./parity_verdict.js";
+import { tensorList } from "./tensor_list.js";
+import { errorRatio, parityVerdict } from "./parity_verdict.js";
 
 const LABELS_SHOWN = 12;
 const TENSORS_SHOWN = 12;
 
 /** Show in this node what is known of the chosen model. */
-export function startSummary(node) {
+export function startModelSummary(node) {
   const note = el("div", { role: "status" });
   const body = el("div", {});
-  fill(node, note, body);
-  subscribe("chosen", (chosen) => fill(note, noteOf(chosen)));
+  setChildren(node, note, body);
+  subscribe("chosen model", (chosen) => setChildren(note, noteOf(chosen)));
   // who reads one certificate goes on to read the next
   const reading = () => Boolean(body.querySelector("details")?.open);
-  subscribe("model", (model) => fill(body, model && whole(model, reading())));
-  subscribe("index", () => current("chosen") && fill(note, noteOf(current("chosen"))));
+  subscribe("model", (model) => setChildren(body, model && whole(model, reading())));
+  subscribe("index", () => current("chosen model") && setChildren(note, noteOf(current("chosen model"))));
 }
 
 function noteOf({ name, version, state, message }) {
   const title = `${name}/${version}`;
-  if (state === "loading" && !same(current("model"), { name, version })) {
+  if (state === "loading" && !sameVersion(current("model"), { name, version })) {
     return el("p", { class: "loading" }, `Reading what ${title} is …`);
   }
   if (state === "failed") {
@@ -45,7 +45,7 @@ function others(name) {
 }
 
 function chooser(wanted, words) {
-  return el("button", { type: "button", on: { click: () => publish("choose", wanted) } }, words);
+  return el("button", { type: "button", on: { click: () => publish("choose model", wanted) } }, words);
 }
 
 function whole(model, open) {
@@ -56,19 +56,19 @@ function whole(model, open) {
     el(
       "dl",
       { class: "facts" },
-      fact("Takes", tensors(inputs, TENSORS_SHOWN, certificate.ranges)),
-      fact("Gives", tensors(outputs, TENSORS_SHOWN)),
-      certificate.labels.length > 0 && fact("Classes", labels(certificate.labels)),
-      fact("Gates", gates(model)),
-      fact("File", file(certificate)),
-      fact("Batching", batching(certificate)),
+      factItem("Takes", tensorList(inputs, TENSORS_SHOWN, certificate.ranges)),
+      factItem("Gives", tensorList(outputs, TENSORS_SHOWN)),
+      certificate.labels.length > 0 && factItem("Classes", labels(certificate.labels)),
+      factItem("Gates", gates(model)),
+      factItem("File", file(certificate)),
+      factItem("Batching", batching(certificate)),
     ),
     onDemand(certificate, open),
   ];
 }
 
 function verdict(certificate) {
-  const { proved, worst } = verdictOf(certificate);
+  const { proved, worst } = parityVerdict(certificate);
   const { parity } = certificate;
   if (!parity) {
     return el(
@@ -92,14 +92,14 @@ function verdict(certificate) {
 
 function nearest(worst) {
   const error = `error ${number(worst.rms)}, PyTorch's own ${number(worst.rms_torch)}`;
-  return ["Nearest to failing: ", el("b", {}, worst.name), ` (${error}: ${timesTorch(worst)}).`];
+  return ["Nearest to failing: ", el("b", {}, worst.name), ` (${error}: ${errorRatio(worst)}).`];
 }
 
 function onDemand(certificate, open) {
   const body = el("div", {});
   const title = certificate.parity ? "The whole certificate" : "What is known of the file";
   const details = el("details", { open }, el("summary", {}, title), body);
-  details.addEventListener("toggle", () => fill(body, details.open && certificateOf(certificate)));
+  details.addEventListener("toggle", () => setChildren(body, details.open && certificateView(certificate)));
   return details;
 }
 

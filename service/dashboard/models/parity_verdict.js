@@ -3,7 +3,7 @@
 import { number } from "../dom/number_format.js";
 
 /** Whether parity was proved, the word for it, and the tensor that came nearest to failing, or null. */
-export function verdictOf({ parity }) {
+export function parityVerdict({ parity }) {
   if (!parity) return { proved: false, word: "not proved", worst: null };
   const proved = parity.verdict === "pass";
   const worst = parity.tensors.find((one) => one.name === parity.worst) ?? null;
@@ -11,7 +11,7 @@ export function verdictOf({ parity }) {
 }
 
 /** A tensor's error as a multiple of the one that PyTorch itself makes. */
-export function timesTorch({ rms, rms_torch: torch }) {
+export function errorRatio({ rms, rms_torch: torch }) {
   if (rms === 0) return "exact";
   return torch ? `${(rms / torch).toFixed(2)}×` : number(rms);
 }

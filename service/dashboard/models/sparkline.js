@@ -7,7 +7,7 @@ const KEPT = 150;
 const [WIDTH, HEIGHT] = [100, 24];
 
 /** A line that grows: `add` a value, and `draw` where it can be seen. */
-export class Spark {
+export class Sparkline {
   constructor(what) {
     this.what = what;
     this.values = [];

@@ -1,7 +1,7 @@
 // The board one draws on, by mouse, finger, pen or keys.
 
 import { el } from "../dom/element.js";
-import { paint } from "./pixel_canvas.js";
+import { paintPixels } from "./pixel_canvas.js";
 
 const STEP = 0.04;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -12,7 +12,7 @@ const HELP = [
 
 /** @typedef {import("./stroke_raster.js").Stroke} Stroke */
 
-export class Board {
+export class DrawingBoard {
   /** @type {Stroke[]} */
   strokes = [];
   /** what lies under the strokes, null for nothing */
@@ -93,7 +93,7 @@ export class Board {
     pen.fillRect(0, 0, canvas.width, height);
     if (this.base) {
       const small = el("canvas");
-      paint(small, this.base);
+      paintPixels(small, this.base);
       pen.imageSmoothingEnabled = false;
       pen.drawImage(small, 0, 0, canvas.width, height);
     }

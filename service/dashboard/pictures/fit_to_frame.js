@@ -1,7 +1,7 @@
 // A drawing or a picture is laid into a frame as those lie there that the network saw in training.
 
-import { inked } from "./stroke_raster.js";
-import { cropped, inkOf, placed, resized, sheared } from "./pixels.js";
+import { rasterize } from "./stroke_raster.js";
+import { crop, inkBounds, pasteOnto, resize, shear } from "./pixels.js";
 
 /**
  * @typedef {import("./stroke_raster.js").Pixels} Pixels
@@ -18,12 +18,12 @@ const LOPSIDED = 2.5;
 const ROUNDS = 6;
 
 /** Strokes in a frame; those of a pen twice as wide as `usual` become twice as thick. */
-export function fitted(strokes, frame, usual) {
+export function fitStrokes(strokes, frame, usual) {
   let pen = frame.pen;
-  let pixels = inked([], frame.height, frame.width);
+  let pixels = rasterize([], frame.height, frame.width);
   if (strokes.length === 0) return pixels;
   for (let round = 0; round < ROUNDS; round++) {
-    pixels = inked(strokesLaid(strokes, frame, pen, usual), frame.height, frame.width);
+    pixels = rasterize(placeStrokes(strokes, frame, pen, usual), frame.height, frame.width);
     if (frame.ink === null) break;
     const sum = pixels.data.reduce((total, value) => total + value, 0);
     pen = Math.min(1.8 * frame.pen, Math.max(0.6 * frame.pen, (pen * frame.ink) / sum));
@@ -32,27 +32,27 @@ export function fitted(strokes, frame, usual) {
 }
 
 /** Strokes as they are, on a board as high as the picture. */
-export function asDrawn(strokes, height, width) {
+export function strokesAsDrawn(strokes, height, width) {
   const scaled = strokes.map((stroke) =>
     moved({ ...stroke, width: stroke.width * height }, height, height, 0, 0),
   );
-  return inked(scaled, height, width);
+  return rasterize(scaled, height, width);
 }
 
 /** A picture of ink, light on dark, in a frame. */
-export function fittedPixels(pixels, frame) {
-  const ink = inkOf(pixels);
-  if (ink === null) return resized(pixels, frame.height, frame.width);
-  const cut = cropped(pixels, ink);
+export function fitPixels(pixels, frame) {
+  const ink = inkBounds(pixels);
+  if (ink === null) return resize(pixels, frame.height, frame.width);
+  const cut = crop(pixels, ink);
   const { across, down } = scalesOf(cut.height, cut.width, frame.box, frame);
-  const turned = frame.upright ? sheared(cut, slantOfPixels(cut)) : cut;
+  const turned = frame.upright ? shear(cut, slantOfPixels(cut)) : cut;
   const size = [turned.height * down, turned.width * across].map((side) => Math.max(1, Math.round(side)));
-  const small = evened(resized(turned, ...size), frame.ink);
-  const { mass } = inkOf(small);
+  const small = evened(resize(turned, ...size), frame.ink);
+  const { mass } = inkBounds(small);
   const y = frame.centre[0] === "mass" ? mass.y : small.height / 2;
   const x = frame.centre[1] === "mass" ? mass.x : small.width / 2;
   const [top, left] = [Math.round(frame.height / 2 - y), Math.round(frame.width / 2 - x)];
-  return placed(small, frame.height, frame.width, top, left);
+  return pasteOnto(small, frame.height, frame.width, top, left);
 }
 
 /** As much ink as is wanted, thin lines made lighter and thick ones darker; null leaves it as it is. */
@@ -69,12 +69,12 @@ function evened(pixels, ink) {
 function slantOfPixels(pixels) {
   const band = Math.max(1, Math.round(BAND * pixels.height));
   const left = (top) =>
-    inkOf(cropped(pixels, { top, bottom: top + band, left: 0, right: pixels.width })).left;
+    inkBounds(crop(pixels, { top, bottom: top + band, left: 0, right: pixels.width })).left;
   return (left(0) - left(pixels.height - band)) / Math.max(1, pixels.height - band);
 }
 
 /** Strokes with their places in pixels of the frame, drawn by a pen of `pen` pixels. */
-export function strokesLaid(strokes, frame, pen, usual) {
+export function placeStrokes(strokes, frame, pen, usual) {
   const outer = bounds(strokes);
   const room = { height: Math.max(1, frame.box.height - pen), width: Math.max(1, frame.box.width - pen) };
   const size = [outer.bottom - outer.top, outer.right - outer.left].map((side) => Math.max(DOT, side));

@@ -1,17 +1,17 @@
 // A picture as the row: drawn, one of the samples, or out of a file.
 
-import { Board } from "./drawing_board.js";
-import { el, fill } from "../dom/element.js";
-import { tensorFrom } from "../inputs/tensor_parser.js";
-import { rowChooser } from "../inputs/file_input.js";
-import { asDrawn, fitted, fittedPixels } from "./fit_to_frame.js";
-import { frameOf } from "./training_frame.js";
+import { DrawingBoard } from "./drawing_board.js";
+import { el, setChildren } from "../dom/element.js";
+import { tensorFromValues } from "../inputs/tensor_parser.js";
+import { rowPicker } from "../inputs/file_input.js";
+import { strokesAsDrawn, fitStrokes, fitPixels } from "./fit_to_frame.js";
+import { frameFor } from "./training_frame.js";
 import { readImage } from "./image_file.js";
-import { rowsOf } from "../inputs/npy_rows.js";
-import { paint } from "./pixel_canvas.js";
-import { pixelsOf, tensorOf } from "./picture_input.js";
+import { rowsInNpy } from "../inputs/npy_rows.js";
+import { paintPixels } from "./pixel_canvas.js";
+import { tensorToPixels, pixelsToTensor } from "./picture_input.js";
 import { PictureTools } from "./picture_tools.js";
-import { blank, borderOf, contained, filling, grey, inverted } from "./pixels.js";
+import { blackPixels, borderMean, fitInside, cropToFill, toGrey, invert } from "./pixels.js";
 
 // milliseconds between two rows while one draws
 const PACE = 60;
@@ -54,10 +54,10 @@ export class PictureEntry {
   learn(samples) {
     const { height, width, channels } = this.#picture;
     const one = channels === 1;
-    const shown = samples.map(({ inputs }) => pixelsOf(this.#picture, inputs[0]));
-    this.#dark = one && shown.filter((pixels) => borderOf(pixels) > 0.5).length > shown.length / 2;
-    this.#frame = frameOf(height, width, one ? shown.map((pixels) => this.#ink(pixels)) : []);
-    this.#board = new Board({
+    const shown = samples.map(({ inputs }) => tensorToPixels(this.#picture, inputs[0]));
+    this.#dark = one && shown.filter((pixels) => borderMean(pixels) > 0.5).length > shown.length / 2;
+    this.#frame = frameFor(height, width, one ? shown.map((pixels) => this.#ink(pixels)) : []);
+    this.#board = new DrawingBoard({
       height,
       width,
       dark: this.#dark,
@@ -68,14 +68,14 @@ export class PictureEntry {
     const size = `${height} × ${width}${one ? "" : " × 3"} pixels, as the network gets them`;
     const preview = el("figure", { class: "preview" }, this.#preview, el("figcaption", {}, size));
     const boards = el("div", { class: "boards" }, this.#board.node, preview);
-    fill(this.node, boards, this.#tools.node, this.#chooser, this.#notice);
+    setChildren(this.node, boards, this.#tools.node, this.#chooser, this.#notice);
     this.#show(null);
   }
 
   /** Show a row that there is, and ask about it. */
   take({ title, inputs }) {
     this.#opening = null;
-    fill(this.#chooser);
+    setChildren(this.#chooser);
     this.#from({ title, tensor: inputs[0] });
   }
 
@@ -84,9 +84,9 @@ export class PictureEntry {
     const mine = (this.#opening = {});
     const rows = file.name.toLowerCase().endsWith(".npy");
     try {
-      const read = rows ? rowsOf(await file.arrayBuffer(), this.#picture.input) : await readImage(file);
+      const read = rows ? rowsInNpy(await file.arrayBuffer(), this.#picture.input) : await readImage(file);
       if (mine !== this.#opening) return;
-      fill(this.#chooser, rows && rowChooser(read.count, (index) => this.#pick(file, read, index)));
+      setChildren(this.#chooser, rows && rowPicker(read.count, (index) => this.#pick(file, read, index)));
       if (rows) this.#pick(file, read, 0);
       else this.#openImage(file.name, read);
     } catch (error) {
@@ -98,7 +98,7 @@ export class PictureEntry {
     try {
       const { values, shape } = rows.row(index);
       const title = rows.count > 1 ? `${name}, row ${index + 1}` : name;
-      this.#from({ title, tensor: tensorFrom(this.#picture.input, values, shape) });
+      this.#from({ title, tensor: tensorFromValues(this.#picture.input, values, shape) });
     } catch (error) {
       this.#say(`${name}: ${error.message}`);
     }
@@ -106,10 +106,10 @@ export class PictureEntry {
 
   #openImage(title, read) {
     const { height, width, channels } = this.#picture;
-    const image = channels === 1 ? grey(read) : read;
+    const image = channels === 1 ? toGrey(read) : read;
     // a picture of the network's own size has been made for it
     this.#tools.fit = channels === 1 && (image.height !== height || image.width !== width);
-    this.#tools.invert = channels === 1 && borderOf(image) > 0.5 !== this.#dark;
+    this.#tools.invert = channels === 1 && borderMean(image) > 0.5 !== this.#dark;
     this.#from({ title, image });
   }
 
@@ -129,13 +129,13 @@ export class PictureEntry {
   #begin() {
     this.#opening = null;
     if (!this.#source || this.#tools.over) return;
-    fill(this.#chooser);
+    setChildren(this.#chooser);
     this.#turnTo(null);
   }
 
   #clear() {
     this.#opening = null;
-    fill(this.#chooser);
+    setChildren(this.#chooser);
     this.#from(null);
   }
 
@@ -156,17 +156,17 @@ export class PictureEntry {
 
   /** The picture of a source in the network's own size. */
   #shownOf({ tensor, image }) {
-    if (tensor) return pixelsOf(this.#picture, tensor);
+    if (tensor) return tensorToPixels(this.#picture, tensor);
     const { height, width, channels } = this.#picture;
-    const turned = this.#tools.invert ? inverted(image) : image;
-    if (channels === 3) return filling(turned, height, width);
-    if (!this.#tools.fit) return contained(turned, height, width);
-    return this.#ink(fittedPixels(this.#ink(turned), this.#frame));
+    const turned = this.#tools.invert ? invert(image) : image;
+    if (channels === 3) return cropToFill(turned, height, width);
+    if (!this.#tools.fit) return fitInside(turned, height, width);
+    return this.#ink(fitPixels(this.#ink(turned), this.#frame));
   }
 
   /** Light ink on dark, of a picture as the network has it, and back. */
   #ink(pixels) {
-    return this.#dark ? inverted(pixels) : pixels;
+    return this.#dark ? invert(pixels) : pixels;
   }
 
   #send() {
@@ -182,18 +182,18 @@ export class PictureEntry {
     if (strokes.length === 0) {
       if (!this.#source) return null;
       const { title, tensor } = this.#source;
-      return { title, inputs: [tensor ?? tensorOf(this.#picture, base)] };
+      return { title, inputs: [tensor ?? pixelsToTensor(this.#picture, base)] };
     }
     const title = this.#source ? `${this.#source.title}, drawn over` : "drawn";
-    return { title, inputs: [tensorOf(this.#picture, this.#drawing(strokes, base))] };
+    return { title, inputs: [pixelsToTensor(this.#picture, this.#drawing(strokes, base))] };
   }
 
   #drawing(strokes, base) {
     const { height, width, channels } = this.#picture;
     const fit = this.#tools.fit && !base;
-    const ink = fit ? fitted(strokes, this.#frame, this.#usual()) : asDrawn(strokes, height, width);
+    const ink = fit ? fitStrokes(strokes, this.#frame, this.#usual()) : strokesAsDrawn(strokes, height, width);
     const under = base && this.#ink(base).data;
-    const drawn = blank(height, width, channels);
+    const drawn = blackPixels(height, width, channels);
     drawn.data.forEach((_, place) => {
       drawn.data[place] = Math.max(ink.data[Math.floor(place / channels)], under ? under[place] : 0);
     });
@@ -202,8 +202,8 @@ export class PictureEntry {
 
   #show(row) {
     const { height, width, channels } = this.#picture;
-    const shown = row ? pixelsOf(this.#picture, row.inputs[0]) : this.#ink(blank(height, width, channels));
-    paint(this.#preview, shown);
+    const shown = row ? tensorToPixels(this.#picture, row.inputs[0]) : this.#ink(blackPixels(height, width, channels));
+    paintPixels(this.#preview, shown);
   }
 
   #say(text) {

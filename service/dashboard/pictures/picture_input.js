@@ -1,6 +1,6 @@
 // Whether a model's input is a picture, and a picture as a row of that input.
 
-import { sizeOf } from "../state/tensors.js";
+import { elementCount } from "../state/tensors.js";
 
 /**
  * @typedef {object} Picture  how a model takes a picture
@@ -19,7 +19,7 @@ const BRIGHT = /^(FP32|FP64|UINT8)$/;
 const FEWEST_FLAT = 64;
 
 /** How a model takes a picture, null for one that takes none. */
-export function pictureOf({ inputs, certificate }) {
+export function pictureFormatOf({ inputs, certificate }) {
   const [input] = inputs;
   if (inputs.length !== 1 || certificate.alphabet || !NUMBERS.test(input.datatype)) return null;
   const form = formOf(input.shape);
@@ -50,7 +50,7 @@ function colours(dim) {
 }
 
 /** The row of a picture. Values are rounded to what can be told apart, so that they can be read. */
-export function tensorOf(picture, pixels) {
+export function pixelsToTensor(picture, pixels) {
   const { input, height, width, channels, first, low, high } = picture;
   const digits = high - low >= 100 || !input.datatype.startsWith("FP") ? 0 : high - low >= 10 ? 1 : 3;
   const data = new Array(height * width * channels);
@@ -61,9 +61,9 @@ export function tensorOf(picture, pixels) {
 }
 
 /** The picture of a row; what is beyond black or white is shown as these. */
-export function pixelsOf(picture, tensor) {
+export function tensorToPixels(picture, tensor) {
   const { height, width, channels, first, low, high } = picture;
-  const data = new Float32Array(sizeOf([height, width, channels]));
+  const data = new Float32Array(elementCount([height, width, channels]));
   data.forEach((_, place) => {
     const value = Number(tensor.data[first ? turned(picture, place) : place]);
     data[place] = Math.min(1, Math.max(0, (value - low) / (high - low)));

@@ -1,7 +1,7 @@
 // What stands beneath the drawing board: brush, undo, a file, and how a picture is made to fit.
 
 import { el } from "../dom/element.js";
-import { openButton } from "../inputs/file_input.js";
+import { openFileButton } from "../inputs/file_input.js";
 
 // how much thicker than usual a line becomes
 const BRUSHES = { 0.6: "fine", 1: "usual", 1.6: "broad" };
@@ -29,7 +29,7 @@ export class PictureTools {
       el("button", { type: "button", on: { click: cleared } }, "Clear"),
       el("button", { type: "button", on: { click: undone } }, "Undo"),
       el("label", { class: "check" }, "Brush", this.#brush),
-      openButton("Open a file…", "image/*,.npy", opened),
+      openFileButton("Open a file…", "image/*,.npy", opened),
       [this.#fit, this.#invert, this.#over],
     );
   }

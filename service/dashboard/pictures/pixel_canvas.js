@@ -3,7 +3,7 @@
 /** @typedef {import("./stroke_raster.js").Pixels} Pixels */
 
 /** Paint a picture on a canvas, which takes its size. */
-export function paint(canvas, pixels) {
+export function paintPixels(canvas, pixels) {
   canvas.width = pixels.width;
   canvas.height = pixels.height;
   canvas.getContext("2d").putImageData(imageOf(pixels), 0, 0);

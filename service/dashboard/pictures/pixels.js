@@ -6,12 +6,12 @@
 const INK = 0.3;
 
 /** A picture that is black all over. */
-export function blank(height, width, channels) {
+export function blackPixels(height, width, channels) {
   return { height, width, channels, data: new Float32Array(height * width * channels) };
 }
 
 /** A picture in another size, each pixel the mean of what it covers. */
-export function resized(pixels, height, width) {
+export function resize(pixels, height, width) {
   const { channels } = pixels;
   const [rows, columns] = [covers(pixels.height, height), covers(pixels.width, width)];
   const narrow = new Float64Array(pixels.height * width * channels);
@@ -50,7 +50,7 @@ function covers(from, to) {
 }
 
 /** The part of a picture from top to bottom and from left to right. */
-export function cropped({ width, channels, data }, { top, bottom, left, right }) {
+export function crop({ width, channels, data }, { top, bottom, left, right }) {
   const line = (right - left) * channels;
   const part = new Float32Array((bottom - top) * line);
   for (let y = top; y < bottom; y++) {
@@ -61,7 +61,7 @@ export function cropped({ width, channels, data }, { top, bottom, left, right })
 }
 
 /** A grey picture with each row moved to the right by so much more than the one above it. */
-export function sheared({ height, width, data }, slant) {
+export function shear({ height, width, data }, slant) {
   const most = slant * (height - 1);
   const wide = width + Math.ceil(Math.abs(most));
   const moved = new Float32Array(height * wide);
@@ -73,7 +73,7 @@ export function sheared({ height, width, data }, slant) {
 }
 
 /** A picture laid on another of `ground`; what lies outside is lost. */
-export function placed(pixels, height, width, top, left, ground = 0) {
+export function pasteOnto(pixels, height, width, top, left, ground = 0) {
   const { channels } = pixels;
   const data = new Float32Array(height * width * channels).fill(ground);
   for (let y = Math.max(0, -top); y < Math.min(pixels.height, height - top); y++) {
@@ -88,24 +88,24 @@ export function placed(pixels, height, width, top, left, ground = 0) {
 }
 
 /** A picture whole within another shape: what it leaves free is as its border is. */
-export function contained(pixels, height, width) {
+export function fitInside(pixels, height, width) {
   const scale = Math.min(height / pixels.height, width / pixels.width);
   const size = (length, most) => Math.min(most, Math.max(1, Math.round(length * scale)));
-  const small = resized(pixels, size(pixels.height, height), size(pixels.width, width));
+  const small = resize(pixels, size(pixels.height, height), size(pixels.width, width));
   const [top, left] = [Math.floor((height - small.height) / 2), Math.floor((width - small.width) / 2)];
-  return placed(small, height, width, top, left, borderOf(pixels));
+  return pasteOnto(small, height, width, top, left, borderMean(pixels));
 }
 
 /** The middle of a picture that fills another shape. */
-export function filling(pixels, height, width) {
+export function cropToFill(pixels, height, width) {
   const scale = Math.min(pixels.height / height, pixels.width / width);
   const [high, wide] = [Math.max(1, Math.round(height * scale)), Math.max(1, Math.round(width * scale))];
   const [top, left] = [Math.floor((pixels.height - high) / 2), Math.floor((pixels.width - wide) / 2)];
-  return resized(cropped(pixels, { top, bottom: top + high, left, right: left + wide }), height, width);
+  return resize(crop(pixels, { top, bottom: top + high, left, right: left + wide }), height, width);
 }
 
 /** The same in grey, as the eye weighs colours. */
-export function grey({ height, width, channels, data }) {
+export function toGrey({ height, width, channels, data }) {
   if (channels === 1) return { height, width, channels, data };
   const one = new Float32Array(height * width);
   for (let i = 0; i < one.length; i++) {
@@ -115,12 +115,12 @@ export function grey({ height, width, channels, data }) {
 }
 
 /** The same with light for dark. */
-export function inverted(pixels) {
+export function invert(pixels) {
   return { ...pixels, data: pixels.data.map((value) => 1 - value) };
 }
 
 /** The mean of the outermost pixels. */
-export function borderOf({ height, width, channels, data }) {
+export function borderMean({ height, width, channels, data }) {
   let [sum, count] = [0, 0];
   data.forEach((value, place) => {
     const pixel = Math.floor(place / channels);
@@ -134,7 +134,7 @@ export function borderOf({ height, width, channels, data }) {
 }
 
 /** Where the ink of a grey picture lies, light on dark, and the middle of its mass; null without any. */
-export function inkOf({ height, width, data }) {
+export function inkBounds({ height, width, data }) {
   const darkest = data.reduce((most, value) => Math.max(most, value), 0);
   if (darkest === 0) return null;
   const found = { top: height, bottom: 0, left: width, right: 0, mass: { x: 0, y: 0 } };

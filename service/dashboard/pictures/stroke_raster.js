@@ -12,7 +12,7 @@
 const FINE = 96;
 
 /** The pixels of strokes whose places and widths are in pixels already. */
-export function inked(strokes, height, width) {
+export function rasterize(strokes, height, width) {
   const times = Math.max(2, Math.ceil(FINE / Math.max(height, width)));
   const fine = { height: height * times, width: width * times };
   fine.data = new Float32Array(fine.height * fine.width);

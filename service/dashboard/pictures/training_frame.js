@@ -1,9 +1,9 @@
 // How the pictures that a network was trained on lie in their frame: what the ink fills, what lies in the
 // middle, how thick lines are.
 
-import { strokesLaid } from "./fit_to_frame.js";
-import { inked } from "./stroke_raster.js";
-import { inkOf } from "./pixels.js";
+import { placeStrokes } from "./fit_to_frame.js";
+import { rasterize } from "./stroke_raster.js";
+import { inkBounds } from "./pixels.js";
 
 /**
  * @typedef {object} Frame  lengths are in pixels
@@ -22,7 +22,7 @@ const SMALL = 12;
 const FEWEST = 5;
 
 /** The frame of pictures of this size, by samples of them where there are enough. */
-export function frameOf(height, width, samples) {
+export function frameFor(height, width, samples) {
   if (Math.max(height, width) <= SMALL) return small(height, width);
   const seen = samples.map(measured).filter(Boolean);
   return seen.length < FEWEST ? large(height, width) : learned(height, width, seen);
@@ -54,7 +54,7 @@ function learned(height, width, seen) {
 
 /** What a picture is like, null where it has no ink. */
 function measured(pixels) {
-  const found = inkOf(pixels);
+  const found = inkBounds(pixels);
   if (found === null) return null;
   const { top, bottom, left, right, mass } = found;
   return {
@@ -94,8 +94,8 @@ function penOf(frame, thick) {
   for (let round = 0; round < 12; round++) {
     const pen = (low + high) / 2;
     const shown = [ring, hook].map((points) => {
-      const strokes = strokesLaid([{ points, width: 1 }], frame, pen, 1);
-      return thickness(inked(strokes, frame.height, frame.width));
+      const strokes = placeStrokes([{ points, width: 1 }], frame, pen, 1);
+      return thickness(rasterize(strokes, frame.height, frame.width));
     });
     if (mean(shown) < thick) low = pen;
     else high = pen;

@@ -1,6 +1,6 @@
 // A gate's values laid out: its units, and the places where each has one (steps, words, pixels).
 
-import { sizeOf } from "../state/tensors.js";
+import { elementCount } from "../state/tensors.js";
 
 /**
  * @typedef {object} Laid
@@ -11,19 +11,19 @@ import { sizeOf } from "../state/tensors.js";
  */
 
 /** @returns {Laid} of a tensor that has its units along this axis, counted from the end */
-export function laid(tensor, unitAxis) {
+export function gateLayout(tensor, unitAxis) {
   const axis = tensor.shape.length + unitAxis;
   return {
     units: tensor.shape[axis],
-    before: sizeOf(tensor.shape.slice(0, axis)),
+    before: elementCount(tensor.shape.slice(0, axis)),
     after: tensor.shape.slice(axis + 1),
     data: tensor.data,
   };
 }
 
 /** The mean of each unit over its places. */
-export function byUnit({ units, before, after, data }) {
-  const pixels = sizeOf(after);
+export function meansByUnit({ units, before, after, data }) {
+  const pixels = elementCount(after);
   const means = new Float32Array(units);
   for (let unit = 0; unit < units; unit += 1) {
     let sum = 0;
@@ -37,8 +37,8 @@ export function byUnit({ units, before, after, data }) {
 }
 
 /** All units at each place: a list for each step, word or pixel. */
-export function byPlace({ units, before, after, data }) {
-  const pixels = sizeOf(after);
+export function unitsByPlace({ units, before, after, data }) {
+  const pixels = elementCount(after);
   const places = Array.from({ length: before * pixels }, () => new Float32Array(units));
   places.forEach((values, n) => {
     const [place, pixel] = [Math.floor(n / pixels), n % pixels];
@@ -48,9 +48,9 @@ export function byPlace({ units, before, after, data }) {
 }
 
 /** One unit as a picture, or the mean of all where `unit` is null: a list for each line of pixels. */
-export function picture({ units, before, after, data }, unit) {
+export function unitPicture({ units, before, after, data }, unit) {
   const width = after.at(-1);
-  const pixels = sizeOf(after);
+  const pixels = elementCount(after);
   const lines = Array.from({ length: pixels / width }, () => new Float32Array(width));
   const wanted = unit === null ? Array.from({ length: units }, (_, n) => n) : [unit];
   for (let place = 0; place < before; place += 1) {
@@ -70,7 +70,7 @@ export function meanOfLists(lists) {
 }
 
 /** What a reading has of a gate's values, by unit: of all its places the mean; null where it has none. */
-export function unitsOf(reading, name, unitAxis) {
+export function unitMeans(reading, name, unitAxis) {
   const whole = reading.tensors.get(name);
-  return whole ? byUnit(laid(whole, unitAxis)) : null;
+  return whole ? meansByUnit(gateLayout(whole, unitAxis)) : null;
 }

@@ -1,12 +1,12 @@
 // One layer of a row: its gate unit by unit, or place by place, and how T is spread.
 
-import { bars } from "../charts/bar_chart.js";
-import { erase, rem } from "../charts/chart.js";
-import { el, fill } from "../dom/element.js";
+import { drawBars } from "../charts/bar_chart.js";
+import { eraseChart, remPixels } from "../charts/chart.js";
+import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
-import { meanOf, meansOf } from "../gates/gate_groups.js";
-import { heatmap } from "../charts/heatmap.js";
-import { byPlace, laid, meanOfLists, picture, unitsOf } from "./gate_values.js";
+import { groupMean, groupUnitMeans } from "../gates/gate_groups.js";
+import { drawHeatmap } from "../charts/heatmap.js";
+import { unitsByPlace, gateLayout, meanOfLists, unitPicture, unitMeans } from "./gate_values.js";
 
 const BINS = 20;
 const MEAN = "mean";
@@ -19,7 +19,7 @@ const CARRIES = {
 };
 
 /** The part in `body`; the answer draws a group of gates as a reading has them. */
-export function startLayer(body) {
+export function startLayerDetail(body) {
   const [title, facts] = [el("h3"), el("dl", { class: "facts" })];
   const [values, spread] = [el("figure"), el("figure")];
   const gate = el("select", { "aria-label": "Gate", on: { change: again } });
@@ -27,7 +27,7 @@ export function startLayer(body) {
   const gateField = el("label", {}, "Gate ", gate);
   const channelField = el("label", {}, "Channel ", channel);
   const valuesTitle = el("h4");
-  fill(
+  setChildren(
     body,
     title,
     facts,
@@ -46,8 +46,8 @@ export function startLayer(body) {
 
   function draw(group, reading) {
     shown = { group, reading };
-    fill(title, `Layer ${group.name}`);
-    fill(facts, factsOf(group, reading));
+    setChildren(title, `Layer ${group.name}`);
+    setChildren(facts, factsOf(group, reading));
     const own = group.gates.every(({ carry_gate }) => reading.tensors.has(carry_gate));
     offer(gate, own ? ["transform gate T", "carry gate C"] : ["transform gate T"]);
     gateField.hidden = !own;
@@ -56,22 +56,22 @@ export function startLayer(body) {
     const name = (one) => (carry ? one.carry_gate : one.name);
     const whole = group.gates.map((one) => reading.tensors.get(name(one)));
     if (whole.every(Boolean)) {
-      const gates = whole.map((tensor, n) => laid(tensor, group.gates[n].unit_axis));
+      const gates = whole.map((tensor, n) => gateLayout(tensor, group.gates[n].unit_axis));
       const pictured = gates[0].after.length > 1;
       channelField.hidden = !pictured;
       if (pictured) offer(channel, [MEAN, ...Array(gates[0].units).keys()]);
-      fill(valuesTitle, drawValues(values, group, gates, letter, channel));
+      setChildren(valuesTitle, drawValues(values, group, gates, letter, channel));
       drawSpread(spread, gates, letter);
       return;
     }
     channelField.hidden = true;
-    erase(spread);
-    const units = meansOf(group, (one) => unitsOf(reading, name(one), one.unit_axis));
-    fill(valuesTitle, `${letter}, unit by unit`);
+    eraseChart(spread);
+    const units = groupUnitMeans(group, (one) => unitMeans(reading, name(one), one.unit_axis));
+    setChildren(valuesTitle, `${letter}, unit by unit`);
     if (units.length) drawUnits(values, group, units, letter);
     else {
-      erase(values);
-      fill(values, el("p", { class: "empty" }, reading.missing ?? "The answer has no gates."));
+      eraseChart(values);
+      setChildren(values, el("p", { class: "empty" }, reading.missing ?? "The answer has no gates."));
     }
   }
 
@@ -81,7 +81,7 @@ export function startLayer(body) {
 function factsOf(group, reading) {
   const gates = new Map(reading.gates.map((one) => [one.name, one]));
   const [mean, sd, closed, open, carried] = ["mean", "sd", "closed", "open", "carried"].map((figure) =>
-    meanOf(group, ({ name }) => gates.get(name)?.[figure]),
+    groupMean(group, ({ name }) => gates.get(name)?.[figure]),
   );
   const { kind, carry } = group.gates[0];
   const of = group.gates.length > 1 ? ` (means of ${group.gates.length} gates)` : "";
@@ -100,13 +100,13 @@ function drawValues(figure, group, gates, letter, channel) {
     drawPicture(figure, gates, unit, letter, group);
     return unit === null ? `${letter} over the picture, mean of channels` : `${letter} of channel ${unit}`;
   }
-  const places = gates.flatMap((one) => byPlace(one));
+  const places = gates.flatMap((one) => unitsByPlace(one));
   if (places.length === 1) {
     drawUnits(figure, group, places[0], letter);
     return `${letter}, unit by unit`;
   }
   const [each] = [places.length / gates.length];
-  heatmap(figure, {
+  drawHeatmap(figure, {
     label: `${letter} of layer ${group.name}: ${places.length} places by ${places[0].length} units.`,
     z: places,
     rows: places.map((_, n) => placeName(group.gates[Math.floor(n / each)], each > 1 ? n % each : null)),
@@ -124,9 +124,9 @@ function placeName({ time }, place) {
 }
 
 function drawPicture(figure, gates, unit, letter, group) {
-  const pictures = gates.map((one) => picture(one, unit));
+  const pictures = gates.map((one) => unitPicture(one, unit));
   const z = pictures[0].map((_, n) => meanOfLists(pictures.map((lines) => lines[n])));
-  heatmap(figure, {
+  drawHeatmap(figure, {
     label: `${letter} of layer ${group.name} over ${z.length} by ${z[0].length} pixels.`,
     z,
     rows: z.map((_, n) => String(n)),
@@ -134,12 +134,12 @@ function drawPicture(figure, gates, unit, letter, group) {
     scale: "gate",
     hover: { row: "line", column: "pixel", value: letter },
     square: true,
-    height: Math.min(figure.clientWidth + 3 * rem(), PICTURE * rem()),
+    height: Math.min(figure.clientWidth + 3 * remPixels(), PICTURE * remPixels()),
   });
 }
 
 function drawUnits(figure, group, units, letter) {
-  bars(figure, {
+  drawBars(figure, {
     label: `${letter} of layer ${group.name} in ${units.length} units.`,
     names: Array.from(units, (_, n) => String(n)),
     series: [{ name: letter, values: units }],
@@ -156,7 +156,7 @@ function drawSpread(figure, gates, letter) {
     total += data.length;
     for (const value of data) counts[Math.min(Math.max(Math.floor(value * BINS), 0), BINS - 1)] += 1;
   }
-  bars(figure, {
+  drawBars(figure, {
     label: `Histogram of ${total} values of ${letter} from 0 to 1.`,
     names: counts.map((_, n) => number(n / BINS)),
     series: [{ name: "share", values: counts.map((count) => count / total), says: percent }],
@@ -170,7 +170,7 @@ function drawSpread(figure, gates, letter) {
 function offer(list, choices) {
   const before = list.value;
   if (list.options.length !== choices.length || list.options[0].value !== String(choices[0])) {
-    fill(list, choices.map((choice) => el("option", { value: choice }, choice)));
+    setChildren(list, choices.map((choice) => el("option", { value: choice }, choice)));
   }
   list.value = choices.map(String).includes(before) ? before : String(choices[0]);
 }

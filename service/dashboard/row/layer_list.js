@@ -1,8 +1,8 @@
 // The list of layers beside the map: one is looked at, and each can be closed or opened.
 
-import { el, fill } from "../dom/element.js";
+import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
-import { meanOf } from "../gates/gate_groups.js";
+import { groupMean } from "../gates/gate_groups.js";
 
 const STATES = ["as is", "closed", "open"];
 
@@ -11,7 +11,7 @@ const STATES = ["as is", "closed", "open"];
  * wished to be. The answer has `groups(groups)` for another model, `reading(reading)` for its figures,
  * `choose(n)` and `chosen()`, and `wishes(of)` for what each layer is wished to be.
  */
-export function startLevers(body, { onChoose, onWish }) {
+export function startLayerList(body, { onChoose, onWish }) {
   let lines = [];
   let chosen = 0;
 
@@ -26,7 +26,7 @@ export function startLevers(body, { onChoose, onWish }) {
       const lever = first ? leverOf(group, all, onWish) : { node: beside(group.layer), radios: [] };
       return lineOf(group, n, lever, () => onChoose(n));
     });
-    fill(
+    setChildren(
       body,
       el("p", { class: "heads", "aria-hidden": "true" }, el("span", {}, "layer"), el("span", {}, "mean T")),
       el(
@@ -42,8 +42,8 @@ export function startLevers(body, { onChoose, onWish }) {
   function reading(of) {
     const gates = new Map(of?.gates.map((gate) => [gate.name, gate]));
     for (const { group, mean } of lines) {
-      const value = meanOf(group, ({ name }) => gates.get(name)?.mean);
-      fill(mean, el("span", {}, value === null ? "–" : number(value)), el("span", { class: "share" }));
+      const value = groupMean(group, ({ name }) => gates.get(name)?.mean);
+      setChildren(mean, el("span", {}, value === null ? "–" : number(value)), el("span", { class: "share" }));
       mean.style.setProperty("--of", String(value ?? 0));
     }
   }

@@ -1,32 +1,32 @@
 // What each layer hands on, and how much it has changed it.
 
-import { bars } from "../charts/bar_chart.js";
-import { erase } from "../charts/chart.js";
-import { el, fill } from "../dom/element.js";
+import { drawBars } from "../charts/bar_chart.js";
+import { eraseChart } from "../charts/chart.js";
+import { el, setChildren } from "../dom/element.js";
 import { percent } from "../dom/number_format.js";
-import { meansOf } from "../gates/gate_groups.js";
-import { heatmap } from "../charts/heatmap.js";
-import { unitsOf } from "./gate_values.js";
+import { groupUnitMeans } from "../gates/gate_groups.js";
+import { drawHeatmap } from "../charts/heatmap.js";
+import { unitMeans } from "./gate_values.js";
 
 /** The chart in `body`; the answer draws it for a reading. */
-export function startBlocks(body) {
+export function startLayerOutputs(body) {
   const figure = el("figure");
-  fill(body, el("h3", {}, "Outputs of the layers"), figure);
+  setChildren(body, el("h3", {}, "Outputs of the layers"), figure);
   return (groups, reading) => {
-    const outputs = ({ output, unit_axis }) => unitsOf(reading, output, unit_axis);
-    const z = groups.map((group) => meansOf(group, outputs));
+    const outputs = ({ output, unit_axis }) => unitMeans(reading, output, unit_axis);
+    const z = groups.map((group) => groupUnitMeans(group, outputs));
     if (z.some((units) => units.length)) {
       drawValues(figure, groups, z);
     } else {
-      erase(figure);
-      fill(figure, el("p", { class: "empty" }, noBlocks(reading)));
+      eraseChart(figure);
+      setChildren(figure, el("p", { class: "empty" }, noBlocks(reading)));
     }
   };
 }
 
 function drawValues(figure, groups, z) {
   const widest = Math.max(...z.map((units) => units.length));
-  heatmap(figure, {
+  drawHeatmap(figure, {
     label: `Outputs of ${groups.length} layers by ${widest} units; of pictures and steps the mean.`,
     z,
     rows: groups.map(({ name }) => name),
@@ -39,14 +39,14 @@ function drawValues(figure, groups, z) {
 
 /** Bars of how much each layer changes the row. */
 export function drawChanges(figure, groups, reading) {
-  const changes = groups.map((group, n) => (n ? changeOf(groups[n - 1], group, reading.tensors) : null));
+  const changes = groups.map((group, n) => (n ? relativeChange(groups[n - 1], group, reading.tensors) : null));
   if (changes.every((change) => change === null)) {
-    erase(figure);
+    eraseChart(figure);
     const why = groups.length > 1 ? noBlocks(reading) : "There is one layer, and none before it.";
-    fill(figure, el("p", { class: "empty" }, why));
+    setChildren(figure, el("p", { class: "empty" }, why));
     return;
   }
-  bars(figure, {
+  drawBars(figure, {
     label: `How far the output of each of ${groups.length} layers is from that of the layer before.`,
     names: groups.map(({ name }) => name),
     series: [{ name: "change", values: changes, says: percent }],
@@ -57,7 +57,7 @@ export function drawChanges(figure, groups, reading) {
 }
 
 /** How far a group's outputs are from those of the one before, step by step; null where nobody can tell. */
-export function changeOf(before, after, tensors) {
+export function relativeChange(before, after, tensors) {
   let [apart, whole] = [0, 0];
   for (const { output, time } of after.gates) {
     const old = tensors.get(before.gates.find((gate) => gate.time === time)?.output);

@@ -1,8 +1,8 @@
 // Layers closed and opened by a person, and what the network answers so.
 
-import { post, said } from "../state/api.js";
+import { post, tensorAsJson } from "../state/api.js";
 import { current, publish, subscribe } from "../state/store.js";
-import { arrayOf } from "../state/tensors.js";
+import { toTypedArray } from "../state/tensors.js";
 
 const wishes = new Map();
 let running = null;
@@ -17,22 +17,22 @@ let running = null;
  * @property {string} message  why it failed
  */
 export function startLesion() {
-  subscribe("model", forget);
+  subscribe("model", resetLayers);
   subscribe("reading", follow);
   subscribe("server", (state) => {
-    if (state === "up" && current("wishes")?.state === "failed") follow(current("reading"));
+    if (state === "up" && current("layer states")?.state === "failed") follow(current("reading"));
   });
 }
 
 /** Have a layer "closed", "open" or "as is". */
-export function wish(layer, what) {
+export function setLayerState(layer, what) {
   if (what === "as is") wishes.delete(layer);
   else wishes.set(layer, what);
   follow(current("reading"));
 }
 
 /** All layers as they are. */
-export function forget() {
+export function resetLayers() {
   wishes.clear();
   follow(current("reading"));
 }
@@ -47,11 +47,11 @@ async function follow(reading) {
   }
   const { closed, open } = say("asked");
   try {
-    const asked = { inputs: reading.row.inputs.map(said), close: closed, open };
+    const asked = { inputs: reading.row.inputs.map(tensorAsJson), close: closed, open };
     const answer = await post(`${current("model").path}/lesion`, asked, mine.signal);
     if (mine !== running) return;
     say("idle");
-    const outputs = answer.lesioned.outputs.map((one) => ({ ...one, data: arrayOf(one.datatype, one.data) }));
+    const outputs = answer.lesioned.outputs.map((one) => ({ ...one, data: toTypedArray(one.datatype, one.data) }));
     publish("lesioned", { reading, closed, open, outputs, told: answer.lesion });
   } catch (error) {
     if (mine !== running) return;
@@ -66,7 +66,7 @@ function layersThatAre(what) {
 
 function say(state, message = "") {
   const [closed, open] = ["closed", "open"].map(layersThatAre);
-  const said = { of: new Map(wishes), closed, open, state, message };
-  publish("wishes", said);
-  return said;
+  const tensorAsJson = { of: new Map(wishes), closed, open, state, message };
+  publish("layer states", tensorAsJson);
+  return tensorAsJson;
 }

@@ -1,13 +1,13 @@
 // What closing and opening layers did to the answer, in a sentence.
 
-import { el, fill } from "../dom/element.js";
-import { outcomeSaid } from "./predicted_class.js";
+import { el, setChildren } from "../dom/element.js";
+import { predictedClassText } from "./predicted_class.js";
 import { current, subscribe } from "../state/store.js";
 
 /** The sentence in `node`, which is hidden while all layers are as they are. */
-export function startEffect(node) {
-  subscribe("wishes", (wishes) => show(node, wishes, current("lesioned")));
-  subscribe("lesioned", (lesioned) => show(node, current("wishes"), lesioned));
+export function startLesionEffect(node) {
+  subscribe("layer states", (wishes) => show(node, wishes, current("lesioned")));
+  subscribe("lesioned", (lesioned) => show(node, current("layer states"), lesioned));
 }
 
 function show(node, wishes, lesioned) {
@@ -16,7 +16,7 @@ function show(node, wishes, lesioned) {
   node.classList.toggle("failed", wishes?.state === "failed");
   if (!moved) return;
   const what = wishes.state === "failed" ? wishes.message : cameTo(wishes, lesioned);
-  fill(node, `With ${moved}: `, what);
+  setChildren(node, `With ${moved}: `, what);
 }
 
 /** The answer with and without; nothing yet where what is known is of other wishes. */
@@ -24,7 +24,7 @@ function cameTo(wishes, lesioned) {
   const same = (state) => String(lesioned[state]) === String(wishes[state]);
   if (!lesioned || !same("closed") || !same("open")) return "…";
   const { certificate } = current("model");
-  const said = ({ outputs }) => outcomeSaid(certificate, outputs);
+  const said = ({ outputs }) => predictedClassText(certificate, outputs);
   const [before, after] = [said(lesioned.reading), said(lesioned)];
   if (!before) return "what changes is told beside the prediction.";
   return [el("strong", {}, after), `, as it is ${before}.`];

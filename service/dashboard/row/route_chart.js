@@ -1,10 +1,10 @@
 // The route of a row: how much each layer carries, and what comes through all of them.
 
-import { bars } from "../charts/bar_chart.js";
+import { drawBars } from "../charts/bar_chart.js";
 import { el } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
-import { meanOf } from "../gates/gate_groups.js";
-import { lines } from "../charts/line_chart.js";
+import { groupMean } from "../gates/gate_groups.js";
+import { drawLines } from "../charts/line_chart.js";
 
 // a percentage of less would be a row of zeros
 const LITTLE = 1e-4;
@@ -12,13 +12,13 @@ const LITTLE = 1e-4;
 const MOST_BARS = 30;
 
 /** The share that each group carries, the mean of C over units and steps. */
-export function carriedBy(groups, reading) {
+export function carriedShares(groups, reading) {
   const gates = new Map(reading.gates.map((gate) => [gate.name, gate]));
-  return groups.map((group) => meanOf(group, ({ name }) => gates.get(name)?.carried));
+  return groups.map((group) => groupMean(group, ({ name }) => gates.get(name)?.carried));
 }
 
 /** The route in words. */
-export function routeSaid({ route }) {
+export function routeFacts({ route }) {
   const [carried, depth, longest] = [route.carried[0], route.effective_depth[0], route.longest_closed[0]];
   const share = carried < LITTLE ? number(carried) : percent(carried);
   const layers = longest > 1 ? "layers" : "layer";
@@ -33,7 +33,7 @@ export function routeSaid({ route }) {
 export function drawRoute(figure, groups, readings) {
   const names = groups.map(({ name }) => name);
   const rows = readings.map(({ name }) => name);
-  const shares = readings.map(({ reading }) => carriedBy(groups, reading));
+  const shares = readings.map(({ reading }) => carriedShares(groups, reading));
   const both = rows.length > 1 ? `, by ${rows.join(" and ")}` : "";
   const titles = {
     label: `The share that each of ${names.length} layers carries${both}.`,
@@ -44,8 +44,8 @@ export function drawRoute(figure, groups, readings) {
   };
   if (rows.length > 1 && names.length > MOST_BARS) {
     const series = rows.map((name, n) => ({ name, y: shares[n], says: percent }));
-    return lines(figure, { ...titles, x: names, series });
+    return drawLines(figure, { ...titles, x: names, series });
   }
   const series = rows.map((name, n) => ({ name, values: shares[n], says: percent }));
-  return bars(figure, { ...titles, names, series });
+  return drawBars(figure, { ...titles, names, series });
 }

@@ -1,18 +1,18 @@
 // Two rows side by side: one that was kept, called A, and the present one, B.
 
-import { erase } from "../charts/chart.js";
-import { el, fill } from "../dom/element.js";
+import { eraseChart } from "../charts/chart.js";
+import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
-import { heatmap } from "../charts/heatmap.js";
-import { drawMap, gatesOf } from "./gate_map.js";
-import { outcomeSaid } from "./predicted_class.js";
+import { drawHeatmap } from "../charts/heatmap.js";
+import { drawGateMap, gateRows } from "./gate_map.js";
+import { predictedClassText } from "./predicted_class.js";
 import { drawRoute } from "./route_chart.js";
 
 /**
  * The part in `body`, empty until a row is kept. The answer has `keep(reading)`, `forget()`, and
  * `draw(about, groups, reading)` for what is the present row.
  */
-export function startCompare(body) {
+export function startComparison(body) {
   const [mapA, mapB, difference, route] = [0, 1, 2, 3].map(() => el("figure"));
   const [titleA, titleB] = [el("h4"), el("h4")];
   const table = el("table");
@@ -26,7 +26,7 @@ export function startCompare(body) {
     el("div", {}, el("h4", {}, "Route"), table, route),
   );
   const end = el("button", { type: "button", on: { click: forget } }, "Forget A");
-  fill(body, el("div", { class: "headline" }, el("h3", {}, "A and B"), end), wait, sides);
+  setChildren(body, el("div", { class: "headline" }, el("h3", {}, "A and B"), end), wait, sides);
   body.hidden = true;
   let kept = null;
 
@@ -50,13 +50,13 @@ export function startCompare(body) {
     if (!another) return;
     const both = [kept, reading];
     const said = both.map(({ row, outputs }, n) => {
-      const outcome = outcomeSaid(about.certificate, outputs);
+      const outcome = predictedClassText(about.certificate, outputs);
       return `${"AB"[n]}: ${row.title}${outcome ? `, ${outcome}` : ""}`;
     });
-    [titleA, titleB].forEach((title, n) => fill(title, said[n]));
-    [mapA, mapB].forEach((figure, n) => drawMap(figure, groups, both[n], { title: `T of ${said[n]}` }));
+    [titleA, titleB].forEach((title, n) => setChildren(title, said[n]));
+    [mapA, mapB].forEach((figure, n) => drawGateMap(figure, groups, both[n], { title: `T of ${said[n]}` }));
     drawDifference(difference, groups, kept, reading);
-    fill(table, linesOf(about, kept, reading));
+    setChildren(table, linesOf(about, kept, reading));
     drawRoute(route, groups, [
       { name: "A", reading: kept },
       { name: "B", reading },
@@ -67,14 +67,14 @@ export function startCompare(body) {
 }
 
 function drawDifference(figure, groups, a, b) {
-  const [before, after] = [gatesOf(groups, a), gatesOf(groups, b)];
+  const [before, after] = [gateRows(groups, a), gateRows(groups, b)];
   const z = after.map((units, n) => Float32Array.from(units, (value, unit) => value - before[n][unit]));
   if (!z.some((units) => units.length)) {
-    erase(figure);
-    fill(figure, el("p", { class: "empty" }, b.missing));
+    eraseChart(figure);
+    setChildren(figure, el("p", { class: "empty" }, b.missing));
     return;
   }
-  heatmap(figure, {
+  drawHeatmap(figure, {
     label: `T of B less T of A: ${groups.length} layers by units.`,
     z,
     rows: groups.map(({ name }) => name),
@@ -88,7 +88,7 @@ function drawDifference(figure, groups, a, b) {
 function linesOf({ certificate }, a, b) {
   const lines = [
     ["", "A", "B"],
-    ["answer", ...[a, b].map(({ outputs }) => outcomeSaid(certificate, outputs) ?? "–")],
+    ["answer", ...[a, b].map(({ outputs }) => predictedClassText(certificate, outputs) ?? "–")],
     ["carried past all layers", ...[a, b].map(({ route }) => percent(route.carried[0]))],
     ["effective depth", ...[a, b].map(({ route }) => number(route.effective_depth[0]))],
     ["most closed on end", ...[a, b].map(({ route }) => String(route.longest_closed[0]))],

@@ -1,17 +1,17 @@
 // The gates of one row: their map, the levers of the layers, the route, each layer, and two rows compared.
 
-import { drawChanges, startBlocks } from "./layer_outputs.js";
-import { startCompare } from "./row_comparison.js";
-import { startEffect } from "./lesion_effect.js";
-import { el, fill } from "../dom/element.js";
-import { groupsOf } from "../gates/gate_groups.js";
-import { choose } from "../charts/heatmap.js";
-import { startLayer } from "./layer_detail.js";
-import { forget, startLesion, wish } from "./lesion.js";
-import { startLevers } from "./layer_list.js";
-import { besideList, drawMap, MOST_ALIGNED } from "./gate_map.js";
-import { outcomeSaid } from "./predicted_class.js";
-import { drawRoute, routeSaid } from "./route_chart.js";
+import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
+import { startComparison } from "./row_comparison.js";
+import { startLesionEffect } from "./lesion_effect.js";
+import { el, setChildren } from "../dom/element.js";
+import { groupGates } from "../gates/gate_groups.js";
+import { frameRow } from "../charts/heatmap.js";
+import { startLayerDetail } from "./layer_detail.js";
+import { resetLayers, startLesion, setLayerState } from "./lesion.js";
+import { startLayerList } from "./layer_list.js";
+import { heightBesideList, drawGateMap, MAX_ALIGNED_LAYERS } from "./gate_map.js";
+import { predictedClassText } from "./predicted_class.js";
+import { drawRoute, routeFacts } from "./route_chart.js";
 import { current, subscribe } from "../state/store.js";
 
 export function startRow(body) {
@@ -19,7 +19,7 @@ export function startRow(body) {
   const part = (name) => el("div", { class: name });
   const title = el("p", { class: "of-row" });
   const keep = el("button", { type: "button" }, "Keep as A");
-  const restore = el("button", { type: "button", on: { click: forget } }, "All as they are");
+  const restore = el("button", { type: "button", on: { click: resetLayers } }, "All as they are");
   const effect = el("p", { class: "effect" });
   const [map, route, changes] = [el("figure"), el("figure"), el("figure")];
   const [list, words] = [part("list"), el("dl", { class: "facts" })];
@@ -51,12 +51,12 @@ export function startRow(body) {
     blocksPart,
     comparePart,
   );
-  fill(body, said, charts);
+  setChildren(body, said, charts);
 
-  const levers = startLevers(list, { onChoose: look, onWish: wish });
-  const drawLayer = startLayer(layerPart);
-  const drawBlocks = startBlocks(blocksPart);
-  const compare = startCompare(comparePart);
+  const levers = startLayerList(list, { onChoose: look, onWish: setLayerState });
+  const drawLayer = startLayerDetail(layerPart);
+  const drawBlocks = startLayerOutputs(blocksPart);
+  const compare = startComparison(comparePart);
   let [about, groups, reading] = [null, [], null];
   keep.addEventListener("click", () => {
     compare.keep(reading);
@@ -66,23 +66,23 @@ export function startRow(body) {
   function look(n) {
     if (n === levers.chosen() || !reading) return;
     levers.choose(n);
-    choose(map, n);
+    frameRow(map, n);
     drawLayer(groups[n], reading);
   }
 
   function draw() {
     const why = whyNothing(about, reading);
-    fill(said, why);
+    setChildren(said, why);
     charts.hidden = Boolean(why);
     if (why) return;
-    const outcome = outcomeSaid(about.certificate, reading.outputs);
-    fill(title, reading.row.title, outcome && [": ", el("strong", {}, outcome)]);
+    const outcome = predictedClassText(about.certificate, reading.outputs);
+    setChildren(title, reading.row.title, outcome && [": ", el("strong", {}, outcome)]);
     levers.reading(reading);
     const chosen = levers.chosen();
-    const height = besideList(groups.length);
-    drawMap(map, groups, reading, { chosen, onPick: look, height });
+    const height = heightBesideList(groups.length);
+    drawGateMap(map, groups, reading, { chosen, onPick: look, height });
     drawLayer(groups[chosen], reading);
-    fill(words, routeSaid(reading));
+    setChildren(words, routeFacts(reading));
     drawRoute(route, groups, [{ name: "carried", reading }]);
     drawChanges(changes, groups, reading);
     drawBlocks(groups, reading);
@@ -92,8 +92,8 @@ export function startRow(body) {
   subscribe("model", (model) => {
     about = model;
     reading = null;
-    groups = groupsOf(model?.gates ?? []);
-    list.classList.toggle("aligned", groups.length <= MOST_ALIGNED);
+    groups = groupGates(model?.gates ?? []);
+    list.classList.toggle("aligned", groups.length <= MAX_ALIGNED_LAYERS);
     levers.groups(groups);
     compare.forget();
     draw();
@@ -102,13 +102,13 @@ export function startRow(body) {
     reading = answer && fits(answer, about) ? answer : null;
     draw();
   });
-  subscribe("chosen", () => !about && draw());
-  subscribe("asking", () => !reading && draw());
-  subscribe("wishes", ({ of }) => {
+  subscribe("chosen model", () => !about && draw());
+  subscribe("request", () => !reading && draw());
+  subscribe("layer states", ({ of }) => {
     levers.wishes(of);
     restore.disabled = !of.size;
   });
-  startEffect(effect);
+  startLesionEffect(effect);
   startLesion();
   draw();
 }
@@ -123,7 +123,7 @@ function whyNothing(about, reading) {
   const because = (...words) => el("p", { class: "empty" }, words);
   const going = (...words) => el("p", { class: "loading" }, words);
   if (!about) {
-    const { name, state, message } = current("chosen") ?? {};
+    const { name, state, message } = current("chosen model") ?? {};
     if (state === "loading") return going(`Reading what ${name} is …`);
     return because(message ? `${name} cannot be asked: ${message}.` : "No model is chosen.");
   }
@@ -133,7 +133,7 @@ function whyNothing(about, reading) {
   }
   if (reading?.gates.length) return null;
   if (reading) return because(reading.missing);
-  const asking = current("asking");
+  const asking = current("request");
   if (asking?.error) return because(`The gates of this row are not known: ${asking.error.message}`);
   if (asking) return going("Reading the gates of this row …");
   const there = el("a", { href: "#try" }, "Try it");

@@ -1,14 +1,14 @@
 // The key of the service: asked for where one is wanted, kept for this tab, forgotten when told so.
 
 import { get, key, setKey } from "../state/api.js";
-import { el, fill } from "../dom/element.js";
+import { el, setChildren } from "../dom/element.js";
 import { publish, subscribe } from "../state/store.js";
 
 // what a header can carry
 const SENDABLE = /^[!-~]+$/;
 
 /** The button that opens the dialog; the dialog opens by itself where the service wants a key. */
-export function startKey() {
+export function createKeyButton() {
   const field = el("input", { type: "password", id: "key-field", autocomplete: "off", required: true });
   const kept = el("input", { type: "checkbox", checked: true });
   const words = el("p", { role: "status" });
@@ -30,9 +30,9 @@ export function startKey() {
   const button = el("button", { type: "button", on: { click: show } }, "Key");
   // a service that is open to all has no need of it
   button.hidden = !key();
-  subscribe("ask key", show);
+  subscribe("open key dialog", show);
   subscribe("server", (state) => {
-    if (state !== "unauthorised") return;
+    if (state !== "unauthorized") return;
     button.hidden = false;
     show();
   });
@@ -40,7 +40,7 @@ export function startKey() {
 
   function show() {
     if (dialog.open) return;
-    fill(words, told());
+    setChildren(words, told());
     forget.hidden = !key();
     dialog.showModal();
     field.focus();
@@ -50,17 +50,17 @@ export function startKey() {
     event.preventDefault();
     const wanted = field.value.trim();
     if (SENDABLE.test(wanted)) use(wanted);
-    else fill(words, "Expected a key of ASCII characters without spaces, got others.");
+    else setChildren(words, "Expected a key of ASCII characters without spaces, got others.");
   }
 
   async function use(value) {
     setKey(value, kept.checked);
-    fill(words, "Trying it …");
+    setChildren(words, "Trying it …");
     try {
       await get("v2/models");
       dialog.close();
     } catch (error) {
-      fill(words, error.status === 401 ? told() : error.message);
+      setChildren(words, error.status === 401 ? told() : error.message);
       field.select();
     }
     forget.hidden = !key();

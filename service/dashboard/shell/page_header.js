@@ -1,32 +1,32 @@
 // What stands above all sections: where one is, which model it is about, the server's state, key and theme.
 
-import { el, fill } from "../dom/element.js";
+import { el, setChildren } from "../dom/element.js";
 import { elapsed } from "../dom/number_format.js";
-import { startKey } from "./api_key_dialog.js";
-import { markSections } from "./section_links.js";
+import { createKeyButton } from "./api_key_dialog.js";
+import { startSectionLinks } from "./section_links.js";
 import { current, publish, subscribe } from "../state/store.js";
-import { theme, turnTheme } from "./theme.js";
+import { currentTheme, toggleTheme } from "./theme.js";
 
 const STATES = {
   up: ["up", "ok"],
-  gone: ["gone", "alarm"],
-  unauthorised: ["key wanted", "watch"],
+  gone: ["down", "alarm"],
+  unauthorized: ["key wanted", "watch"],
 };
 
-export function startShell(bar, notice) {
-  fill(bar, chosenModel(), serverState(), startKey(), themeButton());
+export function startPageHeader(bar, notice) {
+  setChildren(bar, chosenModel(), serverState(), createKeyButton(), themeButton());
   startNotice(notice);
-  markSections();
+  startSectionLinks();
 }
 
 function chosenModel() {
   const link = el("a", { class: "chip", href: "#models", hidden: true });
-  subscribe("chosen", ({ name, version, state }) => {
+  subscribe("chosen model", ({ name, version, state }) => {
     const title = `${name}/${version}`;
     link.hidden = false;
     link.title = `The chosen model: ${title}`;
     link.classList.toggle("off", state === "unserved" || state === "failed");
-    fill(link, el("span", { class: "only-read" }, "Chosen model: "), title);
+    setChildren(link, el("span", { class: "only-read" }, "Chosen model: "), title);
     document.title = `${title} · turnpike`;
   });
   return link;
@@ -37,16 +37,16 @@ function serverState() {
   subscribe("server", (state) => {
     const [said, tone] = STATES[state];
     word.className = `server sign ${tone}`;
-    fill(word, el("span", { class: "only-read" }, "Server: "), said);
+    setChildren(word, el("span", { class: "only-read" }, "Server: "), said);
     document.documentElement.dataset.server = state;
   });
   return word;
 }
 
 function themeButton() {
-  const button = el("button", { type: "button", on: { click: turnTheme } });
+  const button = el("button", { type: "button", on: { click: toggleTheme } });
   const colours = el("span", { class: "only-read" }, " colours");
-  subscribe("theme", () => fill(button, theme() === "dark" ? "Light" : "Dark", colours));
+  subscribe("theme", () => setChildren(button, currentTheme() === "dark" ? "Light" : "Dark", colours));
   return button;
 }
 
@@ -54,28 +54,28 @@ function themeButton() {
 function startNotice(notice) {
   const said = el("p", { role: "status" });
   const clock = el("span", {});
-  const now = el("button", { type: "button", on: { click: () => publish("look", true) } }, "Try now");
-  fill(notice, said);
+  const now = el("button", { type: "button", on: { click: () => publish("refresh", true) } }, "Try now");
+  setChildren(notice, said);
   let since = null;
   let timer;
   subscribe("server", (state) => {
     clearInterval(timer);
-    const gone = state === "gone";
+    const gone = state === "down";
     notice.classList.toggle("banner", gone);
     since = gone ? Date.now() : null;
-    fill(said, gone && "The server does not answer: what is shown is from before.");
-    fill(notice, said, gone && [clock, now]);
+    setChildren(said, gone && "The server does not answer: what is shown is from before.");
+    setChildren(notice, said, gone && [clock, now]);
     if (gone) timer = setInterval(tick, 1000);
     if (gone) tick();
   });
 
   function tick() {
-    fill(clock, clockOf(since));
+    setChildren(clock, clockOf(since));
   }
 }
 
 function clockOf(since) {
-  const next = ((current("retry") ?? 0) - Date.now()) / 1000;
+  const next = ((current("next retry") ?? 0) - Date.now()) / 1000;
   const gone = `Gone for ${elapsed((Date.now() - since) / 1000)}`;
   return next > 0 ? `${gone}, next try in ${elapsed(next)}` : `${gone}, trying`;
 }

@@ -4,7 +4,7 @@
 const READ_FROM = 0.4;
 
 /** Links within the page leave the address alone, since that names the chosen model. */
-export function markSections() {
+export function startSectionLinks() {
   const links = new Map();
   let wanted = null;
   let planned = 0;

@@ -1,6 +1,6 @@
 // Light or dark: what the system says, until a person says otherwise. Paper is light.
 
-import { keep, recall } from "../state/browser_storage.js";
+import { writeStored, readStored } from "../state/browser_storage.js";
 import { publish } from "../state/store.js";
 
 // early_theme.js reads it, too
@@ -17,15 +17,15 @@ export function startTheme() {
 }
 
 /** The other one, from now on; where that is the system's, it is followed again. */
-export function turnTheme() {
-  const wanted = theme() === "dark" ? "light" : "dark";
-  keep("localStorage", CHOICE, wanted === system() ? null : wanted);
+export function toggleTheme() {
+  const wanted = currentTheme() === "dark" ? "light" : "dark";
+  writeStored("localStorage", CHOICE, wanted === system() ? null : wanted);
   show();
 }
 
-export function theme() {
+export function currentTheme() {
   if (printing) return "light";
-  const chosen = recall("localStorage", CHOICE);
+  const chosen = readStored("localStorage", CHOICE);
   return chosen === "dark" || chosen === "light" ? chosen : system();
 }
 
@@ -44,6 +44,6 @@ function onPaper(now) {
 }
 
 function show() {
-  document.documentElement.dataset.theme = theme();
-  publish("theme", theme());
+  document.documentElement.dataset.theme = currentTheme();
+  publish("theme", currentTheme());
 }

@@ -1,11 +1,11 @@
 // The service as the page asks it: its own public routes, with the key that a person gave for this tab.
 
-import { keep, recall } from "./browser_storage.js";
+import { writeStored, readStored } from "./browser_storage.js";
 import { current, publish } from "./store.js";
-import { tensorsOf } from "./tensors.js";
+import { parseTensors } from "./tensors.js";
 
 const KEY = "turnpike-key";
-let held = recall("sessionStorage", KEY) ?? "";
+let held = readStored("sessionStorage", KEY) ?? "";
 
 /** What a request came to where it is not an answer: `status` is 0 where the server cannot be reached. */
 export class ApiError extends Error {
@@ -23,11 +23,11 @@ export function key() {
 /** Carry this key from now on, "" for none; it is kept over a reload of this tab where that is wished. */
 export function setKey(value, kept = true) {
   held = value;
-  keep("sessionStorage", KEY, kept && value ? value : null);
+  writeStored("sessionStorage", KEY, kept && value ? value : null);
 }
 
 /** The start of a model's routes. */
-export function pathOf(name, version) {
+export function modelPath(name, version) {
   return `v2/models/${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}`;
 }
 
@@ -50,16 +50,16 @@ export async function post(path, body, signal) {
  * The answer of infer, gates or lesion with its tensors as typed arrays: the JSON, whose `outputs` (and
  * `tensors`, and `lesioned.outputs`) have `data`. Ask with `binary` so that large maps arrive as bytes.
  */
-export async function ask(path, inputs, { outputs, parameters = {}, binary = true, signal } = {}) {
-  const body = { inputs: inputs.map(said), parameters: { ...parameters } };
+export async function postTensors(path, inputs, { outputs, parameters = {}, binary = true, signal } = {}) {
+  const body = { inputs: inputs.map(tensorAsJson), parameters: { ...parameters } };
   if (binary) body.parameters.binary_data_output = true;
   if (outputs) body.outputs = outputs.map((name) => ({ name }));
   const { content, headers } = await sent("POST", path, body, signal, "arrayBuffer");
-  return tensorsOf(content, headers.get("Inference-Header-Content-Length"));
+  return parseTensors(content, headers.get("Inference-Header-Content-Length"));
 }
 
 /** A tensor as JSON takes it. */
-export function said(tensor) {
+export function tensorAsJson(tensor) {
   const data = Array.from(tensor.data, (value) => (typeof value === "bigint" ? Number(value) : value));
   return { name: tensor.name, datatype: tensor.datatype, shape: tensor.shape, data };
 }
@@ -81,7 +81,7 @@ async function sent(method, path, body, signal, form) {
     content = await response[response.ok ? form : "text"]();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    tell("gone");
+    tell("down");
     throw new ApiError("the server cannot be reached", 0);
   }
   if (!response.ok) throw refused(response.status, content, `${method} ${path}`);
@@ -99,17 +99,17 @@ function json(path, text) {
 
 /** The API's own sentence, where what stands between has not answered in other words. */
 function refused(status, text, what) {
-  if (status === 401) tell("unauthorised");
-  else if (status === 502) tell("gone");
+  if (status === 401) tell("unauthorized");
+  else if (status === 502) tell("down");
   // 503 and 504 may be a model's or a proxy's, and so say nothing of the server
   else if (status < 503) tell("up");
-  let said;
+  let tensorAsJson;
   try {
-    said = JSON.parse(text).error;
+    tensorAsJson = JSON.parse(text).error;
   } catch {
     // no answer of ours
   }
-  return new ApiError(said ?? `${what}: status ${status}`, status);
+  return new ApiError(tensorAsJson ?? `${what}: status ${status}`, status);
 }
 
 function tell(state) {

@@ -1,6 +1,6 @@
 // What each served version says of itself, fetched when somebody looks at it and then known.
 
-import { get, pathOf } from "./api.js";
+import { get, modelPath } from "./api.js";
 
 // a long list that is scrolled through must not flood the server
 const AT_ONCE = 4;
@@ -9,8 +9,8 @@ const waiting = [];
 let running = 0;
 
 /** {metadata, certificate} of a version; `fresh` asks again. */
-export function factsOf({ name, version }, { fresh = false } = {}) {
-  const path = pathOf(name, version);
+export function modelFacts({ name, version }, { fresh = false } = {}) {
+  const path = modelPath(name, version);
   if (fresh || !known.has(path)) {
     const facts = inTurn(() => fetched(path));
     known.set(path, facts);
@@ -20,7 +20,7 @@ export function factsOf({ name, version }, { fresh = false } = {}) {
 }
 
 /** Forget all: what is served may have changed. */
-export function forgetFacts() {
+export function clearModelFacts() {
   known.clear();
 }
 

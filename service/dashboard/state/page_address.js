@@ -3,7 +3,7 @@
 const FORM = /^#model=([^/]+)\/(\d+)$/;
 
 /** {name, version} of the address, null where it names none. */
-export function addressed() {
+export function modelInAddress() {
   const found = FORM.exec(location.hash);
   if (!found) return null;
   try {
@@ -15,7 +15,7 @@ export function addressed() {
 }
 
 /** Write a choice down, as a step that the back button takes back. */
-export function address({ name, version }) {
+export function writeAddress({ name, version }) {
   const hash = `#model=${encodeURIComponent(name)}/${version}`;
   if (location.hash !== hash) history.pushState(null, "", hash);
 }

@@ -14,14 +14,14 @@ let loading = false;
 let said = "";
 
 /** Publish `index` from now on, whenever it has changed; `failed` hears why the API has none. */
-export function startRepository(failed) {
+export function startRepositoryIndex(failed) {
   const again = () => look(failed);
   document.addEventListener("visibilitychange", again);
   subscribe("key", again);
-  subscribe("look", again);
+  subscribe("refresh", again);
   subscribe("server", (state) => {
     // told by another room: this one tries, or reads what may have changed
-    if (!looking && state === "gone" && !tries) wait(again);
+    if (!looking && state === "down" && !tries) wait(again);
     if (!looking && state === "up" && tries) again();
   });
   again();
@@ -47,7 +47,7 @@ async function look(failed) {
     said = "";
     const { status } = error;
     // a proxy answers for servers that are gone
-    if (status >= 502 && current("server") !== "gone") publish("server", "gone");
+    if (status >= 502 && current("server") !== "down") publish("server", "down");
     // what is amiss with the server as a whole is told by its state
     if (current("server") === "up") failed(error);
   } finally {
@@ -63,10 +63,10 @@ async function look(failed) {
 function wait(again) {
   clearTimeout(timer);
   const state = current("server");
-  if (state === "unauthorised") return;
-  const gone = state === "gone";
+  if (state === "unauthorized") return;
+  const gone = state === "down";
   const after = gone ? Math.min(EVERY, FIRST_TRY * 2 ** tries) : loading ? FIRST_TRY : EVERY;
   if (gone) tries += 1;
-  publish("retry", gone ? Date.now() + after : null);
+  publish("next retry", gone ? Date.now() + after : null);
   timer = setTimeout(again, after);
 }

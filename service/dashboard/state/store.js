@@ -37,7 +37,7 @@
  * @property {object} told  the answer's `lesion`
  *
  * Topics, and who publishes them:
- *   server   "up" | "gone" | "unauthorised", as it changes      api.js
+ *   server   "up" | "down" | "unauthorized", as it changes      api.js
  *   retry    when a server that is gone is tried next, or null  repository.js
  *   look     the index is wanted now                            anyone
  *   theme    "light" | "dark"                                   theme.js
@@ -46,7 +46,7 @@
  *   index    the repository's index, as it changes              repository.js
  *   choose   {name, version}: somebody wants this model         anyone
  *   chosen   {name, version, state, message}: how that stands,  choice.js
- *            "loading" | "here" | "failed" | "unserved"
+ *            "loading" | "ready" | "failed" | "unserved"
  *   model    About | null: the chosen model, whole              choice.js
  *   row      Row | null                                         try.js
  *   asking   {row, busy, error} | null: how the row stands      asking.js

@@ -15,7 +15,7 @@ const ARRAYS = {
 };
 
 /** The answer in these bytes; `size` is the header that says where its JSON ends, null where all is JSON. */
-export function tensorsOf(buffer, size) {
+export function parseTensors(buffer, size) {
   const end = size === null ? buffer.byteLength : Number(size);
   const answer = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 0, end)));
   let start = end;
@@ -32,12 +32,12 @@ export function tensorsOf(buffer, size) {
 }
 
 /** How many values a shape has. */
-export function sizeOf(shape) {
+export function elementCount(shape) {
   return shape.reduce((product, dim) => product * dim, 1);
 }
 
 /** An array for values of a datatype. */
-export function arrayOf(datatype, values) {
+export function toTypedArray(datatype, values) {
   const Kind = ARRAYS[datatype] ?? Float32Array;
   return Kind.from(values, Kind === BigInt64Array || Kind === BigUint64Array ? BigInt : undefined);
 }
@@ -52,18 +52,18 @@ function tensorsIn(answer) {
 
 function listed(tensor) {
   const flat = tensor.data.flat(Infinity);
-  return tensor.datatype === "BYTES" ? flat : arrayOf(tensor.datatype, flat);
+  return tensor.datatype === "BYTES" ? flat : toTypedArray(tensor.datatype, flat);
 }
 
 function read(buffer, start, bytes, datatype) {
   // a view has to begin at a multiple of its width, and a part of an answer need not
   const part = buffer.slice(start, start + bytes);
-  if (datatype === "FP16") return Float32Array.from(new Uint16Array(part), half);
+  if (datatype === "FP16") return Float32Array.from(new Uint16Array(part), decodeHalf);
   return new ARRAYS[datatype](part);
 }
 
 /** The number whose half precision has these bits. */
-export function half(bits) {
+export function decodeHalf(bits) {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
   const fraction = bits & 0x3ff;

@@ -2,7 +2,7 @@
 
 import { key } from "../state/api.js";
 import { copyButton } from "./copy_button.js";
-import { el, fill } from "../dom/element.js";
+import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { current, subscribe } from "../state/store.js";
 
@@ -15,26 +15,26 @@ const END = "END";
 
 /** Show the lines for the row in hand. */
 export function startSnippets(node) {
-  const blocks = [block("curl", curl), block("Python", python)];
+  const blocks = [block("curl", curlCommand), block("Python", pythonCode)];
   blocks[0].node.open = true;
   let timer = 0;
   const show = () => {
     const request = inHand();
     for (const { tell } of blocks) tell(request);
     // laid in anew they would lose the focus
-    if (!node.firstChild) fill(node, el("h3", {}, "The same from elsewhere"), blocks.map((one) => one.node));
+    if (!node.firstChild) setChildren(node, el("h3", {}, "The same from elsewhere"), blocks.map((one) => one.node));
   };
   const soon = () => {
     clearTimeout(timer);
     if (current("model") && current("row")) timer = setTimeout(show, REST);
-    else fill(node);
+    else setChildren(node);
   };
   for (const topic of ["row", "model", "key"]) subscribe(topic, soon);
 }
 
 /** What asks about the row that there is now, since the lines that can be seen may be of one before. */
 function inHand() {
-  return requestOf(current("model"), current("row"));
+  return requestFor(current("model"), current("row"));
 }
 
 function block(name, written) {
@@ -44,16 +44,16 @@ function block(name, written) {
     { class: "snippet" },
     el("summary", {}, name),
     el("pre", { tabindex: "0" }, code),
-    copyButton(`Copy ${name}`, () => written(inHand(), whole)),
+    copyButton(`Copy ${name}`, () => written(inHand(), fullLiteral)),
   );
-  return { node, tell: (request) => fill(code, written(request, short)) };
+  return { node, tell: (request) => setChildren(code, written(request, short)) };
 }
 
 /**
  * The address and the body that ask about a row: rows in and labels out, where the model has one input and
  * answers row by row, else the tensors themselves.
  */
-export function requestOf({ name, version, inputs, outputs, path }, row) {
+export function requestFor({ name, version, inputs, outputs, path }, row) {
   const simple = inputs.length === 1 && outputs.every((output) => output.shape[0] === -1);
   const address = simple
     ? `v1/models/${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}:predict`
@@ -99,15 +99,15 @@ function brief(value, datatype) {
 }
 
 /** As a shell reads it: quoted, or where it is long as a document. */
-export function curl({ url, body, keyed }, written) {
+export function curlCommand({ url, body, keyed }, written) {
   const data = written(body, "json");
   const key = keyed ? ' -H "X-Api-Key: $TURNPIKE_KEY"' : "";
   const start = `curl -s ${quoted(url)} -H 'Content-Type: application/json'${key}`;
-  if (whole(body, "json").length < LONGEST_ARGUMENT) return `${start} -d ${quoted(data)}`;
+  if (fullLiteral(body, "json").length < LONGEST_ARGUMENT) return `${start} -d ${quoted(data)}`;
   return `${start} --data-binary @- <<'${END}'\n${data}\n${END}`;
 }
 
-export function python({ url, body, keyed }, written) {
+export function pythonCode({ url, body, keyed }, written) {
   return [
     "import json",
     ...(keyed ? ["import os"] : []),
@@ -126,7 +126,7 @@ export function python({ url, body, keyed }, written) {
 }
 
 /** A value in JSON or in Python. */
-export function whole(value, language) {
+export function fullLiteral(value, language) {
   return said(value, language, Infinity);
 }
 

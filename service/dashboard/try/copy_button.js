@@ -1,6 +1,6 @@
 // A button that copies a text, also where the page came without TLS and browsers hold back the clipboard.
 
-import { el, fill } from "../dom/element.js";
+import { el, setChildren } from "../dom/element.js";
 
 const BRIEFLY = 1500;
 
@@ -10,10 +10,10 @@ export function copyButton(name, text) {
   const said = el("span", { class: "only-read", role: "status" });
   button.addEventListener("click", async () => {
     const done = await copied(text());
-    fill(button, done ? "Copied" : "Not copied");
+    setChildren(button, done ? "Copied" : "Not copied");
     said.textContent = done ? "copied" : "the browser does not let this page copy";
     setTimeout(() => {
-      fill(button, name);
+      setChildren(button, name);
       said.textContent = "";
     }, BRIEFLY);
   });

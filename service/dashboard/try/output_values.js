@@ -1,19 +1,19 @@
 // An output that tells no classes, as numbers: a table, or a map where it has rows and columns.
 
 import { el } from "../dom/element.js";
-import { number, shapeOf } from "../dom/number_format.js";
-import { heatmap } from "../charts/heatmap.js";
+import { number, shapeText } from "../dom/number_format.js";
+import { drawHeatmap } from "../charts/heatmap.js";
 
 // so many values stand in the table
 const MOST = 200;
 const MOST_IN_MAP = 60_000;
 
 /** An output, and the same with a lesion where there is one. */
-export function plainOutput(output, lesioned) {
+export function outputValues(output, lesioned) {
   return el(
     "section",
     { class: "plain-output", "aria-label": `Output ${output.name}` },
-    el("h3", {}, el("code", {}, output.name), ` ${output.datatype}, ${shapeOf(output.shape)}`),
+    el("h3", {}, el("code", {}, output.name), ` ${output.datatype}, ${shapeText(output.shape)}`),
     shown(output, lesioned),
   );
 }
@@ -32,7 +32,7 @@ function map({ name, data }, [height, width], what) {
   const figure = el("figure");
   const values = Float64Array.from(data, Number);
   const z = Array.from({ length: height }, (_, row) => values.subarray(row * width, (row + 1) * width));
-  heatmap(figure, {
+  drawHeatmap(figure, {
     label: `${name}, ${what}: ${height} rows of ${width} values`,
     z,
     rows: z.map((_, row) => String(row)),

@@ -1,13 +1,13 @@
 // What the network answers: its class and how sure it is, all classes as bars, and other outputs as numbers;
 // with layers closed or open, what that has changed.
 
-import { again } from "./row_requests.js";
-import { clear } from "../charts/chart.js";
-import { el, fill } from "../dom/element.js";
+import { requestAgain } from "./row_requests.js";
+import { clearCharts } from "../charts/chart.js";
+import { el, setChildren } from "../dom/element.js";
 import { duration } from "../dom/number_format.js";
-import { chance } from "../row/predicted_class.js";
-import { plainOutput } from "./output_values.js";
-import { probabilitiesOf } from "./probabilities.js";
+import { probabilityText } from "../row/predicted_class.js";
+import { outputValues } from "./output_values.js";
+import { classProbabilities } from "./probabilities.js";
 import { current, subscribe } from "../state/store.js";
 
 const FEW = 10;
@@ -18,7 +18,7 @@ export function startPrediction(node) {
   const said = el("p", { class: "only-read", role: "status" });
   const failed = el("div");
   const shown = el("div", { class: "shown" });
-  fill(node, failed, shown, said);
+  setChildren(node, failed, shown, said);
   let all = false;
   let timer = 0;
   let error = null;
@@ -29,20 +29,20 @@ export function startPrediction(node) {
     shown.querySelector("button").focus();
   };
   const show = () => {
-    const asking = current("asking") ?? null;
+    const asking = current("request") ?? null;
     const reading = current("reading") ?? null;
     const lesion = lesionOf(reading);
     node.setAttribute("aria-busy", String(Boolean(asking?.busy)));
     // what is the same stays: a person may be reading it, or stand on a button of it
     if (error !== (asking?.error ?? null)) {
       error = asking?.error ?? null;
-      fill(failed, error && failure(error));
+      setChildren(failed, error && failure(error));
     }
     const now = reading ? [reading, lesion, all] : [nothing(asking)];
     if (now.length !== known.length || now.some((one, n) => one !== known[n])) {
       known = now;
-      clear(shown);
-      fill(shown, reading ? answerOf(reading, lesion, { all, turn }) : empty(nothing(asking)));
+      clearCharts(shown);
+      setChildren(shown, reading ? answerOf(reading, lesion, { all, turn }) : empty(nothing(asking)));
     }
     clearTimeout(timer);
     timer = setTimeout(() => {
@@ -50,7 +50,7 @@ export function startPrediction(node) {
       if (said.textContent !== words) said.textContent = words;
     }, REST);
   };
-  for (const topic of ["asking", "reading", "lesioned"]) subscribe(topic, show);
+  for (const topic of ["request", "reading", "lesioned"]) subscribe(topic, show);
 }
 
 /** The lesion of this very reading, null for none. */
@@ -64,7 +64,7 @@ function failure({ message }) {
     "div",
     { class: "note alarm", role: "alert" },
     el("p", {}, message),
-    el("button", { type: "button", on: { click: again } }, "Ask again"),
+    el("button", { type: "button", on: { click: requestAgain } }, "Ask again"),
   );
 }
 
@@ -80,15 +80,15 @@ function empty(words) {
 
 function answerOf(reading, lesion, { all, turn }) {
   const { certificate } = current("model");
-  const before = probabilitiesOf(certificate, reading.outputs);
-  const after = lesion && before && probabilitiesOf(certificate, lesion.outputs);
+  const before = classProbabilities(certificate, reading.outputs);
+  const after = lesion && before && classProbabilities(certificate, lesion.outputs);
   const took = el(
     "p",
     { class: "quiet took" },
     `${reading.row.title} · ${duration(reading.milliseconds / 1000)}`,
   );
   if (before === null) {
-    return [took, reading.outputs.map((output, i) => plainOutput(output, lesion?.outputs[i]))];
+    return [took, reading.outputs.map((output, i) => outputValues(output, lesion?.outputs[i]))];
   }
   return [
     headline(before, after),
@@ -101,7 +101,7 @@ function answerOf(reading, lesion, { all, turn }) {
         { type: "button", class: "plain", on: { click: turn } },
         all ? `The top ${FEW}` : `All ${before.length} classes`,
       ),
-    reading.outputs.slice(1).map((output, i) => plainOutput(output, lesion?.outputs[i + 1])),
+    reading.outputs.slice(1).map((output, i) => outputValues(output, lesion?.outputs[i + 1])),
   ];
 }
 
@@ -112,7 +112,7 @@ function headline(before, after) {
       { class: "verdict-of" },
       name && el("div", { class: "quiet" }, name),
       el("div", { class: "label" }, label),
-      el("div", { class: "share" }, chance(share)),
+      el("div", { class: "share" }, probabilityText(share)),
     );
   if (!after) return el("div", { class: "headline" }, one(null, best(before)));
   const arrow = el("div", { class: "arrow", "aria-hidden": "true" }, "→");
@@ -139,8 +139,8 @@ function bars(before, after, all) {
       { class: place === top || place === other ? "marked" : null },
       el("th", { scope: "row" }, el("span", {}, label)),
       el("td", { class: "shares" }, bar(share, "before"), after && bar(after[place].share, "after")),
-      el("td", { class: "number" }, chance(share)),
-      after && el("td", { class: "number" }, chance(after[place].share)),
+      el("td", { class: "number" }, probabilityText(share)),
+      after && el("td", { class: "number" }, probabilityText(after[place].share)),
     ),
   );
   const head = ["class", "", after ? "as it is" : "probability", after && "as changed"];
@@ -174,7 +174,7 @@ function bar(share, kind) {
 function change(before, after, { closed, open }) {
   const [was, is] = [best(before), best(after)];
   const moved = [layers(closed, "closed"), layers(open, "open")].filter(Boolean).join(", ");
-  const [had, has] = [chance(was.share), chance(is.share)];
+  const [had, has] = [probabilityText(was.share), probabilityText(is.share)];
   if (was.place === is.place) return `With ${moved} it is still ${was.label}: ${had} before, ${has} now.`;
   return `With ${moved} it is ${is.label} (${has}) and no longer ${was.label} (${had}).`;
 }
@@ -186,9 +186,9 @@ function layers(numbers, what) {
 
 function inWords(reading, lesion) {
   const { certificate } = current("model");
-  const before = probabilitiesOf(certificate, reading.outputs);
+  const before = classProbabilities(certificate, reading.outputs);
   if (before === null) return "The outputs are there.";
-  if (lesion) return change(before, probabilitiesOf(certificate, lesion.outputs), lesion);
+  if (lesion) return change(before, classProbabilities(certificate, lesion.outputs), lesion);
   const { label, share } = best(before);
-  return `Prediction: ${label}, ${chance(share)}.`;
+  return `Prediction: ${label}, ${probabilityText(share)}.`;
 }

@@ -1,10 +1,10 @@
 // How much the first output gives to each class, as the service itself tells it.
 
-import { outcomeOf, placeOfMost } from "../row/predicted_class.js";
+import { predictedClass, indexOfMax } from "../row/predicted_class.js";
 
 /** Labels and shares of the classes, in their order; null where the output tells none. */
-export function probabilitiesOf(certificate, outputs) {
-  if (outcomeOf(certificate, outputs) === null) return null;
+export function classProbabilities(certificate, outputs) {
+  if (predictedClass(certificate, outputs) === null) return null;
   const values = Float64Array.from(outputs[0].data, Number);
   const shares = certificate.distribution === "logits" ? softmax(values) : values;
   const { labels } = certificate;
@@ -17,7 +17,7 @@ export function probabilitiesOf(certificate, outputs) {
 }
 
 function softmax(logits) {
-  const most = logits[placeOfMost(logits)];
+  const most = logits[indexOfMax(logits)];
   const powers = logits.map((logit) => Math.exp(logit - most));
   const sum = powers.reduce((all, power) => all + power, 0);
   return powers.map((power) => power / sum);

@@ -1,7 +1,7 @@
 // The row in hand is put to the model: at a pace the server can bear, the last row always, and of answers
 // only that to the newest question counts.
 
-import { ApiError, ask } from "../state/api.js";
+import { ApiError, postTensors } from "../state/api.js";
 import { current, publish, subscribe } from "../state/store.js";
 
 /**
@@ -37,7 +37,7 @@ let begun = -Infinity;
 const modest = new Map();
 
 /** Ask about each row that is published, and again when a server is back that was gone. */
-export function startAsking() {
+export function startRowRequests() {
   subscribe("model", (model) => {
     const other = model?.path !== about?.path || model?.certificate.digest !== about?.certificate.digest;
     about = model;
@@ -57,13 +57,13 @@ export function startAsking() {
     }
   });
   subscribe("server", (state) => {
-    const status = current("asking")?.error?.status;
-    if (state === "up" && (status === 0 || status === 401)) again();
+    const status = current("request")?.error?.status;
+    if (state === "up" && (status === 0 || status === 401)) requestAgain();
   });
 }
 
 /** Ask once more about the row that there is. */
-export function again() {
+export function requestAgain() {
   if (row !== null && about !== null) soon();
 }
 
@@ -72,11 +72,11 @@ function drop() {
   timer = 0;
   flight?.abort();
   flight = null;
-  publish("asking", null);
+  publish("request", null);
 }
 
 function soon() {
-  publish("asking", { row, busy: true, error: null });
+  publish("request", { row, busy: true, error: null });
   if (!timer) wait();
 }
 
@@ -103,13 +103,13 @@ async function put(asked) {
   } catch (error) {
     if (!landed(mine)) return;
     if (!(error instanceof ApiError)) throw error;
-    publish("asking", { row: asked, busy: timer !== 0, error });
+    publish("request", { row: asked, busy: timer !== 0, error });
     // what was known stays on the page while the server is away
     if (error.status !== 0 && error.status !== 401) publish("reading", null);
     return;
   }
   if (!landed(mine)) return;
-  publish("asking", { row: asked, busy: timer !== 0, error: null });
+  publish("request", { row: asked, busy: timer !== 0, error: null });
   publish("reading", answer);
 }
 
@@ -130,7 +130,7 @@ async function answered(model, asked, signal) {
     const { path, parameters } = WISHES[level];
     const start = performance.now();
     try {
-      const answer = await ask(`${model.path}/${path}`, asked.inputs, { parameters, signal });
+      const answer = await postTensors(`${model.path}/${path}`, asked.inputs, { parameters, signal });
       const milliseconds = performance.now() - start;
       if (refusal === null) modest.set(shapes, level);
       return readingOf(asked, answer, milliseconds, refusal ?? missing(model, level));

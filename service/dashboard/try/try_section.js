@@ -1,26 +1,26 @@
 // One row in, the prediction out: drawn, written, pasted, made up or one of the samples.
 
 import { get } from "../state/api.js";
-import { startAsking } from "./row_requests.js";
-import { el, fill } from "../dom/element.js";
-import { dropped } from "../inputs/file_input.js";
-import { FormEntry } from "../inputs/number_form.js";
+import { startRowRequests } from "./row_requests.js";
+import { el, setChildren } from "../dom/element.js";
+import { acceptDroppedFiles } from "../inputs/file_input.js";
+import { NumberForm } from "../inputs/number_form.js";
 import { PictureEntry } from "../pictures/picture_entry.js";
-import { pictureOf } from "../pictures/picture_input.js";
+import { pictureFormatOf } from "../pictures/picture_input.js";
 import { startPrediction } from "./prediction_panel.js";
-import { showSamples, titleOf } from "./sample_picker.js";
+import { showSamples, sampleTitle } from "./sample_picker.js";
 import { startSnippets } from "./code_snippets.js";
 import { current, publish, subscribe } from "../state/store.js";
-import { readerOf } from "../inputs/text_tensor.js";
+import { textFormatOf } from "../inputs/text_tensor.js";
 import { TextEntry } from "../inputs/text_entry.js";
 
 export function startTry(body) {
   const room = new Room(body);
-  startAsking();
+  startRowRequests();
   startPrediction(room.prediction);
   startSnippets(room.snippets);
   subscribe("model", (model) => room.turnTo(model));
-  subscribe("chosen", () => room.wait());
+  subscribe("chosen model", () => room.wait());
   subscribe("server", () => room.wait());
 }
 
@@ -47,13 +47,13 @@ class Room {
       this.#samples,
       this.snippets,
     );
-    dropped(this.#entry, (file) => this.#now?.open(file));
+    acceptDroppedFiles(this.#entry, (file) => this.#now?.open(file));
     this.wait();
   }
 
   /** Say why there is nothing yet, where there is nothing. */
   wait() {
-    if (this.#model === null) fill(this.#body, el("p", { class: "empty" }, whyNothing()));
+    if (this.#model === null) setChildren(this.#body, el("p", { class: "empty" }, whyNothing()));
   }
 
   turnTo(model) {
@@ -73,18 +73,18 @@ class Room {
     }
     const why = inexpressible(model);
     if (why !== null) {
-      fill(this.#body, el("p", { class: "empty" }, why));
+      setChildren(this.#body, el("p", { class: "empty" }, why));
       return;
     }
-    const [picture, reader] = [pictureOf(model), readerOf(model)];
+    const [picture, reader] = [pictureFormatOf(model), textFormatOf(model)];
     const entries = [
       reader && this.#entering(TextEntry, reader),
       picture && this.#entering(PictureEntry, picture),
-      this.#entering(FormEntry, model),
+      this.#entering(NumberForm, model),
     ].filter(Boolean);
     if (picture && !picture.likely) entries.reverse();
-    fill(this.#body, this.#whole);
-    fill(this.#samples);
+    setChildren(this.#body, this.#whole);
+    setChildren(this.#samples);
     this.#offer(entries);
     this.#fetch(model, { picture, reader }, entries).catch(reportError);
   }
@@ -102,7 +102,7 @@ class Room {
     const buttons = entries.map((entry) => el("button", { type: "button" }, entry.title));
     const turn = (place) => {
       this.#now = entries[place];
-      fill(this.#entry, this.#now.node);
+      setChildren(this.#entry, this.#now.node);
       buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === place)));
     };
     buttons.forEach((button, place) =>
@@ -117,7 +117,7 @@ class Room {
       { class: "segmented", role: "group", "aria-label": "How to make a row" },
       buttons,
     );
-    fill(this.#ways, entries.length > 1 && choice);
+    setChildren(this.#ways, entries.length > 1 && choice);
     turn(0);
   }
 
@@ -129,7 +129,7 @@ class Room {
       ({ samples } = await get(`${model.path}/samples`, mine.signal));
     } catch (error) {
       if (mine === this.#fetching && !mine.signal.aborted) {
-        fill(this.#samples, el("p", { class: "failed" }, `No samples: ${error.message}`));
+        setChildren(this.#samples, el("p", { class: "failed" }, `No samples: ${error.message}`));
       }
       return;
     }
@@ -139,13 +139,13 @@ class Room {
     if (untouched) for (const entry of entries) entry.learn(samples);
     showSamples(this.#samples, samples, ways, take);
     // so that the page has something to show
-    if (untouched && samples.length) take(samples[0], titleOf(samples[0], 0));
+    if (untouched && samples.length) take(samples[0], sampleTitle(samples[0], 0));
   }
 }
 
 function whyNothing() {
-  if (current("server") === "unauthorised") return "A key is wanted before anything can be asked.";
-  const chosen = current("chosen");
+  if (current("server") === "unauthorized") return "A key is wanted before anything can be asked.";
+  const chosen = current("chosen model");
   if (!chosen)
     return current("index")?.length === 0 ? "There is no model to ask." : "Waiting for the models…";
   if (chosen.state === "loading") return `Reading what ${chosen.name}/${chosen.version} takes…`;
