@@ -1,4 +1,4 @@
-// The page begins: each room takes its section, and hears from the others by the store.
+// Entry point of the dashboard: starts every section. Sections exchange data only through state/store.js.
 
 import { startGates } from "./gates/gates_section.js";
 import { startLive } from "./live/live_section.js";
@@ -8,12 +8,12 @@ import { startPageHeader } from "./shell/page_header.js";
 import { startTheme } from "./shell/theme.js";
 import { startTry } from "./try/try_section.js";
 
-const body = (id) => document.querySelector(`#${id} > .body`);
+const sectionBody = (id) => document.querySelector(`#${id} > .body`);
 
 startTheme();
 startPageHeader(document.getElementById("bar"), document.getElementById("notice"));
-startTry(body("try"));
-startRow(body("row"));
-startGates(body("gates"));
-startLive(body("live"));
-startModels(body("models"));
+startTry(sectionBody("try"));
+startRow(sectionBody("row"));
+startGates(sectionBody("gates"));
+startLive(sectionBody("live"));
+startModels(sectionBody("models"));

@@ -1,28 +1,28 @@
-// Elements are made of text and nodes alone: nothing that a stranger wrote is ever read as markup.
+// Creates DOM elements from text and nodes only, so that names from model files are never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element with attributes and children; `on` is an object of listeners, false and null attributes are
- * left out, and true ones stand without a value. Children are nodes, texts, numbers, lists of these, or
- * nothing.
+ * An element with attributes and children. `on` maps events to listeners; attributes that are false, null or
+ * undefined are left out, and true ones are set without a value. Children are nodes, strings, numbers, nested
+ * lists of these, or null, undefined or false for nothing.
  */
 export function el(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return withContent(document.createElement(tag), attributes, children);
 }
 
-/** The same for a picture. */
+/** The same for an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+  return withContent(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Put these children in the place of what a node has. */
+/** Replace the children of a node. */
 export function setChildren(node, ...children) {
-  node.replaceChildren(...wanted(children));
+  node.replaceChildren(...flattened(children));
   return node;
 }
 
-function filled(node, attributes, children) {
+function withContent(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "on") {
       for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
@@ -32,10 +32,10 @@ function filled(node, attributes, children) {
       node.setAttribute(name, value);
     }
   }
-  node.append(...wanted(children));
+  node.append(...flattened(children));
   return node;
 }
 
-function wanted(children) {
+function flattened(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }

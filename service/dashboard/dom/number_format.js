@@ -1,16 +1,16 @@
-// Numbers as people read them.
+// Formats numbers, durations and sizes for display.
 
 const KIB = 1024;
 
-/** Three figures at most, four above a thousand: 0.0123, 12.3, 1,234, 1.2M. */
+/** At most three significant digits, four above a thousand: 0.0123, 12.3, 1,234, 1.2M. */
 export function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
-  return written(value, size).replaceAll("-", "−");
+  return formatted(value, size).replaceAll("-", "−");
 }
 
-function written(value, size) {
+function formatted(value, size) {
   if (size >= 1e6) return value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
   if (size !== 0 && size < 1e-3) return value.toExponential(1);
   return value.toLocaleString("en", { maximumSignificantDigits: size >= 1000 ? 4 : 3 });
@@ -30,7 +30,7 @@ export function duration(seconds) {
   return `${number(seconds)} s`;
 }
 
-/** Seconds that have passed, roughly: 12 s, 3 min, 2 h. */
+/** A rough time span: 12 s, 3 min, 2 h. */
 export function elapsed(seconds) {
   if (seconds < 100) return `${Math.round(seconds)} s`;
   if (seconds < 6000) return `${Math.round(seconds / 60)} min`;
@@ -45,7 +45,7 @@ export function bytes(count) {
   return `${number(count / KIB ** 3)} GiB`;
 }
 
-/** A shape as people write it; axes of any length are n, or ? behind the first. */
+/** A tensor shape: a variable first axis is n (rows), other variable axes are ?. */
 export function shapeText(shape) {
   return shape.map((dim, axis) => (dim >= 0 ? dim : axis ? "?" : "n")).join(" × ") || "a single value";
 }

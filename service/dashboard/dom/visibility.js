@@ -1,16 +1,16 @@
-// Whether a part of the page can be seen: only then is it worth drawing and asking for.
+// Watches whether an element is visible, so that nothing is drawn or requested for what nobody sees.
 
-/** Tell `listener`, now and at each change, whether the node is in the window and the page is shown. */
+/** Call `listener` now and on each change: whether the node is in the window and the tab is shown. */
 export function watchVisibility(node, listener) {
   let inside = false;
-  let told = null;
-  const tell = () => {
-    const seen = inside && !document.hidden;
-    if (seen !== told) listener((told = seen));
+  let last = null;
+  const update = () => {
+    const visible = inside && !document.hidden;
+    if (visible !== last) listener((last = visible));
   };
   new IntersectionObserver((entries) => {
     inside = entries.at(-1).isIntersecting;
-    tell();
+    update();
   }).observe(node);
-  document.addEventListener("visibilitychange", tell);
+  document.addEventListener("visibilitychange", update);
 }

@@ -1,75 +1,75 @@
-// The whole certificate of a model: what was compared with what, on which rows, and what came of it.
+// The full certificate of a model: what was compared, on which rows, and how large the errors were.
 
 import { el } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
 import { errorRatio } from "./parity_verdict.js";
 
-/** A certificate as GET …/certificate tells it, as a node. */
+/** A node for the response of GET …/certificate. */
 export function certificateView(certificate) {
   const { parity, variant, tools, digest, weights } = certificate;
   return el(
     "div",
     { class: "certificate" },
-    parity && proof(parity),
-    variant && el("p", {}, variantIn(variant, certificate.precision)),
-    parity && tensors(parity),
-    parity && batches(parity),
+    parity && comparisonFacts(parity),
+    variant && el("p", {}, variantText(variant, certificate.precision)),
+    parity && tensorTable(parity),
+    parity && batchTable(parity),
     el(
       "dl",
       { class: "facts wide" },
       factItem("File, SHA-256", el("code", {}, digest)),
       weights && factItem("Parameters, SHA-256", el("code", {}, weights)),
-      Object.keys(tools).length > 0 && factItem("Made with", Object.entries(tools).map(tool)),
+      Object.keys(tools).length > 0 && factItem("Created with", Object.entries(tools).map(toolTag)),
     ),
   );
 }
 
-function proof({ reference, providers, seed, identical, derived, ulp }) {
+function comparisonFacts({ reference, providers, seed, identical, derived, ulp }) {
   return el(
     "dl",
     { class: "facts" },
     factItem("Compared with", reference),
-    factItem("Run by", providers.join(", ")),
-    factItem("Parameters in the file", `${number(identical)} bit for bit, ${derivedIn(derived, ulp)}`),
+    factItem("Execution providers", providers.join(", ")),
+    factItem("Parameters in the file", `${number(identical)} identical bit for bit, ${derivedText(derived, ulp)}`),
     factItem("Seed", seed),
   );
 }
 
-function derivedIn(derived, ulp) {
-  return derived ? `${number(derived)} folded, within ${number(ulp)} units in the last place` : "none folded";
+function derivedText(derived, ulp) {
+  return derived ? `${number(derived)} folded (within ${number(ulp)} ULP)` : "none folded";
 }
 
-function variantIn({ agreement, rows, metric, metric_fp32: full }, precision) {
-  const answers = `${precision} answers as fp32 does on ${percent(agreement)} of ${number(rows)} rows`;
+function variantText({ agreement, rows, metric, metric_fp32: full }, precision) {
+  const answers = `${precision} predicts the same class as fp32 on ${percent(agreement)} of ${number(rows)} rows`;
   if (metric === null) return `${answers}.`;
-  return `${answers}; it is right on ${percent(metric)}, fp32 on ${percent(full)}.`;
+  return `${answers}; its accuracy is ${percent(metric)}, that of fp32 ${percent(full)}.`;
 }
 
-function tensors({ tensors: all, worst }) {
+function tensorTable({ tensors: all, worst }) {
   return table(
-    "How far each tensor was from the reference, beside PyTorch itself in single precision",
-    ["Tensor", "Error (rms)", "PyTorch’s", "Ratio", "Largest", "PyTorch’s largest"],
-    all.map((one) => ({
-      marked: one.name === worst,
-      name: one.name === worst ? [one.name, " ", el("span", { class: "tag" }, "worst")] : one.name,
+    "Error of each tensor, compared with the error of PyTorch in single precision",
+    ["Tensor", "RMS error", "PyTorch’s RMS error", "Ratio", "Max. error", "PyTorch’s max. error"],
+    all.map((tensor) => ({
+      marked: tensor.name === worst,
+      name: tensor.name === worst ? [tensor.name, " ", el("span", { class: "tag" }, "worst")] : tensor.name,
       cells: [
-        figure(number(one.rms)),
-        figure(number(one.rms_torch)),
-        figure(errorRatio(one)),
-        figure(number(one.max)),
-        figure(number(one.max_torch)),
+        numberCell(number(tensor.rms)),
+        numberCell(number(tensor.rms_torch)),
+        numberCell(errorRatio(tensor)),
+        numberCell(number(tensor.max)),
+        numberCell(number(tensor.max_torch)),
       ],
     })),
   );
 }
 
-function batches({ batches: all }) {
+function batchTable({ batches: all }) {
   return table(
-    "The rows it was proved on",
+    "Batches of rows used in the proof",
     ["Batch", "Rows", "SHA-256"],
     all.map(({ name, rows, digest }) => ({
       name,
-      cells: [figure(number(rows)), el("td", {}, el("code", { title: digest }, `${digest.slice(0, 12)}…`))],
+      cells: [numberCell(number(rows)), el("td", {}, el("code", { title: digest }, `${digest.slice(0, 12)}…`))],
     })),
   );
 }
@@ -82,7 +82,7 @@ function table(title, head, rows) {
       "table",
       {},
       el("caption", {}, title),
-      el("thead", {}, el("tr", {}, head.map(column))),
+      el("thead", {}, el("tr", {}, head.map(columnHeader))),
       el(
         "tbody",
         {},
@@ -94,19 +94,19 @@ function table(title, head, rows) {
   );
 }
 
-function column(word, at) {
-  return el("th", { scope: "col", class: at > 0 && "number" }, word);
+function columnHeader(title, index) {
+  return el("th", { scope: "col", class: index > 0 && "number" }, title);
 }
 
-function figure(text) {
+function numberCell(text) {
   return el("td", { class: "number" }, text);
 }
 
-function tool([name, version]) {
+function toolTag([name, version]) {
   return el("span", { class: "tag" }, `${name} ${version}`);
 }
 
-/** One line of a list of facts. */
-export function factItem(title, ...said) {
-  return el("div", {}, el("dt", {}, title), el("dd", {}, said));
+/** One entry of a list of facts. */
+export function factItem(title, ...value) {
+  return el("div", {}, el("dt", {}, title), el("dd", {}, value));
 }

@@ -1,4 +1,4 @@
-// The list of models: every version with its state, to be filtered where there are many.
+// The list of models: one line per version, with a filter if there are many.
 
 import { sameVersion } from "../state/chosen_model.js";
 import { el, setChildren } from "../dom/element.js";
@@ -6,13 +6,13 @@ import { ModelListEntry } from "./model_list_entry.js";
 import { clearModelFacts } from "../state/model_facts.js";
 import { current } from "../state/store.js";
 
-// fewer are found by looking
-const FILTER_FROM = 8;
-const HEAD = [
+// number of versions from which the filter is shown
+const MIN_VERSIONS_FOR_FILTER = 8;
+const COLUMN_TITLES = [
   "model",
   "state",
-  "takes",
-  "gives",
+  "inputs",
+  "outputs",
   "precision",
   "size",
   "parity",
@@ -22,93 +22,93 @@ const HEAD = [
   "last minutes",
 ];
 
-/** Every version of the index, each with its line; made once, and kept up. */
+/** The list of all versions in the index. Lines are created once and then updated. */
 export class ModelList {
   constructor() {
     this.entries = new Map();
-    this.seen = new IntersectionObserver((changes) => this.#scrolled(changes), { rootMargin: "100px" });
-    this.words = el("p", { class: "empty", role: "status" }, "Reading which models there are …");
+    this.visibility = new IntersectionObserver((changes) => this.#updateVisibility(changes), { rootMargin: "100px" });
+    this.message = el("p", { class: "empty", role: "status" }, "Loading the list of models …");
     this.filter = el("input", {
       type: "search",
       "aria-label": "Filter models",
       placeholder: "Filter by name or state",
-      on: { input: () => this.#narrow() },
+      on: { this.#narrow() => input: () => this.#applyFilter() => this.#narrow() },
     });
     this.count = el("span", { class: "quiet", role: "status" });
     this.tools = el("div", { class: "toolbar", hidden: true }, this.filter, this.count);
-    const titles = HEAD.map((title) => el("span", {}, title));
+    const titles = COLUMN_TITLES.map((title) => el("span", {}, title));
     this.head = el("li", { class: "list-head", "aria-hidden": "true" }, titles);
     this.rows = el("ul", { class: "models-list", hidden: true }, this.head);
-    this.node = el("div", { class: "models" }, this.tools, this.words, this.rows);
+    this.node = el("div", { class: "models" }, this.tools, this.message, this.rows);
   }
 
-  /** What the index says now. */
-  tell(index) {
-    const before = this.entries;
-    this.entries = new Map(index.map((one) => [keyOf(one), before.get(keyOf(one)) ?? this.#begun(one)]));
-    for (const [key, entry] of before) if (!this.entries.has(key)) this.#ended(entry);
-    for (const one of index) this.entries.get(keyOf(one)).tell(one);
-    this.#arrange();
+  /** Show a new index. */
+  update(index) {
+    const previous = this.entries;
+    this.entries = new Map(index.map((version) => [keyOf(version), previous.get(keyOf(version)) ?? this.#addEntry(version)]));
+    for (const [key, entry] of previous) if (!this.entries.has(key)) this.#removeEntry(entry);
+    for (const version of index) this.entries.get(keyOf(version)).update(version);
+    this.#orderLines();
     this.rows.hidden = !index.length;
-    this.tools.hidden = index.length < FILTER_FROM;
-    this.words.hidden = index.length > 0;
-    setChildren(this.words, index.length ? null : none());
-    this.#narrow();
-    this.mark(current("chosen model"));
+    this.tools.hidden = index.length < MIN_VERSIONS_FOR_FILTER;
+    this.message.hidden = index.length > 0;
+    setChildren(this.message, index.length ? null : emptyMessage());
+    this.#applyFilter();
+    this.markChosen(current("chosen model"));
   }
 
-  /** Words in the place of the list, or above what was there before. */
-  say(words) {
-    setChildren(this.words, words);
-    this.words.hidden = false;
+  /** Show a message in place of the list, or above it. */
+  showMessage(message) {
+    setChildren(this.message, message);
+    this.message.hidden = false;
   }
 
-  mark(chosen) {
-    for (const entry of this.entries.values()) entry.mark(sameVersion(entry, chosen));
+  markChosen(chosen) {
+    for (const entry of this.entries.values()) entry.markChosen(sameVersion(entry, chosen));
     const entry = chosen && this.entries.get(keyOf(chosen));
-    // only once, as a person may have gone on through the list meanwhile
-    if (entry && entry !== this.revealed) this.#reveal(entry);
+    // once per choice: the user may have scrolled on since
+    if (entry && entry !== this.revealed) this.#scrollTo(entry);
   }
 
-  /** A version was read anew, so its line is, too. */
-  learn(model) {
-    this.entries.get(keyOf(model))?.learn();
+  /** Reload the facts in a version's line, because the version was loaded anew. */
+  reloadFacts(model) {
+    this.entries.get(keyOf(model))?.loadFacts();
   }
 
-  /** Another server may be there now, with other files. */
-  learnAgain() {
+  /** Reload all facts, because the server was down and may now have other files. */
+  reloadAllFacts() {
     clearModelFacts();
-    for (const entry of this.entries.values()) if (entry.seen && entry.ready) entry.learn();
+    for (const entry of this.entries.values()) if (entry.seen && entry.ready) entry.loadFacts();
   }
 
-  /** The last seconds of all; while they are not known, what was shown stays. */
-  live(live) {
+  /** Show the traffic of the last seconds; without new figures the old ones stay. */
+  showTraffic(live) {
     if (!live) return;
-    for (const [key, entry] of this.entries) if (entry.ready) entry.live(live.models.get(key));
+    for (const [key, entry] of this.entries) if (entry.ready) entry.showTraffic(live.models.get(key));
   }
 
-  #begun(one) {
-    const entry = new ModelListEntry(one);
-    entry.node.dataset.key = keyOf(one);
-    this.seen.observe(entry.node);
+  #addEntry(version) {
+    const entry = new ModelListEntry(version);
+    entry.node.dataset.key = keyOf(version);
+    this.visibility.observe(entry.node);
     return entry;
   }
 
-  /** Have a line in sight within the list; the page itself stays where it is. */
-  #reveal(entry) {
+  /** Scroll the list, but not the page, to a line. */
+  #scrollTo(entry) {
     this.revealed = entry;
     const [list, head, line] = [this.rows, this.head, entry.node].map((node) => node.getBoundingClientRect());
     const top = list.top + head.height;
     if (line.top < top || line.bottom > list.bottom) this.rows.scrollTop += line.top - top;
   }
 
-  #ended(entry) {
-    this.seen.unobserve(entry.node);
+  #removeEntry(entry) {
+    this.visibility.unobserve(entry.node);
     entry.node.remove();
   }
 
-  /** Lines that stay are not moved: one of them may have the focus. */
-  #arrange() {
+  /** Put the lines in order without moving those already in place: one of them may have the focus. */
+  #orderLines() {
     let next = this.head.nextSibling;
     for (const { node } of this.entries.values()) {
       if (node === next) next = node.nextSibling;
@@ -116,26 +116,26 @@ export class ModelList {
     }
   }
 
-  #scrolled(changes) {
+  #updateVisibility(changes) {
     for (const { target, isIntersecting } of changes) {
-      this.entries.get(target.dataset.key)?.show(isIntersecting);
+      this.entries.get(target.dataset.key)?.setVisible(isIntersecting);
     }
   }
 
-  #narrow() {
-    const wanted = this.tools.hidden ? "" : this.filter.value.trim().toLowerCase();
+  #applyFilter() {
+    const filter = this.tools.hidden ? "" : this.filter.value.trim().toLowerCase();
     let shown = 0;
     for (const [key, entry] of this.entries) {
-      entry.node.hidden = !`${key} ${entry.state.textContent}`.toLowerCase().includes(wanted);
+      entry.node.hidden = !`${key} ${entry.state.textContent}`.toLowerCase().includes(filter);
       if (!entry.node.hidden) shown += 1;
     }
     setChildren(this.count, `${shown} of ${this.entries.size}`);
   }
 }
 
-function none() {
+function emptyMessage() {
   const command = el("code", {}, "turnpike export");
-  return ["No model is in the repository. ", command, " puts one there, and it appears here."];
+  return ["The repository contains no models. ", command, " adds one, and it then appears here."];
 }
 
 function keyOf({ name, version }) {

@@ -13,10 +13,10 @@ const STATES = {
   LOADING: ["loading", "busy"],
   UNAVAILABLE: ["not served", "off"],
 };
-const TENSORS_SHOWN = 2;
-const FACTS = {
-  takes: "takes",
-  gives: "gives",
+const MAX_TENSORS = 2;
+const FACT_TITLES = {
+  takes: "inputs",
+  gives: "outputs",
   precision: "precision",
   size: "size",
   parity: "parity",
@@ -25,19 +25,19 @@ const FACTS = {
   p99: "p99",
 };
 
-/** A line of the list; it asks for its facts when it is first seen. */
+/** One line of the list. It loads its facts when it is first visible. */
 export class ModelListEntry {
   constructor({ name, version }) {
     Object.assign(this, { name, version, seen: false, ready: false });
-    this.spark = new Sparkline("Requests per second");
+    this.sparkline = new Sparkline("Requests per second");
     this.state = el("span", { class: "badge" });
-    this.why = el("p", { class: "why" });
-    this.cells = Object.fromEntries(Object.keys(FACTS).map((fact) => [fact, el("dd", {}, "–")]));
+    this.reason = el("p", { class: "why" });
+    this.cells = Object.fromEntries(Object.keys(FACT_TITLES).map((fact) => [fact, el("dd", {}, "–")]));
     this.facts = el(
       "dl",
       {},
-      Object.entries(FACTS).map(([fact, title]) => pair(fact, title, this.cells[fact])),
-      pair("trend", "last minutes", el("dd", {}, this.spark.node)),
+      Object.entries(FACT_TITLES).map(([fact, title]) => factCell(fact, title, this.cells[fact])),
+      factCell("trend", "last minutes", el("dd", {}, this.sparkline.node)),
     );
     this.button = el(
       "button",
@@ -45,63 +45,63 @@ export class ModelListEntry {
       el("span", { class: "name" }, name),
       version && el("span", { class: "version" }, `/${version}`),
     );
-    this.node = el("li", { class: "entry" }, this.button, this.state, this.facts, this.why);
+    this.node = el("li", { class: "entry" }, this.button, this.state, this.facts, this.reason);
   }
 
-  /** What the index says of it now. */
-  tell({ state, reason }) {
-    const [word, tone] = STATES[state] ?? [state.toLowerCase(), "off"];
-    const again = state === "READY" && !this.ready;
+  /** Show the state of the version in the index. */
+  update({ state, reason }) {
+    const [word, stateClass] = STATES[state] ?? [state.toLowerCase(), "off"];
+    const becameReady = state === "READY" && !this.ready;
     this.ready = state === "READY";
-    this.state.className = `badge ${tone}`;
+    this.state.className = `badge ${stateClass}`;
     setChildren(this.state, word);
-    setChildren(this.why, reason);
-    this.why.hidden = !reason;
+    setChildren(this.reason, reason);
+    this.reason.hidden = !reason;
     this.facts.hidden = !this.ready;
     this.button.disabled = !this.ready;
-    if (again && this.seen) this.learn();
+    if (becameReady && this.seen) this.loadFacts();
   }
 
-  /** Whether a person can see it: what nobody sees is neither asked for nor drawn. */
-  show(visible) {
+  /** Set whether the line is visible; nothing is requested or drawn for a hidden line. */
+  setVisible(visible) {
     const first = visible && !this.seen;
     this.visible = visible;
     this.seen ||= visible;
-    if (first && this.ready) this.learn();
-    if (visible) this.spark.draw();
+    if (first && this.ready) this.loadFacts();
+    if (visible) this.sparkline.draw();
   }
 
-  mark(chosen) {
+  markChosen(chosen) {
     this.node.classList.toggle("chosen", chosen);
     if (chosen) this.button.setAttribute("aria-current", "true");
     else this.button.removeAttribute("aria-current");
   }
 
-  /** The last seconds, undefined where nothing came for this version. */
-  live(figures) {
-    this.spark.add(figures?.requests);
+  /** Show the figures of the last seconds; undefined if the version had no traffic. */
+  showTraffic(figures) {
+    this.sparkline.add(figures?.requests);
     setChildren(this.cells.rate, number(figures?.requests ?? 0));
     setChildren(this.cells.p50, duration(figures?.p50));
     setChildren(this.cells.p99, duration(figures?.p99));
-    if (this.visible) this.spark.draw();
+    if (this.visible) this.sparkline.draw();
   }
 
-  async learn() {
+  async loadFacts() {
     try {
       const { metadata, certificate } = await modelFacts(this);
-      setChildren(this.cells.takes, tensorList(metadata.inputs, TENSORS_SHOWN));
-      setChildren(this.cells.gives, tensorList(metadata.outputs, TENSORS_SHOWN));
+      setChildren(this.cells.takes, tensorList(metadata.inputs, MAX_TENSORS));
+      setChildren(this.cells.gives, tensorList(metadata.outputs, MAX_TENSORS));
       setChildren(this.cells.precision, certificate.precision ?? "–");
       setChildren(this.cells.size, bytes(certificate.bytes));
       setChildren(this.cells.parity, verdict(certificate));
     } catch (error) {
-      // it is asked for again when the index next changes or it is chosen
+      // requested again when the index changes or the version is chosen
       setChildren(this.cells.parity, el("span", { class: "quiet" }, error.message));
     }
   }
 }
 
-function pair(kind, title, cell) {
+function factCell(kind, title, cell) {
   return el("div", { class: kind }, el("dt", {}, title), cell);
 }
 

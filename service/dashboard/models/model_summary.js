@@ -1,4 +1,4 @@
-// The chosen model in full: what goes in and out of it, what it is made of, and what was proved of it.
+// Details of the chosen model: inputs, outputs, classes, gates, file, and the result of the parity proof.
 
 import { certificateView, factItem } from "./certificate.js";
 import { sameVersion } from "../state/chosen_model.js";
@@ -8,47 +8,47 @@ import { current, publish, subscribe } from "../state/store.js";
 import { tensorList } from "./tensor_list.js";
 import { errorRatio, parityVerdict } from "./parity_verdict.js";
 
-const LABELS_SHOWN = 12;
-const TENSORS_SHOWN = 12;
+const MAX_LABELS = 12;
+const MAX_TENSORS = 12;
 
-/** Show in this node what is known of the chosen model. */
+/** Show the chosen model in this node. */
 export function startModelSummary(node) {
-  const note = el("div", { role: "status" });
+  const message = el("div", { role: "status" });
   const body = el("div", {});
-  setChildren(node, note, body);
-  subscribe("chosen model", (chosen) => setChildren(note, noteOf(chosen)));
-  // who reads one certificate goes on to read the next
-  const reading = () => Boolean(body.querySelector("details")?.open);
-  subscribe("model", (model) => setChildren(body, model && whole(model, reading())));
-  subscribe("index", () => current("chosen model") && setChildren(note, noteOf(current("chosen model"))));
+  setChildren(node, message, body);
+  subscribe("chosen model", (chosen) => setChildren(message, stateMessage(chosen)));
+  // keep the certificate open when switching models
+  const certificateOpen = () => Boolean(body.querySelector("details")?.open);
+  subscribe("model", (model) => setChildren(body, model && modelDetails(model, certificateOpen())));
+  subscribe("index", () => current("chosen model") && setChildren(message, stateMessage(current("chosen model"))));
 }
 
-function noteOf({ name, version, state, message }) {
+function stateMessage({ name, version, state, message }) {
   const title = `${name}/${version}`;
   if (state === "loading" && !sameVersion(current("model"), { name, version })) {
-    return el("p", { class: "loading" }, `Reading what ${title} is …`);
+    return el("p", { class: "loading" }, `Loading ${title} …`);
   }
   if (state === "failed") {
-    const again = chooser({ name, version }, "Try again");
-    return el("p", { class: "note alarm" }, `${title} cannot be read: ${message}. `, again);
+    const retryButton = chooseButton({ name, version }, "Try again");
+    return el("p", { class: "note alarm" }, `${title} could not be loaded: ${message}. `, retryButton);
   }
   if (state === "unserved") {
-    return el("p", { class: "note watch" }, `${title} is not served: ${message}. `, others(name));
+    return el("p", { class: "note watch" }, `${title}  is not served: ${message}. `, otherVersionButton(name));
   }
   return null;
 }
 
-/** Another version of the model, where there is one to turn to. */
-function others(name) {
-  const other = current("index")?.findLast((one) => one.name === name && one.state === "READY");
-  return other && chooser(other, `Turn to ${other.name}/${other.version}`);
+/** A button that chooses another served version of the model, if there is one. */
+function otherVersionButton(name) {
+  const other = current("index")?.findLast((entry) => entry.name === name && entry.state === "READY");
+  return other && chooseButton(other, `Show ${other.name}/${other.version}`);
 }
 
-function chooser(wanted, words) {
-  return el("button", { type: "button", on: { click: () => publish("choose model", wanted) } }, words);
+function chooseButton(target, label) {
+  return el("button", { type: "button", on: { click: () => publish("choose model", target) } }, label);
 }
 
-function whole(model, open) {
+function modelDetails(model, open) {
   const { certificate, inputs, outputs } = model;
   return [
     el("h2", { class: "about-title" }, model.name, el("span", { class: "version" }, `/${model.version}`)),
@@ -56,14 +56,14 @@ function whole(model, open) {
     el(
       "dl",
       { class: "facts" },
-      factItem("Takes", tensorList(inputs, TENSORS_SHOWN, certificate.ranges)),
-      factItem("Gives", tensorList(outputs, TENSORS_SHOWN)),
+      factItem("Inputs", tensorList(inputs, MAX_TENSORS, certificate.ranges)),
+      factItem("Outputs", tensorList(outputs, MAX_TENSORS)),
       certificate.labels.length > 0 && factItem("Classes", labels(certificate.labels)),
       factItem("Gates", gates(model)),
       factItem("File", file(certificate)),
       factItem("Batching", batching(certificate)),
     ),
-    onDemand(certificate, open),
+    collapsibleCertificate(certificate, open),
   ];
 }
 
@@ -74,10 +74,10 @@ function verdict(certificate) {
     return el(
       "p",
       { class: "verdict" },
-      el("strong", { class: "sign watch" }, "Not proved"),
-      " The file has no certificate of parity: nothing says that it answers as its network did. ",
+      el("strong", { class: "sign watch" }, "Parity not proved"),
+      " The file has no parity certificate, so nothing shows that it computes the same as the original network. ",
       el("code", {}, "turnpike export FILE.onnx"),
-      " makes one.",
+      " creates one.",
     );
   }
   const rows = parity.batches.reduce((sum, batch) => sum + batch.rows, 0);
@@ -86,34 +86,34 @@ function verdict(certificate) {
     { class: "verdict" },
     el("strong", { class: proved ? "sign ok" : "sign alarm" }, proved ? "Parity proved" : parity.verdict),
     ` against ${parity.reference}, on ${parity.batches.length} batches of ${number(rows)} rows. `,
-    worst && nearest(worst),
+    worst && worstTensor(worst),
   );
 }
 
-function nearest(worst) {
-  const error = `error ${number(worst.rms)}, PyTorch's own ${number(worst.rms_torch)}`;
-  return ["Nearest to failing: ", el("b", {}, worst.name), ` (${error}: ${errorRatio(worst)}).`];
+function worstTensor(worst) {
+  const error = `RMS error ${number(worst.rms)}, PyTorch's own ${number(worst.rms_torch)}`;
+  return ["Largest relative error: ", el("b", {}, worst.name), ` (${error}: ${errorRatio(worst)}).`];
 }
 
-function onDemand(certificate, open) {
+function collapsibleCertificate(certificate, open) {
   const body = el("div", {});
-  const title = certificate.parity ? "The whole certificate" : "What is known of the file";
+  const title = certificate.parity ? "Full certificate" : "File details";
   const details = el("details", { open }, el("summary", {}, title), body);
   details.addEventListener("toggle", () => setChildren(body, details.open && certificateView(certificate)));
   return details;
 }
 
 function labels(all) {
-  const rest = all.length - LABELS_SHOWN;
+  const rest = all.length - MAX_LABELS;
   return [
     `${number(all.length)}: `,
-    all.slice(0, LABELS_SHOWN).map((label) => el("span", { class: "tag" }, label)),
+    all.slice(0, MAX_LABELS).map((label) => el("span", { class: "tag" }, label)),
     rest > 0 && ` and ${number(rest)} more`,
   ];
 }
 
 function gates({ gates: all, certificate }) {
-  if (!certificate.gates) return "none: turnpike export finds them";
+  if (!certificate.gates) return "none known: turnpike export finds them";
   const layers = new Set(all.map((gate) => gate.layer)).size;
   return `${number(certificate.gates)} in ${number(layers)} ${layers === 1 ? "layer" : "layers"}`;
 }
@@ -123,6 +123,6 @@ function file({ precision, bytes: size, source }) {
 }
 
 function batching({ batched, batch_coupled: coupled }) {
-  if (coupled) return "none: rows depend on one another";
+  if (coupled) return "none: the rows of a batch affect each other";
   return batched ? "across requests" : "none";
 }

@@ -1,4 +1,4 @@
-// The models of the service: every version in a list with its last seconds, and the chosen one in full.
+// Section "Models": the list of all versions and the details of the chosen one.
 
 import { startChosenModel } from "../state/chosen_model.js";
 import { el, setChildren } from "../dom/element.js";
@@ -9,38 +9,38 @@ import { startModelSummary } from "./model_summary.js";
 
 export function startModels(body) {
   const list = new ModelList();
-  const about = el("div", { class: "about" });
-  setChildren(body, list.node, about);
-  startModelSummary(about);
-  subscribe("index", (index) => list.tell(index));
-  subscribe("chosen model", (chosen) => list.mark(chosen));
-  subscribe("model", (model) => model && list.learn(model));
-  subscribe("live", (live) => list.live(live));
-  let before;
+  const details = el("div", { class: "about" });
+  setChildren(body, list.node, details);
+  startModelSummary(details);
+  subscribe("index", (index) => list.update(index));
+  subscribe("chosen model", (chosen) => list.markChosen(chosen));
+  subscribe("model", (model) => model && list.reloadFacts(model));
+  subscribe("live", (live) => list.showTraffic(live));
+  let previousState;
   subscribe("server", (state) => {
     if (state === "unauthorized") {
-      list.say(keyWanted());
-      noneYet();
+      list.showMessage(keyRequiredMessage());
+      publishNoModel();
     }
-    if (state === "up" && before === "down") list.learnAgain();
-    before = state;
+    if (state === "up" && previousState === "down") list.reloadAllFacts();
+    previousState = state;
   });
   startChosenModel();
   startRepositoryIndex((error) => {
-    list.say(`The list of models cannot be read: ${error.message}`);
-    noneYet();
+    list.showMessage(`The list of models could not be loaded: ${error.message}`);
+    publishNoModel();
   });
 }
 
-/** The other parts need not wait for a model. */
-function noneYet() {
+/** Without a list there is no model either: the other sections need not wait for one. */
+function publishNoModel() {
   if (current("model") === undefined) publish("model", null);
 }
 
-function keyWanted() {
+function keyRequiredMessage() {
   const click = () => publish("open key dialog", true);
   return [
-    "This service wants a key before it tells which models it has. ",
+    "The service requires an API key to list its models. ",
     el("button", { type: "button", class: "main", on: { click } }, "Enter a key"),
   ];
 }

@@ -1,15 +1,17 @@
-// The last minutes of one figure as a small line, cheap enough for a hundred models.
+// A sparkline: the last minutes of one figure as a small SVG line, cheap enough for a hundred models.
 
 import { svg } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 
-const KEPT = 150;
+// number of values; with one every two seconds, five minutes
+const MAX_VALUES = 150;
+// of the viewBox
 const [WIDTH, HEIGHT] = [100, 24];
 
-/** A line that grows: `add` a value, and `draw` where it can be seen. */
+/** A line to which `add` appends a value; `draw` repaints it. */
 export class Sparkline {
-  constructor(what) {
-    this.what = what;
+  constructor(description) {
+    this.description = description;
     this.values = [];
     this.line = svg("polyline", { class: "spark-line", fill: "none", "vector-effect": "non-scaling-stroke" });
     this.node = svg(
@@ -22,19 +24,19 @@ export class Sparkline {
 
   add(value) {
     this.values.push(value ?? 0);
-    if (this.values.length > KEPT) this.values.shift();
+    if (this.values.length > MAX_VALUES) this.values.shift();
   }
 
   draw() {
-    const most = Math.max(...this.values, 0);
-    const step = WIDTH / (KEPT - 1);
-    // the newest is at the right, however few there are
+    const maximum = Math.max(...this.values, 0);
+    const step = WIDTH / (MAX_VALUES - 1);
+    // the newest value is at the right edge, however few there are
     const start = WIDTH - step * (this.values.length - 1);
-    const points = this.values.map((value, at) => {
-      const y = HEIGHT - 1 - (most ? (value / most) * (HEIGHT - 2) : 0);
-      return `${(start + at * step).toFixed(1)},${y.toFixed(1)}`;
+    const points = this.values.map((value, index) => {
+      const y = HEIGHT - 1 - (maximum ? (value / maximum) * (HEIGHT - 2) : 0);
+      return `${(start + index * step).toFixed(1)},${y.toFixed(1)}`;
     });
     this.line.setAttribute("points", points.join(" "));
-    this.node.setAttribute("aria-label", `${this.what} over the last minutes, at most ${number(most)}`);
+    this.node.setAttribute("aria-label", `${this.description} over the last minutes, maximum ${number(maximum)}`);
   }
 }

@@ -1,34 +1,34 @@
-// The key of the service: asked for where one is wanted, kept for this tab, forgotten when told so.
+// The dialog for the API key and the button that opens it.
 
 import { get, key, setKey } from "../state/api.js";
 import { el, setChildren } from "../dom/element.js";
 import { publish, subscribe } from "../state/store.js";
 
-// what a header can carry
+// characters that an HTTP header can carry
 const SENDABLE = /^[!-~]+$/;
 
-/** The button that opens the dialog; the dialog opens by itself where the service wants a key. */
+/** The button that opens the dialog. The dialog opens by itself when the service requires a key. */
 export function createKeyButton() {
   const field = el("input", { type: "password", id: "key-field", autocomplete: "off", required: true });
-  const kept = el("input", { type: "checkbox", checked: true });
-  const words = el("p", { role: "status" });
-  const forget = el("button", { type: "button", on: { click: () => use("") } }, "Forget the key");
-  const close = el("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
+  const keepBox = el("input", { type: "checkbox", checked: true });
+  const message = el("p", { role: "status" });
+  const forgetButton = el("button", { type: "button", on: { click: () => use("") } }, "Forget key");
+  const closeButton = el("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
   const form = el(
     "form",
     { method: "dialog", on: { submit } },
-    el("h2", { id: "key-title" }, "The key of this service"),
-    words,
+    el("h2", { id: "key-title" }, "API key"),
+    message,
     el("label", { class: "field", for: "key-field" }, "Key", field),
-    el("label", { class: "check" }, kept, "Keep it for this tab, over a reload"),
-    el("div", { class: "toolbar end" }, forget, close, el("button", { class: "main" }, "Use this key")),
+    el("label", { class: "check" }, keepBox, "Remember the key in this tab"),
+    el("div", { class: "toolbar end" }, forgetButton, closeButton, el("button", { class: "main" }, "Use key")),
   );
-  const forgetTyped = () => (field.value = "");
-  const dialog = el("dialog", { "aria-labelledby": "key-title", on: { close: forgetTyped } }, form);
+  const clearField = () => (field.value = "");
+  const dialog = el("dialog", { "aria-labelledby": "key-title", on: { close: clearField } }, form);
   document.body.append(dialog);
 
   const button = el("button", { type: "button", on: { click: show } }, "Key");
-  // a service that is open to all has no need of it
+  // hidden on a service that requires no key
   button.hidden = !key();
   subscribe("open key dialog", show);
   subscribe("server", (state) => {
@@ -40,35 +40,35 @@ export function createKeyButton() {
 
   function show() {
     if (dialog.open) return;
-    setChildren(words, told());
-    forget.hidden = !key();
+    setChildren(message, explanation());
+    forgetButton.hidden = !key();
     dialog.showModal();
     field.focus();
   }
 
   function submit(event) {
     event.preventDefault();
-    const wanted = field.value.trim();
-    if (SENDABLE.test(wanted)) use(wanted);
-    else setChildren(words, "Expected a key of ASCII characters without spaces, got others.");
+    const value = field.value.trim();
+    if (SENDABLE.test(value)) use(value);
+    else setChildren(message, "Expected a key of ASCII characters without spaces.");
   }
 
   async function use(value) {
-    setKey(value, kept.checked);
-    setChildren(words, "Trying it …");
+    setKey(value, keepBox.checked);
+    setChildren(message, "Checking the key …");
     try {
       await get("v2/models");
       dialog.close();
     } catch (error) {
-      setChildren(words, error.status === 401 ? told() : error.message);
+      setChildren(message, error.status === 401 ? explanation() : error.message);
       field.select();
     }
-    forget.hidden = !key();
+    forgetButton.hidden = !key();
     publish("key", Boolean(value));
   }
 }
 
-function told() {
-  if (key()) return "This key is wrong: the service does not know it.";
-  return "This service answers only those who have a key. It goes to this server alone, with each request.";
+function explanation() {
+  if (key()) return "This key is wrong: the service does not accept it.";
+  return "This service requires an API key. The key is sent only to this server, with every request.";
 }

@@ -1,12 +1,13 @@
-// Light or dark before anything is painted: modules run later than this, and a dark room would see a flash.
+// Sets the light or dark theme before the first paint. A module would run too late, and a page in dark mode
+// would flash white. Same rules as theme.js.
 {
-  let chosen = null;
+  let stored = null;
   try {
-    chosen = localStorage.getItem("turnpike-theme");
+    stored = localStorage.getItem("turnpike-theme");
   } catch {
-    // kept nothing, so the system says
+    // storage is blocked: follow the system
   }
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const known = chosen === "dark" || chosen === "light";
-  document.documentElement.dataset.theme = known ? chosen : dark ? "dark" : "light";
+  const systemDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const valid = stored === "dark" || stored === "light";
+  document.documentElement.dataset.theme = valid ? stored : systemDark ? "dark" : "light";
 }

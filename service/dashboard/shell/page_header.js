@@ -1,4 +1,4 @@
-// What stands above all sections: where one is, which model it is about, the server's state, key and theme.
+// The header of the page: chosen model, server state, key, theme, and a banner when the server is unreachable.
 
 import { el, setChildren } from "../dom/element.js";
 import { elapsed } from "../dom/number_format.js";
@@ -9,8 +9,8 @@ import { currentTheme, toggleTheme } from "./theme.js";
 
 const STATES = {
   up: ["up", "ok"],
-  gone: ["down", "alarm"],
-  unauthorized: ["key wanted", "watch"],
+  down: ["unreachable", "alarm"],
+  unauthorized: ["key required", "watch"],
 };
 
 export function startPageHeader(bar, notice) {
@@ -24,7 +24,7 @@ function chosenModel() {
   subscribe("chosen model", ({ name, version, state }) => {
     const title = `${name}/${version}`;
     link.hidden = false;
-    link.title = `The chosen model: ${title}`;
+    link.title = `Chosen model: ${title}`;
     link.classList.toggle("off", state === "unserved" || state === "failed");
     setChildren(link, el("span", { class: "only-read" }, "Chosen model: "), title);
     document.title = `${title} · turnpike`;
@@ -35,9 +35,9 @@ function chosenModel() {
 function serverState() {
   const word = el("span", { class: "server busy" }, "…");
   subscribe("server", (state) => {
-    const [said, tone] = STATES[state];
-    word.className = `server sign ${tone}`;
-    setChildren(word, el("span", { class: "only-read" }, "Server: "), said);
+    const [label, toneClass] = STATES[state];
+    word.className = `server sign ${toneClass}`;
+    setChildren(word, el("span", { class: "only-read" }, "Server: "), label);
     document.documentElement.dataset.server = state;
   });
   return word;
@@ -45,37 +45,37 @@ function serverState() {
 
 function themeButton() {
   const button = el("button", { type: "button", on: { click: toggleTheme } });
-  const colours = el("span", { class: "only-read" }, " colours");
-  subscribe("theme", () => setChildren(button, currentTheme() === "dark" ? "Light" : "Dark", colours));
+  const suffix = el("span", { class: "only-read" }, " theme");
+  subscribe("theme", () => setChildren(button, currentTheme() === "dark" ? "Light" : "Dark", suffix));
   return button;
 }
 
-/** That the server is gone is said once; for how long is shown, and not read out each second. */
+/** The message is announced to screen readers once; the clock beside it is only shown. */
 function startNotice(notice) {
-  const said = el("p", { role: "status" });
-  const clock = el("span", {});
-  const now = el("button", { type: "button", on: { click: () => publish("refresh", true) } }, "Try now");
-  setChildren(notice, said);
+  const message = el("p", { role: "status" });
+  const timeText = el("span", {});
+  const retryButton = el("button", { type: "button", on: { click: () => publish("refresh", true) } }, "Retry now");
+  setChildren(notice, message);
   let since = null;
   let timer;
   subscribe("server", (state) => {
     clearInterval(timer);
-    const gone = state === "down";
-    notice.classList.toggle("banner", gone);
-    since = gone ? Date.now() : null;
-    setChildren(said, gone && "The server does not answer: what is shown is from before.");
-    setChildren(notice, said, gone && [clock, now]);
-    if (gone) timer = setInterval(tick, 1000);
-    if (gone) tick();
+    const down = state === "down";
+    notice.classList.toggle("banner", down);
+    since = down ? Date.now() : null;
+    setChildren(message, down && "The server does not answer. The page shows the last known state.");
+    setChildren(notice, message, down && [timeText, retryButton]);
+    if (down) timer = setInterval(tick, 1000);
+    if (down) tick();
   });
 
   function tick() {
-    setChildren(clock, clockOf(since));
+    setChildren(timeText, downtimeText(since));
   }
 }
 
-function clockOf(since) {
+function downtimeText(since) {
   const next = ((current("next retry") ?? 0) - Date.now()) / 1000;
-  const gone = `Gone for ${elapsed((Date.now() - since) / 1000)}`;
-  return next > 0 ? `${gone}, next try in ${elapsed(next)}` : `${gone}, trying`;
+  const down = `Unreachable for ${elapsed((Date.now() - since) / 1000)}`;
+  return next > 0 ? `${down}, next attempt in ${elapsed(next)}` : `${down}, retrying now`;
 }

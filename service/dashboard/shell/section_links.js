@@ -1,38 +1,39 @@
-// Which part of the page one reads: it is marked in the head, and a link there leads to it.
+// Links to the sections: scrolls to a section and marks the one that is being read in the navigation.
 
-// a part is read from where its top has come so far up the window
+// a section counts as read once its top is above this fraction of the window height
 const READ_FROM = 0.4;
 
-/** Links within the page leave the address alone, since that names the chosen model. */
+/** Links within the page do not change the address, which names the chosen model. */
 export function startSectionLinks() {
   const links = new Map();
-  let wanted = null;
-  let planned = 0;
+  let linked = null;
+  let frame = 0;
   for (const link of document.querySelectorAll("a[href^='#']")) {
     const section = document.querySelector(link.getAttribute("href"));
     if (link.closest("nav")) links.set(section, link);
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      wanted = links.has(section) ? section : null;
+      linked = links.has(section) ? section : null;
       section.scrollIntoView();
       focusOn(section);
-      mark();
+      markCurrent();
     });
   }
-  // a part that was asked for stays marked, even where the window cannot go so far, until one goes on
-  const onward = () => (wanted = null);
-  for (const way of ["wheel", "touchmove", "keydown"]) addEventListener(way, onward, { passive: true });
-  addEventListener("scroll", soon, { passive: true });
-  // parts grow when they have something to show
-  new ResizeObserver(soon).observe(document.querySelector("main"));
+  // a section reached by its link stays marked until the user scrolls on, even if the window cannot scroll
+  // far enough to bring it to the top
+  const forgetLinked = () => (linked = null);
+  for (const input of ["wheel", "touchmove", "keydown"]) addEventListener(input, forgetLinked, { passive: true });
+  addEventListener("scroll", markSoon, { passive: true });
+  // sections grow as their data arrives
+  new ResizeObserver(markSoon).observe(document.querySelector("main"));
 
-  function soon() {
-    cancelAnimationFrame(planned);
-    planned = requestAnimationFrame(mark);
+  function markSoon() {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(markCurrent);
   }
 
-  function mark() {
-    const current = wanted ?? read([...links.keys()]);
+  function markCurrent() {
+    const current = linked ?? sectionInView([...links.keys()]);
     for (const [section, link] of links) {
       if (section === current) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
@@ -40,14 +41,14 @@ export function startSectionLinks() {
   }
 }
 
-/** The lowest part whose top is high enough; of those side by side the first. */
-function read(sections) {
-  let [found, height] = [sections[0], -Infinity];
+/** The lowest section whose top is high enough in the window; of two side by side, the first. */
+function sectionInView(sections) {
+  let [lowest, height] = [sections[0], -Infinity];
   for (const section of sections) {
     const { top } = section.getBoundingClientRect();
-    if (top <= READ_FROM * innerHeight && top > height + 1) [found, height] = [section, top];
+    if (top <= READ_FROM * innerHeight && top > height + 1) [lowest, height] = [section, top];
   }
-  return found;
+  return lowest;
 }
 
 function focusOn(section) {

@@ -1,49 +1,49 @@
-// Light or dark: what the system says, until a person says otherwise. Paper is light.
+// Light or dark theme: follows the system until the user chooses. Printing always uses the light theme.
 
 import { writeStored, readStored } from "../state/browser_storage.js";
 import { publish } from "../state/store.js";
 
-// early_theme.js reads it, too
-const CHOICE = "turnpike-theme";
-const dark = matchMedia("(prefers-color-scheme: dark)");
+// key in localStorage; early_theme.js reads it too
+const STORAGE_KEY = "turnpike-theme";
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;
 
-/** Follow the system and what was chosen before. */
+/** Apply the stored choice, or else the theme of the system, and follow its changes. */
 export function startTheme() {
-  dark.addEventListener("change", show);
-  addEventListener("beforeprint", () => onPaper(true));
-  addEventListener("afterprint", () => onPaper(false));
-  show();
+  systemIsDark.addEventListener("change", applyTheme);
+  addEventListener("beforeprint", () => setPrinting(true));
+  addEventListener("afterprint", () => setPrinting(false));
+  applyTheme();
 }
 
-/** The other one, from now on; where that is the system's, it is followed again. */
+/** Switch to the other theme and store the choice; choosing the system's theme removes the stored choice. */
 export function toggleTheme() {
-  const wanted = currentTheme() === "dark" ? "light" : "dark";
-  writeStored("localStorage", CHOICE, wanted === system() ? null : wanted);
-  show();
+  const next = currentTheme() === "dark" ? "light" : "dark";
+  writeStored("localStorage", STORAGE_KEY, next === systemTheme() ? null : next);
+  applyTheme();
 }
 
 export function currentTheme() {
   if (printing) return "light";
-  const chosen = readStored("localStorage", CHOICE);
-  return chosen === "dark" || chosen === "light" ? chosen : system();
+  const stored = readStored("localStorage", STORAGE_KEY);
+  return stored === "dark" || stored === "light" ? stored : systemTheme();
 }
 
-/** A colour of the sheet: `color("--text")`. */
+/** The value of a colour variable of the style sheet, for example `color("--text")`. */
 export function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function system() {
-  return dark.matches ? "dark" : "light";
+function systemTheme() {
+  return systemIsDark.matches ? "dark" : "light";
 }
 
-function onPaper(now) {
+function setPrinting(now) {
   printing = now;
-  show();
+  applyTheme();
 }
 
-function show() {
+function applyTheme() {
   document.documentElement.dataset.theme = currentTheme();
   publish("theme", currentTheme());
 }

@@ -1,13 +1,13 @@
-// The service as the page asks it: its own public routes, with the key that a person gave for this tab.
+// HTTP client for the service's public routes, with the API key that the user gave for this tab.
 
 import { writeStored, readStored } from "./browser_storage.js";
 import { current, publish } from "./store.js";
 import { parseTensors } from "./tensors.js";
 
-const KEY = "turnpike-key";
-let held = readStored("sessionStorage", KEY) ?? "";
+const STORAGE_KEY = "turnpike-key";
+let apiKey = readStored("sessionStorage", STORAGE_KEY) ?? "";
 
-/** What a request came to where it is not an answer: `status` is 0 where the server cannot be reached. */
+/** A request without a usable response; `status` is 0 when the server cannot be reached. */
 export class ApiError extends Error {
   constructor(message, status) {
     super(message);
@@ -15,59 +15,60 @@ export class ApiError extends Error {
   }
 }
 
-/** The key that requests carry, "" for none. */
+/** The key sent with requests, "" for none. */
 export function key() {
-  return held;
+  return apiKey;
 }
 
-/** Carry this key from now on, "" for none; it is kept over a reload of this tab where that is wished. */
-export function setKey(value, kept = true) {
-  held = value;
-  writeStored("sessionStorage", KEY, kept && value ? value : null);
+/** Send this key from now on, "" for none; with `remember` it survives a reload of this tab. */
+export function setKey(value, remember = true) {
+  apiKey = value;
+  writeStored("sessionStorage", STORAGE_KEY, remember && value ? value : null);
 }
 
-/** The start of a model's routes. */
+/** The common prefix of a model version's routes. */
 export function modelPath(name, version) {
   return `v2/models/${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}`;
 }
 
-/** The JSON of a GET. */
+/** GET a path and parse the JSON response. */
 export async function get(path, signal) {
-  return json(path, await getText(path, signal));
+  return parseJson(path, await getText(path, signal));
 }
 
-/** The text of a GET. */
+/** GET a path as text. */
 export async function getText(path, signal) {
-  return (await sent("GET", path, undefined, signal, "text")).content;
+  return (await request("GET", path, undefined, signal, "text")).content;
 }
 
-/** The JSON of a POST. */
+/** POST a JSON body and parse the JSON response. */
 export async function post(path, body, signal) {
-  return json(path, (await sent("POST", path, body, signal, "text")).content);
+  return parseJson(path, (await request("POST", path, body, signal, "text")).content);
 }
 
 /**
- * The answer of infer, gates or lesion with its tensors as typed arrays: the JSON, whose `outputs` (and
- * `tensors`, and `lesioned.outputs`) have `data`. Ask with `binary` so that large maps arrive as bytes.
+ * POST tensors to infer, gates or lesion. Returns the JSON of the response, in which the `data` of every tensor
+ * (in `outputs`, `tensors` and `lesioned.outputs`) is a typed array. With `binary` the server sends large
+ * tensors as bytes.
  */
 export async function postTensors(path, inputs, { outputs, parameters = {}, binary = true, signal } = {}) {
   const body = { inputs: inputs.map(tensorAsJson), parameters: { ...parameters } };
   if (binary) body.parameters.binary_data_output = true;
   if (outputs) body.outputs = outputs.map((name) => ({ name }));
-  const { content, headers } = await sent("POST", path, body, signal, "arrayBuffer");
+  const { content, headers } = await request("POST", path, body, signal, "arrayBuffer");
   return parseTensors(content, headers.get("Inference-Header-Content-Length"));
 }
 
-/** A tensor as JSON takes it. */
+/** A tensor in the JSON form of the Open Inference Protocol. */
 export function tensorAsJson(tensor) {
   const data = Array.from(tensor.data, (value) => (typeof value === "bigint" ? Number(value) : value));
   return { name: tensor.name, datatype: tensor.datatype, shape: tensor.shape, data };
 }
 
-/** The answer's headers, and its content as "text" or "arrayBuffer". */
-async function sent(method, path, body, signal, form) {
+/** Send a request; returns the response headers and the content, read as "text" or "arrayBuffer". */
+async function request(method, path, body, signal, contentType) {
   const headers = {};
-  if (held) headers["X-Api-Key"] = held;
+  if (apiKey) headers["X-Api-Key"] = apiKey;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response, content;
   try {
@@ -78,18 +79,18 @@ async function sent(method, path, body, signal, form) {
       signal,
       cache: "no-store",
     });
-    content = await response[response.ok ? form : "text"]();
+    content = await response[response.ok ? contentType : "text"]();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    tell("down");
+    publishServerState("down");
     throw new ApiError("the server cannot be reached", 0);
   }
-  if (!response.ok) throw refused(response.status, content, `${method} ${path}`);
-  tell("up");
+  if (!response.ok) throw errorFrom(response.status, content, `${method} ${path}`);
+  publishServerState("up");
   return { headers: response.headers, content };
 }
 
-function json(path, text) {
+function parseJson(path, text) {
   try {
     return JSON.parse(text);
   } catch {
@@ -97,21 +98,21 @@ function json(path, text) {
   }
 }
 
-/** The API's own sentence, where what stands between has not answered in other words. */
-function refused(status, text, what) {
-  if (status === 401) tell("unauthorized");
-  else if (status === 502) tell("down");
-  // 503 and 504 may be a model's or a proxy's, and so say nothing of the server
-  else if (status < 503) tell("up");
-  let tensorAsJson;
+/** The error message of the API, or a generic one if something in between, such as a proxy, answered. */
+function errorFrom(status, text, what) {
+  if (status === 401) publishServerState("unauthorized");
+  else if (status === 502) publishServerState("down");
+  // 503 and 504 may come from a model or a proxy, so they say nothing about the server
+  else if (status < 503) publishServerState("up");
+  let message;
   try {
-    tensorAsJson = JSON.parse(text).error;
+    message = JSON.parse(text).error;
   } catch {
-    // no answer of ours
+    // not a response of this API
   }
-  return new ApiError(tensorAsJson ?? `${what}: status ${status}`, status);
+  return new ApiError(message ?? `${what}: status ${status}`, status);
 }
 
-function tell(state) {
+function publishServerState(state) {
   if (current("server") !== state) publish("server", state);
 }

@@ -1,6 +1,6 @@
-// What the browser keeps for this page. A person may have forbidden that: then nothing is kept.
+// Access to localStorage and sessionStorage. The user may have blocked storage: then nothing is stored.
 
-/** A text that was kept, null for none; `where` is "localStorage", or "sessionStorage" for this tab alone. */
+/** A stored text, or null; `where` is "localStorage" or, for this tab only, "sessionStorage". */
 export function readStored(where, name) {
   try {
     return window[where].getItem(name);
@@ -9,12 +9,12 @@ export function readStored(where, name) {
   }
 }
 
-/** Keep a text; null forgets it. */
+/** Store a text; null removes it. */
 export function writeStored(where, name, text) {
   try {
     if (text === null) window[where].removeItem(name);
     else window[where].setItem(name, text);
   } catch {
-    // the page goes on without
+    // storage is blocked; the page works without it
   }
 }

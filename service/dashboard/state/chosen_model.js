@@ -1,96 +1,96 @@
-// Which model the page is about: chosen by a person, by the address, or else the first that is served.
+// The chosen model: chosen by the user or the address, or else the first one that is served.
 
 import { writeAddress, modelInAddress } from "./page_address.js";
 import { get, modelPath } from "./api.js";
 import { modelFacts } from "./model_facts.js";
 import { current, publish, subscribe } from "./store.js";
 
-// a file can be put in the place of another without a new version
-const COMPARED_EVERY = 60_000;
+// milliseconds between checks whether the model file was replaced under the same version
+const FILE_CHECK_INTERVAL = 60_000;
 
-let turn = 0;
-// the server was gone: another may be there now, with other files
-let suspect = false;
+let latestLoad = 0;
+// after an outage another server may be running, with other files
+let serverWasDown = false;
 
-/** Publish `chosen` (which, and how that stands) and `model` (all that is known of it) from now on. */
+/** Publish `chosen model` (which one, and its state) and `model` (everything known of it) from now on. */
 export function startChosenModel() {
   subscribe("choose model", choose);
-  subscribe("index", settle);
-  addEventListener("popstate", follow);
-  // an address written by hand
-  addEventListener("hashchange", follow);
-  subscribe("server", (state) => (suspect ||= state === "down"));
-  setInterval(compare, COMPARED_EVERY);
+  subscribe("index", followIndex);
+  addEventListener("popstate", followAddress);
+  // the user edited the address
+  addEventListener("hashchange", followAddress);
+  subscribe("server", (state) => (serverWasDown ||= state === "down"));
+  setInterval(checkFile, FILE_CHECK_INTERVAL);
 }
 
-/** Whether these are one version. */
+/** Whether both name the same version of the same model. */
 export function sameVersion(one, other) {
   return Boolean(one && other) && one.name === other.name && one.version === other.version;
 }
 
 function choose({ name, version }) {
   writeAddress({ name, version });
-  take({ name, version });
+  load({ name, version });
 }
 
-function follow() {
-  const wanted = modelInAddress() ?? firstServed();
-  if (wanted && !sameVersion(wanted, current("chosen model"))) take(wanted);
+function followAddress() {
+  const target = modelInAddress() ?? firstServed();
+  if (target && !sameVersion(target, current("chosen model"))) load(target);
 }
 
-/** What the index means for what is chosen. */
-function settle(index) {
+/** React to a new index: load the chosen version, or report that it is not served. */
+function followIndex(index) {
   const chosen = current("chosen model");
   if (!chosen) {
-    const wanted = modelInAddress() ?? firstServed();
-    if (wanted) take(wanted);
+    const target = modelInAddress() ?? firstServed();
+    if (target) load(target);
     else publish("model", null);
     return;
   }
   const entry = index.find((one) => sameVersion(one, chosen));
   if (entry?.state === "READY") {
-    if (suspect || chosen.state === "unserved" || chosen.state === "failed") take(chosen);
-    suspect = false;
+    if (serverWasDown || chosen.state === "unserved" || chosen.state === "failed") load(chosen);
+    serverWasDown = false;
   } else {
-    publish("chosen model", { ...chosen, state: "unserved", message: whyNot(entry) });
+    publish("chosen model", { ...chosen, state: "unserved", message: unservedReason(entry) });
   }
 }
 
-async function take({ name, version }) {
-  const mine = (turn += 1);
-  const say = (state, message = "") => publish("chosen model", { name, version, state, message });
+async function load({ name, version }) {
+  const thisLoad = (latestLoad += 1);
+  const publishState = (state, message = "") => publish("chosen model", { name, version, state, message });
   const entry = current("index")?.find((one) => sameVersion(one, { name, version }));
   if (entry?.state !== "READY") {
-    say("unserved", whyNot(entry));
+    publishState("unserved", unservedReason(entry));
     if (!sameVersion(current("model"), { name, version })) publish("model", null);
     return;
   }
-  say("loading");
+  publishState("loading");
   try {
-    const model = await wholeOf({ name, version });
-    if (mine !== turn) return;
-    say("ready");
-    // the very same file as before disturbs nobody
+    const model = await fetchModel({ name, version });
+    if (thisLoad !== latestLoad) return;
+    publishState("ready");
+    // an unchanged file must not reset what the page shows
     const before = current("model");
-    const known = sameVersion(before, model) && before.certificate.digest === model.certificate.digest;
-    if (!known) publish("model", model);
+    const unchanged = sameVersion(before, model) && before.certificate.digest === model.certificate.digest;
+    if (!unchanged) publish("model", model);
   } catch (error) {
-    if (mine !== turn) return;
-    say("failed", error.message);
+    if (thisLoad !== latestLoad) return;
+    publishState("failed", error.message);
     if (!sameVersion(current("model"), { name, version })) publish("model", null);
   }
 }
 
-/** Whether what is served is still the file that the page is about. */
-async function compare() {
+/** Reload the model if the server now serves another file under the same version. */
+async function checkFile() {
   const model = current("model");
   if (!model || document.visibilityState === "hidden" || current("server") !== "up") return;
   const now = await get(`${model.path}/certificate`).catch(() => null);
-  if (now && now.digest !== model.certificate.digest && current("model") === model) take(model);
+  if (now && now.digest !== model.certificate.digest && current("model") === model) load(model);
 }
 
-/** @returns {Promise<import("./store.js").About>} */
-async function wholeOf({ name, version }) {
+/** @returns {Promise<import("./store.js").Model>} */
+async function fetchModel({ name, version }) {
   const path = modelPath(name, version);
   const { metadata, certificate } = await modelFacts({ name, version }, { fresh: true });
   const profile = certificate.gates ? await get(`${path}/gates/profile`) : null;
@@ -102,7 +102,7 @@ function firstServed() {
   return current("index")?.find((entry) => entry.state === "READY");
 }
 
-function whyNot(entry) {
+function unservedReason(entry) {
   if (!entry) return "no such version is in the repository";
   if (entry.state === "LOADING") return "it is being loaded";
   return entry.reason || "it is not served";

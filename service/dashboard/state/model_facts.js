@@ -1,42 +1,43 @@
-// What each served version says of itself, fetched when somebody looks at it and then known.
+// Metadata and certificate of each served version, fetched on first use and then cached.
 
 import { get, modelPath } from "./api.js";
 
-// a long list that is scrolled through must not flood the server
-const AT_ONCE = 4;
-const known = new Map();
-const waiting = [];
+// requests in flight at most: scrolling through a long list must not flood the server
+const MAX_PARALLEL_REQUESTS = 4;
+const cache = new Map();
+const queue = [];
 let running = 0;
 
-/** {metadata, certificate} of a version; `fresh` asks again. */
+/** {metadata, certificate} of a version; `fresh` bypasses the cache. */
 export function modelFacts({ name, version }, { fresh = false } = {}) {
   const path = modelPath(name, version);
-  if (fresh || !known.has(path)) {
-    const facts = inTurn(() => fetched(path));
-    known.set(path, facts);
-    facts.catch(() => known.get(path) === facts && known.delete(path));
+  if (fresh || !cache.has(path)) {
+    const facts = limitParallel(() => fetchFacts(path));
+    cache.set(path, facts);
+    facts.catch(() => cache.get(path) === facts && cache.delete(path));
   }
-  return known.get(path);
+  return cache.get(path);
 }
 
-/** Forget all: what is served may have changed. */
+/** Empty the cache, because the server may now have other files. */
 export function clearModelFacts() {
-  known.clear();
+  cache.clear();
 }
 
-async function fetched(path) {
-  // the certificate first: where a file is replaced in between, its digest is an old one, and that is noticed
+async function fetchFacts(path) {
+  // certificate first: if the file is replaced between the two requests, its digest is outdated and the next
+  // check notices
   const certificate = await get(`${path}/certificate`);
   return { certificate, metadata: await get(path) };
 }
 
-async function inTurn(job) {
-  while (running >= AT_ONCE) await new Promise((resolve) => waiting.push(resolve));
+async function limitParallel(job) {
+  while (running >= MAX_PARALLEL_REQUESTS) await new Promise((resolve) => queue.push(resolve));
   running += 1;
   try {
     return await job();
   } finally {
     running -= 1;
-    waiting.shift()?.();
+    queue.shift()?.();
   }
 }

@@ -1,20 +1,20 @@
-// The chosen model in the page's address, `#model=NAME/VERSION`: it lasts over a reload and can be sent on.
+// The chosen model in the page's address, `#model=NAME/VERSION`, so that it survives a reload and can be shared.
 
-const FORM = /^#model=([^/]+)\/(\d+)$/;
+const HASH_PATTERN = /^#model=([^/]+)\/(\d+)$/;
 
-/** {name, version} of the address, null where it names none. */
+/** {name, version} in the address, or null. */
 export function modelInAddress() {
-  const found = FORM.exec(location.hash);
-  if (!found) return null;
+  const match = HASH_PATTERN.exec(location.hash);
+  if (!match) return null;
   try {
-    return { name: decodeURIComponent(found[1]), version: found[2] };
+    return { name: decodeURIComponent(match[1]), version: match[2] };
   } catch {
-    // a % that is no escape
+    // an invalid % escape
     return null;
   }
 }
 
-/** Write a choice down, as a step that the back button takes back. */
+/** Put the chosen model into the address, as a new entry in the browser history. */
 export function writeAddress({ name, version }) {
   const hash = `#model=${encodeURIComponent(name)}/${version}`;
   if (location.hash !== hash) history.pushState(null, "", hash);

@@ -1,72 +1,73 @@
-// The repository's index, read again and again: seldom, and sooner while the server is gone or loads a model.
+// Polls the repository index: every 10 seconds, and sooner while the server is down or a model is loading.
 
 import { post } from "./api.js";
 import { current, publish, subscribe } from "./store.js";
 
-const EVERY = 10_000;
-const FIRST_TRY = 1500;
-const PATIENCE = 8000;
+// milliseconds
+const POLL_INTERVAL = 10_000;
+const FIRST_RETRY = 1500;
+const TIMEOUT = 8000;
 
 let timer;
-let tries = 0;
-let looking = null;
+let failures = 0;
+let inFlight = null;
 let loading = false;
-let said = "";
+let published = "";
 
-/** Publish `index` from now on, whenever it has changed; `failed` hears why the API has none. */
-export function startRepositoryIndex(failed) {
-  const again = () => look(failed);
-  document.addEventListener("visibilitychange", again);
-  subscribe("key", again);
-  subscribe("refresh", again);
+/** Publish `index` whenever it changes; `onError` receives the error when the API returns none. */
+export function startRepositoryIndex(onError) {
+  const pollAgain = () => poll(onError);
+  document.addEventListener("visibilitychange", pollAgain);
+  subscribe("key", pollAgain);
+  subscribe("refresh", pollAgain);
   subscribe("server", (state) => {
-    // told by another room: this one tries, or reads what may have changed
-    if (!looking && state === "down" && !tries) wait(again);
-    if (!looking && state === "up" && tries) again();
+    // another module noticed the state: retry, or read what may have changed
+    if (!inFlight && state === "down" && !failures) schedulePoll(pollAgain);
+    if (!inFlight && state === "up" && failures) pollAgain();
   });
-  again();
+  pollAgain();
 }
 
-async function look(failed) {
+async function poll(onError) {
   clearTimeout(timer);
   if (document.visibilityState === "hidden") return;
-  looking?.abort();
-  const mine = new AbortController();
-  looking = mine;
-  // one that hangs is gone, too: this is no AbortError, and so api.js says it
-  const late = setTimeout(() => mine.abort("late"), PATIENCE);
+  inFlight?.abort();
+  const controller = new AbortController();
+  inFlight = controller;
+  // a server that hangs counts as down; this abort is not an AbortError, so api.js reports it
+  const timeout = setTimeout(() => controller.abort("late"), TIMEOUT);
   try {
-    const index = await post("v2/repository/index", {}, mine.signal);
-    tries = 0;
+    const index = await post("v2/repository/index", {}, controller.signal);
+    failures = 0;
     loading = index.some((one) => one.state === "LOADING");
     const now = JSON.stringify(index);
-    if (now !== said) publish("index", index);
-    said = now;
+    if (now !== published) publish("index", index);
+    published = now;
   } catch (error) {
-    if (mine !== looking) return;
-    said = "";
+    if (controller !== inFlight) return;
+    published = "";
     const { status } = error;
-    // a proxy answers for servers that are gone
+    // a proxy answers 502 to 504 for a server that is down
     if (status >= 502 && current("server") !== "down") publish("server", "down");
-    // what is amiss with the server as a whole is told by its state
-    if (current("server") === "up") failed(error);
+    // other problems are shown by the server state
+    if (current("server") === "up") onError(error);
   } finally {
-    clearTimeout(late);
-    if (mine === looking) {
-      looking = null;
-      wait(() => look(failed));
+    clearTimeout(timeout);
+    if (controller === inFlight) {
+      inFlight = null;
+      schedulePoll(() => poll(onError));
     }
   }
 }
 
-/** The next look, unless a key has to come first. */
-function wait(again) {
+/** Schedule the next poll, unless a key is needed first. */
+function schedulePoll(pollAgain) {
   clearTimeout(timer);
   const state = current("server");
   if (state === "unauthorized") return;
-  const gone = state === "down";
-  const after = gone ? Math.min(EVERY, FIRST_TRY * 2 ** tries) : loading ? FIRST_TRY : EVERY;
-  if (gone) tries += 1;
-  publish("next retry", gone ? Date.now() + after : null);
-  timer = setTimeout(again, after);
+  const down = state === "down";
+  const delay = down ? Math.min(POLL_INTERVAL, FIRST_RETRY * 2 ** failures) : loading ? FIRST_RETRY : POLL_INTERVAL;
+  if (down) failures += 1;
+  publish("next retry", down ? Date.now() + delay : null);
+  timer = setTimeout(pollAgain, delay);
 }

@@ -1,68 +1,66 @@
-// What the rooms of the page share: each writes its own topics and hears those of the others.
+// Publish/subscribe store of the page. Each topic has one kind of value; sections know topics, not each other.
 
 /**
  * @typedef {{name: string, datatype: string, shape: number[], data: ArrayLike<number|bigint|boolean>}} Tensor
  *
  * @typedef {{low: number, high: number}} Range
  *
- * @typedef {object} About  everything that is known of one served version
+ * @typedef {object} Model  everything known of one served version
  * @property {string} name
  * @property {string} version
  * @property {{name: string, datatype: string, shape: number[]}[]} inputs  -1 is an axis of any length
  * @property {{name: string, datatype: string, shape: number[]}[]} outputs
- * @property {object} certificate  as GET …/certificate tells it
- * @property {object|null} profile  as GET …/gates/profile tells it, null for a model without gates
- * @property {object[]} gates  the profile's, or none
- * @property {string} path  the start of its routes: v2/models/NAME/versions/VERSION
+ * @property {object} certificate  from GET …/certificate
+ * @property {object|null} profile  from GET …/gates/profile, null for a model without gates
+ * @property {object[]} gates  `profile.gates`, or an empty list
+ * @property {string} path  common prefix of its routes: v2/models/NAME/versions/VERSION
  *
- * @typedef {object} Row  one row to ask a model about
+ * @typedef {object} Row  one input row for a model
  * @property {string} title  "drawn", "sample: 7", "seven.png"
- * @property {Tensor[]} inputs  each with a leading axis of 1
+ * @property {Tensor[]} inputs  each with a leading axis of length 1
  *
- * @typedef {object} Reading  the answer to a row
- * @property {About} model
+ * @typedef {object} Reading  the model's response to a row
  * @property {Row} row
  * @property {Tensor[]} outputs
- * @property {object[]} gates  the summary of each gate, none for a model without
- * @property {object} route
- * @property {Map<string, Tensor>} tensors  T of each gate by name, C of those of their own, outputs of layers
- * @property {string|null} missing  why tensors are missing, where they are
+ * @property {object[]} gates  the summary of each gate; empty for a model without gates
+ * @property {object|null} route
+ * @property {Map<string, Tensor>} tensors  by name: T of each gate, C of independent carry gates, layer outputs
+ * @property {string|null} missing  why tensors are missing, or null
  * @property {number} milliseconds
  *
- * @typedef {object} Lesioned  the same row with layers closed or open
+ * @typedef {object} Lesioned  the response to the same row with layers closed or opened
  * @property {Reading} reading
  * @property {number[]} closed
  * @property {number[]} open
  * @property {Tensor[]} outputs  with the lesion
- * @property {object} told  the answer's `lesion`
+ * @property {object} lesion  `lesion` of the response
  *
- * Topics, and who publishes them:
- *   server   "up" | "down" | "unauthorized", as it changes      api.js
- *   retry    when a server that is gone is tried next, or null  repository.js
- *   look     the index is wanted now                            anyone
- *   theme    "light" | "dark"                                   theme.js
- *   ask key  the dialog for the key is wanted                   anyone
- *   key      whether there is one, as it changes                key.js
- *   index    the repository's index, as it changes              repository.js
- *   choose   {name, version}: somebody wants this model         anyone
- *   chosen   {name, version, state, message}: how that stands,  choice.js
- *            "loading" | "ready" | "failed" | "unserved"
- *   model    About | null: the chosen model, whole              choice.js
- *   row      Row | null                                         try.js
- *   asking   {row, busy, error} | null: how the row stands      asking.js
- *   reading  Reading | null                                     asking.js
- *   wishes   {of: Map, closed, open, state, message}: layers to lesion.js
- *            be moved, and whether that was answered
- *   lesioned Lesioned | null                                    lesion.js
- *   live     figures of the last seconds                        live.js
+ * Topics, their values, and the module that publishes them:
+ *   server           "up" | "down" | "unauthorized", on change           api.js
+ *   next retry       time of the next attempt while down, or null        repository_index.js
+ *   refresh          request to read the index now                       any
+ *   theme            "light" | "dark"                                    theme.js
+ *   open key dialog  request to open the dialog for the key              any
+ *   key              whether there is a key, on change                   api_key_dialog.js
+ *   index            the repository index, on change                     repository_index.js
+ *   choose model     {name, version}: request to choose this model       any
+ *   chosen model     {name, version, state, message}; state is           chosen_model.js
+ *                    "loading" | "ready" | "failed" | "unserved"
+ *   model            Model | null: the chosen model, once loaded         chosen_model.js
+ *   row              Row | null                                          try_section.js
+ *   request          {row, busy, error} | null: the request for the row  row_requests.js
+ *   reading          Reading | null                                      row_requests.js
+ *   layer states     LayerStates (see lesion.js)                         lesion.js
+ *   lesioned         Lesioned | null                                     lesion.js
+ *   live             Moment | null: figures of the last seconds          live_section.js
  */
 
-const last = new Map();
+const values = new Map();
 const listeners = new Map();
 
-/** Tell everyone. Each listener is called even where one before it fails. */
+/** Set a topic's value and call its listeners, each of them even if an earlier one throws. */
 export function publish(topic, value) {
-  last.set(topic, value);
+  values.set(topic, value);
   for (const listener of listeners.get(topic) ?? []) {
     try {
       listener(value);
@@ -72,15 +70,15 @@ export function publish(topic, value) {
   }
 }
 
-/** Hear a topic from now on, and at once what was said last; the answer ends it. */
+/** Call `listener` with the current value, if any, and on every change. Returns a function that unsubscribes. */
 export function subscribe(topic, listener) {
   if (!listeners.has(topic)) listeners.set(topic, new Set());
   listeners.get(topic).add(listener);
-  if (last.has(topic)) listener(last.get(topic));
+  if (values.has(topic)) listener(values.get(topic));
   return () => listeners.get(topic).delete(listener);
 }
 
-/** What was said last, undefined where nothing was. */
+/** The current value of a topic, or undefined. */
 export function current(topic) {
-  return last.get(topic);
+  return values.get(topic);
 }

@@ -1,6 +1,6 @@
-// Tensors of the Open Inference Protocol: JSON first, then the bytes of each that is said to be binary.
+// Tensors of the Open Inference Protocol: JSON, followed by the bytes of each tensor marked as binary.
 
-const ARRAYS = {
+const ARRAY_TYPES = {
   BOOL: Uint8Array,
   INT8: Int8Array,
   INT16: Int16Array,
@@ -14,7 +14,7 @@ const ARRAYS = {
   FP64: Float64Array,
 };
 
-/** The answer in these bytes; `size` is the header that says where its JSON ends, null where all is JSON. */
+/** Parse a response; `size` is the header with the length of its JSON, null if it is JSON only. */
 export function parseTensors(buffer, size) {
   const end = size === null ? buffer.byteLength : Number(size);
   const answer = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 0, end)));
@@ -22,27 +22,27 @@ export function parseTensors(buffer, size) {
   for (const tensor of tensorsIn(answer)) {
     const bytes = tensor.parameters?.binary_data_size;
     if (bytes === undefined) {
-      tensor.data = listed(tensor);
+      tensor.data = fromList(tensor);
     } else {
-      tensor.data = read(buffer, start, bytes, tensor.datatype);
+      tensor.data = fromBytes(buffer, start, bytes, tensor.datatype);
       start += bytes;
     }
   }
   return answer;
 }
 
-/** How many values a shape has. */
+/** The number of values in a tensor of this shape. */
 export function elementCount(shape) {
   return shape.reduce((product, dim) => product * dim, 1);
 }
 
-/** An array for values of a datatype. */
+/** A typed array of these values. */
 export function toTypedArray(datatype, values) {
-  const Kind = ARRAYS[datatype] ?? Float32Array;
-  return Kind.from(values, Kind === BigInt64Array || Kind === BigUint64Array ? BigInt : undefined);
+  const ArrayType = ARRAY_TYPES[datatype] ?? Float32Array;
+  return ArrayType.from(values, ArrayType === BigInt64Array || ArrayType === BigUint64Array ? BigInt : undefined);
 }
 
-// the bytes come in the order in which the tensors stand in the JSON
+// tensors in the order of their bytes, which is that of the JSON
 function tensorsIn(answer) {
   return Object.entries(answer).flatMap(([key, value]) => {
     if (key === "lesioned") return value.outputs;
@@ -50,19 +50,19 @@ function tensorsIn(answer) {
   });
 }
 
-function listed(tensor) {
+function fromList(tensor) {
   const flat = tensor.data.flat(Infinity);
   return tensor.datatype === "BYTES" ? flat : toTypedArray(tensor.datatype, flat);
 }
 
-function read(buffer, start, bytes, datatype) {
-  // a view has to begin at a multiple of its width, and a part of an answer need not
+function fromBytes(buffer, start, bytes, datatype) {
+  // copied, because a typed array must start at a multiple of its element size
   const part = buffer.slice(start, start + bytes);
   if (datatype === "FP16") return Float32Array.from(new Uint16Array(part), decodeHalf);
-  return new ARRAYS[datatype](part);
+  return new ARRAY_TYPES[datatype](part);
 }
 
-/** The number whose half precision has these bits. */
+/** Decode half precision (FP16). */
 export function decodeHalf(bits) {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
