@@ -143,7 +143,7 @@ def test_labels_of_strangers_are_labels(dashboard: Opener, gallery: Server) -> N
         assert ticks[0] == LABELS[0][:23] + "…"
         contrast.get_by_text("as a table").click()
         expect(contrast.get_by_role("columnheader")).to_have_text(["layer", *LABELS])
-        assert any(label in contrast.locator(".says").inner_text() for label in LABELS)
+        assert any(label in contrast.locator(".caption").inner_text() for label in LABELS)
         assert page.title() != "owned"
 
 

@@ -1,21 +1,26 @@
-// Bars beside names, one kind or several stacked, with levels to compare with.
+// Bar charts: one series, or several side by side or stacked, with reference levels.
 
 import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
 import { color } from "../shell/theme.js";
 
-// bars on one another differ in more than colour
+// stacked bars differ by more than colour
 const PATTERNS = ["", "", "/", "."];
-// the width of a tick's name, and the height of one, in rem
-const NAME = [2.2, 1.3];
+// width and height of a tick label, in rem
+const TICK_LABEL_SIZE = [2.2, 1.3];
 
 /**
- * Bars in a figure; call it again for new numbers.
+ * Draw bars in a figure; call it again for new numbers.
  *
- * `names` are what the bars stand for, each of `series` is {name, values, tone?, tones?, says?}: `tone` is a
- * colour of the sheet, `tones` one for each bar, `says` puts a value into words. `marks` are levels,
- * {y, text, tone}. `xTitle` says what the names are, `yTitle` what the values are, also where the bars lie;
- * `range` are the ends of their axis, `yFormat` is how its numbers are written; `written` puts each bar's
+ * @param {object} options
+ * @param {string[]} options.names  what the bars stand for
+ * @param {object[]} options.series  {name, values, tone?, tones?, format?}: `tone` is a colour variable of the
+ *   style sheet, `tones` one for each bar, `format` turns a value into text
+ * @param {{y: number, text: string, tone: string}[]} [options.levels]  reference lines
+ * @param {string} options.xTitle  what the names are, `yTitle` what the values are, also for horizontal bars
+ * @param {[number, number]} [options.range]  ends of the value axis
+ * @param {string} [options.yFormat]  Plotly's format of its ticks
+ * @param {boolean} [options.labelled]  write each value on its bar
  * value on it.
  */
 export function drawBars(figure, options) {
@@ -27,28 +32,28 @@ export function drawBars(figure, options) {
     make: () => ({ data: tracesOf(options), layout: layoutOf(options, figure.clientWidth, height) }),
     table: () => ({
       head: [xTitle ?? "name", ...series.map(({ name }) => name)],
-      rows: names.map((name, n) => [name, ...series.map(({ values, says = number }) => says(values[n]))]),
+      rows: names.map((name, n) => [name, ...series.map(({ values, format = number }) => format(values[n]))]),
     }),
   });
 }
 
-function tracesOf({ names, series, stacked, horizontal, written }) {
-  const places = names.map((_, n) => n);
-  return series.map(({ name, values, tone, tones, says = number }, n) => ({
+function tracesOf({ names, series, stacked, horizontal, labelled }) {
+  const positions = names.map((_, n) => n);
+  return series.map(({ name, values, tone, tones, format = number }, n) => ({
     type: "bar",
     name: escapeMarkup(name),
     orientation: horizontal ? "h" : "v",
-    [horizontal ? "y" : "x"]: places,
+    [horizontal ? "y" : "x"]: positions,
     [horizontal ? "x" : "y"]: Array.from(values),
-    // a bar's name stands with it, since an axis would make one of two bars of one name
+    // the name is attached to the bar, since an axis would merge two bars of the same name
     customdata: names.map(escapeMarkup),
     // a bar that ends outside the chart has its number at its foot
-    text: written ? Array.from(values, (value) => escapeMarkup(says(value))) : undefined,
+    text: labelled ? Array.from(values, (value) => escapeMarkup(format(value))) : undefined,
     textposition: "auto",
     textangle: 0,
     insidetextanchor: "start",
     constraintext: "none",
-    hovertext: Array.from(values, (value) => escapeMarkup(says(value))),
+    hovertext: Array.from(values, (value) => escapeMarkup(format(value))),
     hovertemplate: `%{customdata}<br>${escapeMarkup(name)}: %{hovertext}<extra></extra>`,
     marker: {
       color: tones ? tones.map(color) : color(tone ?? `--series-${(n % 4) + 1}`),
@@ -59,16 +64,16 @@ function tracesOf({ names, series, stacked, horizontal, written }) {
 }
 
 function layoutOf(options, width, height) {
-  const { names, series, stacked, horizontal, marks = [], range, yTitle, yFormat, xTitle } = options;
-  const along = horizontal ? "x" : "y";
-  const room = horizontal ? (height - 3 * remPixels()) / (NAME[1] * remPixels()) : width / (NAME[0] * remPixels());
-  const step = Math.ceil(names.length / Math.max(2, room));
+  const { names, series, stacked, horizontal, levels = [], range, yTitle, yFormat, xTitle } = options;
+  const valueAxis = horizontal ? "x" : "y";
+  const maxTicks = horizontal ? (height - 3 * remPixels()) / (TICK_LABEL_SIZE[1] * remPixels()) : width / (TICK_LABEL_SIZE[0] * remPixels());
+  const step = Math.ceil(names.length / Math.max(2, maxTicks));
   const at = names.map((_, n) => n).filter((n) => n % step === 0);
-  const ends = [-0.5, names.length - 0.5];
+  const nameRange = [-0.5, names.length - 0.5];
   return {
     barmode: stacked ? "stack" : "group",
     bargap: names.length > 40 ? 0 : 0.15,
-    margin: { l: 8, r: marks.length ? 4 * remPixels() : 8, t: marks.length ? 18 : 8, b: 8 },
+    margin: { l: 8, r: levels.length ? 4 * remPixels() : 8, t: levels.length ? 18 : 8, b: 8 },
     showlegend: series.length > 1,
     legend: {
       traceorder: "normal",
@@ -83,21 +88,21 @@ function layoutOf(options, width, height) {
       tickvals: at,
       ticktext: at.map((n) => escapeMarkup(names[n])),
       tickangle: 0,
-      range: horizontal ? ends.reverse() : ends,
+      range: horizontal ? nameRange.reverse() : nameRange,
       showgrid: false,
       zeroline: false,
     },
-    [`${along}axis`]: {
+    [`${valueAxis}axis`]: {
       title: { text: escapeMarkup(yTitle ?? ""), standoff: 6 },
       tickformat: yFormat,
       ...(range ? { range } : { rangemode: "tozero" }),
     },
-    shapes: marks.map(({ y }) => ({
+    shapes: levels.map(({ y }) => ({
       type: "line",
-      ...across(along, y),
+      ...levelLine(valueAxis, y),
       line: { color: color("--text"), width: 0.1 * remPixels(), dash: "dash" },
     })),
-    annotations: marks.map(({ y, text, tone }) => ({
+    annotations: levels.map(({ y, text, tone }) => ({
       text: escapeMarkup(text),
       showarrow: false,
       font: { color: color(tone) },
@@ -108,9 +113,9 @@ function layoutOf(options, width, height) {
   };
 }
 
-/** From end to end of the chart at a value. */
-function across(along, value) {
-  return along === "x"
+/** A line across the whole chart at a value. */
+function levelLine(valueAxis, value) {
+  return valueAxis === "x"
     ? { x0: value, x1: value, yref: "paper", y0: 0, y1: 1 }
     : { y0: value, y1: value, xref: "paper", x0: 0, x1: 1 };
 }

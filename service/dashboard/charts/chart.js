@@ -1,82 +1,85 @@
-// Charts by Plotly, each with its data as a table beneath it.
+// Draws charts with Plotly, each with its data as a table beneath it.
 
 import { el, setChildren } from "../dom/element.js";
 import { loadPlotly } from "./plotly_loader.js";
 import { subscribe } from "../state/store.js";
 import { color } from "../shell/theme.js";
 
-// milliseconds between charts that nobody sees yet
-const LATER = 60;
-const drawn = new Map();
-const waiting = new Set();
-let working = false;
+// milliseconds between charts that are outside the window
+const HIDDEN_CHART_DELAY = 60;
+const charts = new Map();
+const queue = new Set();
+let drawing = false;
 
 /**
- * A chart in a figure. `make()` gives {data, layout} of Plotly and is called again when the theme turns;
- * `table()` gives {head, rows} for those who cannot see it. Call `draw` again with the same figure for new
- * data: of several calls before it is painted, the last counts. `label` says what can be seen, in a
- * sentence. `onPick` hears which point was clicked. The answer is a promise of its being on the screen.
- */
+ * Draw a chart in a figure. Call it again with the same figure for new data: of several calls before the chart
+ * is drawn, only the last counts. The promise resolves when the chart is on the screen.
+ *
+ * @param {object} options
+ * @param {string} options.label  one sentence that describes the chart, for screen readers
+ * @param {() => {data, layout}} options.make  Plotly data and layout; called again when the theme changes
+ * @param {() => {head, rows}} options.table  the same data as a table
+ * @param {(point: object) => void} [options.onPick]  called with the point that was clicked
 export function drawChart(figure, { label, make, table, height = 15 * remPixels(), onPick }) {
-  const chart = drawn.get(figure) ?? begun(figure, label);
+  const chart = charts.get(figure) ?? createChart(figure, label);
   Object.assign(chart, { label, make, table, height, onPick });
   chart.plot.classList.toggle("to-pick", Boolean(onPick));
   chart.plot.style.setProperty("min-height", `${height}px`);
-  if (chart.details.open) show(chart);
-  return wanted(chart);
+  if (chart.details.open) fillTable(chart);
+  return enqueue(chart);
 }
 
-/** Change something of a chart's layout and leave its data as they are, which is much faster. */
+/** Change parts of a chart's layout, which is much faster than drawing it again. */
 export function relayout(figure, changes) {
-  const chart = drawn.get(figure);
+  const chart = charts.get(figure);
   return chart?.plotted ? window.Plotly.relayout(chart.plot, changes) : undefined;
 }
 
-/** Take a chart away. */
+/** Remove a chart. */
 export function eraseChart(figure) {
-  const chart = drawn.get(figure);
+  const chart = charts.get(figure);
   if (chart) {
-    drawn.delete(figure);
-    sizes.unobserve(chart.plot);
-    sights.unobserve(chart.plot);
+    charts.delete(figure);
+    resizeObserver.unobserve(chart.plot);
+    visibilityObserver.unobserve(chart.plot);
     if (chart.plotted) window.Plotly.purge(chart.plot);
-    done(chart);
+    resolveWaiters(chart);
   }
   setChildren(figure);
 }
 
-/** Empty a node, and take away the charts in it, which would be kept and redrawn for ever. */
+/** Empty a node and remove the charts in it; otherwise they would be kept and redrawn for ever. */
 export function clearCharts(node) {
   for (const figure of node.querySelectorAll("figure")) eraseChart(figure);
   setChildren(node);
 }
 
-/** A text that Plotly shall show as it stands, since it reads some markup in what it is given. */
+/** Escape a text that Plotly would otherwise read as markup. */
 export function escapeMarkup(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/** How many pixels the type's size is, in which charts are measured as all of the page is. */
+/** One rem in pixels: charts are sized in rem, like the rest of the page. */
 export function remPixels() {
   return parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
-function begun(figure, label) {
+function createChart(figure, label) {
   const plot = el("div", { class: "plot", role: "img", "aria-label": label });
-  const named = { tabindex: "0", role: "group", "aria-label": "The chart as a table" };
+  const named = { tabindex: "0", role: "group", "aria-label": "Chart data as a table" };
   const body = el("div", { class: "scroll", ...named });
-  const details = el("details", { class: "as-table" }, el("summary", {}, "as a table"), body);
-  const chart = { plot, body, details, plotted: false, seen: true, width: 0, ends: [] };
-  details.addEventListener("toggle", () => details.open && show(chart));
+  const details = el("details", { class: "as-table" }, el("summary", {}, "Data table"), body);
+  const chart = { plot, body, details, plotted: false, visible: true, width: 0, waiters: [] };
+  details.addEventListener("toggle", () => details.open && fillTable(chart));
   setChildren(figure, plot, details);
-  drawn.set(figure, chart);
+  charts.set(figure, chart);
   plot.chart = chart;
-  sizes.observe(plot);
-  sights.observe(plot);
+  resizeObserver.observe(plot);
+  visibilityObserver.observe(plot);
   return chart;
 }
 
-function show(chart) {
+function fillTable(chart) {
   const { head, rows } = chart.table();
   const line = ([first, ...rest]) =>
     el("tr", {}, el("th", { scope: "row" }, first), rest.map((value) => el("td", {}, value)));
@@ -91,41 +94,41 @@ function show(chart) {
   );
 }
 
-/** Paint a chart when its turn comes; the promise is kept when it has been, or is no longer there to be. */
-function wanted(chart) {
-  const promise = new Promise((resolve) => chart.ends.push(resolve));
-  waiting.add(chart);
-  if (!working) work();
+/** Queue a chart for drawing; the promise resolves when it has been drawn or removed. */
+function enqueue(chart) {
+  const promise = new Promise((resolve) => chart.waiters.push(resolve));
+  queue.add(chart);
+  if (!drawing) drawQueue();
   return promise;
 }
 
-/** One chart a frame, those in sight first, so that the page answers in between. */
-async function work() {
-  working = true;
-  while (waiting.size) {
-    const chart = [...waiting].find((one) => one.seen) ?? waiting.values().next().value;
-    await new Promise((go) => (chart.seen ? requestAnimationFrame(go) : setTimeout(go, LATER)));
-    waiting.delete(chart);
-    if (drawn.get(chart.plot.parentNode) === chart) await paint(chart);
-    done(chart);
+/** Draw one chart per frame, visible ones first, so that the page stays responsive. */
+async function drawQueue() {
+  drawing = true;
+  while (queue.size) {
+    const chart = [...queue].find((chart) => chart.visible) ?? queue.values().next().value;
+    await new Promise((go) => (chart.visible ? requestAnimationFrame(go) : setTimeout(go, HIDDEN_CHART_DELAY)));
+    queue.delete(chart);
+    if (charts.get(chart.plot.parentNode) === chart) await drawNow(chart);
+    resolveWaiters(chart);
   }
-  working = false;
+  drawing = false;
 }
 
-function done(chart) {
-  for (const end of chart.ends.splice(0)) end();
+function resolveWaiters(chart) {
+  for (const resolve of chart.waiters.splice(0)) resolve();
 }
 
-async function paint(chart) {
+async function drawNow(chart) {
   const { plot, label } = chart;
   try {
     const Plotly = await loadPlotly();
     chart.width = plot.clientWidth;
-    // what is hidden is drawn when it has room
-    if (drawn.get(plot.parentNode) !== chart || !chart.width) return;
+    // a hidden chart is drawn when it gets a width
+    if (charts.get(plot.parentNode) !== chart || !chart.width) return;
     const { data, layout } = chart.make();
     if (!chart.plotted) setChildren(plot);
-    await Plotly.react(plot, data, themed(layout, chart), { displayModeBar: false });
+    await Plotly.react(plot, data, withTheme(layout, chart), { displayModeBar: false });
     if (!chart.plotted) {
       plot.on("plotly_click", (event) => chart.onPick?.(event.points[0]));
       chart.plotted = true;
@@ -133,13 +136,13 @@ async function paint(chart) {
   } catch (error) {
     if (chart.plotted) window.Plotly.purge(plot);
     chart.plotted = false;
-    setChildren(plot, el("p", { class: "failed" }, `The chart cannot be drawn: ${error.message}`));
+    setChildren(plot, el("p", { class: "failed" }, `The chart could not be drawn: ${error.message}`));
   } finally {
     plot.setAttribute("aria-label", label);
   }
 }
 
-function themed(layout, { width, height }) {
+function withTheme(layout, { width, height }) {
   const [text, line] = [color("--text"), color("--line")];
   const axis = {
     gridcolor: line,
@@ -170,17 +173,17 @@ function themed(layout, { width, height }) {
   };
 }
 
-// Plotly hears of the window's size alone, and a chart's room changes by more
-const sizes = new ResizeObserver((entries) => {
+// Plotly itself only notices changes of the window's size
+const resizeObserver = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    if (target.clientWidth && target.clientWidth !== target.chart.width) wanted(target.chart);
+    if (target.clientWidth && target.clientWidth !== target.chart.width) enqueue(target.chart);
   }
 });
 
-const sights = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) target.chart.seen = isIntersecting;
+const visibilityObserver = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) target.chart.visible = isIntersecting;
 });
 
 subscribe("theme", () => {
-  for (const chart of drawn.values()) if (chart.plotted) wanted(chart);
+  for (const chart of charts.values()) if (chart.plotted) enqueue(chart);
 });

@@ -4,60 +4,65 @@ import { drawChart, escapeMarkup, relayout, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
 import { scaleColors, scaleRange } from "./color_scales.js";
 
-// a table of more columns than this tells of each row how its numbers lie
-const COLUMNS_IN_TABLE = 64;
-const LONGEST_NAME = 24;
-const choices = new WeakMap();
-// room for the scale and for the names of columns, in rem
+// with more columns than this, the table shows a summary of each row
+const MAX_TABLE_COLUMNS = 64;
+const MAX_NAME_LENGTH = 24;
+const selections = new WeakMap();
+// height of the colour scale above the map, and of column names below it, in rem
 export const SCALE_HEIGHT = 2.4;
 export const COLUMN_NAMES_HEIGHT = 3;
 
 /**
- * A heat map in a figure; call it again for new numbers.
+ * Draw a heat map in a figure; call it again for new numbers.
  *
- * `z` has a list of numbers for each of `rows`; a shorter one leaves the rest empty, and so does NaN.
- * `scale` is "gate" (0 to 1), "signed" (colours on both sides of 0) or "plain" (least to greatest); `range`
- * [low, high] where several maps are to be compared. `hover` names what a row, a column and a value are.
- * `onPick(row, column)` hears clicks, `chosen` is a row with a frame around it. `rowTitle` stands along the
- * rows' names; `square` makes a number as wide as it is high, where there is room.
- */
+ * @param {object} options
+ * @param {ArrayLike<number>[]} options.z  a list of numbers per row; missing values and NaN leave cells empty
+ * @param {string[]} options.rows  names of the rows
+ * @param {{title: string, names?: string[]}} options.columns
+ * @param {"gate"|"signed"|"plain"} options.scale  0 to 1, colours on both sides of 0, or lowest to highest
+ * @param {[number, number]} [options.range]  ends of the scale, so that several maps can be compared
+ * @param {{row: string, column: string, value: string}} options.hover  what rows, columns and values are
+ * @param {string} [options.rowTitle]  title of the row axis
+ * @param {number} [options.chosen]  row with a frame around it
+ * @param {(row: number, column: number) => void} [options.onPick]  called on a click
+ * @param {boolean} [options.square]  make cells square where there is room
 export function drawHeatmap(figure, options) {
   const { label, z, rows, columns, scale, range, hover, height, onPick } = options;
   const width = Math.max(1, ...z.map((row) => row.length));
-  choices.set(figure, { chosen: options.chosen, width });
+  selections.set(figure, { chosen: options.chosen, width });
   const ends = range ?? scaleRange(z, scale);
-  const tall = height ?? heightFor(rows.length);
+  const chartHeight = height ?? heightFor(rows.length);
   return drawChart(figure, {
     label,
-    height: tall,
+    height: chartHeight,
     table: () => tableOf(z, rows, columns, hover),
     make: () => ({
-      data: [trace(z, rows, columns, width, scale, ends, hover)],
-      layout: layoutOf(options, choices.get(figure), tall, figure.clientWidth),
+      data: [traceOf(z, rows, columns, width, scale, ends, hover)],
+      layout: layoutOf(options, selections.get(figure), chartHeight, figure.clientWidth),
     }),
     onPick: onPick && ((point) => onPick(Math.round(point.y), Math.round(point.x))),
   });
 }
 
-/** Move the frame of a heat map to another row. */
+/** Move the frame to another row. */
 export function frameRow(figure, chosen) {
-  const choice = choices.get(figure);
-  if (!choice) return;
-  choice.chosen = chosen;
-  relayout(figure, { shapes: framesOf(choice) });
+  const selection = selections.get(figure);
+  if (!selection) return;
+  selection.chosen = chosen;
+  relayout(figure, { shapes: frameShapes(selection) });
 }
 
 function heightFor(count) {
   return Math.min(Math.max(count * 1.4, 5), 30) * remPixels() + (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
 }
 
-function trace(z, rows, columns, width, scale, [low, high], { row, column, value }) {
+function traceOf(z, rows, columns, width, scale, [low, high], { row, column, value }) {
   const names = columns.names?.map(escapeMarkup);
   const marks = [low, (low + high) / 2, high];
   return {
     type: "heatmap",
-    z: z.map((values) => filled(values, width)),
-    // the row's name stands at each of its numbers, since an axis would make one of two rows of one name
+    z: z.map((values) => padded(values, width)),
+    // the row's name is repeated at each cell, since an axis would merge two rows of the same name
     customdata: rows.map((name) => new Array(width).fill(escapeMarkup(name))),
     text: names && rows.map(() => names),
     hovertemplate: `${escapeMarkup(row)} %{customdata}<br>${escapeMarkup(column)} %{${names ? "text" : "x"}}<br>` +
@@ -77,10 +82,10 @@ function trace(z, rows, columns, width, scale, [low, high], { row, column, value
       y: 1,
       yanchor: "top",
       ypad: 0,
-      // a name beyond the chart's edge would not be drawn
+      // Plotly leaves out a label that crosses the edge of the chart
       xpad: 1.5 * remPixels(),
       outlinewidth: 0,
-      // nor would one at an end that rounding has moved
+      // and one at an end of the scale that rounding moved outside
       tickvals: marks.map((mark, n) => mark + (1 - n) * 1e-6 * (high - low)),
       ticktext: marks.map(number),
       ticks: "",
@@ -88,9 +93,9 @@ function trace(z, rows, columns, width, scale, [low, high], { row, column, value
   };
 }
 
-function layoutOf({ rows, rowTitle, columns, square }, choice, height, room) {
-  const { width } = choice;
-  const ground = height - (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
+function layoutOf({ rows, rowTitle, columns, square }, selection, height, available) {
+  const { width } = selection;
+  const plotHeight = height - (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
   return {
     margin: { l: 8, r: 8, t: SCALE_HEIGHT * remPixels(), b: COLUMN_NAMES_HEIGHT * remPixels() },
     xaxis: {
@@ -98,38 +103,38 @@ function layoutOf({ rows, rowTitle, columns, square }, choice, height, room) {
       showgrid: false,
       zeroline: false,
       range: [-0.5, width - 0.5],
-      domain: [0, square ? Math.min(1, (ground * width) / rows.length / (room - 3 * remPixels())) : 1],
-      ...(columns.names ? named(columns.names, 40) : whole(width)),
+      domain: [0, square ? Math.min(1, (plotHeight * width) / rows.length / (available - 3 * remPixels())) : 1],
+      ...(columns.names ? nameTicks(columns.names, 40) : integerTicks(width)),
     },
     yaxis: {
       title: { text: escapeMarkup(rowTitle ?? ""), standoff: 6 },
       showgrid: false,
       zeroline: false,
       range: [rows.length - 0.5, -0.5],
-      ...named(rows, Math.max(2, ground / (1.2 * remPixels()))),
+      ...nameTicks(rows, Math.max(2, plotHeight / (1.2 * remPixels()))),
     },
-    shapes: framesOf(choice),
+    shapes: frameShapes(selection),
   };
 }
 
-/** Ticks at names, as many as there is room for. */
-function named(names, room) {
-  const step = Math.ceil(names.length / room);
+/** Ticks with names, as many as fit. */
+function nameTicks(names, available) {
+  const step = Math.ceil(names.length / available);
   const at = names.map((_, n) => n).filter((n) => n % step === 0);
-  return { tickvals: at, ticktext: at.map((n) => escapeMarkup(short(names[n]))) };
+  return { tickvals: at, ticktext: at.map((n) => escapeMarkup(shortened(names[n]))) };
 }
 
-/** Ticks at whole numbers alone. */
-function whole(width) {
+/** Ticks at whole numbers only. */
+function integerTicks(width) {
   return width < 6 ? { tickvals: Array.from({ length: width }, (_, n) => n) } : { tickformat: "d" };
 }
 
-function short(name) {
-  return name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - 1)}…` : name;
+function shortened(name) {
+  return name.length > MAX_NAME_LENGTH ? `${name.slice(0, MAX_NAME_LENGTH - 1)}…` : name;
 }
 
-/** A frame around the chosen row, light within dark, so that it is seen on any colour. */
-function framesOf({ chosen, width }) {
+/** A frame around the chosen row, light on dark, so that it is visible on every colour. */
+function frameShapes({ chosen, width }) {
   if (chosen === undefined) return [];
   const around = { type: "rect", x0: -0.5, x1: width - 0.5, y0: chosen - 0.5, y1: chosen + 0.5 };
   return [
@@ -138,26 +143,26 @@ function framesOf({ chosen, width }) {
   ];
 }
 
-function filled(values, width) {
+function padded(values, width) {
   if (values.length === width) return values;
-  const whole = new Float32Array(width).fill(NaN);
-  whole.set(values);
-  return whole;
+  const cells = new Float32Array(width).fill(NaN);
+  cells.set(values);
+  return cells;
 }
 
 function tableOf(z, rows, columns, { row, column, value }) {
   const width = Math.max(0, ...z.map((values) => values.length));
-  if (width <= COLUMNS_IN_TABLE) {
+  if (width <= MAX_TABLE_COLUMNS) {
     const names = columns.names ?? Array.from({ length: width }, (_, n) => `${column} ${n}`);
     return { head: [row, ...names], rows: z.map((values, n) => [rows[n], ...Array.from(values, number)]) };
   }
   return {
-    head: [row, `mean ${value}`, "least", `at ${column}`, "greatest", `at ${column}`],
-    rows: z.map((values, n) => [rows[n], ...spread(values, columns.names)]),
+    head: [row, `mean ${value}`, "lowest", `at ${column}`, "highest", `at ${column}`],
+    rows: z.map((values, n) => [rows[n], ...rowSummary(values, columns.names)]),
   };
 }
 
-function spread(values, names) {
+function rowSummary(values, names) {
   let [sum, count, least, greatest] = [0, 0, -1, -1];
   values.forEach((value, n) => {
     if (!Number.isFinite(value)) return;

@@ -1,28 +1,33 @@
-// Lines over numbers or names, with levels to compare with and bands behind them.
+// Line charts over numbers or names, with reference levels and a band.
 
 import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
 import { color } from "../shell/theme.js";
 
-// lines differ in more than colour: those over names in the marks of their points, others in dashes
+// lines differ by more than colour: over names by the markers of their points, otherwise by dashes
 const DASHES = ["solid", "dash", "dot", "dashdot"];
-// more points than this get small marks
-const CROWD = 40;
-// the width of a line, and of a tick's name, in rem
-const THIN = 0.125;
-const NAME = 2.2;
+// number of points from which markers are small
+const MANY_POINTS = 40;
+// width of a line and of a tick label, in rem
+const LINE_WIDTH = 0.125;
+const TICK_LABEL_WIDTH = 2.2;
 
 /**
- * Lines in a figure; call it again for new numbers.
+ * Draw lines in a figure; call it again for new numbers.
  *
- * `x` are numbers, or names (of layers). Each of `series` is {name, y, tone?, says?}: null and NaN leave a
- * gap, `tone` is a colour of the sheet, `says` puts a number into words. `band` is {name, low, high}.
- * `marks` are levels, {y, text, tone}. `ticks` are {at, names, range} along x. The y axis begins at 0 and shows
- * `top` at least, unless `range` gives its ends. `legend` names even a single line.
+ * @param {object} options
+ * @param {number[]|string[]} options.x  numbers, or names (of layers)
+ * @param {object[]} options.series  {name, y, tone?, format?}: null and NaN leave a gap, `tone` is a colour
+ *   variable of the style sheet, `format` turns a number into text
+ * @param {{name: string, low: number[], high: number[]}} [options.band]
+ * @param {{y: number, text: string, tone: string}[]} [options.levels]  horizontal reference lines
+ * @param {{at: number[], names: string[], range: number[]}} [options.ticks]  ticks along x
+ * @param {[number, number]} [options.range]  ends of the y axis; by default from 0 to at least `top`
+ * @param {boolean} [options.legend]  show a legend even for a single line
  */
 export function drawLines(figure, options) {
   const { label, height, x, series, band, xTitle } = options;
-  const columns = [...series, ...(band ? edges(band) : [])];
+  const columns = [...series, ...(band ? bandColumns(band) : [])];
   return drawChart(figure, {
     label,
     height,
@@ -31,41 +36,41 @@ export function drawLines(figure, options) {
       head: [xTitle, ...columns.map(({ name }) => name)],
       rows: Array.from(x, (at, n) => [
         String(at ?? "–"),
-        ...columns.map(({ y, says = number }) => says(y[n])),
+        ...columns.map(({ y, format = number }) => format(y[n])),
       ]),
     }),
   });
 }
 
-function edges({ name, low, high, says }) {
+function bandColumns({ name, low, high, format }) {
   return [
-    { name: `${name}, low`, y: low, says },
-    { name: `${name}, high`, y: high, says },
+    { name: `${name}, low`, y: low, format },
+    { name: `${name}, high`, y: high, format },
   ];
 }
 
 function tracesOf({ x, series, band }) {
   const named = isNamed(x);
   const places = Array.from(x, (at, n) => (named ? n : at));
-  const traces = series.map(({ name, y, tone, says = number }, n) => ({
+  const traces = series.map(({ name, y, tone, format = number }, n) => ({
     name: escapeMarkup(name),
     x: places,
     y: Array.from(y, (value) => (Number.isFinite(value) ? value : null)),
-    text: Array.from(y, (value) => escapeMarkup(says(value))),
+    text: Array.from(y, (value) => escapeMarkup(format(value))),
     hovertemplate: "%{text}",
     mode: named ? "lines+markers" : "lines",
     connectgaps: false,
     line: {
       color: color(tone ?? `--series-${(n % 4) + 1}`),
-      width: THIN * remPixels(),
+      width: LINE_WIDTH * remPixels(),
       dash: named ? "solid" : DASHES[n % DASHES.length],
     },
-    marker: { size: (x.length > CROWD ? 1.5 : 3) * THIN * remPixels(), symbol: n % 4 },
+    marker: { size: (x.length > MANY_POINTS ? 1.5 : 3) * LINE_WIDTH * remPixels(), symbol: n % 4 },
   }));
-  return band ? [...bandOf(band, places), ...traces] : traces;
+  return band ? [...bandTraces(band, places), ...traces] : traces;
 }
 
-function bandOf({ name, low, high }, x) {
+function bandTraces({ name, low, high }, x) {
   const shared = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
   return [
     { ...shared, y: Array.from(low), showlegend: false },
@@ -74,8 +79,8 @@ function bandOf({ name, low, high }, x) {
 }
 
 function layoutOf(options, width) {
-  const { x, series, band, marks = [], yTitle, xTitle, yFormat, legend } = options;
-  const along = isNamed(x) ? names(x, width / (NAME * remPixels())) : ticked(options.ticks);
+  const { x, series, band, levels = [], yTitle, xTitle, yFormat, legend } = options;
+  const xTicks = isNamed(x) ? nameTicks(x, width / (TICK_LABEL_WIDTH * remPixels())) : numberTicks(options.ticks);
   return {
     margin: { l: 8, r: remPixels(), t: 8, b: 8 },
     hovermode: "x unified",
@@ -88,24 +93,24 @@ function layoutOf(options, width) {
       showgrid: false,
       zeroline: false,
       tickangle: 0,
-      ...along,
+      ...xTicks,
     },
     yaxis: {
       title: { text: escapeMarkup(yTitle), standoff: 6 },
       tickformat: yFormat,
       zeroline: false,
-      ...ends(options),
+      ...yRange(options),
     },
-    shapes: marks.map(({ y, tone }) => ({
+    shapes: levels.map(({ y, tone }) => ({
       type: "line",
       xref: "paper",
       x0: 0,
       x1: 1,
       y0: y,
       y1: y,
-      line: { color: color(tone), width: THIN * remPixels(), dash: "longdash" },
+      line: { color: color(tone), width: LINE_WIDTH * remPixels(), dash: "longdash" },
     })),
-    annotations: marks.map(({ y, text, tone }) => ({
+    annotations: levels.map(({ y, text, tone }) => ({
       text: escapeMarkup(text),
       xref: "paper",
       x: 1,
@@ -118,22 +123,22 @@ function layoutOf(options, width) {
   };
 }
 
-function ends({ range, top = 0, marks = [] }) {
+function yRange({ range, top = 0, levels = [] }) {
   if (range) return { range };
-  return { rangemode: "tozero", autorangeoptions: { include: [top, ...marks.map(({ y }) => y)] } };
+  return { rangemode: "tozero", autorangeoptions: { include: [top, ...levels.map(({ y }) => y)] } };
 }
 
 function isNamed(x) {
   return typeof x[0] === "string";
 }
 
-/** As many names as there is room for, at the places of their points. */
-function names(x, room) {
-  const step = Math.ceil(x.length / room);
+/** As many names as fit, at the positions of their points. */
+function nameTicks(x, maxTicks) {
+  const step = Math.ceil(x.length / maxTicks);
   const at = x.map((_, n) => n).filter((n) => n % step === 0);
   return { tickvals: at, ticktext: at.map((n) => escapeMarkup(x[n])), range: [-0.5, x.length - 0.5] };
 }
 
-function ticked(ticks) {
+function numberTicks(ticks) {
   return ticks ? { tickvals: ticks.at, ticktext: ticks.names, range: ticks.range } : {};
 }

@@ -1,25 +1,25 @@
-// Plotly, fetched when the first chart is drawn, and made to live under the page's policy for content.
+// Loads Plotly when the first chart is drawn, and adapts it to the page's Content-Security-Policy.
 
 import { el } from "../dom/element.js";
 
 let loading = null;
 
-/** The library, fetched once; after a failure the next who asks has it fetched again. */
+/** Load Plotly once; after a failure the next call tries again. */
 export function loadPlotly() {
-  loading ??= fetched().catch((error) => {
+  loading ??= addScript().catch((error) => {
     loading = null;
     throw error;
   });
   return loading;
 }
 
-function fetched() {
+function addScript() {
   return new Promise((resolve, reject) => {
     const { head } = document;
     const version = document.querySelector("meta[name=plotly]")?.content ?? "";
-    const plain = head.appendChild;
-    // it brings the sheet of a map library, which our policy forbids, and we draw no maps
-    head.appendChild = (node) => (node.localName === "style" ? node : plain.call(head, node));
+    const originalAppend = head.appendChild;
+    // Plotly adds the style sheet of a map library, which the policy forbids and no chart here needs
+    head.appendChild = (node) => (node.localName === "style" ? node : originalAppend.call(head, node));
     const script = el("script", {
       src: `dashboard/plotly.js?v=${encodeURIComponent(version)}`,
       on: {
@@ -30,17 +30,17 @@ function fetched() {
         error: () => {
           delete head.appendChild;
           script.remove();
-          reject(new Error("expected its library from the server, and it cannot be fetched"));
+          reject(new Error("the chart library could not be loaded from the server"));
         },
       },
     });
-    plain.call(head, script);
+    originalAppend.call(head, script);
   });
 }
 
-// it writes style attributes, which our policy forbids to markup and allows to scripts
-const plainSet = Element.prototype.setAttribute;
+// Plotly sets style attributes; the policy forbids those in markup and allows setting them from a script
+const originalSetAttribute = Element.prototype.setAttribute;
 Element.prototype.setAttribute = function setAttribute(name, value) {
   if (name === "style") this.style.cssText = value;
-  else plainSet.call(this, name, value);
+  else originalSetAttribute.call(this, name, value);
 };

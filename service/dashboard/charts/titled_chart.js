@@ -1,10 +1,10 @@
-// A chart with its title above it and, in a sentence, what can be read from it.
+// A chart with a title and a caption above it.
 
 import { el } from "../dom/element.js";
 
-/** All of it as a node, and in it the words and the figure to draw in. */
-export function titledChart(title, words = "") {
-  const says = el("p", { class: "says" }, words);
+/** The whole as `node`, and in it the caption and the figure to draw in. */
+export function titledChart(title, captionText = "") {
+  const caption = el("p", { class: "caption" }, captionText);
   const figure = el("figure");
-  return { node: el("div", { class: "titled" }, el("h3", {}, title), says, figure), says, figure };
+  return { node: el("div", { class: "titled" }, el("h3", {}, title), caption, figure), caption, figure };
 }

@@ -49,9 +49,9 @@ export function saturationChart(groups, { epsilon, layers }, height) {
     label: `The shares of T that are closed, between and open in each of ${groups.length} layers.`,
     names: groups.map(({ name }) => name),
     series: [
-      { name: "closed", values: closed, tone: "--series-4", says: percent },
-      { name: "between", values: between, tone: "--line", says: percent },
-      { name: "open", values: open, tone: "--series-2", says: percent },
+      { name: "closed", values: closed, tone: "--series-4", format: percent },
+      { name: "between", values: between, tone: "--line", format: percent },
+      { name: "open", values: open, tone: "--series-2", format: percent },
     ],
     stacked: true,
     xTitle: "layer",

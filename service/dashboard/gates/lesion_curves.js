@@ -18,7 +18,7 @@ export function lesionCurveCharts({ rows, accuracy, loss, layers }, height) {
     drawLines(figure, {
       label: `${title}, with each of ${layers.length} layers closed by itself.`,
       x: layers.map((one) => String(one.layer)),
-      series: [{ name: options.yTitle, y, tone: options.tone, says: options.says }],
+      series: [{ name: options.yTitle, y, tone: options.tone, format: options.format }],
       xTitle: "closed layer",
       height,
       ...options,
@@ -33,7 +33,7 @@ export function lesionCurveCharts({ rows, accuracy, loss, layers }, height) {
       `Each layer closed by itself, over ${number(rows)} rows: ${idle} of ${layers.length} ${layer} can ` +
         `be closed with fewer than ${percent(FEW)} of answers changed.`,
       flips,
-      { yTitle: "answers changed", says: percent, yFormat: ".1~%", top: 2 * FEW, tone: "--series-1" },
+      { yTitle: "answers changed", format: percent, yFormat: ".1~%", top: 2 * FEW, tone: "--series-1" },
     ),
     chart(
       "Lesion curve: accuracy",
@@ -41,10 +41,10 @@ export function lesionCurveCharts({ rows, accuracy, loss, layers }, height) {
       rights,
       {
         yTitle: "accuracy",
-        says: percent,
+        format: percent,
         yFormat: ".1~%",
         range: aroundAccuracy([...rights, accuracy]),
-        marks: asItIs(accuracy),
+        levels: asItIs(accuracy),
         tone: "--series-4",
       },
     ),
@@ -52,7 +52,7 @@ export function lesionCurveCharts({ rows, accuracy, loss, layers }, height) {
       "Lesion curve: loss",
       `The mean cross entropy; with all layers as they are it is ${number(loss)}.`,
       layers.map((one) => one.loss),
-      { yTitle: "loss", says: number, marks: asItIs(loss), tone: "--series-3" },
+      { yTitle: "loss", format: number, levels: asItIs(loss), tone: "--series-3" },
     ),
   ];
 }

@@ -112,7 +112,7 @@ class Field {
       "fieldset",
       {},
       el("legend", {}, el("code", {}, input.name), ` ${input.datatype} ${dimsText(dims)}`),
-      el("label", { class: "only-read", for: id }, `Values of ${input.name}`),
+      el("label", { class: "visually-hidden", for: id }, `Values of ${input.name}`),
       this.#area,
       this.#error,
       el(

@@ -133,15 +133,15 @@ function drawIndex(figure, groups, by) {
         name: "index",
         values: worst.map(({ psi }) => psi),
         tones: worst.map(({ level }) => LEVELS[level].tone),
-        says: number,
+        format: number,
       },
     ],
-    marks: [
+    levels: [
       { y: WATCH, text: "watch", tone: "--watch" },
       { y: ALARM, text: "alarm", tone: "--alarm" },
     ],
     range: [0, Math.min(Math.max(1.15 * Math.max(...worst.map(({ psi }) => psi)), LEAST), CUT)],
-    written: worst.length <= FEW,
+    labelled: worst.length <= FEW,
     xTitle: "layer",
     yTitle: "population stability index",
   });

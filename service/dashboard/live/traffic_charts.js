@@ -99,9 +99,9 @@ const CHARTS = [
     label: "Median, mean and 99th percentile of the time of a request",
     yTitle: "ms",
     series: (all) => [
-      { name: "p50", y: all.map((one) => milliseconds(one?.p50)), says: spoken },
-      { name: "p99", y: all.map((one) => milliseconds(one?.p99)), says: spoken },
-      { name: "mean", y: all.map((one) => milliseconds(one?.mean)), says: spoken },
+      { name: "p50", y: all.map((one) => milliseconds(one?.p50)), format: spoken },
+      { name: "p99", y: all.map((one) => milliseconds(one?.p99)), format: spoken },
+      { name: "mean", y: all.map((one) => milliseconds(one?.mean)), format: spoken },
     ],
   },
   {
@@ -118,8 +118,8 @@ const CHARTS = [
     label: "The wait of 99 of 100 requests, and the median time of a run",
     yTitle: "ms",
     series: (all) => [
-      { name: "wait, p99", y: all.map((one) => milliseconds(one?.queueTime)), says: spoken },
-      { name: "run, p50", y: all.map((one) => milliseconds(one?.runTime)), says: spoken },
+      { name: "wait, p99", y: all.map((one) => milliseconds(one?.queueTime)), format: spoken },
+      { name: "run, p50", y: all.map((one) => milliseconds(one?.runTime)), format: spoken },
     ],
   },
   {

@@ -32,7 +32,7 @@ export class ModelList {
       type: "search",
       "aria-label": "Filter models",
       placeholder: "Filter by name or state",
-      on: { this.#narrow() => input: () => this.#applyFilter() => this.#narrow() },
+      on: { input: () => this.#applyFilter() },
     });
     this.count = el("span", { class: "quiet", role: "status" });
     this.tools = el("div", { class: "toolbar", hidden: true }, this.filter, this.count);

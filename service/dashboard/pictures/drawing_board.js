@@ -45,7 +45,7 @@ export class DrawingBoard {
     this.#changed = changed;
     this.#width = width / height;
     this.#place = [this.#width / 2, 0.5];
-    this.#help = el("p", { class: "only-read", id: "board-help" }, HELP);
+    this.#help = el("p", { class: "visually-hidden", id: "board-help" }, HELP);
     this.#canvas = el("canvas", {
       class: "board",
       tabindex: "0",
@@ -62,7 +62,7 @@ export class DrawingBoard {
       },
     });
     this.#canvas.style.setProperty("aspect-ratio", `${width} / ${height}`);
-    this.said = el("p", { class: "only-read", role: "status" });
+    this.said = el("p", { class: "visually-hidden", role: "status" });
     this.node = el("div", { class: "board-place" }, this.#canvas, this.#help, this.said);
     new ResizeObserver(() => this.draw()).observe(this.#canvas);
   }

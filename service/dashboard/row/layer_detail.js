@@ -159,7 +159,7 @@ function drawSpread(figure, gates, letter) {
   drawBars(figure, {
     label: `Histogram of ${total} values of ${letter} from 0 to 1.`,
     names: counts.map((_, n) => number(n / BINS)),
-    series: [{ name: "share", values: counts.map((count) => count / total), says: percent }],
+    series: [{ name: "share", values: counts.map((count) => count / total), format: percent }],
     xTitle: `${letter}, from this value up to ${number(1 / BINS)} more`,
     yTitle: "share",
     yFormat: ".0%",

@@ -32,7 +32,7 @@ export function startLayerList(body, { onChoose, onWish }) {
       el(
         "fieldset",
         { class: "lines" },
-        el("legend", { class: "only-read" }, "Layers"),
+        el("legend", { class: "visually-hidden" }, "Layers"),
         lines.map(({ node }) => node),
       ),
     );
@@ -82,7 +82,7 @@ function show(line) {
 function lineOf(group, n, lever, choose) {
   const mean = el("span", { class: "mean" });
   const look = el("input", { type: "radio", name: "look", value: n, on: { change: choose } });
-  const before = el("span", { class: "only-read" }, "look at layer ");
+  const before = el("span", { class: "visually-hidden" }, "look at layer ");
   const node = el(
     "div",
     { class: "line", on: { focusin: choose } },

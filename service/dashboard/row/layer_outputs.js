@@ -49,7 +49,7 @@ export function drawChanges(figure, groups, reading) {
   drawBars(figure, {
     label: `How far the output of each of ${groups.length} layers is from that of the layer before.`,
     names: groups.map(({ name }) => name),
-    series: [{ name: "change", values: changes, says: percent }],
+    series: [{ name: "change", values: changes, format: percent }],
     xTitle: "layer",
     yTitle: "|y − y before| / |y before|",
     yFormat: ".0%",

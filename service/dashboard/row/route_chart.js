@@ -43,9 +43,9 @@ export function drawRoute(figure, groups, readings) {
     range: [0, 1],
   };
   if (rows.length > 1 && names.length > MOST_BARS) {
-    const series = rows.map((name, n) => ({ name, y: shares[n], says: percent }));
+    const series = rows.map((name, n) => ({ name, y: shares[n], format: percent }));
     return drawLines(figure, { ...titles, x: names, series });
   }
-  const series = rows.map((name, n) => ({ name, values: shares[n], says: percent }));
+  const series = rows.map((name, n) => ({ name, values: shares[n], format: percent }));
   return drawBars(figure, { ...titles, names, series });
 }

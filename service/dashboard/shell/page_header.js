@@ -26,7 +26,7 @@ function chosenModel() {
     link.hidden = false;
     link.title = `Chosen model: ${title}`;
     link.classList.toggle("off", state === "unserved" || state === "failed");
-    setChildren(link, el("span", { class: "only-read" }, "Chosen model: "), title);
+    setChildren(link, el("span", { class: "visually-hidden" }, "Chosen model: "), title);
     document.title = `${title} · turnpike`;
   });
   return link;
@@ -37,7 +37,7 @@ function serverState() {
   subscribe("server", (state) => {
     const [label, toneClass] = STATES[state];
     word.className = `server sign ${toneClass}`;
-    setChildren(word, el("span", { class: "only-read" }, "Server: "), label);
+    setChildren(word, el("span", { class: "visually-hidden" }, "Server: "), label);
     document.documentElement.dataset.server = state;
   });
   return word;
@@ -45,7 +45,7 @@ function serverState() {
 
 function themeButton() {
   const button = el("button", { type: "button", on: { click: toggleTheme } });
-  const suffix = el("span", { class: "only-read" }, " theme");
+  const suffix = el("span", { class: "visually-hidden" }, " theme");
   subscribe("theme", () => setChildren(button, currentTheme() === "dark" ? "Light" : "Dark", suffix));
   return button;
 }

@@ -7,7 +7,7 @@ const BRIEFLY = 1500;
 /** A button that copies what `text()` gives. */
 export function copyButton(name, text) {
   const button = el("button", { type: "button", class: "copy" }, name);
-  const said = el("span", { class: "only-read", role: "status" });
+  const said = el("span", { class: "visually-hidden", role: "status" });
   button.addEventListener("click", async () => {
     const done = await copied(text());
     setChildren(button, done ? "Copied" : "Not copied");
@@ -30,7 +30,7 @@ async function copied(text) {
 }
 
 function byHand(text) {
-  const area = el("textarea", { class: "only-read", tabindex: "-1", "aria-hidden": "true" });
+  const area = el("textarea", { class: "visually-hidden", tabindex: "-1", "aria-hidden": "true" });
   area.value = text;
   document.body.append(area);
   area.select();

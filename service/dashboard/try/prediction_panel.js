@@ -15,7 +15,7 @@ const FEW = 10;
 const REST = 800;
 
 export function startPrediction(node) {
-  const said = el("p", { class: "only-read", role: "status" });
+  const said = el("p", { class: "visually-hidden", role: "status" });
   const failed = el("div");
   const shown = el("div", { class: "shown" });
   setChildren(node, failed, shown, said);
@@ -152,7 +152,7 @@ function bars(before, after, all) {
       { class: "classes" },
       el(
         "thead",
-        { class: after ? null : "only-read" },
+        { class: after ? null : "visually-hidden" },
         el(
           "tr",
           {},
