@@ -20,6 +20,7 @@ let drawing = false;
  * @param {() => {data, layout}} options.make  Plotly data and layout; called again when the theme changes
  * @param {() => {head, rows}} options.table  the same data as a table
  * @param {(point: object) => void} [options.onPick]  called with the point that was clicked
+ */
 export function drawChart(figure, { label, make, table, height = 15 * remPixels(), onPick }) {
   const chart = charts.get(figure) ?? createChart(figure, label);
   Object.assign(chart, { label, make, table, height, onPick });

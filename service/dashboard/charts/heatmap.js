@@ -26,6 +26,7 @@ export const COLUMN_NAMES_HEIGHT = 3;
  * @param {number} [options.chosen]  row with a frame around it
  * @param {(row: number, column: number) => void} [options.onPick]  called on a click
  * @param {boolean} [options.square]  make cells square where there is room
+ */
 export function drawHeatmap(figure, options) {
   const { label, z, rows, columns, scale, range, hover, height, onPick } = options;
   const width = Math.max(1, ...z.map((row) => row.length));

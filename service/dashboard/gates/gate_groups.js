@@ -1,9 +1,9 @@
-// The gates of each layer, and of each depth within it; what is told of the steps of one is their mean.
+// Groups gates by layer and depth, and averages over the steps of recurrent layers.
 
 /**
  * @typedef {{name: string, layer: number, gates: object[]}} Group
  *
- * @returns {Group[]} in the order data flows; `name` is "3", or "3.1" for a depth of layer 3
+ * @returns {Group[]} in the order of data flow; `name` is "3", or "3.1" for depth 1 of layer 3
  */
 export function groupGates(gates) {
   const groups = new Map();
@@ -15,16 +15,16 @@ export function groupGates(gates) {
   return [...groups.values()];
 }
 
-/** The mean over a group's gates of a number that `of` gives for each; null where it gives none. */
-export function groupMean(group, of) {
-  const known = group.gates.map(of).filter((value) => value !== null && value !== undefined);
-  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+/** The mean of a number over a group's gates; null if no gate has one. */
+export function groupMean(group, valueOf) {
+  const values = group.gates.map(valueOf).filter((value) => value !== null && value !== undefined);
+  return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 
-/** The same for lists of numbers, one for each unit; an empty list where there is none. */
-export function groupUnitMeans(group, of) {
-  const known = group.gates.map(of).filter(Boolean);
-  if (known.length < 2) return known[0] ?? [];
-  const mean = (n) => known.reduce((sum, values) => sum + values[n], 0) / known.length;
-  return Float64Array.from(known[0], (_, n) => mean(n));
+/** The same for lists with a number per unit; an empty list if no gate has one. */
+export function groupUnitMeans(group, valueOf) {
+  const values = group.gates.map(valueOf).filter(Boolean);
+  if (values.length < 2) return values[0] ?? [];
+  const mean = (n) => values.reduce((sum, unitValues) => sum + unitValues[n], 0) / values.length;
+  return Float64Array.from(values[0], (_, n) => mean(n));
 }

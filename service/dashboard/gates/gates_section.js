@@ -1,4 +1,4 @@
-// The section gates: what the export found out about a model's gates over all of its rows.
+// Section "Gates of the model": what the export measured on its rows, and the maps of the current row.
 
 import { clearCharts, remPixels } from "../charts/chart.js";
 import { classContrastChart } from "./class_contrast.js";
@@ -11,103 +11,103 @@ import { saturationChart, opennessChart } from "./gate_openness.js";
 import { watchVisibility } from "../dom/visibility.js";
 import { current, subscribe } from "../state/store.js";
 
-// the height of a layer in a map, and of a chart at least and at most, in rem
-const LINE = 0.9;
-const [LOWEST, HIGHEST] = [17, 28];
+// height of a layer in a map, and smallest and largest height of a chart, in rem
+const LAYER_HEIGHT = 0.9;
+const [MIN_CHART_HEIGHT, MAX_CHART_HEIGHT] = [17, 28];
 
 export function startGates(body) {
-  const words = el("div", {}, waiting(null));
-  const panel = el("div", { class: "panel", hidden: true });
-  const parts = el("div", { class: "charts" });
-  setChildren(body, words, panel, parts);
-  const figure2 = startLayerUnitMaps(panel);
-  let about = null;
+  const summary = el("div", {}, placeholder(null));
+  const mapsPanel = el("div", { class: "panel", hidden: true });
+  const charts = el("div", { class: "charts" });
+  setChildren(body, summary, mapsPanel, charts);
+  const maps = startLayerUnitMaps(mapsPanel);
+  let shownModel = null;
   let reading = null;
-  let seen = false;
-  let shown = null;
+  let visible = false;
+  let shownReading = null;
 
-  // a person who draws a digit has a new reading many times a second, and looks elsewhere
-  function follow() {
-    if (!seen || !about?.gates.length || shown === reading) return;
-    shown = reading;
-    figure2.reading(reading);
+  // while the user draws there are many readings per second, so they are shown only when the section is visible
+  function showReading() {
+    if (!visible || !shownModel?.gates.length || shownReading === reading) return;
+    shownReading = reading;
+    maps.showReading(reading);
   }
 
   subscribe("chosen model", (chosen) => {
-    if (!current("model")) setChildren(words, waiting(chosen));
+    if (!current("model")) setChildren(summary, placeholder(chosen));
   });
   subscribe("model", (model) => {
-    [about, reading, shown] = [model, null, null];
-    clearCharts(parts);
-    panel.hidden = !about?.gates.length;
-    setChildren(words, about ? wordsOf(about) : waiting(current("chosen model")));
-    if (panel.hidden) return;
-    figure2.model(about);
-    show(parts, about);
+    [shownModel, reading, shownReading] = [model, null, null];
+    clearCharts(charts);
+    mapsPanel.hidden = !model?.gates.length;
+    setChildren(summary, model ? summaryOf(model) : placeholder(current("chosen model")));
+    if (mapsPanel.hidden) return;
+    maps.showModel(model);
+    appendCharts(charts, model);
   });
   subscribe("reading", (latest) => {
     reading = latest;
-    follow();
+    showReading();
   });
-  watchVisibility(body, (now) => {
-    seen = now;
-    follow();
+  watchVisibility(body, (isVisible) => {
+    visible = isVisible;
+    showReading();
   });
 }
 
-function show(parts, about) {
-  const { profile, lesion } = about.profile;
-  const { labels } = about.certificate;
-  const groups = profiled(about);
-  // of charts that stand beside a map of so many layers
-  const height = Math.min(Math.max(LINE * groups.length, LOWEST), HIGHEST) * remPixels();
-  parts.append(
+function appendCharts(charts, model) {
+  const { profile, lesion } = model.profile;
+  const { labels } = model.certificate;
+  const groups = profiledGroups(model);
+  // the charts are as high as the map beside them
+  const height = Math.min(Math.max(LAYER_HEIGHT * groups.length, MIN_CHART_HEIGHT), MAX_CHART_HEIGHT) * remPixels();
+  charts.append(
     ...(groups.length ? [opennessChart(groups, profile, height), saturationChart(groups, profile, height)] : []),
     ...(groups.length && profile.contrast.length ? [classContrastChart(groups, profile, labels, height)] : []),
-    ...(lesion?.layers.length ? lesionCurveCharts(lesion, LOWEST * remPixels()) : []),
+    ...(lesion?.layers.length ? lesionCurveCharts(lesion, MIN_CHART_HEIGHT * remPixels()) : []),
   );
 }
 
-/** What stands where no model is there whole. */
-function waiting(chosen) {
-  if (!chosen?.message && chosen?.state !== "loading") return el("p", { class: "empty" }, NOBODY);
+/** Shown while no model is loaded. */
+function placeholder(chosen) {
+  if (!chosen?.message && chosen?.state !== "loading") return el("p", { class: "empty" }, NO_MODEL);
   const { name, state, message } = chosen;
-  if (state === "loading") return el("p", { class: "loading" }, `Reading the gates of ${name} …`);
-  return el("p", { class: "empty" }, `The gates of ${name} are not known: ${message}.`);
+  if (state === "loading") return el("p", { class: "loading" }, `Loading the gates of ${name} …`);
+  return el("p", { class: "empty" }, `The gates of ${name} could not be loaded: ${message}.`);
 }
 
-function wordsOf(about) {
-  if (!about.gates.length) return el("p", { class: "empty" }, NO_GATES);
-  const groups = groupGates(about.gates);
-  const told = profiled(about);
-  const steps = groups.length === about.gates.length ? "" : `, at ${number(about.gates.length)} steps`;
-  const found = `${groups.length} gated ${groups.length === 1 ? "layer" : "layers"}${steps}. `;
-  if (!told.length) return [el("p", {}, found), el("p", { class: "empty" }, NO_PROFILE)];
-  const { rows, layers } = about.profile.profile;
-  const by = new Map(layers.map((layer) => [layer.gate, layer.mean]));
-  const means = told.map((group) => groupMean(group, ({ name }) => by.get(name)));
-  const mean = means.reduce((sum, one) => sum + one) / means.length;
-  const [least, most] = [Math.min(...means), Math.max(...means)];
-  const layer = (one) => `layer ${told[means.indexOf(one)].name} (${number(one)})`;
+function summaryOf(model) {
+  if (!model.gates.length) return el("p", { class: "empty" }, NO_GATES);
+  const groups = groupGates(model.gates);
+  const profiledLayers = profiledGroups(model);
+  const steps = groups.length === model.gates.length ? "" : `, at ${number(model.gates.length)} steps`;
+  const countText = `${groups.length} gated ${groups.length === 1 ? "layer" : "layers"}${steps}. `;
+  if (!profiledLayers.length) return [el("p", {}, countText), el("p", { class: "empty" }, NO_PROFILE)];
+  const { rows, layers } = model.profile.profile;
+  const meanByGate = new Map(layers.map((layer) => [layer.gate, layer.mean]));
+  const means = profiledLayers.map((group) => groupMean(group, ({ name }) => meanByGate.get(name)));
+  const mean = means.reduce((sum, value) => sum + value) / means.length;
+  const [lowest, highest] = [Math.min(...means), Math.max(...means)];
+  const layerText = (value) => `layer ${profiledLayers[means.indexOf(value)].name} (${number(value)})`;
   return el(
     "p",
     {},
-    `${found}Over ${number(rows)} rows, T is ${number(mean)} on average` +
-      (told.length > 1 ? `: least in ${layer(least)}, most in ${layer(most)}. ` : ". ") +
-      "T near 1 makes a unit anew, T near 0 carries it on.",
+    `${countText}Over ${number(rows)} rows, the mean of T is ${number(mean)}` +
+      (profiledLayers.length > 1 ? `: lowest in ${layerText(lowest)}, highest in ${layerText(highest)}. ` : ". ") +
+      "T near 1 replaces a unit’s value, T near 0 carries it over unchanged.",
   );
 }
 
-/** The groups of those gates that the profile tells of. */
-function profiled({ gates, profile: { profile } }) {
+/** The groups of gates that the profile covers. */
+function profiledGroups({ gates, profile: { profile } }) {
   const known = new Set(profile?.layers.map((layer) => layer.gate));
   return groupGates(gates.filter(({ name }) => known.has(name)));
 }
 
-const NOBODY = "Choose a model that is served to see its gates.";
+const NO_MODEL = "Choose a served model to see its gates.";
 const NO_GATES =
-  "This model has no transform gates, or none are known: turnpike export finds those of a highway network.";
+  "This model has no transform gates, or none are known. turnpike export finds those of highway networks.";
 const NO_PROFILE =
-  "There is no profile of these gates: the model was exported without rows. turnpike export with rows, of " +
-  "the model's own data or by --data, tells how open the gates are, which classes they tell apart and what " +
-  "each layer is worth.";
+  "There is no profile of these gates, because the model was exported without rows. Run turnpike export with " +
+  "rows (the model's own data, or --data) to see how open the gates are, which classes they distinguish and " +
+  "how much each layer contributes.";

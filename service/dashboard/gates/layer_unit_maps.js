@@ -1,4 +1,5 @@
-// Layers by units, after Figure 2 of "Training Very Deep Networks": four maps over one axis of layers.
+// Four maps of layers by units, after Figure 2 of "Training Very Deep Networks": gate biases, mean T, and T and
+// outputs of the current row.
 
 import { eraseChart } from "../charts/chart.js";
 import { setChildren } from "../dom/element.js";
@@ -8,22 +9,22 @@ import { drawHeatmap } from "../charts/heatmap.js";
 import { titledChart } from "../charts/titled_chart.js";
 import { unitMeans } from "../row/gate_values.js";
 
-// a few biases far out would leave no colours for the rest
-const WITHIN = 0.995;
-// how far apart two means may be that are told with six digits
-const NEAR = 1e-4;
+// quantile of distances from the median at which the bias scale ends: outliers would leave no colours for the rest
+const SCALE_QUANTILE = 0.995;
+// relative difference up to which two means count as equal; the manifest rounds to six digits
+const MEAN_TOLERANCE = 1e-4;
 
-const TITLES = ["Biases of the gates", "Mean T", "T of this row", "Outputs of this row"];
+const TITLES = ["Gate biases", "Mean T", "T of this row", "Outputs of this row"];
 
-/** The four maps in `body`; the answer has `model` for another model, and `reading` for another row. */
+/** Draw the four maps in `body`. Returns `showModel` for another model and `showReading` for another row. */
 export function startLayerUnitMaps(body) {
   const maps = TITLES.map((title) => ({ title, ...titledChart(title) }));
   setChildren(body, maps.map(({ node }) => node));
   const [biases, means, gates, outputs] = maps;
   let groups = [];
 
-  function show(map, z, options, caption) {
-    map.says.textContent = caption;
+  function showMap(map, z, options, caption) {
+    map.caption.textContent = caption;
     if (!z.some((row) => row.length)) {
       eraseChart(map.figure);
       return;
@@ -40,71 +41,71 @@ export function startLayerUnitMaps(body) {
     });
   }
 
-  function model(about) {
-    groups = groupGates(about.gates);
-    const known = (gate) => biasOf(gate, about.profile.biases?.[gate.name]);
-    const own = groups.map((group) => groupUnitMeans(group, known));
-    const [low, high] = around(own);
-    const flat = about.gates.some((gate) => gate.bias && !isWhole(gate, about.profile.biases?.[gate.name]));
-    show(
+  function showModel(model) {
+    groups = groupGates(model.gates);
+    const unitBiases = (gate) => biasOf(gate, model.profile.biases?.[gate.name]);
+    const biasRows = groups.map((group) => groupUnitMeans(group, unitBiases));
+    const [low, high] = scaleAround(biasRows);
+    const someOnlyMean = model.gates.some((gate) => gate.bias && !isWholeBias(gate, model.profile.biases?.[gate.name]));
+    showMap(
       biases,
-      own,
+      biasRows,
       { scale: "signed", range: [low, high], hover: { row: "layer", column: "unit", value: "bias" } },
-      own.some((row) => row.length)
-        ? `What each gate leans to; the middle colour is their median, ${number((low + high) / 2)}.` +
-            (flat ? " Of some layers only the mean is known." : "")
-        : "No gate of this network has a bias of its own.",
+      biasRows.some((row) => row.length)
+        ? `Bias of each transform gate. The middle colour is the median, ${number((low + high) / 2)}.` +
+            (someOnlyMean ? " For some layers only the mean is known." : "")
+        : "No gate of this network has a bias.",
     );
-    const { profile } = about.profile;
+    const { profile } = model.profile;
     const units = new Map(profile?.layers.map((layer) => [layer.gate, layer.units]));
-    show(
+    showMap(
       means,
       groups.map((group) => groupUnitMeans(group, ({ name }) => units.get(name))),
       { scale: "gate" },
       profile
-        ? `Over ${number(profile.rows)} rows of the export.`
-        : "Unknown: an export with rows of data would tell it.",
+        ? `Mean over ${number(profile.rows)} rows of the export.`
+        : "Not known: this needs an export with rows of data.",
     );
-    reading(null);
+    showReading(null);
   }
 
-  function reading(of) {
-    const units = (name, axis) => (of && name ? unitMeans(of, name, axis) : null);
+  function showReading(reading) {
+    const units = (name, axis) => (reading && name ? unitMeans(reading, name, axis) : null);
     const T = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.name, gate.unit_axis)));
     const y = groups.map((group) => groupUnitMeans(group, (gate) => units(gate.output, gate.unit_axis)));
-    const title = of ? of.row.title : "Ask about a row, and it is shown here.";
-    const why = of?.missing ?? "The answer has none of these.";
-    show(gates, T, { scale: "gate" }, of && !T.some((row) => row.length) ? why : title);
-    show(
+    const title = reading ? reading.row.title : "Choose or draw a row to see its values here.";
+    const why = reading?.missing ?? "The response does not contain these values.";
+    showMap(gates, T, { scale: "gate" }, reading && !T.some((row) => row.length) ? why : title);
+    showMap(
       outputs,
       y,
       { scale: "signed", hover: { row: "layer", column: "unit", value: "output" } },
-      of && !y.some((row) => row.length) ? why : title,
+      reading && !y.some((row) => row.length) ? why : title,
     );
   }
 
-  return { model, reading };
+  return { showModel, showReading };
 }
 
-/** The bias of each unit; its mean for all where the file has no more, null where it has none. */
+/** The bias per unit: the mean for all units if the file has no more, null if the gate has no bias. */
 function biasOf(gate, values) {
-  if (!gate.bias || isWhole(gate, values)) return values;
+  if (!gate.bias || isWholeBias(gate, values)) return values;
   return new Float64Array(gate.units ?? values?.length ?? 1).fill(gate.bias.mean);
 }
 
-/** Whether these values are the whole bias: what moves a gate may be a part of it, or be added to it. */
-function isWhole({ bias }, values) {
+/** Whether these values are the whole bias. What a lesion moves may be only a part of it, or be added to it. */
+function isWholeBias({ bias }, values) {
   if (!values?.length) return false;
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  return Math.abs(mean - bias.mean) <= NEAR * Math.max(1, Math.abs(bias.mean));
+  return Math.abs(mean - bias.mean) <= MEAN_TOLERANCE * Math.max(1, Math.abs(bias.mean));
 }
 
-/** Ends of a scale whose middle is the median: biases stay near where they began. */
-function around(rows) {
-  const known = Float64Array.from(rows.flatMap((row) => Array.from(row))).sort();
-  if (!known.length) return [-1, 1];
-  const middle = known[known.length >> 1];
-  const apart = known.map((value) => Math.abs(value - middle)).sort();
-  const bound = apart[Math.ceil(WITHIN * apart.length) - 1] || apart.at(-1) || 1;
-  return [middle - bound, middle + bound];
+/** Ends of a colour scale centred on the median, since biases stay near their initial value. */
+function scaleAround(rows) {
+  const sorted = Float64Array.from(rows.flatMap((row) => Array.from(row))).sort();
+  if (!sorted.length) return [-1, 1];
+  const median = sorted[sorted.length >> 1];
+  const distances = sorted.map((value) => Math.abs(value - median)).sort();
+  const bound = distances[Math.ceil(SCALE_QUANTILE * distances.length) - 1] || distances.at(-1) || 1;
+  return [median - bound, median + bound];
 }

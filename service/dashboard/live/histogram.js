@@ -1,62 +1,62 @@
-// Histograms as Prometheus has them: how many values fell at or below each bound, and the sum of all.
+// Prometheus histograms: cumulative counts per bucket, and the sum of all values.
 
 /**
  * @typedef {object} Histogram
- * @property {number[]} bounds  rising, the last is infinite
- * @property {number[]} counts  of values at or below each bound, so they rise as well
+ * @property {number[]} bounds  ascending, the last one is infinite
+ * @property {number[]} counts  number of values at or below each bound
  * @property {number} sum
  */
 
-/** @returns {Histogram} one without any bounds or values. */
+/** @returns {Histogram} without buckets and values */
 export function emptyHistogram() {
   return { bounds: [], counts: [], sum: 0 };
 }
 
-/** How many values there are. */
+/** The number of values. */
 export function total({ counts }) {
   return counts.at(-1) ?? 0;
 }
 
-/** What came between two looks; where counts went back they began anew meanwhile, and all came since. */
+/** What was added between two scrapes. If counts decreased, the counters were reset, and all of `after` is new. */
 export function histogramDifference(before, after) {
   const same = before !== undefined && before.counts.length === after.counts.length;
-  if (!same || after.counts.some((count, n) => count < before.counts[n])) return after;
+  if (!same || after.counts.some((count, bucket) => count < before.counts[bucket])) return after;
   return {
     bounds: after.bounds,
-    counts: after.counts.map((count, n) => count - before.counts[n]),
+    counts: after.counts.map((count, bucket) => count - before.counts[bucket]),
     sum: after.sum - before.sum,
   };
 }
 
-/** The values of several together; all have the same bounds. */
+/** The sum of several histograms with the same bounds. */
 export function histogramSum(histograms) {
   const [first, ...others] = histograms.filter(({ counts }) => counts.length);
   if (!first) return emptyHistogram();
-  const whole = { bounds: first.bounds, counts: [...first.counts], sum: first.sum };
+  const combined = { bounds: first.bounds, counts: [...first.counts], sum: first.sum };
   for (const { counts, sum } of others) {
-    counts.forEach((count, n) => (whole.counts[n] += count));
-    whole.sum += sum;
+    counts.forEach((count, bucket) => (combined.counts[bucket] += count));
+    combined.sum += sum;
   }
-  return whole;
+  return combined;
 }
 
-/** The mean of the values, null where there are none; it is exact, since sum and number are. */
+/** The exact mean of the values, or null without values. */
 export function mean(histogram) {
   const count = total(histogram);
   return count > 0 ? histogram.sum / count : null;
 }
 
 /**
- * The value that a share of all lies at or below, null where there are none. Where in a bucket it lies is
- * taken to be where its rank is; what is above the last finite bound is told as that bound.
+ * The quantile for a share, or null without values. Values are taken to be spread evenly within a bucket; a
+ * quantile above the last finite bound is reported as that bound.
  */
 export function quantile({ bounds, counts }, share) {
   const count = counts.at(-1) ?? 0;
   if (!(count > 0)) return null;
   const rank = share * count;
-  const n = counts.findIndex((below) => below >= rank && below > 0);
-  const low = n > 0 ? bounds[n - 1] : 0;
-  if (!Number.isFinite(bounds[n])) return low;
-  const below = n > 0 ? counts[n - 1] : 0;
-  return low + (bounds[n] - low) * ((rank - below) / (counts[n] - below));
+  const bucket = counts.findIndex((countBelow) => countBelow >= rank && countBelow > 0);
+  const low = bucket > 0 ? bounds[bucket - 1] : 0;
+  if (!Number.isFinite(bounds[bucket])) return low;
+  const countBelow = bucket > 0 ? counts[bucket - 1] : 0;
+  return low + (bounds[bucket] - low) * ((rank - countBelow) / (counts[bucket] - countBelow));
 }

@@ -1,4 +1,4 @@
-// The section live: `/metrics` is read every two seconds or so, and what came between is told to the whole page.
+// Section "Live": polls `/metrics` about every two seconds, and publishes and shows the figures in between.
 
 import { getText } from "../state/api.js";
 import { startDriftPanel } from "./drift_panel.js";
@@ -8,17 +8,18 @@ import { startTrafficCharts } from "./traffic_charts.js";
 import { MetricsHistory } from "./metrics_history.js";
 import { current, publish, subscribe } from "../state/store.js";
 
-const PACE = 2000;
-// of many models the answer costs the server much: it rests so many times as long as it took, up to a limit
-const REST = 20;
-const MOST_REST = 8000;
-// while there is no answer the pace slows down to this, and so long an answer may take
-const SLOWEST = 15_000;
-const PATIENCE = 10_000;
-const COLLECTING = "Collecting: the first figures come with the next look, in some seconds.";
+// milliseconds between two polls
+const POLL_INTERVAL = 2000;
+// with many models the response is expensive: pause this many times its duration, up to a limit
+const PAUSE_FACTOR = 20;
+const MAX_PAUSE = 8000;
+// while polls fail the interval grows up to this; and a poll times out after that many milliseconds
+const MAX_RETRY_INTERVAL = 15_000;
+const TIMEOUT = 10_000;
+const COLLECTING = "Collecting data: the first figures appear in a few seconds.";
 
 export function startLive(body) {
-  const notice = el("p", { class: "quiet", role: "status" }, "Asking the server for its figures…");
+  const notice = el("p", { class: "quiet", role: "status" }, "Loading the server’s figures …");
   const gauges = el("div", { class: "gauges" });
   const drift = el("div", { class: "drift" });
   setChildren(body, notice, gauges, drift);
@@ -34,41 +35,41 @@ export function startLive(body) {
   });
 }
 
-/** Look, and look again, as long as somebody may be looking at the page; `tell` hears what is amiss. */
-function watchMetrics(history, tell) {
+/** Poll while the page may be looked at; `onUpdate` receives a message if something is wrong, or "". */
+function watchMetrics(history, onUpdate) {
   let timer = null;
-  let asking = false;
-  let wait = PACE;
+  let inFlight = false;
+  let wait = POLL_INTERVAL;
   let failed = false;
 
-  async function look() {
+  async function poll() {
     clearTimeout(timer);
-    if (document.hidden || asking) return;
-    asking = true;
+    if (document.hidden || inFlight) return;
+    inFlight = true;
     const began = performance.now();
-    const answer = getText("metrics", AbortSignal.timeout(PATIENCE));
-    const [text, error] = await answer.then((told) => [told, null], (failure) => [null, failure]);
-    asking = false;
+    const answer = getText("metrics", AbortSignal.timeout(TIMEOUT));
+    const [text, error] = await answer.then((body) => [body, null], (reason) => [null, reason]);
+    inFlight = false;
     failed = error !== null;
     const ended = performance.now();
-    const rest = Math.min(Math.max(PACE, REST * (ended - began)), MOST_REST);
-    wait = failed ? Math.min(2 * wait, SLOWEST) : rest;
-    // without a key there is no use in asking again before there is one
-    if (current("server") !== "unauthorized") timer = setTimeout(look, wait);
+    const pause = Math.min(Math.max(POLL_INTERVAL, PAUSE_FACTOR * (ended - began)), MAX_PAUSE);
+    wait = failed ? Math.min(2 * wait, MAX_RETRY_INTERVAL) : pause;
+    // without a key, asking again is pointless
+    if (current("server") !== "unauthorized") timer = setTimeout(poll, wait);
     if (failed) history.stop();
     else history.add(parseScrape(text, ended / 1000));
-    tell(failed ? sentence(error) : history.now ? "" : COLLECTING);
+    onUpdate(failed ? messageOf(error) : history.now ? "" : COLLECTING);
   }
 
-  document.addEventListener("visibilitychange", look);
+  document.addEventListener("visibilitychange", poll);
   subscribe("server", (state) => {
-    if (state === "up" && failed && !asking) look();
+    if (state === "up" && failed && !inFlight) poll();
   });
-  look();
+  poll();
 }
 
-function sentence(error) {
-  if (error.status === 0) return "The server cannot be reached: these are its last figures.";
-  if (error.status === 401) return "The server's figures want a key: give one above.";
-  return `The server does not tell its figures: ${error.message}`;
+function messageOf(error) {
+  if (error.status === 0) return "The server cannot be reached. These are the last known figures.";
+  if (error.status === 401) return "The figures require an API key. Enter it with the button above.";
+  return `The figures could not be loaded: ${error.message}`;
 }

@@ -1,11 +1,11 @@
-// What `/metrics` says, read from the text that Prometheus reads: first its samples, then a look at them.
+// Parses the Prometheus text of `/metrics` into samples, and those into one scrape.
 
 import { emptyHistogram } from "./histogram.js";
 
-const LINE = /^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+-?\d+)?$/;
-const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g;
-const ESCAPED = { n: "\n", "\\": "\\", '"': '"' };
-const HISTOGRAMS = {
+const SAMPLE_PATTERN = /^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+-?\d+)?$/;
+const LABEL_PATTERN = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g;
+const ESCAPES = { n: "\n", "\\": "\\", '"': '"' };
+const HISTOGRAM_NAMES = {
   turnpike_model_request_seconds: "request",
   turnpike_model_queue_seconds: "queue",
   turnpike_model_run_seconds: "run",
@@ -15,46 +15,46 @@ const HISTOGRAMS = {
 /**
  * @typedef {import("./histogram.js").Histogram} Histogram
  *
- * @typedef {object} Counts  what has been counted of one model since the server began
+ * @typedef {object} Counts  counters of one model since the server started
  * @property {number} requests  answered
  * @property {number} rows
- * @property {number} waiting  now
- * @property {Map<string, number>} failed  requests not answered, by reason
+ * @property {number} waiting  requests in the queue now
+ * @property {Map<string, number>} failed  failed requests, by reason
  * @property {{request: Histogram, queue: Histogram, run: Histogram, batch: Histogram}} histograms
- * @property {Map<string, number>} drift  the index of each gate
+ * @property {Map<string, number>} drift  stability index of each gate
  * @property {number|null} driftRows
  *
- * @typedef {object} Look  what one answer of `/metrics` tells
- * @property {number} at  seconds of a clock that only goes forward
- * @property {number} started  when the server began, in seconds since 1970
+ * @typedef {object} Scrape  one response of `/metrics`
+ * @property {number} at  seconds on a monotonic clock
+ * @property {number} started  when the server started, in seconds since 1970
  * @property {number} workers
- * @property {Map<string, number>} refused  answers that were errors, by reason
+ * @property {Map<string, number>} refused  error responses, by reason
  * @property {Map<string, Counts>} models  by "name/version"
  */
 
-/** Each sample of the text: its name, its labels and its value; lines that are none are left out. */
+/** The samples in the text; lines that are not samples are skipped. */
 export function* parseSamples(text) {
   for (const line of text.split("\n")) {
     if (line.startsWith("#")) continue;
-    const found = LINE.exec(line.trim());
-    if (found) yield { name: found[1], labels: labelsOf(found[2] ?? ""), value: valueOf(found[3]) };
+    const match = SAMPLE_PATTERN.exec(line.trim());
+    if (match) yield { name: match[1], labels: labelsOf(match[2] ?? ""), value: valueOf(match[3]) };
   }
 }
 
-/** @returns {Look} what the text tells that this page shows; `at` is when it was asked for. */
+/** @returns {Scrape} what this page needs of the text, which was received at time `at` */
 export function parseScrape(text, at) {
-  const look = { at, started: 0, workers: 0, refused: new Map(), models: new Map() };
+  const scrape = { at, started: 0, workers: 0, refused: new Map(), models: new Map() };
   for (const { name, labels, value } of parseSamples(text)) {
-    if (name === "turnpike_start_time_seconds") look.started = value;
-    else if (name === "turnpike_workers") look.workers = value;
-    else if (name === "turnpike_requests_refused_total") look.refused.set(labels.reason, value);
-    else if (labels.model !== undefined) count(modelOf(look, labels), name, labels, value);
+    if (name === "turnpike_start_time_seconds") scrape.started = value;
+    else if (name === "turnpike_workers") scrape.workers = value;
+    else if (name === "turnpike_requests_refused_total") scrape.refused.set(labels.reason, value);
+    else if (labels.model !== undefined) addSample(modelOf(scrape, labels), name, labels, value);
   }
-  return look;
+  return scrape;
 }
 
-function count(counts, name, labels, value) {
-  const histogram = HISTOGRAMS[name.replace(/_(bucket|sum|count)$/, "")];
+function addSample(counts, name, labels, value) {
+  const histogram = HISTOGRAM_NAMES[name.replace(/_(bucket|sum|count)$/, "")];
   if (histogram !== undefined) {
     const { bounds, counts: below } = counts.histograms[histogram];
     if (name.endsWith("_sum")) counts.histograms[histogram].sum = value;
@@ -67,10 +67,10 @@ function count(counts, name, labels, value) {
   else if (name === "turnpike_gate_drift_rows") counts.driftRows = value;
 }
 
-function modelOf(look, { model, version }) {
+function modelOf(scrape, { model, version }) {
   const key = `${model}/${version}`;
-  if (!look.models.has(key)) {
-    look.models.set(key, {
+  if (!scrape.models.has(key)) {
+    scrape.models.set(key, {
       requests: 0,
       rows: 0,
       waiting: 0,
@@ -80,18 +80,18 @@ function modelOf(look, { model, version }) {
       driftRows: null,
     });
   }
-  return look.models.get(key);
+  return scrape.models.get(key);
 }
 
 function labelsOf(braced) {
   const labels = {};
-  for (const [, name, value] of braced.matchAll(LABEL)) {
-    labels[name] = value.replace(/\\(.)/g, (_, letter) => ESCAPED[letter] ?? letter);
+  for (const [, name, value] of braced.matchAll(LABEL_PATTERN)) {
+    labels[name] = value.replace(/\\(.)/g, (_, letter) => ESCAPES[letter] ?? letter);
   }
   return labels;
 }
 
-function valueOf(word) {
-  if (word === "+Inf") return Infinity;
-  return word === "-Inf" ? -Infinity : Number(word);
+function valueOf(text) {
+  if (text === "+Inf") return Infinity;
+  return text === "-Inf" ? -Infinity : Number(text);
 }

@@ -1,4 +1,4 @@
-// What the server does at present, in large type, and over the last minutes, as lines.
+// Traffic: figures of the last seconds as tiles, and of the last minutes as charts.
 
 import { el, setChildren } from "../dom/element.js";
 import { duration, number, percent } from "../dom/number_format.js";
@@ -16,16 +16,16 @@ const TICKS = {
 };
 const MS = 1000;
 
-/** Tiles and charts of a history in `body`; the answer shows them anew. */
+/** Show tiles and charts of a history in `body`. Returns a function that updates them. */
 export function startTrafficCharts(body, history) {
-  const everyone = el("button", { type: "button" }, "all models");
-  const one = el("button", { type: "button" });
+  const allButton = el("button", { type: "button" }, "all models");
+  const modelButton = el("button", { type: "button" });
   const tiles = el("dl", { class: "tiles" });
-  const rejected = titledChart("Rejected since the server began");
+  const rejected = titledChart("Rejections since the server started");
   const charts = CHARTS.map((chart) => ({ ...chart, ...titledChart(chart.title, chart.words) }));
   setChildren(
     body,
-    el("div", { class: "segmented whose", role: "group", "aria-label": "Whose figures" }, everyone, one),
+    el("div", { class: "segmented figures-of", role: "group", "aria-label": "Show figures of" }, allButton, modelButton),
     tiles,
     el(
       "div",
@@ -33,30 +33,30 @@ export function startTrafficCharts(body, history) {
       charts.map(({ node }) => node),
       rejected.node,
     ),
-    el("p", { class: "says" }, SMALL_PRINT),
+    el("p", { class: "caption" }, SMALL_PRINT),
   );
-  let seen = false;
-  let all = true;
+  let visible = false;
+  let showAll = true;
 
   function show() {
     const chosen = current("model");
     const name = chosen ? `${chosen.name}/${chosen.version}` : null;
-    const key = all ? null : name;
-    setChildren(one, name ?? "no model chosen");
-    one.disabled = name === null;
-    everyone.setAttribute("aria-pressed", String(key === null));
-    one.setAttribute("aria-pressed", String(key !== null));
-    const of = (moment) => figuresOf(moment, key);
+    const modelKey = showAll ? null : name;
+    setChildren(modelButton, name ?? "no model chosen");
+    modelButton.disabled = name === null;
+    allButton.setAttribute("aria-pressed", String(modelKey === null));
+    modelButton.setAttribute("aria-pressed", String(modelKey !== null));
+    const figuresAt = (moment) => figuresOf(moment, modelKey);
     const latest = history.moments.findLast(Boolean);
-    setChildren(tiles, tilesOf(of(latest), latest).map(tile));
-    setChildren(rejected.figure, tableOf(of(latest)?.counted));
-    if (!seen || !latest) return;
-    const x = history.moments.map((moment) => moment && Number(((moment.at - latest.at) / 60).toFixed(2)));
+    setChildren(tiles, tilesOf(figuresAt(latest), latest).map(tile));
+    setChildren(rejected.figure, tableOf(figuresAt(latest)?.counted));
+    if (!visible || !latest) return;
+    const minutes = history.moments.map((moment) => moment && Number(((moment.at - latest.at) / 60).toFixed(2)));
     for (const { figure, label, series, yTitle, legend } of charts) {
       drawLines(figure, {
-        label: `${label} over the last ${MINUTES} minutes, of ${key ?? "all models"}.`,
-        x,
-        series: series(history.moments.map(of)),
+        label: `${label} over the last ${MINUTES} minutes, of ${modelKey ?? "all models"}.`,
+        x: minutes,
+        series: series(history.moments.map(figuresAt)),
         xTitle: "minutes",
         yTitle,
         ticks: TICKS,
@@ -65,83 +65,82 @@ export function startTrafficCharts(body, history) {
     }
   }
 
-  for (const [button, value] of [[everyone, true], [one, false]]) {
+  for (const [button, value] of [[allButton, true], [modelButton, false]]) {
     button.addEventListener("click", () => {
-      all = value;
+      showAll = value;
       show();
     });
   }
   subscribe("model", show);
-  watchVisibility(body, (now) => {
-    seen = now;
+  watchVisibility(body, (isVisible) => {
+    visible = isVisible;
     show();
   });
   return show;
 }
 
 const SMALL_PRINT =
-  `Each figure is told from the ${WINDOW_SECONDS} seconds before it. Times are counted in buckets: within one, ` +
-  "p50 and p99 are read as if its times lay evenly, so they are right to the bucket and not to the digit. " +
-  "Means are exact.";
+  `Each figure is an average over the last ${WINDOW_SECONDS} seconds. p50 and p99 are interpolated within the ` +
+  "buckets of a histogram, so they are only as precise as the buckets. Means are exact.";
 
 const CHARTS = [
   {
     title: "Throughput",
-    label: "Requests and rows a second",
-    yTitle: "a second",
-    series: (all) => [
-      { name: "requests", y: all.map((one) => one?.requests) },
-      { name: "rows", y: all.map((one) => one?.rows) },
+    label: "Requests and rows per second",
+    yTitle: "per second",
+    series: (figures) => [
+      { name: "requests", y: figures.map((moment) => moment?.requests) },
+      { name: "rows", y: figures.map((moment) => moment?.rows) },
     ],
   },
   {
     title: "Latency",
-    label: "Median, mean and 99th percentile of the time of a request",
+    label: "Median, mean and 99th percentile of the latency of a request",
     yTitle: "ms",
-    series: (all) => [
-      { name: "p50", y: all.map((one) => milliseconds(one?.p50)), format: spoken },
-      { name: "p99", y: all.map((one) => milliseconds(one?.p99)), format: spoken },
-      { name: "mean", y: all.map((one) => milliseconds(one?.mean)), format: spoken },
+    series: (figures) => [
+      { name: "p50", y: figures.map((moment) => milliseconds(moment?.p50)), format: millisecondsText },
+      { name: "p99", y: figures.map((moment) => milliseconds(moment?.p99)), format: millisecondsText },
+      { name: "mean", y: figures.map((moment) => milliseconds(moment?.mean)), format: millisecondsText },
     ],
   },
   {
     title: "Batches and queue",
-    label: "Mean rows of a run, and requests that wait",
+    label: "Mean rows per run, and requests in the queue",
     yTitle: "rows, requests",
-    series: (all) => [
-      { name: "rows of a run", y: all.map((one) => one?.batch) },
-      { name: "waiting", y: all.map((one) => one?.queue) },
+    series: (figures) => [
+      { name: "rows per run", y: figures.map((moment) => moment?.batch) },
+      { name: "in queue", y: figures.map((moment) => moment?.queue) },
     ],
   },
   {
-    title: "Wait and run",
-    label: "The wait of 99 of 100 requests, and the median time of a run",
+    title: "Waiting and run time",
+    label: "99th percentile of the waiting time, and median run time",
     yTitle: "ms",
-    series: (all) => [
-      { name: "wait, p99", y: all.map((one) => milliseconds(one?.queueTime)), format: spoken },
-      { name: "run, p50", y: all.map((one) => milliseconds(one?.runTime)), format: spoken },
+    series: (figures) => [
+      { name: "waiting, p99", y: figures.map((moment) => milliseconds(moment?.queueTime)), format: millisecondsText },
+      { name: "run, p50", y: figures.map((moment) => milliseconds(moment?.runTime)), format: millisecondsText },
     ],
   },
   {
     title: "Rejections",
-    label: "Requests answered with an error, a second, by reason",
-    yTitle: "a second",
+    label: "Requests answered with an error, per second and by reason",
+    yTitle: "per second",
     legend: true,
-    series: (all) => {
-      const reasons = new Set(all.flatMap((one) => [...(one?.reasons.keys() ?? [])]));
-      if (!reasons.size) return [{ name: "none", y: all.map((one) => one && 0) }];
+    series: (figures) => {
+      const reasons = new Set(figures.flatMap((moment) => [...(moment?.reasons.keys() ?? [])]));
+      if (!reasons.size) return [{ name: "none", y: figures.map((moment) => moment && 0) }];
       return [...reasons].map((reason) => ({
-        name: words(reason),
-        y: all.map((one) => one && (one.reasons.get(reason) ?? 0)),
+        name: reasonText(reason),
+        y: figures.map((moment) => moment && (moment.reasons.get(reason) ?? 0)),
       }));
     },
   },
 ];
 
-/** The figures of one model or of all; of all, what was refused before it came to a model counts as well. */
-function figuresOf(moment, key) {
+/** The figures of one model, or of all including requests rejected before they reached a model. */
+function figuresOf(moment, modelKey) {
   if (!moment) return null;
-  if (key !== null) return moment.models.get(key) ?? null;
+  if (modelKey !== null) return moment.models.get(modelKey) ?? null;
   const { total, counted } = moment;
   return { ...total, failed: total.refused, reasons: total.refusals, counted };
 }
@@ -149,30 +148,30 @@ function figuresOf(moment, key) {
 function tilesOf(figures, moment) {
   const rejected = figures && figures.failed / (figures.requests + figures.failed || 1);
   return [
-    ["requests a second", number(figures?.requests), `${number(figures?.rows)} rows a second`],
-    ["median time", duration(figures?.p50), `mean ${duration(figures?.mean)}`],
-    ["99 of 100 within", duration(figures?.p99), `run ${duration(figures?.runTime)}`],
-    ["rows of a run", number(figures?.batch), workers(moment)],
-    ["waiting now", number(figures?.queue), `wait, p99 ${duration(figures?.queueTime)}`],
-    ["rejected a second", number(figures?.failed), `${percent(rejected)} of requests`, figures?.failed > 0],
+    ["requests per second", number(figures?.requests), `${number(figures?.rows)} rows per second`],
+    ["median latency", duration(figures?.p50), `mean ${duration(figures?.mean)}`],
+    ["p99 latency", duration(figures?.p99), `run time ${duration(figures?.runTime)}`],
+    ["rows per run", number(figures?.batch), workers(moment)],
+    ["in queue now", number(figures?.queue), `waiting, p99 ${duration(figures?.queueTime)}`],
+    ["rejected per second", number(figures?.failed), `${percent(rejected)} of requests`, figures?.failed > 0],
   ];
 }
 
-function tableOf(counted) {
-  if (!counted) return el("p", { class: "quiet" }, "–");
-  if (!counted.size) return el("p", { class: "quiet" }, "Nothing was.");
+function tableOf(totals) {
+  if (!totals) return el("p", { class: "quiet" }, "–");
+  if (!totals.size) return el("p", { class: "quiet" }, "None.");
   const row = ([reason, count]) =>
-    el("tr", {}, el("th", { scope: "row" }, words(reason)), el("td", { class: "number" }, number(count)));
+    el("tr", {}, el("th", { scope: "row" }, reasonText(reason)), el("td", { class: "number" }, number(count)));
   return el(
     "table",
     {},
     el("thead", {}, el("tr", {}, ["reason", "requests"].map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, [...counted].sort(([, a], [, b]) => b - a).map(row)),
+    el("tbody", {}, [...totals].sort(([, a], [, b]) => b - a).map(row)),
   );
 }
 
-/** A reason as people read it. */
-function words(reason) {
+/** A reason with spaces for underscores. */
+function reasonText(reason) {
   return reason.replaceAll("_", " ");
 }
 
@@ -181,13 +180,13 @@ function workers(moment) {
   return moment.workers === 1 ? "1 worker" : `${moment.workers} workers`;
 }
 
-function tile([name, value, beside, amiss]) {
+function tile([name, value, detail, isProblem]) {
   return el(
     "div",
-    { class: amiss ? "tile amiss" : "tile" },
+    { class: isProblem ? "tile problem" : "tile" },
     el("dt", { class: "name" }, name),
     el("dd", { class: "figure" }, value),
-    el("dd", { class: "quiet" }, beside),
+    el("dd", { class: "quiet" }, detail),
   );
 }
 
@@ -195,6 +194,6 @@ function milliseconds(seconds) {
   return seconds === null || seconds === undefined ? null : seconds * MS;
 }
 
-function spoken(value) {
+function millisecondsText(value) {
   return duration(value === null || value === undefined ? value : value / MS);
 }
