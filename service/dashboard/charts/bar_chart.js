@@ -13,6 +13,7 @@ const TICK_LABEL_SIZE = [2.2, 1.3];
  * Draw bars in a figure; call it again for new numbers.
  *
  * @param {object} options
+ * @param {string} options.label  one sentence that describes the chart, for screen readers
  * @param {string[]} options.names  what the bars stand for
  * @param {object[]} options.series  {name, values, tone?, tones?, format?}: `tone` is a colour variable of the
  *   style sheet, `tones` one for each bar, `format` turns a value into text

@@ -16,6 +16,7 @@ export const COLUMN_NAMES_HEIGHT = 3;
  * Draw a heat map in a figure; call it again for new numbers.
  *
  * @param {object} options
+ * @param {string} options.label  one sentence that describes the chart, for screen readers
  * @param {ArrayLike<number>[]} options.z  a list of numbers per row; missing values and NaN leave cells empty
  * @param {string[]} options.rows  names of the rows
  * @param {{title: string, names?: string[]}} options.columns

@@ -16,6 +16,7 @@ const TICK_LABEL_WIDTH = 2.2;
  * Draw lines in a figure; call it again for new numbers.
  *
  * @param {object} options
+ * @param {string} options.label  one sentence that describes the chart, for screen readers
  * @param {number[]|string[]} options.x  numbers, or names (of layers)
  * @param {object[]} options.series  {name, y, tone?, format?}: null and NaN leave a gap, `tone` is a colour
  *   variable of the style sheet, `format` turns a number into text

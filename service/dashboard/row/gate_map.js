@@ -1,4 +1,4 @@
-// Layers by units: the transform gates of one row.
+// The map of layers by units: the transform gates of one row.
 
 import { eraseChart, remPixels } from "../charts/chart.js";
 import { el, setChildren } from "../dom/element.js";
@@ -7,35 +7,35 @@ import { groupUnitMeans } from "../gates/gate_groups.js";
 import { SCALE_HEIGHT, COLUMN_NAMES_HEIGHT, drawHeatmap } from "../charts/heatmap.js";
 import { unitMeans } from "./gate_values.js";
 
-// so many layers and fewer have a line of the map as high as their line in the list beside it
+// number of layers up to which each row of the map is aligned with its line in the list beside it
 export const MAX_ALIGNED_LAYERS = 20;
-// how high such a line is, in rem; row.css has the same
-const LINE = 2;
+// height of such a line in rem; the same as in row.css
+const LINE_HEIGHT = 2;
 
-/** T by unit, a list for each group; of recurrent layers and of pictures the mean over steps and pixels. */
+/** T by unit, one list per group; for recurrent layers and pictures the mean over steps or pixels. */
 export function gateRows(groups, reading) {
   return groups.map((group) => groupUnitMeans(group, ({ name, unit_axis }) => unitMeans(reading, name, unit_axis)));
 }
 
-/** How high a map beside a list of so many layers is. */
+/** Height in pixels of a map beside a list of this many layers. */
 export function heightBesideList(count) {
-  return ((count > MAX_ALIGNED_LAYERS ? 26 : Math.max(count, 2) * LINE) + SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
+  return ((count > MAX_ALIGNED_LAYERS ? 26 : Math.max(count, 2) * LINE_HEIGHT) + SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
 }
 
-/** Draw the map, or say why there is none; `onPick` hears the number of the group that was clicked. */
+/** Draw the map, or a message if there are no gates; `onPick` receives the index of the clicked group. */
 export function drawGateMap(figure, groups, reading, { chosen, onPick, height, title = "T of this row" }) {
   const z = gateRows(groups, reading);
   if (!z.some((units) => units.length)) {
     eraseChart(figure);
-    setChildren(figure, el("p", { class: "empty" }, reading.missing ?? "The answer has no gates."));
+    setChildren(figure, el("p", { class: "empty" }, reading.missing ?? "The response contains no gates."));
     return Promise.resolve();
   }
   const widest = Math.max(...z.map((units) => units.length));
-  const means = reading.gates.map((gate) => gate.mean);
-  const [least, most] = [Math.min(...means), Math.max(...means)].map(number);
-  const size = `${groups.length} layers by ${widest} units`;
+  const gateMeans = reading.gates.map((gate) => gate.mean);
+  const [lowest, highest] = [Math.min(...gateMeans), Math.max(...gateMeans)].map(number);
+  const sizeText = `${groups.length} layers by ${widest} units`;
   return drawHeatmap(figure, {
-    label: `${title}: ${size}; the means of gates go from ${least} to ${most}.`,
+    label: `${title}: ${sizeText}; the mean of a gate ranges from ${lowest} to ${highest}.`,
     z,
     rows: groups.map(({ name }) => name),
     rowTitle: "layer",

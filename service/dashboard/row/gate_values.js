@@ -1,16 +1,16 @@
-// A gate's values laid out: its units, and the places where each has one (steps, words, pixels).
+// Reads a gate's tensor by unit and by place (time steps, words or pixels).
 
 import { elementCount } from "../state/tensors.js";
 
 /**
- * @typedef {object} Laid
+ * @typedef {object} GateLayout
  * @property {number} units
- * @property {number} before  places that come before the units' axis: steps or words
- * @property {number[]} after  axes that come after it: the pixels of a picture
+ * @property {number} before  number of places on the axes before the unit axis: steps or words
+ * @property {number[]} after  axes after the unit axis: the pixels of a picture
  * @property {ArrayLike<number>} data
  */
 
-/** @returns {Laid} of a tensor that has its units along this axis, counted from the end */
+/** @returns {GateLayout} of a tensor whose unit axis is `unitAxis`, counted from the end */
 export function gateLayout(tensor, unitAxis) {
   const axis = tensor.shape.length + unitAxis;
   return {
@@ -36,7 +36,7 @@ export function meansByUnit({ units, before, after, data }) {
   return means;
 }
 
-/** All units at each place: a list for each step, word or pixel. */
+/** The values of all units at each place: one list per step, word or pixel. */
 export function unitsByPlace({ units, before, after, data }) {
   const pixels = elementCount(after);
   const places = Array.from({ length: before * pixels }, () => new Float32Array(units));
@@ -47,30 +47,30 @@ export function unitsByPlace({ units, before, after, data }) {
   return places;
 }
 
-/** One unit as a picture, or the mean of all where `unit` is null: a list for each line of pixels. */
+/** One unit as a picture, or the mean of all units if `unit` is null: one list per line of pixels. */
 export function unitPicture({ units, before, after, data }, unit) {
   const width = after.at(-1);
   const pixels = elementCount(after);
   const lines = Array.from({ length: pixels / width }, () => new Float32Array(width));
-  const wanted = unit === null ? Array.from({ length: units }, (_, n) => n) : [unit];
+  const chosenUnits = unit === null ? Array.from({ length: units }, (_, n) => n) : [unit];
   for (let place = 0; place < before; place += 1) {
-    for (const one of wanted) {
-      const start = (place * units + one) * pixels;
+    for (const chosenUnit of chosenUnits) {
+      const start = (place * units + chosenUnit) * pixels;
       for (let n = 0; n < pixels; n += 1) lines[Math.floor(n / width)][n % width] += data[start + n];
     }
   }
-  for (const line of lines) line.forEach((sum, n) => (line[n] = sum / (before * wanted.length)));
+  for (const line of lines) line.forEach((sum, n) => (line[n] = sum / (before * chosenUnits.length)));
   return lines;
 }
 
-/** The mean of lists of one length. */
+/** The element-wise mean of lists of the same length. */
 export function meanOfLists(lists) {
   if (lists.length < 2) return lists[0];
   return Float32Array.from(lists[0], (_, n) => lists.reduce((sum, list) => sum + list[n], 0) / lists.length);
 }
 
-/** What a reading has of a gate's values, by unit: of all its places the mean; null where it has none. */
+/** The values of a tensor in a reading, by unit and averaged over places; null if it is not in the reading. */
 export function unitMeans(reading, name, unitAxis) {
-  const whole = reading.tensors.get(name);
-  return whole ? meansByUnit(gateLayout(whole, unitAxis)) : null;
+  const gateTensor = reading.tensors.get(name);
+  return gateTensor ? meansByUnit(gateLayout(gateTensor, unitAxis)) : null;
 }

@@ -1,4 +1,4 @@
-// One layer of a row: its gate unit by unit, or place by place, and how T is spread.
+// Details of one layer of a row: its gate by unit, place or pixel, and the distribution of its values.
 
 import { drawBars } from "../charts/bar_chart.js";
 import { eraseChart, remPixels } from "../charts/chart.js";
@@ -8,24 +8,25 @@ import { groupMean, groupUnitMeans } from "../gates/gate_groups.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 import { unitsByPlace, gateLayout, meanOfLists, unitPicture, unitMeans } from "./gate_values.js";
 
+// bins of the histogram of gate values from 0 to 1
 const BINS = 20;
 const MEAN = "mean";
-// how high a picture is at most, in rem
-const PICTURE = 24;
-const CARRIES = {
+// largest height of a picture in rem
+const MAX_PICTURE_HEIGHT = 24;
+const CARRY_TEXTS = {
   coupled: "C is 1 − T",
-  independent: "C is a gate of its own",
-  softmax: "C is what the softmax leaves beside T",
+  independent: "C is an independent gate",
+  softmax: "C and T share a softmax",
 };
 
-/** The part in `body`; the answer draws a group of gates as a reading has them. */
+/** Create the part in `body`. Returns a function that draws a group of gates for a reading. */
 export function startLayerDetail(body) {
   const [title, facts] = [el("h3"), el("dl", { class: "facts" })];
-  const [values, spread] = [el("figure"), el("figure")];
-  const gate = el("select", { "aria-label": "Gate", on: { change: again } });
-  const channel = el("select", { "aria-label": "Channel", on: { change: again } });
-  const gateField = el("label", {}, "Gate ", gate);
-  const channelField = el("label", {}, "Channel ", channel);
+  const [values, spreadFigure] = [el("figure"), el("figure")];
+  const gateSelect = el("select", { "aria-label": "Gate", on: { change: redraw } });
+  const channelSelect = el("select", { "aria-label": "Channel", on: { change: redraw } });
+  const gateField = el("label", {}, "Gate ", gateSelect);
+  const channelField = el("label", {}, "Channel ", channelSelect);
   const valuesTitle = el("h4");
   setChildren(
     body,
@@ -35,12 +36,12 @@ export function startLayerDetail(body) {
       "div",
       { class: "pair" },
       el("div", {}, el("div", { class: "headline" }, valuesTitle, gateField, channelField), values),
-      el("div", {}, el("div", { class: "headline" }, el("h4", {}, "How its values are spread")), spread),
+      el("div", {}, el("div", { class: "headline" }, el("h4", {}, "Distribution of its values")), spreadFigure),
     ),
   );
   let shown = null;
 
-  function again() {
+  function redraw() {
     if (shown) draw(shown.group, shown.reading);
   }
 
@@ -48,30 +49,30 @@ export function startLayerDetail(body) {
     shown = { group, reading };
     setChildren(title, `Layer ${group.name}`);
     setChildren(facts, factsOf(group, reading));
-    const own = group.gates.every(({ carry_gate }) => reading.tensors.has(carry_gate));
-    offer(gate, own ? ["transform gate T", "carry gate C"] : ["transform gate T"]);
-    gateField.hidden = !own;
-    const carry = own && gate.selectedIndex === 1;
+    const hasCarryGates = group.gates.every(({ carry_gate }) => reading.tensors.has(carry_gate));
+    setOptions(gateSelect, hasCarryGates ? ["transform gate T", "carry gate C"] : ["transform gate T"]);
+    gateField.hidden = !hasCarryGates;
+    const carry = hasCarryGates && gateSelect.selectedIndex === 1;
     const letter = carry ? "C" : "T";
-    const name = (one) => (carry ? one.carry_gate : one.name);
-    const whole = group.gates.map((one) => reading.tensors.get(name(one)));
-    if (whole.every(Boolean)) {
-      const gates = whole.map((tensor, n) => gateLayout(tensor, group.gates[n].unit_axis));
-      const pictured = gates[0].after.length > 1;
-      channelField.hidden = !pictured;
-      if (pictured) offer(channel, [MEAN, ...Array(gates[0].units).keys()]);
-      setChildren(valuesTitle, drawValues(values, group, gates, letter, channel));
-      drawSpread(spread, gates, letter);
+    const name = (gateInfo) => (carry ? gateInfo.carry_gate : gateInfo.name);
+    const tensors = group.gates.map((gateInfo) => reading.tensors.get(name(gateInfo)));
+    if (tensors.every(Boolean)) {
+      const gates = tensors.map((tensor, n) => gateLayout(tensor, group.gates[n].unit_axis));
+      const isPicture = gates[0].after.length > 1;
+      channelField.hidden = !isPicture;
+      if (isPicture) setOptions(channelSelect, [MEAN, ...Array(gates[0].units).keys()]);
+      setChildren(valuesTitle, drawValues(values, group, gates, letter, channelSelect));
+      drawSpread(spreadFigure, gates, letter);
       return;
     }
     channelField.hidden = true;
-    eraseChart(spread);
-    const units = groupUnitMeans(group, (one) => unitMeans(reading, name(one), one.unit_axis));
-    setChildren(valuesTitle, `${letter}, unit by unit`);
+    eraseChart(spreadFigure);
+    const units = groupUnitMeans(group, (gateInfo) => unitMeans(reading, name(gateInfo), gateInfo.unit_axis));
+    setChildren(valuesTitle, `${letter} by unit`);
     if (units.length) drawUnits(values, group, units, letter);
     else {
       eraseChart(values);
-      setChildren(values, el("p", { class: "empty" }, reading.missing ?? "The answer has no gates."));
+      setChildren(values, el("p", { class: "empty" }, reading.missing ?? "The response contains no gates."));
     }
   }
 
@@ -79,43 +80,43 @@ export function startLayerDetail(body) {
 }
 
 function factsOf(group, reading) {
-  const gates = new Map(reading.gates.map((one) => [one.name, one]));
-  const [mean, sd, closed, open, carried] = ["mean", "sd", "closed", "open", "carried"].map((figure) =>
+  const gates = new Map(reading.gates.map((gateInfo) => [gateInfo.name, gateInfo]));
+  const [mean, deviation, closed, open, carried] = ["mean", "sd", "closed", "open", "carried"].map((figure) =>
     groupMean(group, ({ name }) => gates.get(name)?.[figure]),
   );
   const { kind, carry } = group.gates[0];
-  const of = group.gates.length > 1 ? ` (means of ${group.gates.length} gates)` : "";
-  const what = carry === "projected" ? "a projection of what came in" : "what came in";
+  const meansNote = group.gates.length > 1 ? ` (means of ${group.gates.length} gates)` : "";
+  const carriedInput = carry === "projected" ? "a projection of the input" : "the input";
   return [
-    ["T", `${number(mean)} on average, sd ${number(sd)}${of}`],
-    ["Nearly closed, nearly open", `${percent(closed)}, ${percent(open)} of its values`],
-    ["Carried", `${percent(carried)} of ${what}; ${CARRIES[kind]}`],
+    ["T", `mean ${number(mean)}, standard deviation ${number(deviation)}${meansNote}`],
+    ["Nearly closed, nearly open", `${percent(closed)}, ${percent(open)} of the values`],
+    ["Carried over", `${percent(carried)} of ${carriedInput}; ${CARRY_TEXTS[kind]}`],
   ].map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }
 
-/** Draw a gate's values in the way that fits them; the answer says what can be seen. */
-function drawValues(figure, group, gates, letter, channel) {
+/** Draw a gate's values in the form that fits them; returns a title for the chart. */
+function drawValues(figure, group, gates, letter, channelSelect) {
   if (gates[0].after.length > 1) {
-    const unit = channel.value === MEAN ? null : Number(channel.value);
+    const unit = channelSelect.value === MEAN ? null : Number(channelSelect.value);
     drawPicture(figure, gates, unit, letter, group);
-    return unit === null ? `${letter} over the picture, mean of channels` : `${letter} of channel ${unit}`;
+    return unit === null ? `${letter} by pixel, mean of channels` : `${letter} of channel ${unit}`;
   }
-  const places = gates.flatMap((one) => unitsByPlace(one));
+  const places = gates.flatMap((gateInfo) => unitsByPlace(gateInfo));
   if (places.length === 1) {
     drawUnits(figure, group, places[0], letter);
-    return `${letter}, unit by unit`;
+    return `${letter} by unit`;
   }
-  const [each] = [places.length / gates.length];
+  const [placesPerGate] = [places.length / gates.length];
   drawHeatmap(figure, {
     label: `${letter} of layer ${group.name}: ${places.length} places by ${places[0].length} units.`,
     z: places,
-    rows: places.map((_, n) => placeName(group.gates[Math.floor(n / each)], each > 1 ? n % each : null)),
+    rows: places.map((_, n) => placeName(group.gates[Math.floor(n / placesPerGate)], placesPerGate > 1 ? n % placesPerGate : null)),
     rowTitle: group.gates[0].time === null ? "place" : "step",
     columns: { title: "unit" },
     scale: "gate",
     hover: { row: group.gates[0].time === null ? "place" : "step", column: "unit", value: letter },
   });
-  return `${letter}, ${group.gates[0].time === null ? "place by place" : "step by step"}`;
+  return `${letter} by ${group.gates[0].time === null ? "place" : "step"}`;
 }
 
 function placeName({ time }, place) {
@@ -124,7 +125,7 @@ function placeName({ time }, place) {
 }
 
 function drawPicture(figure, gates, unit, letter, group) {
-  const pictures = gates.map((one) => unitPicture(one, unit));
+  const pictures = gates.map((gateInfo) => unitPicture(gateInfo, unit));
   const z = pictures[0].map((_, n) => meanOfLists(pictures.map((lines) => lines[n])));
   drawHeatmap(figure, {
     label: `${letter} of layer ${group.name} over ${z.length} by ${z[0].length} pixels.`,
@@ -134,7 +135,7 @@ function drawPicture(figure, gates, unit, letter, group) {
     scale: "gate",
     hover: { row: "line", column: "pixel", value: letter },
     square: true,
-    height: Math.min(figure.clientWidth + 3 * remPixels(), PICTURE * remPixels()),
+    height: Math.min(figure.clientWidth + 3 * remPixels(), MAX_PICTURE_HEIGHT * remPixels()),
   });
 }
 
@@ -160,17 +161,17 @@ function drawSpread(figure, gates, letter) {
     label: `Histogram of ${total} values of ${letter} from 0 to 1.`,
     names: counts.map((_, n) => number(n / BINS)),
     series: [{ name: "share", values: counts.map((count) => count / total), format: percent }],
-    xTitle: `${letter}, from this value up to ${number(1 / BINS)} more`,
+    xTitle: `${letter}, lower end of a bin of width ${number(1 / BINS)}`,
     yTitle: "share",
     yFormat: ".0%",
   });
 }
 
-/** These choices in a list; what was chosen stays chosen where it is still there. */
-function offer(list, choices) {
-  const before = list.value;
+/** Offer these options; the selected one stays selected if it is still there. */
+function setOptions(list, choices) {
+  const previous = list.value;
   if (list.options.length !== choices.length || list.options[0].value !== String(choices[0])) {
     setChildren(list, choices.map((choice) => el("option", { value: choice }, choice)));
   }
-  list.value = choices.map(String).includes(before) ? before : String(choices[0]);
+  list.value = choices.map(String).includes(previous) ? previous : String(choices[0]);
 }

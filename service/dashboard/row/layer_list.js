@@ -1,4 +1,4 @@
-// The list of layers beside the map: one is looked at, and each can be closed or opened.
+// The list of layers beside the map: choose a layer to look at, and close or open layers.
 
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
@@ -7,24 +7,23 @@ import { groupMean } from "../gates/gate_groups.js";
 const STATES = ["as is", "closed", "open"];
 
 /**
- * The list in `body`. `onChoose(n)` hears which group is looked at, `onWish(layer, state)` what a layer is
- * wished to be. The answer has `groups(groups)` for another model, `reading(reading)` for its figures,
- * `choose(n)` and `chosen()`, and `wishes(of)` for what each layer is wished to be.
+ * Create the list in `body`. `onChoose(index)` is called when a group is chosen, `onStateChange(layer, state)` when
+ * the user sets a layer to "as is", "closed" or "open". Returns `showGroups(groups)` for another model,
+ * `showReading(reading)` for its figures, `choose(index)` and `chosen()`, and `showStates(states)`, a map from
+ * layer to "closed" or "open".
  */
-export function startLayerList(body, { onChoose, onWish }) {
+export function startLayerList(body, { onChoose, onStateChange }) {
   let lines = [];
   let chosen = 0;
 
-  function groups(all) {
+  function showGroups(groups) {
     chosen = 0;
-    const wide = new Map();
-    for (const { layer } of all) wide.set(layer, (wide.get(layer) ?? 0) + 1);
-    const told = new Set();
-    lines = all.map((group, n) => {
-      const first = !told.has(group.layer);
-      told.add(group.layer);
-      const lever = first ? leverOf(group, all, onWish) : { node: beside(group.layer), radios: [] };
-      return lineOf(group, n, lever, () => onChoose(n));
+    const shownLayers = new Set();
+    lines = groups.map((group, n) => {
+      const isFirst = !shownLayers.has(group.layer);
+      shownLayers.add(group.layer);
+      const stateSwitch = isFirst ? createSwitch(group, groups, onStateChange) : { node: movesWithNote(group.layer), radios: [] };
+      return createLine(group, n, stateSwitch, () => onChoose(n));
     });
     setChildren(
       body,
@@ -39,8 +38,8 @@ export function startLayerList(body, { onChoose, onWish }) {
     choose(0);
   }
 
-  function reading(of) {
-    const gates = new Map(of?.gates.map((gate) => [gate.name, gate]));
+  function showReading(reading) {
+    const gates = new Map(reading?.gates.map((gate) => [gate.name, gate]));
     for (const { group, mean } of lines) {
       const value = groupMean(group, ({ name }) => gates.get(name)?.mean);
       setChildren(mean, el("span", {}, value === null ? "–" : number(value)), el("span", { class: "share" }));
@@ -50,28 +49,28 @@ export function startLayerList(body, { onChoose, onWish }) {
 
   function choose(n) {
     chosen = n;
-    lines.forEach(({ node, look, radios }, place) => {
+    lines.forEach(({ node, lookRadio, radios }, place) => {
       node.classList.toggle("chosen", place === n);
-      look.checked = place === n;
-      // one stop for the list and one for the lever of the chosen layer, not one for each of a hundred
+      lookRadio.checked = place === n;
+      // Tab stops once at the list and once at the switch of the chosen layer, not at each of a hundred layers
       for (const radio of radios) radio.tabIndex = place === n ? 0 : -1;
     });
-    show(lines[n]?.node);
+    scrollIntoList(lines[n]?.node);
   }
 
-  function wishes(of) {
+  function showStates(states) {
     for (const { group, radios, node } of lines) {
-      const state = of.get(group.layer) ?? "as is";
+      const state = states.get(group.layer) ?? "as is";
       node.dataset.state = state;
       for (const radio of radios) radio.checked = radio.value === state;
     }
   }
 
-  return { groups, reading, choose, wishes, chosen: () => chosen };
+  return { showGroups, showReading, choose, showStates, chosen: () => chosen };
 }
 
-/** Bring a line into sight within the list, and leave the page where it is. */
-function show(line) {
+/** Scroll the list, but not the page, to a line. */
+function scrollIntoList(line) {
   const list = line?.parentNode;
   if (!list) return;
   const [top, end] = [line.offsetTop, line.offsetTop + line.offsetHeight];
@@ -79,41 +78,41 @@ function show(line) {
   else if (end > list.scrollTop + list.clientHeight) list.scrollTop = end - list.clientHeight;
 }
 
-function lineOf(group, n, lever, choose) {
+function createLine(group, n, stateSwitch, choose) {
   const mean = el("span", { class: "mean" });
-  const look = el("input", { type: "radio", name: "look", value: n, on: { change: choose } });
-  const before = el("span", { class: "visually-hidden" }, "look at layer ");
+  const lookRadio = el("input", { type: "radio", name: "shown-layer", value: n, on: { change: choose } });
+  const prefix = el("span", { class: "visually-hidden" }, "show layer ");
   const node = el(
     "div",
     { class: "line", on: { focusin: choose } },
-    el("label", { class: "look" }, look, el("span", {}, before, group.name)),
+    el("label", { class: "look" }, lookRadio, el("span", {}, prefix, group.name)),
     mean,
-    lever.node,
+    stateSwitch.node,
   );
-  return { group, node, look, mean, radios: lever.radios };
+  return { group, node, lookRadio, mean, radios: stateSwitch.radios };
 }
 
-/** As is, closed or open; or why the layer cannot be moved. */
-function leverOf({ layer }, all, onWish) {
-  const gates = all.filter((group) => group.layer === layer).flatMap((group) => group.gates);
+/** Radio buttons for "as is", "closed" and "open", or a note why the layer cannot be moved. */
+function createSwitch({ layer }, groups, onStateChange) {
+  const gates = groups.filter((group) => group.layer === layer).flatMap((group) => group.gates);
   const fixed = gates.filter(({ levers }) => !levers.length);
   if (fixed.length) {
-    const whose = fixed.length === gates.length ? "it has" : "some of its gates have";
-    return { node: el("span", { class: "fixed" }, `fixed: ${whose} no bias to move`), radios: [] };
+    const subject = fixed.length === gates.length ? "it has" : "some of its gates have";
+    return { node: el("span", { class: "fixed" }, `fixed: ${subject} no bias to change`), radios: [] };
   }
   const radios = STATES.map((state) =>
     el("input", {
       type: "radio",
-      name: `lever-${layer}`,
+      name: `state-of-layer-${layer}`,
       value: state,
-      on: { change: () => onWish(layer, state) },
+      on: { change: () => onStateChange(layer, state) },
     }),
   );
   const parts = radios.map((radio, n) => el("label", {}, radio, el("span", {}, STATES[n])));
-  const named = { role: "radiogroup", "aria-label": `layer ${layer}` };
-  return { node: el("div", { class: "three", ...named }, parts), radios };
+  const attributes = { role: "radiogroup", "aria-label": `layer ${layer}` };
+  return { node: el("div", { class: "three", ...attributes }, parts), radios };
 }
 
-function beside(layer) {
-  return el("span", { class: "fixed" }, `moves with layer ${layer}`);
+function movesWithNote(layer) {
+  return el("span", { class: "fixed" }, `set together with layer ${layer}`);
 }

@@ -1,4 +1,4 @@
-// What each layer hands on, and how much it has changed it.
+// The outputs of each layer, and how much each layer changes its input.
 
 import { drawBars } from "../charts/bar_chart.js";
 import { eraseChart } from "../charts/chart.js";
@@ -8,10 +8,10 @@ import { groupUnitMeans } from "../gates/gate_groups.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 import { unitMeans } from "./gate_values.js";
 
-/** The chart in `body`; the answer draws it for a reading. */
+/** Create the chart in `body`. Returns a function that draws it for a reading. */
 export function startLayerOutputs(body) {
   const figure = el("figure");
-  setChildren(body, el("h3", {}, "Outputs of the layers"), figure);
+  setChildren(body, el("h3", {}, "Layer outputs"), figure);
   return (groups, reading) => {
     const outputs = ({ output, unit_axis }) => unitMeans(reading, output, unit_axis);
     const z = groups.map((group) => groupUnitMeans(group, outputs));
@@ -19,7 +19,7 @@ export function startLayerOutputs(body) {
       drawValues(figure, groups, z);
     } else {
       eraseChart(figure);
-      setChildren(figure, el("p", { class: "empty" }, noBlocks(reading)));
+      setChildren(figure, el("p", { class: "empty" }, missingText(reading)));
     }
   };
 }
@@ -27,7 +27,7 @@ export function startLayerOutputs(body) {
 function drawValues(figure, groups, z) {
   const widest = Math.max(...z.map((units) => units.length));
   drawHeatmap(figure, {
-    label: `Outputs of ${groups.length} layers by ${widest} units; of pictures and steps the mean.`,
+    label: `Outputs of ${groups.length} layers by ${widest} units; for pictures and steps the mean.`,
     z,
     rows: groups.map(({ name }) => name),
     rowTitle: "layer",
@@ -37,40 +37,40 @@ function drawValues(figure, groups, z) {
   });
 }
 
-/** Bars of how much each layer changes the row. */
+/** Draw bars of how much each layer changes the row. */
 export function drawChanges(figure, groups, reading) {
   const changes = groups.map((group, n) => (n ? relativeChange(groups[n - 1], group, reading.tensors) : null));
   if (changes.every((change) => change === null)) {
     eraseChart(figure);
-    const why = groups.length > 1 ? noBlocks(reading) : "There is one layer, and none before it.";
-    setChildren(figure, el("p", { class: "empty" }, why));
+    const message = groups.length > 1 ? missingText(reading) : "There is only one layer, so there is nothing to compare.";
+    setChildren(figure, el("p", { class: "empty" }, message));
     return;
   }
   drawBars(figure, {
-    label: `How far the output of each of ${groups.length} layers is from that of the layer before.`,
+    label: `Distance of the output of each of ${groups.length} layers from that of the previous layer.`,
     names: groups.map(({ name }) => name),
     series: [{ name: "change", values: changes, format: percent }],
     xTitle: "layer",
-    yTitle: "|y − y before| / |y before|",
+    yTitle: "|y − y previous| / |y previous|",
     yFormat: ".0%",
   });
 }
 
-/** How far a group's outputs are from those of the one before, step by step; null where nobody can tell. */
+/** Relative distance of a group's outputs from those of the previous group, step by step; null if unknown. */
 export function relativeChange(before, after, tensors) {
-  let [apart, whole] = [0, 0];
+  let [squaredDifference, squaredNorm] = [0, 0];
   for (const { output, time } of after.gates) {
-    const old = tensors.get(before.gates.find((gate) => gate.time === time)?.output);
-    const young = tensors.get(output);
-    if (!old || !young || old === young || String(old.shape) !== String(young.shape)) return null;
-    for (let n = 0; n < young.data.length; n += 1) {
-      apart += (young.data[n] - old.data[n]) ** 2;
-      whole += old.data[n] ** 2;
+    const previous = tensors.get(before.gates.find((gate) => gate.time === time)?.output);
+    const next = tensors.get(output);
+    if (!previous || !next || previous === next || String(previous.shape) !== String(next.shape)) return null;
+    for (let n = 0; n < next.data.length; n += 1) {
+      squaredDifference += (next.data[n] - previous.data[n]) ** 2;
+      squaredNorm += previous.data[n] ** 2;
     }
   }
-  return whole > 0 ? Math.sqrt(apart / whole) : null;
+  return squaredNorm > 0 ? Math.sqrt(squaredDifference / squaredNorm) : null;
 }
 
-function noBlocks(reading) {
-  return reading.missing ?? "The file has no outputs of its layers that could be compared.";
+function missingText(reading) {
+  return reading.missing ?? "The model file has no layer outputs that could be compared.";
 }

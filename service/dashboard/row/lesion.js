@@ -1,72 +1,72 @@
-// Layers closed and opened by a person, and what the network answers so.
+// Lesions: layers that the user closed or opened, and the model's response with them.
 
 import { post, tensorAsJson } from "../state/api.js";
 import { current, publish, subscribe } from "../state/store.js";
 import { toTypedArray } from "../state/tensors.js";
 
-const wishes = new Map();
-let running = null;
+const layerStates = new Map();
+let inFlight = null;
 
 /**
- * Publish `wishes` at each change, and `lesioned` when the answer is there, for each reading anew.
- * @typedef {object} Wishes
- * @property {Map<number, "closed"|"open">} of  the layers that are moved
+ * Publish `layer states` on each change, and `lesioned` with the response, again for each new reading.
+ * @typedef {object} LayerStates
+ * @property {Map<number, "closed"|"open">} states  the layers that are not as is
  * @property {number[]} closed
  * @property {number[]} open
- * @property {"idle"|"asked"|"failed"} state
- * @property {string} message  why it failed
+ * @property {"idle"|"busy"|"failed"} state  of the request
+ * @property {string} message  why the request failed
  */
 export function startLesion() {
   subscribe("model", resetLayers);
-  subscribe("reading", follow);
+  subscribe("reading", requestLesion);
   subscribe("server", (state) => {
-    if (state === "up" && current("layer states")?.state === "failed") follow(current("reading"));
+    if (state === "up" && current("layer states")?.state === "failed") requestLesion(current("reading"));
   });
 }
 
-/** Have a layer "closed", "open" or "as is". */
-export function setLayerState(layer, what) {
-  if (what === "as is") wishes.delete(layer);
-  else wishes.set(layer, what);
-  follow(current("reading"));
+/** Set a layer to "closed", "open" or "as is". */
+export function setLayerState(layer, state) {
+  if (state === "as is") layerStates.delete(layer);
+  else layerStates.set(layer, state);
+  requestLesion(current("reading"));
 }
 
-/** All layers as they are. */
+/** Set all layers to "as is". */
 export function resetLayers() {
-  wishes.clear();
-  follow(current("reading"));
+  layerStates.clear();
+  requestLesion(current("reading"));
 }
 
-async function follow(reading) {
-  running?.abort();
-  const mine = (running = new AbortController());
-  if (!reading || !wishes.size) {
-    say("idle");
+async function requestLesion(reading) {
+  inFlight?.abort();
+  const controller = (inFlight = new AbortController());
+  if (!reading || !layerStates.size) {
+    publishStates("idle");
     publish("lesioned", null);
     return;
   }
-  const { closed, open } = say("asked");
+  const { closed, open } = publishStates("busy");
   try {
-    const asked = { inputs: reading.row.inputs.map(tensorAsJson), close: closed, open };
-    const answer = await post(`${current("model").path}/lesion`, asked, mine.signal);
-    if (mine !== running) return;
-    say("idle");
-    const outputs = answer.lesioned.outputs.map((one) => ({ ...one, data: toTypedArray(one.datatype, one.data) }));
-    publish("lesioned", { reading, closed, open, outputs, told: answer.lesion });
+    const body = { inputs: reading.row.inputs.map(tensorAsJson), close: closed, open };
+    const response = await post(`${current("model").path}/lesion`, body, controller.signal);
+    if (controller !== inFlight) return;
+    publishStates("idle");
+    const outputs = response.lesioned.outputs.map((output) => ({ ...output, data: toTypedArray(output.datatype, output.data) }));
+    publish("lesioned", { reading, closed, open, outputs, lesion: response.lesion });
   } catch (error) {
-    if (mine !== running) return;
-    say("failed", error.message);
+    if (controller !== inFlight) return;
+    publishStates("failed", error.message);
     publish("lesioned", null);
   }
 }
 
-function layersThatAre(what) {
-  return [...wishes].filter(([, wanted]) => wanted === what).map(([layer]) => layer).sort((a, b) => a - b);
+function layersIn(state) {
+  return [...layerStates].filter(([, layerState]) => layerState === state).map(([layer]) => layer).sort((a, b) => a - b);
 }
 
-function say(state, message = "") {
-  const [closed, open] = ["closed", "open"].map(layersThatAre);
-  const tensorAsJson = { of: new Map(wishes), closed, open, state, message };
-  publish("layer states", tensorAsJson);
-  return tensorAsJson;
+function publishStates(state, message = "") {
+  const [closed, open] = ["closed", "open"].map(layersIn);
+  const value = { states: new Map(layerStates), closed, open, state, message };
+  publish("layer states", value);
+  return value;
 }

@@ -1,4 +1,4 @@
-// Two rows side by side: one that was kept, called A, and the present one, B.
+// Comparison of two rows: one that was kept, called A, and the current one, called B.
 
 import { eraseChart } from "../charts/chart.js";
 import { el, setChildren } from "../dom/element.js";
@@ -9,14 +9,14 @@ import { predictedClassText } from "./predicted_class.js";
 import { drawRoute } from "./route_chart.js";
 
 /**
- * The part in `body`, empty until a row is kept. The answer has `keep(reading)`, `forget()`, and
- * `draw(about, groups, reading)` for what is the present row.
+ * Create the comparison in `body`, hidden until a row is kept. Returns `keep(reading)`, `discard()`, and
+ * `draw(model, groups, reading)` for the current row.
  */
 export function startComparison(body) {
   const [mapA, mapB, difference, route] = [0, 1, 2, 3].map(() => el("figure"));
   const [titleA, titleB] = [el("h4"), el("h4")];
   const table = el("table");
-  const wait = el("p", { class: "quiet" }, "Now ask about another row: it is B, and is shown beside A.");
+  const hint = el("p", { class: "quiet" }, "Now choose or draw another row: it becomes B and is shown beside A.");
   const sides = el(
     "div",
     { class: "pair" },
@@ -25,57 +25,57 @@ export function startComparison(body) {
     el("div", {}, el("h4", {}, "B − A"), difference),
     el("div", {}, el("h4", {}, "Route"), table, route),
   );
-  const end = el("button", { type: "button", on: { click: forget } }, "Forget A");
-  setChildren(body, el("div", { class: "headline" }, el("h3", {}, "A and B"), end), wait, sides);
+  const discardButton = el("button", { type: "button", on: { click: discard } }, "Discard A");
+  setChildren(body, el("div", { class: "headline" }, el("h3", {}, "Comparison of A and B"), discardButton), hint, sides);
   body.hidden = true;
-  let kept = null;
+  let readingA = null;
 
   function keep(reading) {
-    kept = reading;
+    readingA = reading;
     body.hidden = false;
     sides.hidden = true;
-    wait.hidden = false;
+    hint.hidden = false;
   }
 
-  function forget() {
-    kept = null;
+  function discard() {
+    readingA = null;
     body.hidden = true;
   }
 
-  function draw(about, groups, reading) {
-    if (!kept) return;
-    const another = reading !== kept;
-    wait.hidden = another;
-    sides.hidden = !another;
-    if (!another) return;
-    const both = [kept, reading];
-    const said = both.map(({ row, outputs }, n) => {
-      const outcome = predictedClassText(about.certificate, outputs);
-      return `${"AB"[n]}: ${row.title}${outcome ? `, ${outcome}` : ""}`;
+  function draw(model, groups, reading) {
+    if (!readingA) return;
+    const isOther = reading !== readingA;
+    hint.hidden = isOther;
+    sides.hidden = !isOther;
+    if (!isOther) return;
+    const readings = [readingA, reading];
+    const descriptions = readings.map(({ row, outputs }, n) => {
+      const prediction = predictedClassText(model.certificate, outputs);
+      return `${"AB"[n]}: ${row.title}${prediction ? `, ${prediction}` : ""}`;
     });
-    [titleA, titleB].forEach((title, n) => setChildren(title, said[n]));
-    [mapA, mapB].forEach((figure, n) => drawGateMap(figure, groups, both[n], { title: `T of ${said[n]}` }));
-    drawDifference(difference, groups, kept, reading);
-    setChildren(table, linesOf(about, kept, reading));
+    [titleA, titleB].forEach((title, n) => setChildren(title, descriptions[n]));
+    [mapA, mapB].forEach((figure, n) => drawGateMap(figure, groups, readings[n], { title: `T of ${descriptions[n]}` }));
+    drawDifference(difference, groups, readingA, reading);
+    setChildren(table, tableRows(model, readingA, reading));
     drawRoute(route, groups, [
-      { name: "A", reading: kept },
+      { name: "A", reading: readingA },
       { name: "B", reading },
     ]);
   }
 
-  return { keep, forget, draw };
+  return { keep, discard, draw };
 }
 
-function drawDifference(figure, groups, a, b) {
-  const [before, after] = [gateRows(groups, a), gateRows(groups, b)];
+function drawDifference(figure, groups, readingOfA, readingOfB) {
+  const [before, after] = [gateRows(groups, readingOfA), gateRows(groups, readingOfB)];
   const z = after.map((units, n) => Float32Array.from(units, (value, unit) => value - before[n][unit]));
   if (!z.some((units) => units.length)) {
     eraseChart(figure);
-    setChildren(figure, el("p", { class: "empty" }, b.missing));
+    setChildren(figure, el("p", { class: "empty" }, readingOfB.missing));
     return;
   }
   drawHeatmap(figure, {
-    label: `T of B less T of A: ${groups.length} layers by units.`,
+    label: `T of B minus T of A: ${groups.length} layers by units.`,
     z,
     rows: groups.map(({ name }) => name),
     rowTitle: "layer",
@@ -85,13 +85,13 @@ function drawDifference(figure, groups, a, b) {
   });
 }
 
-function linesOf({ certificate }, a, b) {
+function tableRows({ certificate }, readingOfA, readingOfB) {
   const lines = [
     ["", "A", "B"],
-    ["answer", ...[a, b].map(({ outputs }) => predictedClassText(certificate, outputs) ?? "–")],
-    ["carried past all layers", ...[a, b].map(({ route }) => percent(route.carried[0]))],
-    ["effective depth", ...[a, b].map(({ route }) => number(route.effective_depth[0]))],
-    ["most closed on end", ...[a, b].map(({ route }) => String(route.longest_closed[0]))],
+    ["prediction", ...[readingOfA, readingOfB].map(({ outputs }) => predictedClassText(certificate, outputs) ?? "–")],
+    ["carried through all layers", ...[readingOfA, readingOfB].map(({ route }) => percent(route.carried[0]))],
+    ["effective depth", ...[readingOfA, readingOfB].map(({ route }) => number(route.effective_depth[0]))],
+    ["longest run of closed layers", ...[readingOfA, readingOfB].map(({ route }) => String(route.longest_closed[0]))],
   ];
   const [head, ...rest] = lines.map(([name, ...cells]) => ({ name, cells }));
   return [

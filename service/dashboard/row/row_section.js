@@ -1,4 +1,5 @@
-// The gates of one row: their map, the levers of the layers, the route, each layer, and two rows compared.
+// Section "Gates of this row": map of gates, switches to close and open layers, route, details of one layer, and a
+// comparison of two rows.
 
 import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
 import { startComparison } from "./row_comparison.js";
@@ -15,24 +16,24 @@ import { drawRoute, routeFacts } from "./route_chart.js";
 import { current, subscribe } from "../state/store.js";
 
 export function startRow(body) {
-  const said = el("div");
-  const part = (name) => el("div", { class: name });
+  const placeholder = el("div");
+  const div = (name) => el("div", { class: name });
   const title = el("p", { class: "of-row" });
-  const keep = el("button", { type: "button" }, "Keep as A");
-  const restore = el("button", { type: "button", on: { click: resetLayers } }, "All as they are");
+  const keepButton = el("button", { type: "button" }, "Keep as A");
+  const resetButton = el("button", { type: "button", on: { click: resetLayers } }, "Reset layers");
   const effect = el("p", { class: "effect" });
   const [map, route, changes] = [el("figure"), el("figure"), el("figure")];
-  const [list, words] = [part("list"), el("dl", { class: "facts" })];
-  const [layerPart, blocksPart, comparePart] = [part("part"), part("part"), part("part")];
+  const [list, routeList] = [div("list"), el("dl", { class: "facts" })];
+  const [layerPart, blocksPart, comparePart] = [div("part"), div("part"), div("part")];
   const charts = el(
     "div",
     { class: "row-parts" },
-    el("div", { class: "headline" }, title, keep),
+    el("div", { class: "headline" }, title, keepButton),
     el(
       "div",
       { class: "map-and-levers" },
       el("div", {}, el("h3", {}, "Transform gates"), map),
-      el("div", {}, el("div", { class: "headline" }, el("h3", {}, "Layers"), restore), list),
+      el("div", {}, el("div", { class: "headline" }, el("h3", {}, "Layers"), resetButton), list),
     ),
     effect,
     layerPart,
@@ -40,102 +41,102 @@ export function startRow(body) {
       "div",
       { class: "part" },
       el("h3", {}, "Route"),
-      words,
+      routeList,
       el(
         "div",
         { class: "pair" },
-        el("div", {}, el("h4", {}, "Share carried by each layer"), route),
-        el("div", {}, el("h4", {}, "How much each layer changes the row"), changes),
+        el("div", {}, el("h4", {}, "Share carried over by each layer"), route),
+        el("div", {}, el("h4", {}, "Change made by each layer"), changes),
       ),
     ),
     blocksPart,
     comparePart,
   );
-  setChildren(body, said, charts);
+  setChildren(body, placeholder, charts);
 
-  const levers = startLayerList(list, { onChoose: look, onWish: setLayerState });
+  const layerList = startLayerList(list, { onChoose: chooseLayer, onStateChange: setLayerState });
   const drawLayer = startLayerDetail(layerPart);
   const drawBlocks = startLayerOutputs(blocksPart);
-  const compare = startComparison(comparePart);
-  let [about, groups, reading] = [null, [], null];
-  keep.addEventListener("click", () => {
-    compare.keep(reading);
-    keep.blur();
+  const comparison = startComparison(comparePart);
+  let [model, groups, reading] = [null, [], null];
+  keepButton.addEventListener("click", () => {
+    comparison.keep(reading);
+    keepButton.blur();
   });
 
-  function look(n) {
-    if (n === levers.chosen() || !reading) return;
-    levers.choose(n);
+  function chooseLayer(n) {
+    if (n === layerList.chosen() || !reading) return;
+    layerList.choose(n);
     frameRow(map, n);
     drawLayer(groups[n], reading);
   }
 
-  function draw() {
-    const why = whyNothing(about, reading);
-    setChildren(said, why);
-    charts.hidden = Boolean(why);
-    if (why) return;
-    const outcome = predictedClassText(about.certificate, reading.outputs);
-    setChildren(title, reading.row.title, outcome && [": ", el("strong", {}, outcome)]);
-    levers.reading(reading);
-    const chosen = levers.chosen();
-    const height = heightBesideList(groups.length);
-    drawGateMap(map, groups, reading, { chosen, onPick: look, height });
+  function drawAll() {
+    const placeholderText = placeholderFor(model, reading);
+    setChildren(placeholder, placeholderText);
+    charts.hidden = Boolean(placeholderText);
+    if (placeholderText) return;
+    const classText = predictedClassText(model.certificate, reading.outputs);
+    setChildren(title, reading.row.title, classText && [": ", el("strong", {}, classText)]);
+    layerList.showReading(reading);
+    const chosen = layerList.chosen();
+    const mapHeight = heightBesideList(groups.length);
+    drawGateMap(map, groups, reading, { chosen, onPick: chooseLayer, height: mapHeight });
     drawLayer(groups[chosen], reading);
-    setChildren(words, routeFacts(reading));
-    drawRoute(route, groups, [{ name: "carried", reading }]);
+    setChildren(routeList, routeFacts(reading));
+    drawRoute(route, groups, [{ name: "carried over", reading }]);
     drawChanges(changes, groups, reading);
     drawBlocks(groups, reading);
-    compare.draw(about, groups, reading);
+    comparison.draw(model, groups, reading);
   }
 
-  subscribe("model", (model) => {
-    about = model;
+  subscribe("model", (newModel) => {
+    model = newModel;
     reading = null;
     groups = groupGates(model?.gates ?? []);
     list.classList.toggle("aligned", groups.length <= MAX_ALIGNED_LAYERS);
-    levers.groups(groups);
-    compare.forget();
-    draw();
+    layerList.showGroups(groups);
+    comparison.discard();
+    drawAll();
   });
   subscribe("reading", (answer) => {
-    reading = answer && fits(answer, about) ? answer : null;
-    draw();
+    reading = answer && readingFits(answer, model) ? answer : null;
+    drawAll();
   });
-  subscribe("chosen model", () => !about && draw());
-  subscribe("request", () => !reading && draw());
-  subscribe("layer states", ({ of }) => {
-    levers.wishes(of);
-    restore.disabled = !of.size;
+  subscribe("chosen model", () => !model && drawAll());
+  subscribe("request", () => !reading && drawAll());
+  subscribe("layer states", ({ states }) => {
+    layerList.showStates(states);
+    resetButton.disabled = !states.size;
   });
   startLesionEffect(effect);
   startLesion();
-  draw();
+  drawAll();
 }
 
-/** Whether an answer is of this model: one that was asked before may come late. */
-function fits({ gates }, about) {
-  return Boolean(about) && gates.every(({ name }, n) => name === about.gates[n]?.name);
+/** Whether a reading belongs to this model: a late response may belong to the previous one. */
+function readingFits({ gates }, model) {
+  return Boolean(model) && gates.every(({ name }, n) => name === model.gates[n]?.name);
 }
 
-/** Why there is nothing to draw, null where there is. */
-function whyNothing(about, reading) {
-  const because = (...words) => el("p", { class: "empty" }, words);
-  const going = (...words) => el("p", { class: "loading" }, words);
-  if (!about) {
+/** What to show in place of the charts, or null. */
+function placeholderFor(model, reading) {
+  const empty = (...content) => el("p", { class: "empty" }, content);
+  const loading = (...content) => el("p", { class: "loading" }, content);
+  if (!model) {
     const { name, state, message } = current("chosen model") ?? {};
-    if (state === "loading") return going(`Reading what ${name} is …`);
-    return because(message ? `${name} cannot be asked: ${message}.` : "No model is chosen.");
+    if (state === "loading") return loading(`Loading ${name} …`);
+    return empty(message ? `${name} cannot be used: ${message}.` : "No model is chosen.");
   }
-  if (!about.gates.length) {
+  if (!model.gates.length) {
     const command = el("code", {}, "turnpike export");
-    return because(`No gates of ${about.name} are known. `, command, " finds those of highway networks.");
+    return empty(`No gates are known for ${model.name}. `, command, " finds the gates of highway networks.");
   }
   if (reading?.gates.length) return null;
-  if (reading) return because(reading.missing);
-  const asking = current("request");
-  if (asking?.error) return because(`The gates of this row are not known: ${asking.error.message}`);
-  if (asking) return going("Reading the gates of this row …");
-  const there = el("a", { href: "#try" }, "Try it");
-  return because("Draw a row or pick one under ", there, ", and its gates are shown here.");
+  if (reading) return empty(reading.missing);
+  const request = current("request");
+  if (request?.error) return empty(`The gates of this row could not be loaded: ${request.error.message}`);
+  if (request) return loading("Loading the gates of this row …");
+  const link = el("a", { href: "#try" }, "Try it");
+  return empty("Draw or choose a row under ", link, " to see its gates here.");
 }
