@@ -1,4 +1,4 @@
-// The same question asked from elsewhere: as a line of curl, and in Python with what Python brings along.
+// Code that sends the same request from elsewhere: a curl command, and Python with only its standard library.
 
 import { key } from "../state/api.js";
 import { copyButton } from "./copy_button.js";
@@ -6,90 +6,90 @@ import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { current, subscribe } from "../state/store.js";
 
-// an argument of a command may have a little over 128,000 bytes
-const LONGEST_ARGUMENT = 100_000;
-const FEW_VALUES = 6;
-// milliseconds without another row before its lines are written: those of a large picture take a while
-const REST = 250;
-const END = "END";
+// characters; Linux limits one argument of a command to 131,072 bytes
+const MAX_ARGUMENT_LENGTH = 100_000;
+const MAX_SHOWN_VALUES = 6;
+// milliseconds without another row before the code is updated, since a large picture takes a while
+const UPDATE_DELAY = 250;
+const HEREDOC_END = "END";
 
-/** Show the lines for the row in hand. */
+/** Show the code for the current row. */
 export function startSnippets(node) {
-  const blocks = [block("curl", curlCommand), block("Python", pythonCode)];
-  blocks[0].node.open = true;
+  const snippets = [createSnippet("curl", curlCommand), createSnippet("Python", pythonCode)];
+  snippets[0].node.open = true;
   let timer = 0;
   const show = () => {
-    const request = inHand();
-    for (const { tell } of blocks) tell(request);
-    // laid in anew they would lose the focus
-    if (!node.firstChild) setChildren(node, el("h3", {}, "The same from elsewhere"), blocks.map((one) => one.node));
+    const request = currentRequest();
+    for (const { update } of snippets) update(request);
+    // added only once, because nodes that are moved lose the focus
+    if (!node.firstChild) setChildren(node, el("h3", {}, "Use from code"), snippets.map((item) => item.node));
   };
-  const soon = () => {
+  const showSoon = () => {
     clearTimeout(timer);
-    if (current("model") && current("row")) timer = setTimeout(show, REST);
+    if (current("model") && current("row")) timer = setTimeout(show, UPDATE_DELAY);
     else setChildren(node);
   };
-  for (const topic of ["row", "model", "key"]) subscribe(topic, soon);
+  for (const topic of ["row", "model", "key"]) subscribe(topic, showSoon);
 }
 
-/** What asks about the row that there is now, since the lines that can be seen may be of one before. */
-function inHand() {
+/** The request for the current row; the code on the page may still show an earlier one. */
+function currentRequest() {
   return requestFor(current("model"), current("row"));
 }
 
-function block(name, written) {
+function createSnippet(name, format) {
   const code = el("code");
   const node = el(
     "details",
     { class: "snippet" },
     el("summary", {}, name),
     el("pre", { tabindex: "0" }, code),
-    copyButton(`Copy ${name}`, () => written(inHand(), fullLiteral)),
+    copyButton(`Copy ${name}`, () => format(currentRequest(), fullLiteral)),
   );
-  return { node, tell: (request) => setChildren(code, written(request, short)) };
+  return { node, update: (request) => setChildren(code, format(request, shortLiteral)) };
 }
 
 /**
- * The address and the body that ask about a row: rows in and labels out, where the model has one input and
- * answers row by row, else the tensors themselves.
+ * URL and body of a request for a row: rows in and labels out if the model has one input and answers row by
+ * row, otherwise the tensors themselves.
  */
 export function requestFor({ name, version, inputs, outputs, path }, row) {
   const simple = inputs.length === 1 && outputs.every((output) => output.shape[0] === -1);
   const address = simple
     ? `v1/models/${encodeURIComponent(name)}/versions/${encodeURIComponent(version)}:predict`
     : `${path}/infer`;
-  const lists = row.inputs.map((tensor, i) => nested(tensor, inputs[i].shape[0] === -1));
+  const rowLists = row.inputs.map((tensor, i) => nestedList(tensor, inputs[i].shape[0] === -1));
   const body = simple
-    ? { instances: [lists[0]] }
+    ? { instances: [rowLists[0]] }
     : {
         inputs: row.inputs.map(({ name: input, datatype, shape, data }) => ({
           name: input,
           shape,
           datatype,
-          data: list(data, datatype),
+          data: flatList(data, datatype),
         })),
       };
-  return { url: new URL(address, document.baseURI).href, body, keyed: key() !== "" };
+  return { url: new URL(address, document.baseURI).href, body, needsKey: key() !== "" };
 }
 
-/** A row as people nest it; a flat one would do where no axis varies, but this always does. */
-function nested({ datatype, shape, data }, batched) {
+/** A row as nested lists, which is valid in any case; a flat list would not be if several axes vary. */
+function nestedList({ datatype, shape, data }, batched) {
   const dims = batched ? shape.slice(1) : shape;
-  const deep = (values, [first, ...rest]) =>
+  const nest = (values, [first, ...rest]) =>
     rest.length === 0
       ? values
       : Array.from({ length: first }, (_, i) =>
-          deep(values.slice((i * values.length) / first, ((i + 1) * values.length) / first), rest),
+          nest(values.slice((i * values.length) / first, ((i + 1) * values.length) / first), rest),
         );
-  return dims.length ? deep(list(data, datatype), dims) : list(data, datatype)[0];
+  return dims.length ? nest(flatList(data, datatype), dims) : flatList(data, datatype)[0];
 }
 
-function list(data, datatype) {
-  return Array.from(data, (value) => (typeof value === "boolean" ? value : brief(Number(value), datatype)));
+function flatList(data, datatype) {
+  return Array.from(data, (value) => (typeof value === "boolean" ? value : shortNumber(Number(value), datatype)));
 }
 
-/** The shortest number that is the same in single precision. */
-function brief(value, datatype) {
+/** The shortest decimal number that is equal in single precision. */
+function shortNumber(value, datatype) {
   if (datatype !== "FP32" || Number.isInteger(value)) return value;
   for (let figures = 1; figures < 10; figures++) {
     const shorter = Number(value.toPrecision(figures));
@@ -98,26 +98,26 @@ function brief(value, datatype) {
   return value;
 }
 
-/** As a shell reads it: quoted, or where it is long as a document. */
-export function curlCommand({ url, body, keyed }, written) {
-  const data = written(body, "json");
-  const key = keyed ? ' -H "X-Api-Key: $TURNPIKE_KEY"' : "";
-  const start = `curl -s ${quoted(url)} -H 'Content-Type: application/json'${key}`;
-  if (fullLiteral(body, "json").length < LONGEST_ARGUMENT) return `${start} -d ${quoted(data)}`;
-  return `${start} --data-binary @- <<'${END}'\n${data}\n${END}`;
+/** A curl command; a long body is passed as a here-document. */
+export function curlCommand({ url, body, needsKey }, format) {
+  const data = format(body, "json");
+  const key = needsKey ? ' -H "X-Api-Key: $TURNPIKE_KEY"' : "";
+  const start = `curl -s ${shellQuote(url)} -H 'Content-Type: application/json'${key}`;
+  if (fullLiteral(body, "json").length < MAX_ARGUMENT_LENGTH) return `${start} -d ${shellQuote(data)}`;
+  return `${start} --data-binary @- <<'${HEREDOC_END}'\n${data}\n${HEREDOC_END}`;
 }
 
-export function pythonCode({ url, body, keyed }, written) {
+export function pythonCode({ url, body, needsKey }, format) {
   return [
     "import json",
-    ...(keyed ? ["import os"] : []),
+    ...(needsKey ? ["import os"] : []),
     "import urllib.request",
     "",
-    `body = ${written(body, "python")}`,
+    `body = ${format(body, "python")}`,
     "request = urllib.request.Request(",
     `    ${JSON.stringify(url)},`,
     "    json.dumps(body).encode(),",
-    `    {"Content-Type": "application/json"${keyed ? ', "X-Api-Key": os.environ["TURNPIKE_KEY"]' : ""}},`,
+    `    {"Content-Type": "application/json"${needsKey ? ', "X-Api-Key": os.environ["TURNPIKE_KEY"]' : ""}},`,
     ")",
     "with urllib.request.urlopen(request) as answer:",
     "    print(json.load(answer))",
@@ -125,28 +125,28 @@ export function pythonCode({ url, body, keyed }, written) {
   ].join("\n");
 }
 
-/** A value in JSON or in Python. */
+/** A value as a JSON or Python literal. */
 export function fullLiteral(value, language) {
-  return said(value, language, Infinity);
+  return literal(value, language, Infinity);
 }
 
-/** The same, with most numbers left out, to be looked at. */
-function short(value, language) {
-  return said(value, language, FEW_VALUES);
+/** The same with most numbers left out, for display. */
+function shortLiteral(value, language) {
+  return literal(value, language, MAX_SHOWN_VALUES);
 }
 
-function said(value, language, most) {
+function literal(value, language, maxValues) {
   if (Array.isArray(value)) {
-    const numbers = value.every((one) => !Array.isArray(one) && typeof one !== "object");
-    const kept = numbers ? value.slice(0, most) : value.slice(0, most === Infinity ? most : 1);
-    const parts = kept.map((one) => said(one, language, most));
-    if (kept.length < value.length)
+    const numbers = value.every((item) => !Array.isArray(item) && typeof item !== "object");
+    const shownItems = numbers ? value.slice(0, maxValues) : value.slice(0, maxValues === Infinity ? maxValues : 1);
+    const parts = shownItems.map((item) => literal(item, language, maxValues));
+    if (shownItems.length < value.length)
       parts.push(numbers ? `… ${number(value.length)} values` : `… ${number(value.length)} of these`);
     return `[${parts.join(", ")}]`;
   }
   if (typeof value === "object") {
     const parts = Object.entries(value).map(
-      ([name, one]) => `${JSON.stringify(name)}: ${said(one, language, most)}`,
+      ([name, item]) => `${JSON.stringify(name)}: ${literal(item, language, maxValues)}`,
     );
     return `{${parts.join(", ")}}`;
   }
@@ -154,6 +154,6 @@ function said(value, language, most) {
   return JSON.stringify(value);
 }
 
-function quoted(text) {
+function shellQuote(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,40 +1,41 @@
-// A button that copies a text, also where the page came without TLS and browsers hold back the clipboard.
+// A button that copies text, also on pages without TLS, where browsers disable the clipboard API.
 
 import { el, setChildren } from "../dom/element.js";
 
-const BRIEFLY = 1500;
+// milliseconds that the result is shown
+const RESULT_DURATION = 1500;
 
-/** A button that copies what `text()` gives. */
+/** A button that copies what `text()` returns. */
 export function copyButton(name, text) {
   const button = el("button", { type: "button", class: "copy" }, name);
-  const said = el("span", { class: "visually-hidden", role: "status" });
+  const status = el("span", { class: "visually-hidden", role: "status" });
   button.addEventListener("click", async () => {
-    const done = await copied(text());
-    setChildren(button, done ? "Copied" : "Not copied");
-    said.textContent = done ? "copied" : "the browser does not let this page copy";
+    const succeeded = await copyText(text());
+    setChildren(button, succeeded ? "Copied" : "Not copied");
+    status.textContent = succeeded ? "copied" : "the browser does not allow this page to copy";
     setTimeout(() => {
       setChildren(button, name);
-      said.textContent = "";
-    }, BRIEFLY);
+      status.textContent = "";
+    }, RESULT_DURATION);
   });
-  return el("div", { class: "copying" }, button, said);
+  return el("div", { class: "copying" }, button, status);
 }
 
-async function copied(text) {
+async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return byHand(text);
+    return copyWithCommand(text);
   }
 }
 
-function byHand(text) {
+function copyWithCommand(text) {
   const area = el("textarea", { class: "visually-hidden", tabindex: "-1", "aria-hidden": "true" });
   area.value = text;
   document.body.append(area);
   area.select();
-  const done = document.execCommand("copy");
+  const succeeded = document.execCommand("copy");
   area.remove();
-  return done;
+  return succeeded;
 }

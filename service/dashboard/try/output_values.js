@@ -1,39 +1,39 @@
-// An output that tells no classes, as numbers: a table, or a map where it has rows and columns.
+// Shows an output without classes as numbers: a table, or a heat map for two-dimensional values.
 
 import { el } from "../dom/element.js";
 import { number, shapeText } from "../dom/number_format.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 
-// so many values stand in the table
-const MOST = 200;
-const MOST_IN_MAP = 60_000;
+// values in the table, and in a heat map
+const MAX_TABLE_VALUES = 200;
+const MAX_MAP_VALUES = 60_000;
 
-/** An output, and the same with a lesion where there is one. */
+/** An output and, if there is one, the same output with a lesion. */
 export function outputValues(output, lesioned) {
   return el(
     "section",
     { class: "plain-output", "aria-label": `Output ${output.name}` },
     el("h3", {}, el("code", {}, output.name), ` ${output.datatype}, ${shapeText(output.shape)}`),
-    shown(output, lesioned),
+    valueNodes(output, lesioned),
   );
 }
 
-function shown(output, lesioned) {
-  // the axis of rows has one place, and others of one say nothing either
+function valueNodes(output, lesioned) {
+  // axes of length 1, such as that of rows, carry no information
   const dims = output.shape.filter((dim) => dim !== 1);
   const numeric = output.datatype !== "BYTES";
-  if (numeric && dims.length === 2 && output.data.length <= MOST_IN_MAP) {
-    return [map(output, dims, "as it is"), lesioned && map(lesioned, dims, "as changed")];
+  if (numeric && dims.length === 2 && output.data.length <= MAX_MAP_VALUES) {
+    return [heatmapOf(output, dims, "as is"), lesioned && heatmapOf(lesioned, dims, "with changes")];
   }
   return table(output, lesioned);
 }
 
-function map({ name, data }, [height, width], what) {
+function heatmapOf({ name, data }, [height, width], title) {
   const figure = el("figure");
   const values = Float64Array.from(data, Number);
   const z = Array.from({ length: height }, (_, row) => values.subarray(row * width, (row + 1) * width));
   drawHeatmap(figure, {
-    label: `${name}, ${what}: ${height} rows of ${width} values`,
+    label: `${name}, ${title}: ${height} rows of ${width} values`,
     z,
     rows: z.map((_, row) => String(row)),
     columns: { title: "column" },
@@ -45,17 +45,17 @@ function map({ name, data }, [height, width], what) {
 }
 
 function table({ data, shape }, lesioned) {
-  const many = data.length > MOST;
-  const rows = Array.from(data.slice(0, MOST), (value, place) =>
+  const isCut = data.length > MAX_TABLE_VALUES;
+  const rows = Array.from(data.slice(0, MAX_TABLE_VALUES), (value, index) =>
     el(
       "tr",
       {},
-      el("th", { scope: "row" }, placeOf(place, shape)),
-      el("td", { class: "number" }, said(value)),
-      lesioned && el("td", { class: "number" }, said(lesioned.data[place])),
+      el("th", { scope: "row" }, indexText(index, shape)),
+      el("td", { class: "number" }, valueText(value)),
+      lesioned && el("td", { class: "number" }, valueText(lesioned.data[index])),
     ),
   );
-  const head = ["place", "value", lesioned && "as changed"].filter(Boolean);
+  const head = ["index", "value", lesioned && "with changes"].filter(Boolean);
   return [
     el(
       "div",
@@ -75,19 +75,19 @@ function table({ data, shape }, lesioned) {
         el("tbody", {}, rows),
       ),
     ),
-    many && el("p", { class: "quiet" }, `The first ${MOST} of ${number(data.length)} values.`),
+    isCut && el("p", { class: "quiet" }, `The first ${MAX_TABLE_VALUES} of ${number(data.length)} values.`),
   ];
 }
 
-function placeOf(place, shape) {
-  const places = [];
+function indexText(index, shape) {
+  const indices = [];
   for (let axis = shape.length - 1; axis > 0; axis--) {
-    places.unshift(place % shape[axis]);
-    place = Math.floor(place / shape[axis]);
+    indices.unshift(index % shape[axis]);
+    index = Math.floor(index / shape[axis]);
   }
-  return places.join(", ") || "0";
+  return indices.join(", ") || "0";
 }
 
-function said(value) {
+function valueText(value) {
   return typeof value === "string" ? value : number(Number(value));
 }

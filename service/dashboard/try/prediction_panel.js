@@ -1,5 +1,5 @@
-// What the network answers: its class and how sure it is, all classes as bars, and other outputs as numbers;
-// with layers closed or open, what that has changed.
+// The prediction: class and probability, all classes as bars, other outputs as numbers; and what closed or opened
+// layers change about it.
 
 import { requestAgain } from "./row_requests.js";
 import { clearCharts } from "../charts/chart.js";
@@ -10,103 +10,104 @@ import { outputValues } from "./output_values.js";
 import { classProbabilities } from "./probabilities.js";
 import { current, subscribe } from "../state/store.js";
 
-const FEW = 10;
-// milliseconds of rest before a prediction is read out
-const REST = 800;
+// number of classes shown at first
+const MAX_CLASSES = 10;
+// milliseconds without change before a prediction is announced to screen readers
+const ANNOUNCE_DELAY = 800;
 
 export function startPrediction(node) {
-  const said = el("p", { class: "visually-hidden", role: "status" });
-  const failed = el("div");
+  const announcement = el("p", { class: "visually-hidden", role: "status" });
+  const errorNode = el("div");
   const shown = el("div", { class: "shown" });
-  setChildren(node, failed, shown, said);
-  let all = false;
+  setChildren(node, errorNode, shown, announcement);
+  let showAll = false;
   let timer = 0;
   let error = null;
-  let known = [];
-  const turn = () => {
-    all = !all;
+  let shownState = [];
+  const toggleAll = () => {
+    showAll = !showAll;
     show();
     shown.querySelector("button").focus();
   };
   const show = () => {
-    const asking = current("request") ?? null;
+    const request = current("request") ?? null;
     const reading = current("reading") ?? null;
     const lesion = lesionOf(reading);
-    node.setAttribute("aria-busy", String(Boolean(asking?.busy)));
-    // what is the same stays: a person may be reading it, or stand on a button of it
-    if (error !== (asking?.error ?? null)) {
-      error = asking?.error ?? null;
-      setChildren(failed, error && failure(error));
+    node.setAttribute("aria-busy", String(Boolean(request?.busy)));
+    // keep what is unchanged: the user may be reading it, or a button in it may have the focus
+    if (error !== (request?.error ?? null)) {
+      error = request?.error ?? null;
+      setChildren(errorNode, error && errorNote(error));
     }
-    const now = reading ? [reading, lesion, all] : [nothing(asking)];
-    if (now.length !== known.length || now.some((one, n) => one !== known[n])) {
-      known = now;
+    const newState = reading ? [reading, lesion, showAll] : [placeholderText(request)];
+    if (newState.length !== shownState.length || newState.some((part, n) => part !== shownState[n])) {
+      shownState = newState;
       clearCharts(shown);
-      setChildren(shown, reading ? answerOf(reading, lesion, { all, turn }) : empty(nothing(asking)));
+      setChildren(shown, reading ? predictionNodes(reading, lesion, { showAll, toggleAll }) : emptyNode(placeholderText(request)));
     }
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const words = reading ? inWords(reading, lesion) : "";
-      if (said.textContent !== words) said.textContent = words;
-    }, REST);
+      const text = reading ? announcementText(reading, lesion) : "";
+      if (announcement.textContent !== text) announcement.textContent = text;
+    }, ANNOUNCE_DELAY);
   };
   for (const topic of ["request", "reading", "lesioned"]) subscribe(topic, show);
 }
 
-/** The lesion of this very reading, null for none. */
+/** The lesion of this reading, or null. */
 function lesionOf(reading) {
   const lesioned = current("lesioned");
   return lesioned?.reading === reading ? lesioned : null;
 }
 
-function failure({ message }) {
+function errorNote({ message }) {
   return el(
     "div",
     { class: "note alarm", role: "alert" },
     el("p", {}, message),
-    el("button", { type: "button", on: { click: requestAgain } }, "Ask again"),
+    el("button", { type: "button", on: { click: requestAgain } }, "Try again"),
   );
 }
 
-/** Why there is no answer, null where something else says so. */
-function nothing(asking) {
-  if (asking?.error) return null;
-  return asking?.busy ? "Asking…" : "No row yet: draw, choose or write one.";
+/** Why there is no prediction; null if an error message says so. */
+function placeholderText(request) {
+  if (request?.error) return null;
+  return request?.busy ? "Loading …" : "No row yet. Draw, choose or type one.";
 }
 
-function empty(words) {
-  return words && el("p", { class: "empty" }, words);
+function emptyNode(text) {
+  return text && el("p", { class: "empty" }, text);
 }
 
-function answerOf(reading, lesion, { all, turn }) {
+function predictionNodes(reading, lesion, { showAll, toggleAll }) {
   const { certificate } = current("model");
   const before = classProbabilities(certificate, reading.outputs);
   const after = lesion && before && classProbabilities(certificate, lesion.outputs);
-  const took = el(
+  const timeNote = el(
     "p",
     { class: "quiet took" },
     `${reading.row.title} · ${duration(reading.milliseconds / 1000)}`,
   );
   if (before === null) {
-    return [took, reading.outputs.map((output, i) => outputValues(output, lesion?.outputs[i]))];
+    return [timeNote, reading.outputs.map((output, i) => outputValues(output, lesion?.outputs[i]))];
   }
   return [
     headline(before, after),
-    took,
-    lesion && el("p", { class: "note" }, change(before, after, lesion)),
-    bars(before, after, all),
-    before.length > FEW &&
+    timeNote,
+    lesion && el("p", { class: "note" }, changeText(before, after, lesion)),
+    bars(before, after, showAll),
+    before.length > MAX_CLASSES &&
       el(
         "button",
-        { type: "button", class: "plain", on: { click: turn } },
-        all ? `The top ${FEW}` : `All ${before.length} classes`,
+        { type: "button", class: "plain", on: { click: toggleAll } },
+        showAll ? `The top ${MAX_CLASSES}` : `All ${before.length} classes`,
       ),
     reading.outputs.slice(1).map((output, i) => outputValues(output, lesion?.outputs[i + 1])),
   ];
 }
 
 function headline(before, after) {
-  const one = (name, { label, share }) =>
+  const part = (name, { label, share }) =>
     el(
       "div",
       { class: "verdict-of" },
@@ -114,26 +115,26 @@ function headline(before, after) {
       el("div", { class: "label" }, label),
       el("div", { class: "share" }, probabilityText(share)),
     );
-  if (!after) return el("div", { class: "headline" }, one(null, best(before)));
+  if (!after) return el("div", { class: "headline" }, part(null, mostLikely(before)));
   const arrow = el("div", { class: "arrow", "aria-hidden": "true" }, "→");
   return el(
     "div",
     { class: "headline" },
-    one("as it is", best(before)),
+    part("as is", mostLikely(before)),
     arrow,
-    one("as changed", best(after)),
+    part("with changes", mostLikely(after)),
   );
 }
 
-function best(classes) {
-  return classes.reduce((top, one) => (one.share > top.share ? one : top));
+function mostLikely(classes) {
+  return classes.reduce((top, other) => (other.share > top.share ? other : top));
 }
 
-/** Classes in their order where they are few, else the likeliest first. */
-function bars(before, after, all) {
-  const sorted = before.length > FEW ? [...before].sort((a, b) => b.share - a.share) : before;
-  const [top, other] = [best(before).place, after && best(after).place];
-  const rows = (all ? sorted : sorted.slice(0, FEW)).map(({ label, share, place }) =>
+/** Bars of the classes: in their order if they are few, otherwise the most likely first. */
+function bars(before, after, showAll) {
+  const sorted = before.length > MAX_CLASSES ? [...before].sort((a, b) => b.share - a.share) : before;
+  const [top, other] = [mostLikely(before).place, after && mostLikely(after).place];
+  const rows = (showAll ? sorted : sorted.slice(0, MAX_CLASSES)).map(({ label, share, place }) =>
     el(
       "tr",
       { class: place === top || place === other ? "marked" : null },
@@ -143,10 +144,10 @@ function bars(before, after, all) {
       after && el("td", { class: "number" }, probabilityText(after[place].share)),
     ),
   );
-  const head = ["class", "", after ? "as it is" : "probability", after && "as changed"];
+  const head = ["class", "", after ? "as is" : "probability", after && "with changes"];
   return el(
     "div",
-    { class: all ? "scroll" : null, tabindex: all ? "0" : null },
+    { class: showAll ? "scroll" : null, tabindex: showAll ? "0" : null },
     el(
       "table",
       { class: "classes" },
@@ -170,25 +171,25 @@ function bar(share, kind) {
   return inner;
 }
 
-/** What a lesion has changed, in a sentence. */
-function change(before, after, { closed, open }) {
-  const [was, is] = [best(before), best(after)];
-  const moved = [layers(closed, "closed"), layers(open, "open")].filter(Boolean).join(", ");
-  const [had, has] = [probabilityText(was.share), probabilityText(is.share)];
-  if (was.place === is.place) return `With ${moved} it is still ${was.label}: ${had} before, ${has} now.`;
-  return `With ${moved} it is ${is.label} (${has}) and no longer ${was.label} (${had}).`;
+/** A sentence on what a lesion changed. */
+function changeText(before, after, { closed, open }) {
+  const [classBefore, classAfter] = [mostLikely(before), mostLikely(after)];
+  const movedLayers = [layersText(closed, "closed"), layersText(open, "open")].filter(Boolean).join(", ");
+  const [textBefore, textAfter] = [probabilityText(classBefore.share), probabilityText(classAfter.share)];
+  if (classBefore.place === classAfter.place) return `With ${movedLayers} the prediction is still ${classBefore.label}: ${textBefore} before, ${textAfter} now.`;
+  return `With ${movedLayers} the prediction is ${classAfter.label} (${textAfter}) instead of ${classBefore.label} (${textBefore}).`;
 }
 
-function layers(numbers, what) {
-  if (!numbers.length) return "";
-  return `${numbers.length === 1 ? "layer" : "layers"} ${numbers.join(", ")} ${what}`;
+function layersText(layerNumbers, state) {
+  if (!layerNumbers.length) return "";
+  return `${layerNumbers.length === 1 ? "layer" : "layers"} ${layerNumbers.join(", ")} ${state}`;
 }
 
-function inWords(reading, lesion) {
+function announcementText(reading, lesion) {
   const { certificate } = current("model");
   const before = classProbabilities(certificate, reading.outputs);
-  if (before === null) return "The outputs are there.";
-  if (lesion) return change(before, classProbabilities(certificate, lesion.outputs), lesion);
-  const { label, share } = best(before);
+  if (before === null) return "The outputs have been updated.";
+  if (lesion) return changeText(before, classProbabilities(certificate, lesion.outputs), lesion);
+  const { label, share } = mostLikely(before);
   return `Prediction: ${label}, ${probabilityText(share)}.`;
 }

@@ -1,8 +1,8 @@
-// How much the first output gives to each class, as the service itself tells it.
+// Class probabilities of the first output, as the service computes them.
 
 import { predictedClass, indexOfMax } from "../row/predicted_class.js";
 
-/** Labels and shares of the classes, in their order; null where the output tells none. */
+/** {label, share, place} per class, in order; null if the output has no classes. */
 export function classProbabilities(certificate, outputs) {
   if (predictedClass(certificate, outputs) === null) return null;
   const values = Float64Array.from(outputs[0].data, Number);
@@ -17,8 +17,8 @@ export function classProbabilities(certificate, outputs) {
 }
 
 function softmax(logits) {
-  const most = logits[indexOfMax(logits)];
-  const powers = logits.map((logit) => Math.exp(logit - most));
+  const maximum = logits[indexOfMax(logits)];
+  const powers = logits.map((logit) => Math.exp(logit - maximum));
   const sum = powers.reduce((all, power) => all + power, 0);
   return powers.map((power) => power / sum);
 }

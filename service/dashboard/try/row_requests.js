@@ -1,59 +1,58 @@
-// The row in hand is put to the model: at a pace the server can bear, the last row always, and of answers
-// only that to the newest question counts.
+// Sends the current row to the model: at a limited rate, always including the latest row, and using only the
+// response to the latest request.
 
 import { ApiError, postTensors } from "../state/api.js";
 import { current, publish, subscribe } from "../state/store.js";
 
 /**
- * Topic `asking`, beside those of the store: what has become of the row, null where there is none.
- * @typedef {{row: object, busy: boolean, error: ApiError|null}} Asking
+ * Value of the topic `request`: the state of the request for the current row, null without a row.
+ * @typedef {{row: object, busy: boolean, error: ApiError|null}} RequestState
  */
+// milliseconds between two requests, so at most six per second
+const MIN_INTERVAL = 165;
+// milliseconds after which a newer request may replace one that is still running
+const MAX_WAIT = 1000;
 
-// milliseconds between two questions, so at most six a second
-const PACE = 165;
-// and how long a question may take before a newer one overtakes it
-const PATIENCE = 1000;
-
-// what is asked for, from everything to the prediction alone
-const WISHES = [
+// what to request, from everything to the prediction alone
+const LEVELS = [
   { path: "gates", parameters: { detail: "rows", blocks: true } },
   { path: "gates", parameters: { detail: "rows" } },
   { path: "infer", parameters: {} },
 ];
-const LEAST = WISHES.length - 1;
-const MISSING = [
+const LAST_LEVEL = LEVELS.length - 1;
+const MISSING_TEXTS = [
   null,
-  "The outputs of layers are too many to be sent.",
-  "The gates of this row are too many to be sent.",
+  "The layer outputs are too large to be sent.",
+  "The gates of this row are too large to be sent.",
 ];
-const NO_BLOCKS = "This model does not tell the outputs of its layers.";
+const NO_LAYER_OUTPUTS = "This model does not provide the outputs of its layers.";
 
-let about = null;
+let model = null;
 let row = null;
-let flight = null;
+let inFlight = null;
 let timer = 0;
-let begun = -Infinity;
-// by the shapes of a row, how little has to be asked for
-const modest = new Map();
+let lastStart = -Infinity;
+// level by the shapes of a row's inputs, where the server refused more
+const levelByShapes = new Map();
 
-/** Ask about each row that is published, and again when a server is back that was gone. */
+/** Request a reading for each row that is published, and again when the server is back. */
 export function startRowRequests() {
-  subscribe("model", (model) => {
-    const other = model?.path !== about?.path || model?.certificate.digest !== about?.certificate.digest;
-    about = model;
-    if (!other) return;
+  subscribe("model", (newModel) => {
+    const isOther = newModel?.path !== model?.path || newModel?.certificate.digest !== model?.certificate.digest;
+    model = newModel;
+    if (!isOther) return;
     row = null;
-    modest.clear();
-    drop();
+    levelByShapes.clear();
+    cancel();
     publish("reading", null);
   });
   subscribe("row", (next) => {
     row = next;
     if (row === null) {
-      drop();
+      cancel();
       publish("reading", null);
     } else {
-      soon();
+      requestSoon();
     }
   });
   subscribe("server", (state) => {
@@ -62,112 +61,112 @@ export function startRowRequests() {
   });
 }
 
-/** Ask once more about the row that there is. */
+/** Repeat the request for the current row. */
 export function requestAgain() {
-  if (row !== null && about !== null) soon();
+  if (row !== null && model !== null) requestSoon();
 }
 
-function drop() {
+function cancel() {
   clearTimeout(timer);
   timer = 0;
-  flight?.abort();
-  flight = null;
+  inFlight?.abort();
+  inFlight = null;
   publish("request", null);
 }
 
-function soon() {
+function requestSoon() {
   publish("request", { row, busy: true, error: null });
-  if (!timer) wait();
+  if (!timer) schedule();
 }
 
-/** Put the row that there is then, when its turn has come. */
-function wait() {
+/** Send the row that is current when the interval has passed. */
+function schedule() {
   clearTimeout(timer);
-  const turn = begun + (flight ? PATIENCE : PACE);
+  const startTime = lastStart + (inFlight ? MAX_WAIT : MIN_INTERVAL);
   timer = setTimeout(
     () => {
       timer = 0;
-      put(row).catch(reportError);
+      send(row).catch(reportError);
     },
-    Math.max(0, turn - performance.now()),
+    Math.max(0, startTime - performance.now()),
   );
 }
 
-async function put(asked) {
-  flight?.abort();
-  const mine = (flight = new AbortController());
-  begun = performance.now();
-  let answer;
+async function send(requestedRow) {
+  inFlight?.abort();
+  const controller = (inFlight = new AbortController());
+  lastStart = performance.now();
+  let response;
   try {
-    answer = await answered(about, asked, mine.signal);
+    response = await fetchReading(model, requestedRow, controller.signal);
   } catch (error) {
-    if (!landed(mine)) return;
+    if (!finishIfLatest(controller)) return;
     if (!(error instanceof ApiError)) throw error;
-    publish("request", { row: asked, busy: timer !== 0, error });
-    // what was known stays on the page while the server is away
+    publish("request", { row: requestedRow, busy: timer !== 0, error });
+    // while the server is down, the last reading stays
     if (error.status !== 0 && error.status !== 401) publish("reading", null);
     return;
   }
-  if (!landed(mine)) return;
-  publish("request", { row: asked, busy: timer !== 0, error: null });
-  publish("reading", answer);
+  if (!finishIfLatest(controller)) return;
+  publish("request", { row: requestedRow, busy: timer !== 0, error: null });
+  publish("reading", response);
 }
 
-/** Whether a question's answer still counts; the next need not wait for it any longer. */
-function landed(mine) {
-  if (flight !== mine) return false;
-  flight = null;
-  if (timer) wait();
+/** Whether a response is the latest one; the next request need not wait for it any longer. */
+function finishIfLatest(controller) {
+  if (inFlight !== controller) return false;
+  inFlight = null;
+  if (timer) schedule();
   return true;
 }
 
-/** The reading of a row, with as much of its gates as the server gives. */
-async function answered(model, asked, signal) {
-  const shapes = JSON.stringify(asked.inputs.map((input) => input.shape));
-  let level = modest.get(shapes) ?? firstWish(model);
-  let refusal = null;
+/** Fetch a reading with as much of the gates as the server provides. */
+async function fetchReading(model, requestedRow, signal) {
+  const shapes = JSON.stringify(requestedRow.inputs.map((input) => input.shape));
+  let level = levelByShapes.get(shapes) ?? firstLevel(model);
+  let refusalText = null;
   for (;;) {
-    const { path, parameters } = WISHES[level];
+    const { path, parameters } = LEVELS[level];
     const start = performance.now();
     try {
-      const answer = await postTensors(`${model.path}/${path}`, asked.inputs, { parameters, signal });
+      const response = await postTensors(`${model.path}/${path}`, requestedRow.inputs, { parameters, signal });
       const milliseconds = performance.now() - start;
-      if (refusal === null) modest.set(shapes, level);
-      return readingOf(asked, answer, milliseconds, refusal ?? missing(model, level));
+      if (refusalText === null) levelByShapes.set(shapes, level);
+      return readingOf(requestedRow, response, milliseconds, refusalText ?? missingText(model, level));
     } catch (error) {
-      const next = error instanceof ApiError && model.gates.length > 0 ? lesser(error, level) : null;
+      const next = error instanceof ApiError && model.gates.length > 0 ? nextLevel(error, level) : null;
       if (next === null) throw error;
-      if (error.status === 422) refusal = error.message;
+      if (error.status === 422) refusalText = error.message;
       level = next;
     }
   }
 }
 
-function firstWish({ gates }) {
-  if (gates.length === 0) return LEAST;
+function firstLevel({ gates }) {
+  if (gates.length === 0) return LAST_LEVEL;
   return gates.some((gate) => gate.output) ? 0 : 1;
 }
 
-// gates that are too many are done without; of a row that makes them NaN there is no summary
-function lesser(error, level) {
-  if (level === LEAST) return null;
+// 413: the gates are too large, request fewer; 422: gates are NaN, so there is no summary of them
+function nextLevel(error, level) {
+  if (level === LAST_LEVEL) return null;
   if (error.status === 413) return level + 1;
-  return error.status === 422 ? LEAST : null;
+  return error.status === 422 ? LAST_LEVEL : null;
 }
 
-function missing({ gates }, level) {
+function missingText({ gates }, level) {
   if (gates.length === 0) return null;
-  return level === 1 && firstWish({ gates }) === 1 ? NO_BLOCKS : MISSING[level];
+  return level === 1 && firstLevel({ gates }) === 1 ? NO_LAYER_OUTPUTS : MISSING_TEXTS[level];
 }
 
-function readingOf(asked, answer, milliseconds, why) {
+function readingOf(requestedRow, response, milliseconds, missingText) {
   return {
-    row: asked,
-    outputs: answer.outputs,
-    gates: answer.gates ?? [],
-    route: answer.route ?? null,
-    tensors: new Map((answer.tensors ?? []).map((tensor) => [tensor.name, tensor])),
-    missing: why,
+    row: requestedRow,
+    outputs: response.outputs,
+    gates: response.gates ?? [],
+    route: response.route ?? null,
+    tensors: new Map((response.tensors ?? []).map((tensor) => [tensor.name, tensor])),
+    missing: missingText,
     milliseconds,
   };
 }

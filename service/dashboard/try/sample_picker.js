@@ -1,26 +1,26 @@
-// The rows that a model brings along, as pictures or names to choose from.
+// The samples stored with a model, as pictures or labels to choose from.
 
 import { el, setChildren } from "../dom/element.js";
 import { paintPixels } from "../pictures/pixel_canvas.js";
 import { tensorToPixels } from "../pictures/picture_input.js";
 import { tensorToText } from "../inputs/text_tensor.js";
 
-/** What a sample is called. */
-export function sampleTitle({ label }, place) {
-  return label ? `sample: ${label}` : `sample ${place + 1}`;
+/** The title of a sample. */
+export function sampleTitle({ label }, index) {
+  return label ? `sample: ${label}` : `sample ${index + 1}`;
 }
 
-/** Show samples to choose from; `chosen` hears a sample and its title. */
-export function showSamples(node, samples, { picture, reader }, chosen) {
+/** Show the samples; `onChoose` receives the chosen sample and its title. */
+export function showSamples(node, samples, { pictureFormat, textFormat }, onChoose) {
   if (samples.length === 0) {
     setChildren(node);
     return;
   }
-  const buttons = samples.map((sample, place) => {
-    const title = sampleTitle(sample, place);
+  const buttons = samples.map((sample, index) => {
+    const title = sampleTitle(sample, index);
     const button = el("button", { type: "button", class: "sample", "aria-label": title, title });
-    setChildren(button, shownAs(sample, place, picture, reader));
-    button.addEventListener("click", () => chosen(sample, title));
+    setChildren(button, sampleContent(sample, index, pictureFormat, textFormat));
+    button.addEventListener("click", () => onChoose(sample, title));
     return button;
   });
   setChildren(
@@ -30,12 +30,12 @@ export function showSamples(node, samples, { picture, reader }, chosen) {
   );
 }
 
-function shownAs({ label, inputs }, place, picture, reader) {
-  if (picture) {
+function sampleContent({ label, inputs }, index, pictureFormat, textFormat) {
+  if (pictureFormat) {
     const canvas = el("canvas", { class: "pixels", "aria-hidden": "true" });
-    paintPixels(canvas, tensorToPixels(picture, inputs[0]));
+    paintPixels(canvas, tensorToPixels(pictureFormat, inputs[0]));
     return [canvas, label && el("span", { "aria-hidden": "true" }, label)];
   }
-  if (reader) return tensorToText(reader, inputs[0]);
-  return label || `row ${place + 1}`;
+  if (textFormat) return tensorToText(textFormat, inputs[0]);
+  return label || `row ${index + 1}`;
 }

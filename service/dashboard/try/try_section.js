@@ -1,4 +1,4 @@
-// One row in, the prediction out: drawn, written, pasted, made up or one of the samples.
+// Section "Try it": make an input row (draw, type, open a file, random, sample) and see the prediction.
 
 import { get } from "../state/api.js";
 import { startRowRequests } from "./row_requests.js";
@@ -15,101 +15,101 @@ import { textFormatOf } from "../inputs/text_tensor.js";
 import { TextEntry } from "../inputs/text_entry.js";
 
 export function startTry(body) {
-  const room = new Room(body);
+  const panel = new TryPanel(body);
   startRowRequests();
-  startPrediction(room.prediction);
-  startSnippets(room.snippets);
-  subscribe("model", (model) => room.turnTo(model));
-  subscribe("chosen model", () => room.wait());
-  subscribe("server", () => room.wait());
+  startPrediction(panel.prediction);
+  startSnippets(panel.snippets);
+  subscribe("model", (model) => panel.setModel(model));
+  subscribe("chosen model", () => panel.showPlaceholder());
+  subscribe("server", () => panel.showPlaceholder());
 }
 
-class Room {
+class TryPanel {
   prediction = el("div", { class: "prediction" });
   snippets = el("div", { class: "snippets" });
 
   #body;
-  #ways = el("div", { class: "ways" });
-  #entry = el("div", { class: "maker" });
+  #entryButtons = el("div", { class: "ways" });
+  #entryNode = el("div", { class: "maker" });
   #samples = el("div", { class: "strip" });
-  #whole;
+  #content;
   #model = null;
-  #now = null;
-  #fetching = null;
+  #entry = null;
+  #samplesRequest = null;
 
   constructor(body) {
     this.#body = body;
-    this.#whole = el(
+    this.#content = el(
       "div",
       { class: "try" },
-      el("div", { class: "making" }, this.#ways, this.#entry),
+      el("div", { class: "making" }, this.#entryButtons, this.#entryNode),
       this.prediction,
       this.#samples,
       this.snippets,
     );
-    acceptDroppedFiles(this.#entry, (file) => this.#now?.open(file));
-    this.wait();
+    acceptDroppedFiles(this.#entryNode, (file) => this.#entry?.open(file));
+    this.showPlaceholder();
   }
 
-  /** Say why there is nothing yet, where there is nothing. */
-  wait() {
-    if (this.#model === null) setChildren(this.#body, el("p", { class: "empty" }, whyNothing()));
+  /** While there is no model, show why. */
+  showPlaceholder() {
+    if (this.#model === null) setChildren(this.#body, el("p", { class: "empty" }, placeholderText()));
   }
 
-  turnTo(model) {
-    const known =
+  setModel(model) {
+    const unchanged =
       model?.path === this.#model?.path && model?.certificate.digest === this.#model?.certificate.digest;
     this.#model = model;
-    if (known) {
-      this.wait();
+    if (unchanged) {
+      this.showPlaceholder();
       return;
     }
-    this.#now = null;
-    this.#fetching?.abort();
+    this.#entry = null;
+    this.#samplesRequest?.abort();
     publish("row", null);
     if (model === null) {
-      this.wait();
+      this.showPlaceholder();
       return;
     }
-    const why = inexpressible(model);
-    if (why !== null) {
-      setChildren(this.#body, el("p", { class: "empty" }, why));
+    const reason = unsupportedInput(model);
+    if (reason !== null) {
+      setChildren(this.#body, el("p", { class: "empty" }, reason));
       return;
     }
-    const [picture, reader] = [pictureFormatOf(model), textFormatOf(model)];
+    const [pictureFormat, textFormat] = [pictureFormatOf(model), textFormatOf(model)];
     const entries = [
-      reader && this.#entering(TextEntry, reader),
-      picture && this.#entering(PictureEntry, picture),
-      this.#entering(NumberForm, model),
+      textFormat && this.#createEntry(TextEntry, textFormat),
+      pictureFormat && this.#createEntry(PictureEntry, pictureFormat),
+      this.#createEntry(NumberForm, model),
     ].filter(Boolean);
-    if (picture && !picture.likely) entries.reverse();
-    setChildren(this.#body, this.#whole);
+    if (pictureFormat && !pictureFormat.likely) entries.reverse();
+    setChildren(this.#body, this.#content);
     setChildren(this.#samples);
-    this.#offer(entries);
-    this.#fetch(model, { picture, reader }, entries).catch(reportError);
+    this.#showEntries(entries);
+    this.#fetchSamples(model, { pictureFormat, textFormat }, entries).catch(reportError);
   }
 
-  /** An entry whose rows count while it is the one in use. */
-  #entering(Entry, about) {
-    const entry = new Entry(about, (row) => {
-      if (entry === this.#now) publish("row", row);
+  /** Create an entry; its rows are published only while it is the one in use. */
+  #createEntry(Entry, format) {
+    const entry = new Entry(format, (row) => {
+      if (entry === this.#entry) publish("row", row);
     });
     return entry;
   }
 
-  /** Ways to make a row, of which the first is taken at first. */
-  #offer(entries) {
+  /** Show buttons for the entries, the first of which is selected. */
+  #showEntries(entries) {
     const buttons = entries.map((entry) => el("button", { type: "button" }, entry.title));
-    const turn = (place) => {
-      this.#now = entries[place];
-      setChildren(this.#entry, this.#now.node);
-      buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === place)));
+    const showEntry = (index) => {
+      this.#entry = entries[index];
+      setChildren(this.#entryNode, this.#entry.node);
+      buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === index)));
     };
-    buttons.forEach((button, place) =>
+    buttons.forEach((button, index) =>
       button.addEventListener("click", () => {
         const row = current("row");
-        turn(place);
-        if (row) this.#now.take(row);
+        showEntry(index);
+        if (row) this.#entry.take(row);
       }),
     );
     const choice = el(
@@ -117,44 +117,44 @@ class Room {
       { class: "segmented", role: "group", "aria-label": "How to make a row" },
       buttons,
     );
-    setChildren(this.#ways, entries.length > 1 && choice);
-    turn(0);
+    setChildren(this.#entryButtons, entries.length > 1 && choice);
+    showEntry(0);
   }
 
-  async #fetch(model, ways, entries) {
-    const mine = (this.#fetching = new AbortController());
+  async #fetchSamples(model, formats, entries) {
+    const request = (this.#samplesRequest = new AbortController());
     if (!model.certificate.samples) return;
     let samples;
     try {
-      ({ samples } = await get(`${model.path}/samples`, mine.signal));
+      ({ samples } = await get(`${model.path}/samples`, request.signal));
     } catch (error) {
-      if (mine === this.#fetching && !mine.signal.aborted) {
-        setChildren(this.#samples, el("p", { class: "failed" }, `No samples: ${error.message}`));
+      if (request === this.#samplesRequest && !request.signal.aborted) {
+        setChildren(this.#samples, el("p", { class: "failed" }, `The samples could not be loaded: ${error.message}`));
       }
       return;
     }
-    if (mine !== this.#fetching || mine.signal.aborted) return;
-    const take = ({ inputs }, title) => this.#now.take({ title, inputs });
-    const untouched = !current("row");
-    if (untouched) for (const entry of entries) entry.learn(samples);
-    showSamples(this.#samples, samples, ways, take);
-    // so that the page has something to show
-    if (untouched && samples.length) take(samples[0], sampleTitle(samples[0], 0));
+    if (request !== this.#samplesRequest || request.signal.aborted) return;
+    const takeSample = ({ inputs }, title) => this.#entry.take({ title, inputs });
+    const noRowYet = !current("row");
+    if (noRowYet) for (const entry of entries) entry.learnFrom(samples);
+    showSamples(this.#samples, samples, formats, takeSample);
+    // start with a sample, so that the page is not empty
+    if (noRowYet && samples.length) takeSample(samples[0], sampleTitle(samples[0], 0));
   }
 }
 
-function whyNothing() {
-  if (current("server") === "unauthorized") return "A key is wanted before anything can be asked.";
+function placeholderText() {
+  if (current("server") === "unauthorized") return "An API key is required to use the models.";
   const chosen = current("chosen model");
   if (!chosen)
-    return current("index")?.length === 0 ? "There is no model to ask." : "Waiting for the models…";
-  if (chosen.state === "loading") return `Reading what ${chosen.name}/${chosen.version} takes…`;
+    return current("index")?.length === 0 ? "There is no model to try." : "Loading the models …";
+  if (chosen.state === "loading") return `Loading ${chosen.name}/${chosen.version} …`;
   return chosen.message || "No model is chosen.";
 }
 
-/** Word of an input that cannot be asked from here, null where all can. */
-function inexpressible({ inputs }) {
-  const half = inputs.find((input) => input.datatype === "FP16");
-  if (!half) return null;
-  return `The input ${half.name} is FP16, which has no form in JSON: it takes binary requests alone.`;
+/** A message about an input that cannot be sent from this page, or null. */
+function unsupportedInput({ inputs }) {
+  const halfInput = inputs.find((input) => input.datatype === "FP16");
+  if (!halfInput) return null;
+  return `The input ${halfInput.name} is FP16, which JSON requests cannot carry. It accepts binary requests only.`;
 }
