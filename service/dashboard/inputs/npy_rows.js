@@ -1,10 +1,10 @@
-// Which rows of an input a .npy file holds: one, or many along its first axis.
+// Rows in a .npy file: one row of an input, or several along the first axis.
 
 import { parseNpy } from "./npy_parser.js";
 import { shapeMatches } from "./tensor_parser.js";
 
 /**
- * The rows of a file for an input: how many, and each as a list of values with its shape.
+ * The rows in a file that fit an input: their number, and each as a list of values with its shape.
  *
  * @returns {{count: number, row: (index: number) => {values: (number|boolean)[], shape: number[]}}}
  */
@@ -15,29 +15,29 @@ export function rowsInNpy(buffer, input) {
     throw new Error(`expected ${input.datatype}, got values of another kind (${kind})`);
   }
   const [first, ...rest] = shape;
-  const own = (form) => form.reduce((product, dim) => product * dim, 1);
-  const one = rowShape(shape, dims);
-  if (one) return { count: 1, row: () => ({ values: values(0, own(shape)), shape: one }) };
-  const many = shape.length > 0 && first > 0 ? rowShape(rest, dims) : null;
-  if (many) return { count: first, row: (i) => ({ values: values(i * own(rest), own(rest)), shape: many }) };
+  const elementCount = (axes) => axes.reduce((product, dim) => product * dim, 1);
+  const rowShape = matchingRowShape(shape, dims);
+  if (rowShape) return { count: 1, row: () => ({ values: values(0, elementCount(shape)), shape: rowShape }) };
+  const manyShape = shape.length > 0 && first > 0 ? matchingRowShape(rest, dims) : null;
+  if (manyShape) return { count: first, row: (i) => ({ values: values(i * elementCount(rest), elementCount(rest)), shape: manyShape }) };
   throw new Error(
-    `expected a row of shape [${said(dims)}] or many along a first axis, got shape [${said(shape)}]`,
+    `expected a row of shape [${shapeText(dims)}] or several along a first axis, got shape [${shapeText(shape)}]`,
   );
 }
 
-/** The shape of a row that this array can be, null where it is none. */
-function rowShape(shape, dims) {
-  const lean = (form) => form.filter((dim) => dim !== 1);
+/** The shape that an array has as a row of the input, or null if it does not fit. */
+function matchingRowShape(shape, dims) {
+  const withoutOnes = (axes) => axes.filter((dim) => dim !== 1);
   if (shape.length === dims.length && shapeMatches(shape, dims)) return shape;
-  const [has, wants] = [lean(shape), lean(dims)];
-  if (has.length === wants.length && shapeMatches(has, wants)) {
-    const left = [...has];
-    return dims.map((dim) => (dim === 1 ? 1 : left.shift()));
+  const [shapeAxes, dimsAxes] = [withoutOnes(shape), withoutOnes(dims)];
+  if (shapeAxes.length === dimsAxes.length && shapeMatches(shapeAxes, dimsAxes)) {
+    const remaining = [...shapeAxes];
+    return dims.map((dim) => (dim === 1 ? 1 : remaining.shift()));
   }
-  const flat = !dims.includes(-1) && shape.length === 1;
-  return flat && shape[0] === dims.reduce((product, dim) => product * dim, 1) ? dims : null;
+  const isFlat = !dims.includes(-1) && shape.length === 1;
+  return isFlat && shape[0] === dims.reduce((product, dim) => product * dim, 1) ? dims : null;
 }
 
-function said(shape) {
+function shapeText(shape) {
   return shape.map((dim) => (dim === -1 ? "any" : dim)).join(", ");
 }

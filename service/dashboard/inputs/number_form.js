@@ -1,4 +1,4 @@
-// A row as numbers: a field for each input, made from the model's metadata.
+// Form to enter a row as numbers: one field per input, created from the model's metadata.
 
 import { el, setChildren } from "../dom/element.js";
 import { parseTensor, rowDims, dimsText, tensorFromValues } from "./tensor_parser.js";
@@ -6,23 +6,24 @@ import { openFileButton, rowPicker } from "./file_input.js";
 import { rowsInNpy } from "./npy_rows.js";
 import { randomRow } from "./random_row.js";
 
-// longer rows are kept as they are, and not written out
-const MOST_WRITTEN = 20_000;
-const USUAL_LENGTH = 8;
+// longer rows are kept but not written into the field
+const MAX_WRITTEN_VALUES = 20_000;
+// initial length of an axis of any length
+const DEFAULT_LENGTH = 8;
 
-/** One of the ways to make a row; `put` takes it. */
+/** An entry of the section "Try it"; `onRow` receives the row. */
 export class NumberForm {
   title = "Numbers";
 
   #fields;
-  #put;
+  #onRow;
 
-  constructor({ inputs, certificate }, put) {
-    this.#put = put;
-    this.#fields = inputs.map((input) => new Field(input, rangeOf(certificate, input), () => this.#ask()));
+  constructor({ inputs, certificate }, onRow) {
+    this.#onRow = onRow;
+    this.#fields = inputs.map((input) => new Field(input, rangeOf(certificate, input), () => this.#submit()));
     const random = () => {
       for (const field of this.#fields) field.random();
-      this.#ask("random row");
+      this.#submit("random row");
     };
     this.node = el(
       "form",
@@ -32,7 +33,7 @@ export class NumberForm {
         on: {
           submit: (event) => {
             event.preventDefault();
-            this.#ask();
+            this.#submit();
           },
         },
       },
@@ -46,35 +47,35 @@ export class NumberForm {
     );
   }
 
-  learn() {}
+  learnFrom() {}
 
   take({ title, inputs }) {
     for (const field of this.#fields) {
       const tensor = inputs.find((one) => one.name === field.name);
       if (tensor) field.show(tensor, title);
     }
-    this.#ask(title);
+    this.#submit(title);
   }
 
   open(file) {
     this.#fields[0].open(file);
   }
 
-  #ask(title) {
+  #submit(title) {
     const tensors = this.#fields.map((field) => field.read());
-    if (tensors.every(Boolean)) this.#put({ title: title ?? this.#titled(), inputs: tensors });
-    else this.#fields.find((field) => field.wrong)?.focus();
+    if (tensors.every(Boolean)) this.#onRow({ title: title ?? this.#title(), inputs: tensors });
+    else this.#fields.find((field) => field.invalid)?.focus();
   }
 
-  #titled() {
-    return this.#fields.find((field) => field.title)?.title ?? "pasted row";
+  #title() {
+    return this.#fields.find((field) => field.title)?.title ?? "typed row";
   }
 }
 
-/** What one writes for one input. */
+/** The fields for one input. */
 class Field {
   title = null;
-  wrong = false;
+  invalid = false;
 
   #input;
   #area;
@@ -83,13 +84,13 @@ class Field {
   #high;
   #lengths;
   #chooser;
-  #asked;
-  // what is not written out because it is too long
-  #kept = null;
+  #onSubmit;
+  // a tensor that is too long to be written into the field
+  #longTensor = null;
 
-  constructor(input, { low, high }, asked) {
+  constructor(input, { low, high }, onSubmit) {
     this.#input = input;
-    this.#asked = asked;
+    this.#onSubmit = onSubmit;
     this.name = input.name;
     const id = `field-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`;
     this.#error = el("p", { class: "failed", id: `${id}-error`, role: "alert" });
@@ -99,13 +100,13 @@ class Field {
       spellcheck: "false",
       autocomplete: "off",
       "aria-describedby": `${id}-error`,
-      on: { input: () => this.#written(), keydown: (event) => this.#key(event) },
+      on: { input: () => this.#edited(), keydown: (event) => this.#key(event) },
     });
     this.#low = numberField("from", low);
     this.#high = numberField("to", high);
     const dims = rowDims(input);
     this.#lengths = dims.flatMap((dim, axis) =>
-      dim === -1 ? [numberField(`length of axis ${axis + 1}`, USUAL_LENGTH, 1)] : [],
+      dim === -1 ? [numberField(`length of axis ${axis + 1}`, DEFAULT_LENGTH, 1)] : [],
     );
     this.#chooser = el("div", { class: "chooser" });
     this.node = el(
@@ -132,30 +133,30 @@ class Field {
 
   random() {
     const lengths = this.#lengths.map((label) => Math.max(1, Math.round(valueOf(label)) || 1));
-    const wish = { low: valueOf(this.#low), high: valueOf(this.#high), lengths };
-    const { dims, values } = randomRow(this.#input, wish);
+    const options = { low: valueOf(this.#low), high: valueOf(this.#high), lengths };
+    const { dims, values } = randomRow(this.#input, options);
     setChildren(this.#chooser);
     this.show(tensorFromValues(this.#input, values, dims), "random row");
   }
 
-  /** The tensor, null where what is written is none; then the error stands beneath. */
+  /** The tensor, or null with an error message if the text is not valid. */
   read() {
     try {
-      const tensor = this.#kept ?? parseTensor(this.#input, this.#area.value);
-      this.#say("");
+      const tensor = this.#longTensor ?? parseTensor(this.#input, this.#area.value);
+      this.#showError("");
       return tensor;
     } catch (error) {
-      this.#say(error.message);
+      this.#showError(error.message);
       return null;
     }
   }
 
   show(tensor, title) {
     this.title = title;
-    this.#kept = tensor.data.length > MOST_WRITTEN ? tensor : null;
-    this.#area.value = this.#kept ? "" : written(tensor.data, rowShape(tensor, this.#input));
-    this.#area.placeholder = this.#kept ? `${tensor.data.length} values: ${title}` : "";
-    this.#say("");
+    this.#longTensor = tensor.data.length > MAX_WRITTEN_VALUES ? tensor : null;
+    this.#area.value = this.#longTensor ? "" : formatValues(tensor.data, shapeOfRow(tensor, this.#input));
+    this.#area.placeholder = this.#longTensor ? `${tensor.data.length} values: ${title}` : "";
+    this.#showError("");
   }
 
   async open(file) {
@@ -166,7 +167,7 @@ class Field {
       setChildren(this.#chooser, rowPicker(rows.count, pick));
       pick(0);
     } catch (error) {
-      this.#say(`${file.name}: ${error.message}`);
+      this.#showError(`${file.name}: ${error.message}`);
     }
   }
 
@@ -174,25 +175,25 @@ class Field {
     const { values, shape } = rows.row(index);
     const title = rows.count > 1 ? `${name}, row ${index + 1}` : name;
     this.show(tensorFromValues(this.#input, values, shape), title);
-    this.#asked();
+    this.#onSubmit();
   }
 
-  #written() {
+  #edited() {
     this.title = null;
-    this.#kept = null;
+    this.#longTensor = null;
     this.#area.placeholder = "";
   }
 
   #key(event) {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
-    this.#asked();
+    this.#onSubmit();
   }
 
-  #say(text) {
-    this.wrong = text !== "";
+  #showError(text) {
+    this.invalid = text !== "";
     this.#error.textContent = text;
-    this.#area.setAttribute("aria-invalid", String(this.wrong));
+    this.#area.setAttribute("aria-invalid", String(this.invalid));
   }
 }
 
@@ -208,17 +209,17 @@ function valueOf(label) {
   return Number(label.querySelector("input").value);
 }
 
-function rowShape({ shape }, input) {
+function shapeOfRow({ shape }, input) {
   return input.shape[0] === -1 ? shape.slice(1) : shape;
 }
 
-/** Values as JSON that is nested as they are, a line for each list of numbers. */
-function written(data, shape) {
+/** Values as nested JSON, with a line per list of numbers. */
+function formatValues(data, shape) {
   if (shape.length < 2) return Array.from(data, String).join(", ");
-  const step = data.length / shape[0];
-  const parts = Array.from({ length: shape[0] }, (_, i) => Array.from(data).slice(i * step, (i + 1) * step));
-  const inner = parts.map((part) =>
-    shape.length === 2 ? `[${part.join(", ")}]` : written(part, shape.slice(1)),
+  const rowLength = data.length / shape[0];
+  const parts = Array.from({ length: shape[0] }, (_, i) => Array.from(data).slice(i * rowLength, (i + 1) * rowLength));
+  const rowTexts = parts.map((part) =>
+    shape.length === 2 ? `[${part.join(", ")}]` : formatValues(part, shape.slice(1)),
   );
-  return `[${inner.join(",\n ")}]`;
+  return `[${rowTexts.join(",\n ")}]`;
 }

@@ -1,6 +1,6 @@
-// What a person writes for one input, as JSON or as plain numbers, turned into its tensor.
+// Parses the text typed for an input, JSON or plain numbers, into a tensor.
 
-const WHOLE = {
+const INTEGER_RANGES = {
   INT8: [-(2 ** 7), 2 ** 7 - 1],
   INT16: [-(2 ** 15), 2 ** 15 - 1],
   INT32: [-(2 ** 31), 2 ** 31 - 1],
@@ -10,51 +10,51 @@ const WHOLE = {
   UINT32: [0, 2 ** 32 - 1],
   UINT64: [0, Number.MAX_SAFE_INTEGER],
 };
-const LARGEST = { FP32: 3.4028234663852886e38, FP64: Number.MAX_VALUE };
+const FLOAT_LIMITS = { FP32: 3.4028234663852886e38, FP64: Number.MAX_VALUE };
 
-/** The axes of one row of an input; -1 is one of any length. */
+/** The axes of one row of an input; -1 is an axis of any length. */
 export function rowDims(input) {
   return input.shape[0] === -1 ? input.shape.slice(1) : input.shape;
 }
 
-/** The tensor of what is written for an input; an Error names it, what was expected and what came. */
+/** Parse a text into the tensor of an input. Throws an Error that names the input and what was expected. */
 export function parseTensor(input, text) {
-  const written = valuesOf(text, input);
-  const shape = outline(written, input.name);
-  return tensorFromValues(input, written.flat(shape.length - 1), rowShape(shape, input));
+  const nested = parseValues(text, input);
+  const shape = nestedShape(nested, input.name);
+  return tensorFromValues(input, nested.flat(shape.length - 1), matchingRowShape(shape, input));
 }
 
-/** The tensor of a row's values, each of which has to be one that the input takes. */
+/** The tensor of a row's values; throws an Error if the input does not accept one of them. */
 export function tensorFromValues(input, values, dims) {
   const { name, datatype } = input;
   values.forEach((value, place) => expectValue(value, datatype, `${name}: value ${place + 1}`));
   return { name, datatype, shape: input.shape[0] === -1 ? [1, ...dims] : dims, data: values };
 }
 
-/** Whether an array of this shape has the axes that are wanted. */
+/** Whether a shape has these axes, of which -1 matches any length. */
 export function shapeMatches(shape, dims) {
   return shape.length === dims.length && dims.every((dim, axis) => dim === -1 || dim === shape[axis]);
 }
 
-/** Axes as a person reads them. */
+/** Axes as text, for example [3, any]. */
 export function dimsText(dims) {
   return `[${dims.map((dim) => (dim === -1 ? "any" : dim)).join(", ")}]`;
 }
 
-function valuesOf(text, { name, datatype }) {
+function parseValues(text, { name, datatype }) {
   const trimmed = text.trim();
   if (trimmed === "") throw new Error(`${name}: expected values, got none`);
   if (!trimmed.startsWith("[")) {
     return trimmed
       .split(/[\s,;]+/)
       .filter(Boolean)
-      .map((word) => wordOf(word, datatype, name));
+      .map((word) => parseWord(word, datatype, name));
   }
   try {
     return JSON.parse(trimmed);
   } catch (error) {
     throw new Error(
-      `${name}: expected JSON such as [1, 2] or numbers between commas, got a text that is neither`,
+      `${name}: expected JSON such as [1, 2] or numbers separated by commas, got neither`,
       {
         cause: error,
       },
@@ -62,7 +62,7 @@ function valuesOf(text, { name, datatype }) {
   }
 }
 
-function wordOf(word, datatype, name) {
+function parseWord(word, datatype, name) {
   if (datatype === "BOOL" && /^(true|false|0|1)$/i.test(word))
     return word === "1" || word.toLowerCase() === "true";
   const value = Number(word);
@@ -70,25 +70,25 @@ function wordOf(word, datatype, name) {
   return value;
 }
 
-/** The shape of a row that is nested as the input has it, as a batch of one, or flat. */
-function rowShape(shape, input) {
+/** The shape of a row that is nested like the input, as a batch of one, or flat. */
+function matchingRowShape(shape, input) {
   const dims = rowDims(input);
   if (shapeMatches(shape, dims)) return shape;
   if (shape.length === dims.length + 1 && shape[0] === 1 && shapeMatches(shape.slice(1), dims))
     return shape.slice(1);
-  if (shape.length === 1) return solved(shape[0], dims, input.name);
+  if (shape.length === 1) return flatRowShape(shape[0], dims, input.name);
   throw new Error(
     `${input.name}: expected values of shape ${dimsText(dims)}, flat or nested, got shape ${dimsText(shape)}`,
   );
 }
 
-function outline(written, name) {
+function nestedShape(nested, name) {
   const shape = [];
-  for (let level = [written]; Array.isArray(level[0]); level = level.flat()) {
+  for (let level = [nested]; Array.isArray(level[0]); level = level.flat()) {
     const [{ length }] = level;
     if (!level.every((part) => Array.isArray(part) && part.length === length)) {
       throw new Error(
-        `${name}: expected lists that are evenly nested, got some longer or deeper than others`,
+        `${name}: expected evenly nested lists, got lists of different length or depth`,
       );
     }
     shape.push(length);
@@ -97,19 +97,19 @@ function outline(written, name) {
   return shape;
 }
 
-/** The shape of so many values that came flat: a single axis of any length follows from them. */
-function solved(count, dims, name) {
-  const free = dims.filter((dim) => dim === -1).length;
-  const known = dims.reduce((product, dim) => (dim === -1 ? product : product * dim), 1);
-  if (free > 1)
-    throw new Error(`${name}: expected nested JSON, since more than one axis of ${dimsText(dims)} varies`);
-  if (free === 0 && count !== known) {
-    throw new Error(`${name}: expected ${known} values for shape ${dimsText(dims)}, got ${count}`);
+/** The shape of a flat list of values; the length of one variable axis follows from their number. */
+function flatRowShape(count, dims, name) {
+  const variableAxes = dims.filter((dim) => dim === -1).length;
+  const knownCount = dims.reduce((product, dim) => (dim === -1 ? product : product * dim), 1);
+  if (variableAxes > 1)
+    throw new Error(`${name}: expected nested JSON, because more than one axis of ${dimsText(dims)} varies`);
+  if (variableAxes === 0 && count !== knownCount) {
+    throw new Error(`${name}: expected ${knownCount} values for shape ${dimsText(dims)}, got ${count}`);
   }
-  if (free === 1 && (count === 0 || count % known !== 0)) {
-    throw new Error(`${name}: expected a multiple of ${known} values for shape ${dimsText(dims)}, got ${count}`);
+  if (variableAxes === 1 && (count === 0 || count % knownCount !== 0)) {
+    throw new Error(`${name}: expected a multiple of ${knownCount} values for shape ${dimsText(dims)}, got ${count}`);
   }
-  return dims.map((dim) => (dim === -1 ? count / known : dim));
+  return dims.map((dim) => (dim === -1 ? count / knownCount : dim));
 }
 
 function expectValue(value, datatype, where) {
@@ -123,15 +123,15 @@ function expectValue(value, datatype, where) {
       `${where}: expected a number, got ${typeof value === "number" ? value : JSON.stringify(value)}`,
     );
   }
-  const whole = WHOLE[datatype];
-  if (whole && !(Number.isInteger(value) && value >= whole[0] && value <= whole[1])) {
+  const integerRange = INTEGER_RANGES[datatype];
+  if (integerRange && !(Number.isInteger(value) && value >= integerRange[0] && value <= integerRange[1])) {
     throw new Error(
-      `${where}: expected a whole number from ${whole[0]} to ${whole[1]} (${datatype}), got ${value}`,
+      `${where}: expected a whole number from ${integerRange[0]} to ${integerRange[1]} (${datatype}), got ${value}`,
     );
   }
-  if (Math.abs(value) > (LARGEST[datatype] ?? Infinity)) {
+  if (Math.abs(value) > (FLOAT_LIMITS[datatype] ?? Infinity)) {
     throw new Error(
-      `${where}: expected a number of at most ${LARGEST[datatype]} in size (${datatype}), got ${value}`,
+      `${where}: expected a number of magnitude at most ${FLOAT_LIMITS[datatype]} (${datatype}), got ${value}`,
     );
   }
 }

@@ -1,20 +1,20 @@
-// A text as the row, of a network that reads letters.
+// Entry of text as the row, for networks that read characters.
 
 import { el } from "../dom/element.js";
 import { randomText, textToTensor, tensorToText } from "./text_tensor.js";
 
-/** One of the ways to make a row; `put` takes it, null for none. */
+/** An entry of the section "Try it"; `onRow` receives the row, or null for none. */
 export class TextEntry {
   title = "Text";
 
-  #reader;
-  #put;
+  #textFormat;
+  #onRow;
   #area;
   #error;
 
-  constructor(reader, put) {
-    this.#reader = reader;
-    this.#put = put;
+  constructor(textFormat, onRow) {
+    this.#textFormat = textFormat;
+    this.#onRow = onRow;
     this.#error = el("p", { class: "failed", id: "text-error", role: "status" });
     this.#area = el("textarea", {
       rows: "3",
@@ -22,33 +22,33 @@ export class TextEntry {
       "aria-describedby": "text-error",
       on: { input: () => this.#send("text") },
     });
-    const random = () => {
-      this.#area.value = randomText(this.#reader);
+    const useRandomText = () => {
+      this.#area.value = randomText(this.#textFormat);
       this.#send("random text");
     };
     this.node = el(
       "div",
       { class: "writing" },
-      el("label", { class: "field" }, `Text, ${limits(reader)}`, this.#area),
+      el("label", { class: "field" }, `Text, ${lengthLimits(textFormat)}`, this.#area),
       this.#error,
       el(
         "div",
         { class: "toolbar" },
-        el("button", { type: "button", on: { click: random } }, "Random text"),
+        el("button", { type: "button", on: { click: useRandomText } }, "Random text"),
         el(
           "details",
           {},
-          el("summary", {}, "Letters it knows"),
-          el("code", { class: "letters" }, reader.alphabet),
+          el("summary", {}, "Known characters"),
+          el("code", { class: "letters" }, textFormat.alphabet),
         ),
       ),
     );
   }
 
-  learn() {}
+  learnFrom() {}
 
   take({ title, inputs }) {
-    this.#area.value = tensorToText(this.#reader, inputs[0]);
+    this.#area.value = tensorToText(this.#textFormat, inputs[0]);
     this.#send(title);
   }
 
@@ -62,22 +62,22 @@ export class TextEntry {
   #send(title) {
     let row = null;
     try {
-      this.#say("");
-      if (this.#area.value.trim()) row = { title, inputs: [textToTensor(this.#reader, this.#area.value)] };
+      this.#showError("");
+      if (this.#area.value.trim()) row = { title, inputs: [textToTensor(this.#textFormat, this.#area.value)] };
     } catch (error) {
-      this.#say(error.message);
+      this.#showError(error.message);
     }
-    this.#put(row);
+    this.#onRow(row);
   }
 
-  #say(text) {
+  #showError(text) {
     this.#error.textContent = text;
     this.#area.setAttribute("aria-invalid", String(text !== ""));
   }
 }
 
-function limits({ words, letters }) {
-  const most = (count, what) => (count === -1 ? `any number of ${what}` : `at most ${count} ${what}`);
-  if (words === null) return most(letters, "letters");
-  return `${most(words, "words")} of ${most(letters, "letters")}`;
+function lengthLimits({ words, letters }) {
+  const limitText = (count, what) => (count === -1 ? `any number of ${what}` : `at most ${count} ${what}`);
+  if (words === null) return limitText(letters, "characters");
+  return `${limitText(words, "words")} of ${limitText(letters, "characters")}`;
 }

@@ -1,13 +1,14 @@
-// The board one draws on, by mouse, finger, pen or keys.
+// The drawing board, for mouse, finger, pen and keyboard.
 
 import { el } from "../dom/element.js";
 import { paintPixels } from "./pixel_canvas.js";
 
-const STEP = 0.04;
+// movement per arrow key, in heights of the board
+const KEY_STEP = 0.04;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const HELP = [
-  "Draw by mouse, finger or pen.",
-  "By keys: arrows move, with Shift less far; the space bar puts the pen down and lifts it.",
+    "Draw with a mouse, finger or pen.",
+    "With the keyboard, the arrow keys move the pen (with Shift in smaller steps) and the space bar lowers or lifts it.",
 ].join(" ");
 
 /** @typedef {import("./stroke_raster.js").Stroke} Stroke */
@@ -15,36 +16,36 @@ const HELP = [
 export class DrawingBoard {
   /** @type {Stroke[]} */
   strokes = [];
-  /** what lies under the strokes, null for nothing */
+  /** pixels under the strokes, or null */
   base = null;
-  // how wide the pen is, in heights of the board
-  pen = 0.1;
+  // width of the pen, in heights of the board
+  penWidth = 0.1;
 
-  #dark;
-  #begins;
-  #changed;
+  #darkInk;
+  #onStroke;
+  #onChange;
   #canvas;
   #help;
   #stroke = null;
   #pointer = null;
-  #place = [0.5, 0.5];
-  #cross = false;
+  #cursor = [0.5, 0.5];
+  #cursorShown = false;
   #width;
 
   /**
    * @param {object} options
-   * @param {number} options.height  in pixels of the network
+   * @param {number} options.height  in pixels of the network's input
    * @param {number} options.width
-   * @param {boolean} options.dark  ink is dark on light
-   * @param {() => void} options.begins  called before a stroke
-   * @param {() => void} options.changed  called with each piece of a stroke
+   * @param {boolean} options.darkInk  draw dark on light
+   * @param {() => void} options.onStroke  called before each stroke
+   * @param {() => void} options.onChange  called whenever a stroke changes
    */
-  constructor({ height, width, dark, begins, changed }) {
-    this.#begins = begins;
-    this.#dark = dark;
-    this.#changed = changed;
+  constructor({ height, width, darkInk, onStroke, onChange }) {
+    this.#onStroke = onStroke;
+    this.#darkInk = darkInk;
+    this.#onChange = onChange;
     this.#width = width / height;
-    this.#place = [this.#width / 2, 0.5];
+    this.#cursor = [this.#width / 2, 0.5];
     this.#help = el("p", { class: "visually-hidden", id: "board-help" }, HELP);
     this.#canvas = el("canvas", {
       class: "board",
@@ -58,24 +59,24 @@ export class DrawingBoard {
         pointerup: (event) => this.#up(event),
         pointercancel: (event) => this.#up(event),
         keydown: (event) => this.#key(event),
-        blur: () => this.#lift(),
+        blur: () => this.#liftPen(),
       },
     });
     this.#canvas.style.setProperty("aspect-ratio", `${width} / ${height}`);
-    this.said = el("p", { class: "visually-hidden", role: "status" });
-    this.node = el("div", { class: "board-place" }, this.#canvas, this.#help, this.said);
+    this.status = el("p", { class: "visually-hidden", role: "status" });
+    this.node = el("div", { class: "board-place" }, this.#canvas, this.#help, this.status);
     new ResizeObserver(() => this.draw()).observe(this.#canvas);
   }
 
-  /** Take everything away, or put a picture under what is drawn from now on. */
+  /** Remove all strokes and show `base` beneath the next ones. */
   clear(base = null) {
     this.strokes = [];
     this.base = base;
-    this.#lift();
+    this.#liftPen();
     this.draw();
   }
 
-  /** Take back the last stroke. */
+  /** Remove the last stroke. */
   undo() {
     this.#stroke = null;
     this.strokes.pop();
@@ -87,73 +88,73 @@ export class DrawingBoard {
     const height = Math.max(1, Math.round(canvas.clientHeight * devicePixelRatio));
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * devicePixelRatio));
     canvas.height = height;
-    const pen = canvas.getContext("2d");
-    const [ground, ink] = this.#dark ? ["#fff", "#000"] : ["#000", "#fff"];
-    pen.fillStyle = ground;
-    pen.fillRect(0, 0, canvas.width, height);
+    const context = canvas.getContext("2d");
+    const [background, ink] = this.#darkInk ? ["#fff", "#000"] : ["#000", "#fff"];
+    context.fillStyle = background;
+    context.fillRect(0, 0, canvas.width, height);
     if (this.base) {
-      const small = el("canvas");
-      paintPixels(small, this.base);
-      pen.imageSmoothingEnabled = false;
-      pen.drawImage(small, 0, 0, canvas.width, height);
+      const baseCanvas = el("canvas");
+      paintPixels(baseCanvas, this.base);
+      context.imageSmoothingEnabled = false;
+      context.drawImage(baseCanvas, 0, 0, canvas.width, height);
     }
-    pen.strokeStyle = ink;
-    pen.lineCap = pen.lineJoin = "round";
+    context.strokeStyle = ink;
+    context.lineCap = context.lineJoin = "round";
     for (const { points, width } of this.strokes) {
-      pen.lineWidth = width * height;
-      pen.beginPath();
-      pen.moveTo(points[0][0] * height, points[0][1] * height);
-      for (const [x, y] of points) pen.lineTo(x * height, y * height);
-      pen.stroke();
+      context.lineWidth = width * height;
+      context.beginPath();
+      context.moveTo(points[0][0] * height, points[0][1] * height);
+      for (const [x, y] of points) context.lineTo(x * height, y * height);
+      context.stroke();
     }
-    if (this.#cross) this.#drawCross(pen, height);
+    if (this.#cursorShown) this.#drawCursor(context, height);
   }
 
-  #drawCross(pen, height) {
-    const [x, y] = this.#place.map((place) => place * height);
-    const long = 0.05 * height;
+  #drawCursor(context, height) {
+    const [x, y] = this.#cursor.map((point) => point * height);
+    const armLength = 0.05 * height;
     for (const [color, width] of [
       ["#000", 5],
       ["#ffb000", 2.5],
     ]) {
-      pen.strokeStyle = color;
-      pen.lineWidth = width * devicePixelRatio;
-      pen.beginPath();
-      pen.moveTo(x - long, y);
-      pen.lineTo(x + long, y);
-      pen.moveTo(x, y - long);
-      pen.lineTo(x, y + long);
-      pen.stroke();
+      context.strokeStyle = color;
+      context.lineWidth = width * devicePixelRatio;
+      context.beginPath();
+      context.moveTo(x - armLength, y);
+      context.lineTo(x + armLength, y);
+      context.moveTo(x, y - armLength);
+      context.lineTo(x, y + armLength);
+      context.stroke();
     }
   }
 
-  #begin(place) {
-    this.#begins();
-    this.#stroke = { points: [place], width: this.pen };
+  #startStroke(point) {
+    this.#onStroke();
+    this.#stroke = { points: [point], width: this.penWidth };
     this.strokes.push(this.#stroke);
   }
 
-  #lift() {
+  #liftPen() {
     this.#stroke = null;
     this.#pointer = null;
-    this.#cross = false;
+    this.#cursorShown = false;
     this.draw();
   }
 
   #down(event) {
     if (event.button !== 0 || this.#pointer !== null) return;
-    this.#lift();
-    this.#begin(this.#placeOf(event));
+    this.#liftPen();
+    this.#startStroke(this.#pointOf(event));
     this.#pointer = event.pointerId;
     this.#canvas.setPointerCapture(event.pointerId);
-    this.#drawn();
+    this.#strokeChanged();
   }
 
   #move(event) {
     if (event.pointerId !== this.#pointer || this.#stroke === null) return;
     const events = event.getCoalescedEvents?.() ?? [];
-    for (const one of events.length ? events : [event]) this.#stroke.points.push(this.#placeOf(one));
-    this.#drawn();
+    for (const moveEvent of events.length ? events : [event]) this.#stroke.points.push(this.#pointOf(moveEvent));
+    this.#strokeChanged();
   }
 
   #up(event) {
@@ -166,34 +167,34 @@ export class DrawingBoard {
     const { key, shiftKey } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (key === " ") {
-      if (this.#stroke === null) this.#begin([...this.#place]);
+      if (this.#stroke === null) this.#startStroke([...this.#cursor]);
       else this.#stroke = null;
-      this.said.textContent = this.#stroke === null ? "pen lifted" : "pen down";
+      this.status.textContent = this.#stroke === null ? "pen lifted" : "pen down";
     } else if (Object.hasOwn(ARROWS, key)) {
-      const [dx, dy] = ARROWS[key].map((way) => way * (shiftKey ? STEP / 4 : STEP));
-      const [x, y] = this.#place;
-      this.#place = [clamped(x + dx, this.#width), clamped(y + dy, 1)];
-      this.#stroke?.points.push([...this.#place]);
+      const [dx, dy] = ARROWS[key].map((direction) => direction * (shiftKey ? KEY_STEP / 4 : KEY_STEP));
+      const [x, y] = this.#cursor;
+      this.#cursor = [clamp(x + dx, this.#width), clamp(y + dy, 1)];
+      this.#stroke?.points.push([...this.#cursor]);
     } else {
       return;
     }
     event.preventDefault();
-    this.#cross = true;
+    this.#cursorShown = true;
     if (this.#stroke === null) this.draw();
-    else this.#drawn();
+    else this.#strokeChanged();
   }
 
-  #drawn() {
+  #strokeChanged() {
     this.draw();
-    this.#changed();
+    this.#onChange();
   }
 
-  #placeOf({ clientX, clientY }) {
+  #pointOf({ clientX, clientY }) {
     const box = this.#canvas.getBoundingClientRect();
     return [(clientX - box.left) / box.height, (clientY - box.top) / box.height];
   }
 }
 
-function clamped(value, most) {
-  return Math.min(most, Math.max(0, value));
+function clamp(value, max) {
+  return Math.min(max, Math.max(0, value));
 }

@@ -1,4 +1,4 @@
-// A drawing or a picture is laid into a frame as those lie there that the network saw in training.
+// Fits drawings and images into a frame the way the network's training pictures lie in it.
 
 import { rasterize } from "./stroke_raster.js";
 import { crop, inkBounds, pasteOnto, resize, shear } from "./pixels.js";
@@ -9,21 +9,22 @@ import { crop, inkBounds, pasteOnto, resize, shear } from "./pixels.js";
  * @typedef {import("./training_frame.js").Frame} Frame
  */
 
-// the parts of a drawing's height that count as its top and its bottom
+// fraction of a drawing's height that counts as its top and its bottom
 const BAND = 0.12;
-// a drawing smaller than this, in heights of the board, is not blown up as if it were a whole
-const DOT = 0.08;
-// a drawing that has to grow narrower than its height asks for loses height as well, beyond this
-const LOPSIDED = 2.5;
-const ROUNDS = 6;
+// heights of the board; a smaller drawing is not enlarged to fill the frame
+const MIN_DRAWING_SIZE = 0.08;
+// largest ratio of vertical to horizontal enlargement
+const MAX_STRETCH_RATIO = 2.5;
+// iterations that adjust the amount of ink
+const INK_ITERATIONS = 6;
 
-/** Strokes in a frame; those of a pen twice as wide as `usual` become twice as thick. */
-export function fitStrokes(strokes, frame, usual) {
+/** Fit strokes into a frame; a pen twice as wide as `usualWidth` gives lines twice as thick. */
+export function fitStrokes(strokes, frame, usualWidth) {
   let pen = frame.pen;
   let pixels = rasterize([], frame.height, frame.width);
   if (strokes.length === 0) return pixels;
-  for (let round = 0; round < ROUNDS; round++) {
-    pixels = rasterize(placeStrokes(strokes, frame, pen, usual), frame.height, frame.width);
+  for (let iteration = 0; iteration < INK_ITERATIONS; iteration++) {
+    pixels = rasterize(placeStrokes(strokes, frame, pen, usualWidth), frame.height, frame.width);
     if (frame.ink === null) break;
     const sum = pixels.data.reduce((total, value) => total + value, 0);
     pen = Math.min(1.8 * frame.pen, Math.max(0.6 * frame.pen, (pen * frame.ink) / sum));
@@ -31,93 +32,93 @@ export function fitStrokes(strokes, frame, usual) {
   return pixels;
 }
 
-/** Strokes as they are, on a board as high as the picture. */
+/** Draw strokes unchanged, on a board as high as the picture. */
 export function strokesAsDrawn(strokes, height, width) {
   const scaled = strokes.map((stroke) =>
-    moved({ ...stroke, width: stroke.width * height }, height, height, 0, 0),
+    transform({ ...stroke, width: stroke.width * height }, height, height, 0, 0),
   );
   return rasterize(scaled, height, width);
 }
 
-/** A picture of ink, light on dark, in a frame. */
+/** Fit an image of light ink on dark into a frame. */
 export function fitPixels(pixels, frame) {
   const ink = inkBounds(pixels);
   if (ink === null) return resize(pixels, frame.height, frame.width);
-  const cut = crop(pixels, ink);
-  const { across, down } = scalesOf(cut.height, cut.width, frame.box, frame);
-  const turned = frame.upright ? shear(cut, slantOfPixels(cut)) : cut;
-  const size = [turned.height * down, turned.width * across].map((side) => Math.max(1, Math.round(side)));
-  const small = evened(resize(turned, ...size), frame.ink);
-  const { mass } = inkBounds(small);
-  const y = frame.centre[0] === "mass" ? mass.y : small.height / 2;
-  const x = frame.centre[1] === "mass" ? mass.x : small.width / 2;
+  const cropped = crop(pixels, ink);
+  const { across, down } = scales(cropped.height, cropped.width, frame.box, frame);
+  const straightened = frame.upright ? shear(cropped, slantOf(cropped)) : cropped;
+  const size = [straightened.height * down, straightened.width * across].map((side) => Math.max(1, Math.round(side)));
+  const resized = adjustInk(resize(straightened, ...size), frame.ink);
+  const { mass } = inkBounds(resized);
+  const y = frame.centre[0] === "mass" ? mass.y : resized.height / 2;
+  const x = frame.centre[1] === "mass" ? mass.x : resized.width / 2;
   const [top, left] = [Math.round(frame.height / 2 - y), Math.round(frame.width / 2 - x)];
-  return pasteOnto(small, frame.height, frame.width, top, left);
+  return pasteOnto(resized, frame.height, frame.width, top, left);
 }
 
-/** As much ink as is wanted, thin lines made lighter and thick ones darker; null leaves it as it is. */
-function evened(pixels, ink) {
+/** Scale values until the sum is `ink`: thin lines become lighter, thick ones darker; null leaves it as is. */
+function adjustInk(pixels, ink) {
   let { data } = pixels;
-  for (let round = 0; ink !== null && round < ROUNDS; round++) {
+  for (let iteration = 0; ink !== null && iteration < INK_ITERATIONS; iteration++) {
     const sum = data.reduce((total, value) => total + value, 0);
     data = data.map((value) => Math.min(1, (value * ink) / sum));
   }
   return { ...pixels, data };
 }
 
-/** How far the leftmost ink of the top lies from that of the bottom, for each row between them. */
-function slantOfPixels(pixels) {
+/** Horizontal distance from the leftmost ink at the bottom to that at the top, per row in between. */
+function slantOf(pixels) {
   const band = Math.max(1, Math.round(BAND * pixels.height));
-  const left = (top) =>
+  const leftEdge = (top) =>
     inkBounds(crop(pixels, { top, bottom: top + band, left: 0, right: pixels.width })).left;
-  return (left(0) - left(pixels.height - band)) / Math.max(1, pixels.height - band);
+  return (leftEdge(0) - leftEdge(pixels.height - band)) / Math.max(1, pixels.height - band);
 }
 
-/** Strokes with their places in pixels of the frame, drawn by a pen of `pen` pixels. */
-export function placeStrokes(strokes, frame, pen, usual) {
-  const outer = bounds(strokes);
-  const room = { height: Math.max(1, frame.box.height - pen), width: Math.max(1, frame.box.width - pen) };
-  const size = [outer.bottom - outer.top, outer.right - outer.left].map((side) => Math.max(DOT, side));
-  const { across, down } = scalesOf(...size, room, frame);
-  let put = strokes.map((stroke) =>
-    moved({ ...stroke, width: (pen * stroke.width) / usual }, across, down, 0, 0),
+/** Strokes in pixels of the frame, drawn with a pen of `pen` pixels. */
+export function placeStrokes(strokes, frame, pen, usualWidth) {
+  const bounds = boundsOf(strokes);
+  const available = { height: Math.max(1, frame.box.height - pen), width: Math.max(1, frame.box.width - pen) };
+  const size = [bounds.bottom - bounds.top, bounds.right - bounds.left].map((side) => Math.max(MIN_DRAWING_SIZE, side));
+  const { across, down } = scales(...size, available, frame);
+  let placed = strokes.map((stroke) =>
+    transform({ ...stroke, width: (pen * stroke.width) / usualWidth }, across, down, 0, 0),
   );
-  if (frame.upright) put = upright(put);
-  return centred(put, frame);
+  if (frame.upright) placed = straighten(placed);
+  return centre(placed, frame);
 }
 
-/** How much larger a drawing becomes in a room, across and down. */
-function scalesOf(height, width, room, { stretch }) {
-  const down = room.height / height;
-  const across = Math.min(room.width / width, down * stretch);
-  return { across, down: Math.min(down, across * (stretch > 1 ? LOPSIDED : 1)) };
+/** Horizontal and vertical enlargement of a drawing in the available space. */
+function scales(height, width, available, { stretch }) {
+  const down = available.height / height;
+  const across = Math.min(available.width / width, down * stretch);
+  return { across, down: Math.min(down, across * (stretch > 1 ? MAX_STRETCH_RATIO : 1)) };
 }
 
-// the leftmost places of the top and of the bottom come to stand above each other
-function upright(strokes) {
+// shear the strokes so that the leftmost points of top and bottom are above each other
+function straighten(strokes) {
   const points = strokes.flatMap((stroke) => stroke.points);
-  const { top, bottom } = bounds(strokes);
-  const high = bottom - top;
-  if (high === 0) return strokes;
-  const left = (within) => Math.min(...points.filter(([, y]) => within(y)).map(([x]) => x));
-  const slant = (left((y) => y <= top + BAND * high) - left((y) => y >= bottom - BAND * high)) / high;
+  const { top, bottom } = boundsOf(strokes);
+  const height = bottom - top;
+  if (height === 0) return strokes;
+  const leftEdge = (inBand) => Math.min(...points.filter(([, y]) => inBand(y)).map(([x]) => x));
+  const slant = (leftEdge((y) => y <= top + BAND * height) - leftEdge((y) => y >= bottom - BAND * height)) / height;
   return strokes.map((stroke) => ({ ...stroke, points: stroke.points.map(([x, y]) => [x + slant * y, y]) }));
 }
 
-function centred(strokes, frame) {
-  const outer = bounds(strokes);
-  const mass = massOf(strokes);
-  const y = frame.centre[0] === "mass" ? mass.y : (outer.top + outer.bottom) / 2;
-  const x = frame.centre[1] === "mass" ? mass.x : (outer.left + outer.right) / 2;
-  return strokes.map((stroke) => moved(stroke, 1, 1, frame.width / 2 - x, frame.height / 2 - y));
+function centre(strokes, frame) {
+  const bounds = boundsOf(strokes);
+  const mass = centreOfMass(strokes);
+  const y = frame.centre[0] === "mass" ? mass.y : (bounds.top + bounds.bottom) / 2;
+  const x = frame.centre[1] === "mass" ? mass.x : (bounds.left + bounds.right) / 2;
+  return strokes.map((stroke) => transform(stroke, 1, 1, frame.width / 2 - x, frame.height / 2 - y));
 }
 
-function moved(stroke, across, down, dx, dy) {
+function transform(stroke, across, down, dx, dy) {
   return { ...stroke, points: stroke.points.map(([x, y]) => [x * across + dx, y * down + dy]) };
 }
 
-/** The middle of all lines, each part weighing what it is long and wide; a dot weighs a little. */
-function massOf(strokes) {
+/** The centre of mass of all lines, weighted by length and width; a dot has a small weight. */
+function centreOfMass(strokes) {
   const sum = { weight: 0, x: 0, y: 0 };
   for (const { points, width } of strokes) {
     points.forEach(([x, y], i) => {
@@ -131,15 +132,15 @@ function massOf(strokes) {
   return { x: sum.x / sum.weight, y: sum.y / sum.weight };
 }
 
-function bounds(strokes) {
-  const outer = { left: Infinity, right: -Infinity, top: Infinity, bottom: -Infinity };
+function boundsOf(strokes) {
+  const bounds = { left: Infinity, right: -Infinity, top: Infinity, bottom: -Infinity };
   for (const { points } of strokes) {
     for (const [x, y] of points) {
-      outer.left = Math.min(outer.left, x);
-      outer.right = Math.max(outer.right, x);
-      outer.top = Math.min(outer.top, y);
-      outer.bottom = Math.max(outer.bottom, y);
+      bounds.left = Math.min(bounds.left, x);
+      bounds.right = Math.max(bounds.right, x);
+      bounds.top = Math.min(bounds.top, y);
+      bounds.bottom = Math.max(bounds.bottom, y);
     }
   }
-  return outer;
+  return bounds;
 }

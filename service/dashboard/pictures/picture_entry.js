@@ -1,4 +1,4 @@
-// A picture as the row: drawn, one of the samples, or out of a file.
+// Entry of a picture as the row: drawn, taken from a sample, or read from a file.
 
 import { DrawingBoard } from "./drawing_board.js";
 import { el, setChildren } from "../dom/element.js";
@@ -13,130 +13,130 @@ import { tensorToPixels, pixelsToTensor } from "./picture_input.js";
 import { PictureTools } from "./picture_tools.js";
 import { blackPixels, borderMean, fitInside, cropToFill, toGrey, invert } from "./pixels.js";
 
-// milliseconds between two rows while one draws
-const PACE = 60;
+// milliseconds between two rows while the user draws
+const ROW_INTERVAL = 60;
 
-/** One of the ways to make a row; `put` takes it, null for none. */
+/** An entry of the section "Try it"; `onRow` receives the row, or null for none. */
 export class PictureEntry {
   title = "Picture";
 
-  #picture;
-  #put;
+  #format;
+  #onRow;
   #frame;
   #board;
   #tools;
-  #preview = el("canvas", { class: "pixels", role: "img", "aria-label": "What the network gets" });
-  #notice = el("p", { class: "failed", role: "alert" });
-  #chooser = el("div", { class: "chooser" });
-  // whether ink is dark on light, as the network knows it
-  #dark = false;
-  // what was opened or chosen: {title, tensor}, or {title, image} which is yet to be made to fit
+  #preview = el("canvas", { class: "pixels", role: "img", "aria-label": "Picture as the network receives it" });
+  #error = el("p", { class: "failed", role: "alert" });
+  #rowPicker = el("div", { class: "chooser" });
+  // whether the network expects dark ink on a light background
+  #darkInk = false;
+  // what was opened or chosen: {title, tensor}, or {title, image} for an image that is fitted to the frame
   #source = null;
   #opening = null;
   #timer = 0;
 
-  constructor(picture, put) {
-    this.#picture = picture;
-    this.#put = put;
+  constructor(format, onRow) {
+    this.#format = format;
+    this.#onRow = onRow;
     this.node = el("div", { class: "picture" });
     this.#tools = new PictureTools({
-      colours: picture.channels === 3,
-      cleared: () => this.#clear(),
-      undone: () => this.#undo(),
-      opened: (file) => this.open(file),
-      brushed: () => this.#brush(),
-      turned: () => this.#refit(),
+      hasColours: format.channels === 3,
+      onClear: () => this.#clear(),
+      onUndo: () => this.#undo(),
+      onFile: (file) => this.open(file),
+      onBrush: () => this.#setPenWidth(),
+      onFit: () => this.#refit(),
     });
-    this.learn([]);
+    this.learnFrom([]);
   }
 
-  /** Samples tell how pictures lie in their frame, and whether ink is dark. */
-  learn(samples) {
-    const { height, width, channels } = this.#picture;
-    const one = channels === 1;
-    const shown = samples.map(({ inputs }) => tensorToPixels(this.#picture, inputs[0]));
-    this.#dark = one && shown.filter((pixels) => borderMean(pixels) > 0.5).length > shown.length / 2;
-    this.#frame = frameFor(height, width, one ? shown.map((pixels) => this.#ink(pixels)) : []);
+  /** Learn from samples how pictures lie in their frame, and whether ink is dark. */
+  learnFrom(samples) {
+    const { height, width, channels } = this.#format;
+    const isGrey = channels === 1;
+    const samplePixels = samples.map(({ inputs }) => tensorToPixels(this.#format, inputs[0]));
+    this.#darkInk = isGrey && samplePixels.filter((pixels) => borderMean(pixels) > 0.5).length > samplePixels.length / 2;
+    this.#frame = frameFor(height, width, isGrey ? samplePixels.map((pixels) => this.#toggleInk(pixels)) : []);
     this.#board = new DrawingBoard({
       height,
       width,
-      dark: this.#dark,
-      begins: () => this.#begin(),
-      changed: () => (this.#timer ||= setTimeout(() => this.#send(), PACE)),
+      darkInk: this.#darkInk,
+      onStroke: () => this.#startStroke(),
+      onChange: () => (this.#timer ||= setTimeout(() => this.#send(), ROW_INTERVAL)),
     });
-    this.#brush();
-    const size = `${height} × ${width}${one ? "" : " × 3"} pixels, as the network gets them`;
+    this.#setPenWidth();
+    const size = `${height} × ${width}${isGrey ? "" : " × 3"} pixels, as the network receives them`;
     const preview = el("figure", { class: "preview" }, this.#preview, el("figcaption", {}, size));
     const boards = el("div", { class: "boards" }, this.#board.node, preview);
-    setChildren(this.node, boards, this.#tools.node, this.#chooser, this.#notice);
-    this.#show(null);
+    setChildren(this.node, boards, this.#tools.node, this.#rowPicker, this.#error);
+    this.#showPreview(null);
   }
 
-  /** Show a row that there is, and ask about it. */
+  /** Take over an existing row. */
   take({ title, inputs }) {
     this.#opening = null;
-    setChildren(this.#chooser);
-    this.#from({ title, tensor: inputs[0] });
+    setChildren(this.#rowPicker);
+    this.#useSource({ title, tensor: inputs[0] });
   }
 
-  /** A picture that the browser can read, or .npy. */
+  /** Open a .npy file, or an image that the browser can read. */
   async open(file) {
-    const mine = (this.#opening = {});
+    const opening = (this.#opening = {});
     const rows = file.name.toLowerCase().endsWith(".npy");
     try {
-      const read = rows ? rowsInNpy(await file.arrayBuffer(), this.#picture.input) : await readImage(file);
-      if (mine !== this.#opening) return;
-      setChildren(this.#chooser, rows && rowPicker(read.count, (index) => this.#pick(file, read, index)));
-      if (rows) this.#pick(file, read, 0);
-      else this.#openImage(file.name, read);
+      const read = rows ? rowsInNpy(await file.arrayBuffer(), this.#format.input) : await readImage(file);
+      if (opening !== this.#opening) return;
+      setChildren(this.#rowPicker, rows && rowPicker(read.count, (index) => this.#useNpyRow(file, read, index)));
+      if (rows) this.#useNpyRow(file, read, 0);
+      else this.#useImage(file.name, read);
     } catch (error) {
-      if (mine === this.#opening) this.#say(`${file.name}: ${error.message}`);
+      if (opening === this.#opening) this.#showError(`${file.name}: ${error.message}`);
     }
   }
 
-  #pick({ name }, rows, index) {
+  #useNpyRow({ name }, rows, index) {
     try {
       const { values, shape } = rows.row(index);
       const title = rows.count > 1 ? `${name}, row ${index + 1}` : name;
-      this.#from({ title, tensor: tensorFromValues(this.#picture.input, values, shape) });
+      this.#useSource({ title, tensor: tensorFromValues(this.#format.input, values, shape) });
     } catch (error) {
-      this.#say(`${name}: ${error.message}`);
+      this.#showError(`${name}: ${error.message}`);
     }
   }
 
-  #openImage(title, read) {
-    const { height, width, channels } = this.#picture;
+  #useImage(title, read) {
+    const { height, width, channels } = this.#format;
     const image = channels === 1 ? toGrey(read) : read;
-    // a picture of the network's own size has been made for it
+    // a picture of the network's own size is already fitted
     this.#tools.fit = channels === 1 && (image.height !== height || image.width !== width);
-    this.#tools.invert = channels === 1 && borderMean(image) > 0.5 !== this.#dark;
-    this.#from({ title, image });
+    this.#tools.invert = channels === 1 && borderMean(image) > 0.5 !== this.#darkInk;
+    this.#useSource({ title, image });
   }
 
-  #from(source) {
-    this.#turnTo(source);
+  #useSource(source) {
+    this.#setSource(source);
     this.#send();
   }
 
-  #turnTo(source) {
-    this.#say("");
+  #setSource(source) {
+    this.#showError("");
     this.#source = source;
-    this.#tools.suit(source?.image ? "image" : source ? "row" : "nothing");
-    this.#board.clear(source && this.#shownOf(source));
+    this.#tools.showFor(source?.image ? "image" : source ? "row" : "nothing");
+    this.#board.clear(source && this.#pixelsOf(source));
   }
 
-  /** A stroke begins a drawing of its own, unless what is there is to be drawn over. */
-  #begin() {
+  /** A stroke starts a new drawing, unless the user wants to draw over the current picture. */
+  #startStroke() {
     this.#opening = null;
-    if (!this.#source || this.#tools.over) return;
-    setChildren(this.#chooser);
-    this.#turnTo(null);
+    if (!this.#source || this.#tools.drawOver) return;
+    setChildren(this.#rowPicker);
+    this.#setSource(null);
   }
 
   #clear() {
     this.#opening = null;
-    setChildren(this.#chooser);
-    this.#from(null);
+    setChildren(this.#rowPicker);
+    this.#useSource(null);
   }
 
   #undo() {
@@ -144,37 +144,37 @@ export class PictureEntry {
     this.#send();
   }
 
-  #brush() {
-    this.#board.pen = this.#tools.brush * this.#usual();
+  #setPenWidth() {
+    this.#board.penWidth = this.#tools.brush * this.#usualPenWidth();
   }
 
   #refit() {
-    if (this.#source?.image) this.#board.base = this.#shownOf(this.#source);
+    if (this.#source?.image) this.#board.base = this.#pixelsOf(this.#source);
     this.#board.draw();
     this.#send();
   }
 
-  /** The picture of a source in the network's own size. */
-  #shownOf({ tensor, image }) {
-    if (tensor) return tensorToPixels(this.#picture, tensor);
-    const { height, width, channels } = this.#picture;
-    const turned = this.#tools.invert ? invert(image) : image;
-    if (channels === 3) return cropToFill(turned, height, width);
-    if (!this.#tools.fit) return fitInside(turned, height, width);
-    return this.#ink(fitPixels(this.#ink(turned), this.#frame));
+  /** The pixels of a source in the network's size. */
+  #pixelsOf({ tensor, image }) {
+    if (tensor) return tensorToPixels(this.#format, tensor);
+    const { height, width, channels } = this.#format;
+    const oriented = this.#tools.invert ? invert(image) : image;
+    if (channels === 3) return cropToFill(oriented, height, width);
+    if (!this.#tools.fit) return fitInside(oriented, height, width);
+    return this.#toggleInk(fitPixels(this.#toggleInk(oriented), this.#frame));
   }
 
-  /** Light ink on dark, of a picture as the network has it, and back. */
-  #ink(pixels) {
-    return this.#dark ? invert(pixels) : pixels;
+  /** Convert between the network's colours and light ink on dark. */
+  #toggleInk(pixels) {
+    return this.#darkInk ? invert(pixels) : pixels;
   }
 
   #send() {
     clearTimeout(this.#timer);
     this.#timer = 0;
     const row = this.#row();
-    this.#show(row);
-    this.#put(row);
+    this.#showPreview(row);
+    this.#onRow(row);
   }
 
   #row() {
@@ -182,36 +182,36 @@ export class PictureEntry {
     if (strokes.length === 0) {
       if (!this.#source) return null;
       const { title, tensor } = this.#source;
-      return { title, inputs: [tensor ?? pixelsToTensor(this.#picture, base)] };
+      return { title, inputs: [tensor ?? pixelsToTensor(this.#format, base)] };
     }
     const title = this.#source ? `${this.#source.title}, drawn over` : "drawn";
-    return { title, inputs: [pixelsToTensor(this.#picture, this.#drawing(strokes, base))] };
+    return { title, inputs: [pixelsToTensor(this.#format, this.#drawing(strokes, base))] };
   }
 
   #drawing(strokes, base) {
-    const { height, width, channels } = this.#picture;
+    const { height, width, channels } = this.#format;
     const fit = this.#tools.fit && !base;
-    const ink = fit ? fitStrokes(strokes, this.#frame, this.#usual()) : strokesAsDrawn(strokes, height, width);
-    const under = base && this.#ink(base).data;
+    const inkPixels = fit ? fitStrokes(strokes, this.#frame, this.#usualPenWidth()) : strokesAsDrawn(strokes, height, width);
+    const basePixels = base && this.#toggleInk(base).data;
     const drawn = blackPixels(height, width, channels);
     drawn.data.forEach((_, place) => {
-      drawn.data[place] = Math.max(ink.data[Math.floor(place / channels)], under ? under[place] : 0);
+      drawn.data[place] = Math.max(inkPixels.data[Math.floor(place / channels)], basePixels ? basePixels[place] : 0);
     });
-    return this.#ink(drawn);
+    return this.#toggleInk(drawn);
   }
 
-  #show(row) {
-    const { height, width, channels } = this.#picture;
-    const shown = row ? tensorToPixels(this.#picture, row.inputs[0]) : this.#ink(blackPixels(height, width, channels));
-    paintPixels(this.#preview, shown);
+  #showPreview(row) {
+    const { height, width, channels } = this.#format;
+    const pixels = row ? tensorToPixels(this.#format, row.inputs[0]) : this.#toggleInk(blackPixels(height, width, channels));
+    paintPixels(this.#preview, pixels);
   }
 
-  #say(text) {
-    this.#notice.textContent = text;
+  #showError(text) {
+    this.#error.textContent = text;
   }
 
-  /** How wide the pen is when lines come out as thick as in training. */
-  #usual() {
+  /** Pen width, in heights of the board, that gives lines as thick as in the training pictures. */
+  #usualPenWidth() {
     return this.#frame.pen / this.#frame.height;
   }
 }

@@ -1,36 +1,36 @@
-// What stands beneath the drawing board: brush, undo, a file, and how a picture is made to fit.
+// Tools beneath the drawing board: brush, undo, open a file, and how a picture is fitted to the frame.
 
 import { el } from "../dom/element.js";
 import { openFileButton } from "../inputs/file_input.js";
 
-// how much thicker than usual a line becomes
-const BRUSHES = { 0.6: "fine", 1: "usual", 1.6: "broad" };
+// multiple of the usual line width: name
+const BRUSHES = { 0.6: "fine", 1: "medium", 1.6: "broad" };
 
 export class PictureTools {
   #brush;
   #fit;
   #invert;
-  #over;
+  #drawOver;
 
-  /** Each of the listeners hears of one tool; `turned` of whatever changes how a picture is made to fit. */
-  constructor({ colours, cleared, undone, opened, brushed, turned }) {
+  /** Each callback belongs to one tool; `onFit` is called on any change of how a picture is fitted. */
+  constructor({ hasColours, onClear, onUndo, onFile, onBrush, onFit }) {
     this.#brush = el(
       "select",
-      { on: { change: brushed } },
+      { on: { change: onBrush } },
       Object.entries(BRUSHES).map(([value, name]) => el("option", { value, selected: value === "1" }, name)),
     );
-    this.#fit = check("Fit to the frame", { checked: !colours, hidden: colours, turned });
-    this.#fit.title = "Cut out, scaled and centred as the pictures that the network was trained on";
-    this.#invert = check("Swap light and dark", { hidden: true, turned });
-    this.#over = check("Draw over it", { hidden: true });
+    this.#fit = checkbox("Fit to the frame", { checked: !hasColours, hidden: hasColours, onFit });
+    this.#fit.title = "Crop, scale and centre the picture like those the network was trained on";
+    this.#invert = checkbox("Swap light and dark", { hidden: true, onFit });
+    this.#drawOver = checkbox("Draw over this picture", { hidden: true });
     this.node = el(
       "div",
       { class: "toolbar" },
-      el("button", { type: "button", on: { click: cleared } }, "Clear"),
-      el("button", { type: "button", on: { click: undone } }, "Undo"),
+      el("button", { type: "button", on: { click: onClear } }, "Clear"),
+      el("button", { type: "button", on: { click: onUndo } }, "Undo"),
       el("label", { class: "check" }, "Brush", this.#brush),
-      openFileButton("Open a file…", "image/*,.npy", opened),
-      [this.#fit, this.#invert, this.#over],
+      openFileButton("Open a file…", "image/*,.npy", onFile),
+      [this.#fit, this.#invert, this.#drawOver],
     );
   }
 
@@ -39,37 +39,37 @@ export class PictureTools {
   }
 
   get fit() {
-    return boxOf(this.#fit).checked;
+    return inputOf(this.#fit).checked;
   }
 
   set fit(on) {
-    boxOf(this.#fit).checked = on;
+    inputOf(this.#fit).checked = on;
   }
 
   get invert() {
-    return boxOf(this.#invert).checked;
+    return inputOf(this.#invert).checked;
   }
 
   set invert(on) {
-    boxOf(this.#invert).checked = on;
+    inputOf(this.#invert).checked = on;
   }
 
-  get over() {
-    return boxOf(this.#over).checked;
+  get drawOver() {
+    return inputOf(this.#drawOver).checked;
   }
 
-  /** Show the tools that are for what lies on the board: "image", "row" or "nothing". */
-  suit(what) {
-    this.#invert.hidden = what !== "image";
-    this.#over.hidden = what === "nothing";
+  /** Show the tools that apply to what is on the board: "image", "row" or "nothing". */
+  showFor(source) {
+    this.#invert.hidden = source !== "image";
+    this.#drawOver.hidden = source === "nothing";
   }
 }
 
-function check(text, { checked = false, hidden, turned }) {
-  const input = el("input", { type: "checkbox", checked, on: turned ? { change: turned } : {} });
+function checkbox(text, { checked = false, hidden, onFit }) {
+  const input = el("input", { type: "checkbox", checked, on: onFit ? { change: onFit } : {} });
   return el("label", { class: "check", hidden }, input, text);
 }
 
-function boxOf(label) {
+function inputOf(label) {
   return label.querySelector("input");
 }

@@ -1,15 +1,15 @@
-// Pixels on a canvas, one of its places for each: enlarged by the sheet, without smoothing.
+// Paints pixels on a canvas, one canvas pixel each; the style sheet enlarges them without smoothing.
 
 /** @typedef {import("./stroke_raster.js").Pixels} Pixels */
 
-/** Paint a picture on a canvas, which takes its size. */
+/** Paint a picture on a canvas, which takes the picture's size. */
 export function paintPixels(canvas, pixels) {
   canvas.width = pixels.width;
   canvas.height = pixels.height;
-  canvas.getContext("2d").putImageData(imageOf(pixels), 0, 0);
+  canvas.getContext("2d").putImageData(toImageData(pixels), 0, 0);
 }
 
-function imageOf({ height, width, channels, data }) {
+function toImageData({ height, width, channels, data }) {
   const image = new ImageData(width, height);
   for (let pixel = 0; pixel < height * width; pixel++) {
     for (let c = 0; c < 3; c++) {

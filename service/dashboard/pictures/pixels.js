@@ -1,81 +1,81 @@
-// Pictures as plain numbers from 0 to 1: made smaller, cut out, laid down, turned to grey.
+// Operations on pictures as numbers from 0 to 1: resize, crop, paste, convert to grey.
 
 /** @typedef {import("./stroke_raster.js").Pixels} Pixels */
 
-// how dark a pixel is, beside the darkest, that belongs to the ink
-const INK = 0.3;
+// share of the darkest value from which a pixel counts as ink
+const INK_THRESHOLD = 0.3;
 
-/** A picture that is black all over. */
+/** A black picture. */
 export function blackPixels(height, width, channels) {
   return { height, width, channels, data: new Float32Array(height * width * channels) };
 }
 
-/** A picture in another size, each pixel the mean of what it covers. */
+/** Resize a picture; each pixel is the mean of the area that it covers. */
 export function resize(pixels, height, width) {
   const { channels } = pixels;
-  const [rows, columns] = [covers(pixels.height, height), covers(pixels.width, width)];
-  const narrow = new Float64Array(pixels.height * width * channels);
+  const [rows, columns] = [coverage(pixels.height, height), coverage(pixels.width, width)];
+  const resizedColumns = new Float64Array(pixels.height * width * channels);
   for (let y = 0; y < pixels.height; y++) {
-    columns.forEach((parts, x) => {
-      for (const [from, share] of parts) {
+    columns.forEach((shares, x) => {
+      for (const [from, share] of shares) {
         for (let c = 0; c < channels; c++) {
-          narrow[(y * width + x) * channels + c] +=
+          resizedColumns[(y * width + x) * channels + c] +=
             share * pixels.data[(y * pixels.width + from) * channels + c];
         }
       }
     });
   }
-  const line = width * channels;
-  const data = new Float32Array(height * line);
-  rows.forEach((parts, y) => {
-    for (const [from, share] of parts) {
-      for (let i = 0; i < line; i++) data[y * line + i] += share * narrow[from * line + i];
+  const lineLength = width * channels;
+  const data = new Float32Array(height * lineLength);
+  rows.forEach((shares, y) => {
+    for (const [from, share] of shares) {
+      for (let i = 0; i < lineLength; i++) data[y * lineLength + i] += share * resizedColumns[from * lineLength + i];
     }
   });
   return { height, width, channels, data };
 }
 
-/** For each new place along an axis the old ones that it covers, [place, share]. */
-function covers(from, to) {
+/** For each new position along an axis, the old ones that it covers, as [position, share]. */
+function coverage(from, to) {
   const scale = from / to;
   return Array.from({ length: to }, (_, place) => {
     const [start, end] = [place * scale, (place + 1) * scale];
-    const parts = [];
+    const shares = [];
     for (let old = Math.floor(start); old < Math.min(from, Math.ceil(end)); old++) {
       const share = (Math.min(end, old + 1) - Math.max(start, old)) / scale;
-      if (share > 0) parts.push([old, share]);
+      if (share > 0) shares.push([old, share]);
     }
-    return parts;
+    return shares;
   });
 }
 
-/** The part of a picture from top to bottom and from left to right. */
+/** Cut a rectangle out of a picture. */
 export function crop({ width, channels, data }, { top, bottom, left, right }) {
-  const line = (right - left) * channels;
-  const part = new Float32Array((bottom - top) * line);
+  const lineLength = (right - left) * channels;
+  const cropped = new Float32Array((bottom - top) * lineLength);
   for (let y = top; y < bottom; y++) {
     const start = (y * width + left) * channels;
-    part.set(data.subarray(start, start + line), (y - top) * line);
+    cropped.set(data.subarray(start, start + lineLength), (y - top) * lineLength);
   }
-  return { height: bottom - top, width: right - left, channels, data: part };
+  return { height: bottom - top, width: right - left, channels, data: cropped };
 }
 
-/** A grey picture with each row moved to the right by so much more than the one above it. */
+/** Shear a grey picture: shift each row to the right by `slant` more than the row above. */
 export function shear({ height, width, data }, slant) {
-  const most = slant * (height - 1);
-  const wide = width + Math.ceil(Math.abs(most));
-  const moved = new Float32Array(height * wide);
+  const maxShift = slant * (height - 1);
+  const newWidth = width + Math.ceil(Math.abs(maxShift));
+  const moved = new Float32Array(height * newWidth);
   for (let y = 0; y < height; y++) {
-    const shift = Math.round(slant * y - Math.min(0, most));
-    moved.set(data.subarray(y * width, (y + 1) * width), y * wide + shift);
+    const shift = Math.round(slant * y - Math.min(0, maxShift));
+    moved.set(data.subarray(y * width, (y + 1) * width), y * newWidth + shift);
   }
-  return { height, width: wide, channels: 1, data: moved };
+  return { height, width: newWidth, channels: 1, data: moved };
 }
 
-/** A picture laid on another of `ground`; what lies outside is lost. */
-export function pasteOnto(pixels, height, width, top, left, ground = 0) {
+/** Paste a picture onto a background; what lies outside is cut off. */
+export function pasteOnto(pixels, height, width, top, left, background = 0) {
   const { channels } = pixels;
-  const data = new Float32Array(height * width * channels).fill(ground);
+  const data = new Float32Array(height * width * channels).fill(background);
   for (let y = Math.max(0, -top); y < Math.min(pixels.height, height - top); y++) {
     for (let x = Math.max(0, -left); x < Math.min(pixels.width, width - left); x++) {
       for (let c = 0; c < channels; c++) {
@@ -87,34 +87,34 @@ export function pasteOnto(pixels, height, width, top, left, ground = 0) {
   return { height, width, channels, data };
 }
 
-/** A picture whole within another shape: what it leaves free is as its border is. */
+/** Fit a whole picture into another shape; the rest is filled with the mean of its border. */
 export function fitInside(pixels, height, width) {
   const scale = Math.min(height / pixels.height, width / pixels.width);
-  const size = (length, most) => Math.min(most, Math.max(1, Math.round(length * scale)));
+  const size = (length, max) => Math.min(max, Math.max(1, Math.round(length * scale)));
   const small = resize(pixels, size(pixels.height, height), size(pixels.width, width));
   const [top, left] = [Math.floor((height - small.height) / 2), Math.floor((width - small.width) / 2)];
   return pasteOnto(small, height, width, top, left, borderMean(pixels));
 }
 
-/** The middle of a picture that fills another shape. */
+/** Fill another shape with the middle of a picture. */
 export function cropToFill(pixels, height, width) {
   const scale = Math.min(pixels.height / height, pixels.width / width);
-  const [high, wide] = [Math.max(1, Math.round(height * scale)), Math.max(1, Math.round(width * scale))];
-  const [top, left] = [Math.floor((pixels.height - high) / 2), Math.floor((pixels.width - wide) / 2)];
-  return resize(crop(pixels, { top, bottom: top + high, left, right: left + wide }), height, width);
+  const [cropHeight, cropWidth] = [Math.max(1, Math.round(height * scale)), Math.max(1, Math.round(width * scale))];
+  const [top, left] = [Math.floor((pixels.height - cropHeight) / 2), Math.floor((pixels.width - cropWidth) / 2)];
+  return resize(crop(pixels, { top, bottom: top + cropHeight, left, right: left + cropWidth }), height, width);
 }
 
-/** The same in grey, as the eye weighs colours. */
+/** Convert to grey, weighted as the eye perceives colours. */
 export function toGrey({ height, width, channels, data }) {
   if (channels === 1) return { height, width, channels, data };
-  const one = new Float32Array(height * width);
-  for (let i = 0; i < one.length; i++) {
-    one[i] = 0.299 * data[3 * i] + 0.587 * data[3 * i + 1] + 0.114 * data[3 * i + 2];
+  const greyValues = new Float32Array(height * width);
+  for (let i = 0; i < greyValues.length; i++) {
+    greyValues[i] = 0.299 * data[3 * i] + 0.587 * data[3 * i + 1] + 0.114 * data[3 * i + 2];
   }
-  return { height, width, channels: 1, data: one };
+  return { height, width, channels: 1, data: greyValues };
 }
 
-/** The same with light for dark. */
+/** Swap light and dark. */
 export function invert(pixels) {
   return { ...pixels, data: pixels.data.map((value) => 1 - value) };
 }
@@ -133,24 +133,24 @@ export function borderMean({ height, width, channels, data }) {
   return sum / count;
 }
 
-/** Where the ink of a grey picture lies, light on dark, and the middle of its mass; null without any. */
+/** The bounds and the centre of mass of the ink in a grey picture, light on dark; null without ink. */
 export function inkBounds({ height, width, data }) {
-  const darkest = data.reduce((most, value) => Math.max(most, value), 0);
+  const darkest = data.reduce((max, value) => Math.max(max, value), 0);
   if (darkest === 0) return null;
-  const found = { top: height, bottom: 0, left: width, right: 0, mass: { x: 0, y: 0 } };
+  const bounds = { top: height, bottom: 0, left: width, right: 0, mass: { x: 0, y: 0 } };
   let sum = 0;
   data.forEach((value, place) => {
     const [y, x] = [Math.floor(place / width), place % width];
     sum += value;
-    found.mass.x += value * (x + 0.5);
-    found.mass.y += value * (y + 0.5);
-    if (value < INK * darkest) return;
-    found.top = Math.min(found.top, y);
-    found.bottom = Math.max(found.bottom, y + 1);
-    found.left = Math.min(found.left, x);
-    found.right = Math.max(found.right, x + 1);
+    bounds.mass.x += value * (x + 0.5);
+    bounds.mass.y += value * (y + 0.5);
+    if (value < INK_THRESHOLD * darkest) return;
+    bounds.top = Math.min(bounds.top, y);
+    bounds.bottom = Math.max(bounds.bottom, y + 1);
+    bounds.left = Math.min(bounds.left, x);
+    bounds.right = Math.max(bounds.right, x + 1);
   });
-  found.mass.x /= sum;
-  found.mass.y /= sum;
-  return found;
+  bounds.mass.x /= sum;
+  bounds.mass.y /= sum;
+  return bounds;
 }
