@@ -22,7 +22,7 @@ def test_a_seven_is_drawn_read_opened_closed_and_drowned_in_noise(dashboard: Ope
     with serving("--no-access-log") as server, dashboard(server.url) as page:
         settled(page)
         draw(page, next(one for one in drawings(1) if one.label == "7"))
-        expect(page.locator("#try .took")).to_contain_text("drawn")
+        expect(page.locator("#try .request-time")).to_contain_text("drawn")
         expect(page.locator("#try .headline .label")).to_have_text("7")
         grid = np.array(chart(page, "T of this row").evaluate(NUMBERS))
         assert grid.shape == (10, 64)

@@ -51,7 +51,7 @@ def ready(page: Page) -> None:
     """The first of the samples has been asked about by itself."""
     from playwright.sync_api import expect
 
-    expect(page.locator("#try .took")).to_contain_text("sample: 0")
+    expect(page.locator("#try .request-time")).to_contain_text("sample: 0")
 
 
 def test_digits_drawn_in_many_ways_are_read(dashboard: Opener, served: Server) -> None:
@@ -101,7 +101,7 @@ def test_a_seven_drawn_by_mouse_is_a_seven(dashboard: Opener, served: Server) ->
         ready(page)
         for seven in sevens:
             draw(page, seven)
-            expect(page.locator("#try .took")).to_contain_text("drawn")
+            expect(page.locator("#try .request-time")).to_contain_text("drawn")
             expect(page.locator("#try .headline .label")).to_have_text("7")
             page.get_by_role("button", name="Clear").click()
             expect(page.locator("#try .prediction")).to_contain_text("No row yet")
@@ -154,7 +154,7 @@ def test_one_can_draw_by_keys(dashboard: Opener, served: Server) -> None:
         expect(said).to_have_text("pen lifted")
         for _ in range(5):
             board.press("ArrowLeft")
-        expect(page.locator("#try .took")).to_contain_text("drawn")
+        expect(page.locator("#try .request-time")).to_contain_text("drawn")
         picture = np.reshape(page.evaluate(ROW)["data"], (8, 8))
         # a bar from the top to the bottom, in the middle
         assert (picture.max(1) > 8).all()
@@ -173,7 +173,7 @@ def test_a_drawing_may_be_left_as_it_is(dashboard: Opener, served: Server) -> No
         ready(page)
         page.get_by_label("Fit to the frame").uncheck()
         draw(page, small)
-        expect(page.locator("#try .took")).to_contain_text("drawn")
+        expect(page.locator("#try .request-time")).to_contain_text("drawn")
         page.wait_for_timeout(200)
         corner = np.reshape(page.evaluate(ROW)["data"], (8, 8))
         assert corner[:4, :3].sum() > 0
@@ -196,11 +196,11 @@ def test_a_stroke_begins_anew_or_is_drawn_over(dashboard: Opener, served: Server
     with dashboard(served.url) as page:
         ready(page)
         page.get_by_role("button", name="sample: 7").click()
-        expect(page.locator("#try .took")).to_contain_text("sample: 7")
+        expect(page.locator("#try .request-time")).to_contain_text("sample: 7")
         sample: Any = np.reshape(page.evaluate(ROW)["data"], (8, 8))
         page.get_by_label("Draw over it").check()
         draw(page, stroke)
-        expect(page.locator("#try .took")).to_contain_text("sample: 7, drawn over")
+        expect(page.locator("#try .request-time")).to_contain_text("sample: 7, drawn over")
         page.wait_for_timeout(200)
         over = np.reshape(page.evaluate(ROW)["data"], (8, 8))
         assert over[7, 0] > 8 > sample[7, 0]
@@ -208,4 +208,4 @@ def test_a_stroke_begins_anew_or_is_drawn_over(dashboard: Opener, served: Server
         page.get_by_role("button", name="sample: 7").click()
         page.get_by_label("Draw over it").uncheck()
         draw(page, stroke)
-        expect(page.locator("#try .took")).to_contain_text("drawn ·")
+        expect(page.locator("#try .request-time")).to_contain_text("drawn ·")

@@ -82,7 +82,7 @@ def test_the_lines_of_a_picture_answer_as_the_page(dashboard: Opener, served: Se
 
     with dashboard(served.url, **MAY_COPY) as page:
         page.get_by_role("button", name="sample: 3").click()
-        expect(page.locator("#try .took")).to_contain_text("sample: 3")
+        expect(page.locator("#try .request-time")).to_contain_text("sample: 3")
         curl, python = copied(page, "curl"), copied(page, "Python")
         assert curl.startswith(f"curl -s '{served.url}/v1/models/digits-10/versions/1:predict'")
         assert "…" not in curl + python
@@ -124,7 +124,7 @@ def test_the_lines_of_many_inputs_answer_as_the_page(dashboard: Opener, gallery:
 
     with dashboard(gallery.url, path="/#model=bare/1", **MAY_COPY) as page:
         page.get_by_role("button", name="Random row").click()
-        expect(page.locator("#try .took")).to_contain_text("random row")
+        expect(page.locator("#try .request-time")).to_contain_text("random row")
         expected = page.evaluate(ANSWER)
         curl, python = copied(page, "curl"), copied(page, "Python")
         assert "/v2/models/bare/versions/1/infer" in curl
@@ -140,7 +140,7 @@ def test_names_of_strangers_do_not_break_out(dashboard: Opener, gallery: Server)
 
     with dashboard(gallery.url, path=f"/#model={quote(MARKUP, safe='')}/1", **MAY_COPY) as page:
         page.get_by_role("button", name="Random row").click()
-        expect(page.locator("#try .took")).to_contain_text("random row")
+        expect(page.locator("#try .request-time")).to_contain_text("random row")
         curl, python = copied(page, "curl"), copied(page, "Python")
         assert run_curl(curl)["model"] == run_python(python)["model"] == MARKUP
         assert page.title() != "owned"

@@ -180,7 +180,7 @@ def test_states_are_seen_in_the_systems_own_colours(dashboard: Opener, served: S
         settled(page)
         pressed, other = page.locator("#try .segmented button").all()
         assert pressed.evaluate(ground) != other.evaluate(ground)
-        checked, closed = page.locator("#row .three").first.locator("input + span").all()[:2]
+        checked, closed = page.locator("#row .state-switch").first.locator("input + span").all()[:2]
         assert checked.evaluate(ground) != closed.evaluate(ground)
         bar = page.locator("#try .share-bar").first
         assert bar.evaluate(ground) != page.locator("#try").evaluate(ground)

@@ -67,7 +67,9 @@ function tracesOf({ names, series, stacked, horizontal, labelled }) {
 function layoutOf(options, width, height) {
   const { names, series, stacked, horizontal, levels = [], range, yTitle, yFormat, xTitle } = options;
   const valueAxis = horizontal ? "x" : "y";
-  const maxTicks = horizontal ? (height - 3 * remPixels()) / (TICK_LABEL_SIZE[1] * remPixels()) : width / (TICK_LABEL_SIZE[0] * remPixels());
+  const maxTicks = horizontal
+    ? (height - 3 * remPixels()) / (TICK_LABEL_SIZE[1] * remPixels())
+    : width / (TICK_LABEL_SIZE[0] * remPixels());
   const step = Math.ceil(names.length / Math.max(2, maxTicks));
   const at = names.map((_, n) => n).filter((n) => n % step === 0);
   const nameRange = [-0.5, names.length - 0.5];

@@ -24,7 +24,7 @@ let drawing = false;
 export function drawChart(figure, { label, make, table, height = 15 * remPixels(), onPick }) {
   const chart = charts.get(figure) ?? createChart(figure, label);
   Object.assign(chart, { label, make, table, height, onPick });
-  chart.plot.classList.toggle("to-pick", Boolean(onPick));
+  chart.plot.classList.toggle("clickable", Boolean(onPick));
   chart.plot.style.setProperty("min-height", `${height}px`);
   if (chart.details.open) fillTable(chart);
   return enqueue(chart);
@@ -83,13 +83,26 @@ function createChart(figure, label) {
 function fillTable(chart) {
   const { head, rows } = chart.table();
   const line = ([first, ...rest]) =>
-    el("tr", {}, el("th", { scope: "row" }, first), rest.map((value) => el("td", {}, value)));
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, first),
+      rest.map((value) => el("td", {}, value)),
+    );
   setChildren(
     chart.body,
     el(
       "table",
       {},
-      el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          head.map((name) => el("th", { scope: "col" }, name)),
+        ),
+      ),
       el("tbody", {}, rows.map(line)),
     ),
   );
@@ -108,7 +121,9 @@ async function drawQueue() {
   drawing = true;
   while (queue.size) {
     const chart = [...queue].find((chart) => chart.visible) ?? queue.values().next().value;
-    await new Promise((go) => (chart.visible ? requestAnimationFrame(go) : setTimeout(go, HIDDEN_CHART_DELAY)));
+    await new Promise((go) =>
+      chart.visible ? requestAnimationFrame(go) : setTimeout(go, HIDDEN_CHART_DELAY),
+    );
     queue.delete(chart);
     if (charts.get(chart.plot.parentNode) === chart) await drawNow(chart);
     resolveWaiters(chart);

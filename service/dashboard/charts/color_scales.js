@@ -4,10 +4,32 @@ import { currentTheme } from "../shell/theme.js";
 
 // diverging scales whose middle is close to the background of the theme (Crameri's vik and berlin)
 const SIGNED = {
-  light: ["#001261", "#033e7d", "#1e6f9d", "#71a8c4", "#c9dde7", "#ebe5e0", "#eacebd", "#d39774", "#be6533",
-    "#8b2706", "#590008"],
-  dark: ["#9eb0ff", "#5ba4db", "#2d7597", "#1a4256", "#11191e", "#191014", "#280d01", "#501802", "#8a3f2a",
-    "#c4756a", "#ffacac"],
+  light: [
+    "#001261",
+    "#033e7d",
+    "#1e6f9d",
+    "#71a8c4",
+    "#c9dde7",
+    "#ebe5e0",
+    "#eacebd",
+    "#d39774",
+    "#be6533",
+    "#8b2706",
+    "#590008",
+  ],
+  dark: [
+    "#9eb0ff",
+    "#5ba4db",
+    "#2d7597",
+    "#1a4256",
+    "#11191e",
+    "#191014",
+    "#280d01",
+    "#501802",
+    "#8a3f2a",
+    "#c4756a",
+    "#ffacac",
+  ],
 };
 // quantile of absolute values at which a signed scale ends: a few outliers would leave no colours for the rest
 const SCALE_QUANTILE = 0.995;

@@ -55,7 +55,9 @@ export function frameRow(figure, chosen) {
 }
 
 function heightFor(count) {
-  return Math.min(Math.max(count * 1.4, 5), 30) * remPixels() + (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
+  return (
+    Math.min(Math.max(count * 1.4, 5), 30) * remPixels() + (SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels()
+  );
 }
 
 function traceOf(z, rows, columns, width, scale, [low, high], { row, column, value }) {
@@ -67,7 +69,8 @@ function traceOf(z, rows, columns, width, scale, [low, high], { row, column, val
     // the row's name is repeated at each cell, since an axis would merge two rows of the same name
     customdata: rows.map((name) => new Array(width).fill(escapeMarkup(name))),
     text: names && rows.map(() => names),
-    hovertemplate: `${escapeMarkup(row)} %{customdata}<br>${escapeMarkup(column)} %{${names ? "text" : "x"}}<br>` +
+    hovertemplate:
+      `${escapeMarkup(row)} %{customdata}<br>${escapeMarkup(column)} %{${names ? "text" : "x"}}<br>` +
       `${escapeMarkup(value)} %{z:.4~g}<extra></extra>`,
     hoverongaps: false,
     zmin: low,
@@ -105,7 +108,10 @@ function layoutOf({ rows, rowTitle, columns, square }, selection, height, availa
       showgrid: false,
       zeroline: false,
       range: [-0.5, width - 0.5],
-      domain: [0, square ? Math.min(1, (plotHeight * width) / rows.length / (available - 3 * remPixels())) : 1],
+      domain: [
+        0,
+        square ? Math.min(1, (plotHeight * width) / rows.length / (available - 3 * remPixels())) : 1,
+      ],
       ...(columns.names ? nameTicks(columns.names, 40) : integerTicks(width)),
     },
     yaxis: {

@@ -81,14 +81,21 @@ function bandTraces({ name, low, high }, x) {
 
 function layoutOf(options, width) {
   const { x, series, band, levels = [], yTitle, xTitle, yFormat, legend } = options;
-  const xTicks = isNamed(x) ? nameTicks(x, width / (TICK_LABEL_WIDTH * remPixels())) : numberTicks(options.ticks);
+  const xTicks = isNamed(x)
+    ? nameTicks(x, width / (TICK_LABEL_WIDTH * remPixels()))
+    : numberTicks(options.ticks);
   return {
     margin: { l: 8, r: remPixels(), t: 8, b: 8 },
     hovermode: "x unified",
     showlegend: legend || series.length > 1 || band !== undefined,
     legend: {
       traceorder: "normal",
-      orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "transparent" },
+      orientation: "h",
+      x: 0,
+      y: 1.02,
+      yanchor: "bottom",
+      bgcolor: "transparent",
+    },
     xaxis: {
       title: { text: escapeMarkup(xTitle), standoff: 6 },
       showgrid: false,

@@ -36,7 +36,8 @@ function highlight(groups, z, names) {
   const widest = spreads.indexOf(Math.max(...spreads));
   const row = Array.from(z[widest]);
   const [high, low] = [row.indexOf(Math.max(...row)), row.indexOf(Math.min(...row))];
-  const shortName = (n) => (names[n].length > MAX_NAME_LENGTH ? `${names[n].slice(0, MAX_NAME_LENGTH)}…` : names[n]);
+  const shortName = (n) =>
+    names[n].length > MAX_NAME_LENGTH ? `${names[n].slice(0, MAX_NAME_LENGTH)}…` : names[n];
   return (
     `Layer ${groups[widest].name} distinguishes classes most: ${signed(row[high])} for ${shortName(high)}, ` +
     `${signed(row[low])} for ${shortName(low)}.`

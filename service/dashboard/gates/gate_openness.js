@@ -44,7 +44,10 @@ export function saturationChart(groups, { epsilon, layers }, height) {
   const [closed, open] = [byLayer((layer) => layer.closed), byLayer((layer) => layer.open)];
   const between = closed.map((share, n) => 1 - share - open[n]);
   const [low, high] = [number(epsilon), number(1 - epsilon)];
-  const { node, figure } = titledChart("Saturation", `Closed means T below ${low}, open means T above ${high}.`);
+  const { node, figure } = titledChart(
+    "Saturation",
+    `Closed means T below ${low}, open means T above ${high}.`,
+  );
   drawBars(figure, {
     label: `The shares of T that are closed, in between and open in each of ${groups.length} layers.`,
     names: groups.map(({ name }) => name),

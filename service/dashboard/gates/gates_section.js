@@ -60,10 +60,15 @@ function appendCharts(charts, model) {
   const { labels } = model.certificate;
   const groups = profiledGroups(model);
   // the charts are as high as the map beside them
-  const height = Math.min(Math.max(LAYER_HEIGHT * groups.length, MIN_CHART_HEIGHT), MAX_CHART_HEIGHT) * remPixels();
+  const height =
+    Math.min(Math.max(LAYER_HEIGHT * groups.length, MIN_CHART_HEIGHT), MAX_CHART_HEIGHT) * remPixels();
   charts.append(
-    ...(groups.length ? [opennessChart(groups, profile, height), saturationChart(groups, profile, height)] : []),
-    ...(groups.length && profile.contrast.length ? [classContrastChart(groups, profile, labels, height)] : []),
+    ...(groups.length
+      ? [opennessChart(groups, profile, height), saturationChart(groups, profile, height)]
+      : []),
+    ...(groups.length && profile.contrast.length
+      ? [classContrastChart(groups, profile, labels, height)]
+      : []),
     ...(lesion?.layers.length ? lesionCurveCharts(lesion, MIN_CHART_HEIGHT * remPixels()) : []),
   );
 }
@@ -93,7 +98,9 @@ function summaryOf(model) {
     "p",
     {},
     `${countText}Over ${number(rows)} rows, the mean of T is ${number(mean)}` +
-      (profiledLayers.length > 1 ? `: lowest in ${layerText(lowest)}, highest in ${layerText(highest)}. ` : ". ") +
+      (profiledLayers.length > 1
+        ? `: lowest in ${layerText(lowest)}, highest in ${layerText(highest)}. `
+        : ". ") +
       "T near 1 replaces a unit’s value, T near 0 carries it over unchanged.",
   );
 }

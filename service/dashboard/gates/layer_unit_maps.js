@@ -9,7 +9,8 @@ import { drawHeatmap } from "../charts/heatmap.js";
 import { titledChart } from "../charts/titled_chart.js";
 import { unitMeans } from "../row/gate_values.js";
 
-// quantile of distances from the median at which the bias scale ends: outliers would leave no colours for the rest
+// quantile of distances from the median at which the bias scale ends: outliers would leave no colours for
+// the rest
 const SCALE_QUANTILE = 0.995;
 // relative difference up to which two means count as equal; the manifest rounds to six digits
 const MEAN_TOLERANCE = 1e-4;
@@ -19,7 +20,10 @@ const TITLES = ["Gate biases", "Mean T", "T of this row", "Outputs of this row"]
 /** Draw the four maps in `body`. Returns `showModel` for another model and `showReading` for another row. */
 export function startLayerUnitMaps(body) {
   const maps = TITLES.map((title) => ({ title, ...titledChart(title) }));
-  setChildren(body, maps.map(({ node }) => node));
+  setChildren(
+    body,
+    maps.map(({ node }) => node),
+  );
   const [biases, means, gates, outputs] = maps;
   let groups = [];
 
@@ -46,7 +50,9 @@ export function startLayerUnitMaps(body) {
     const unitBiases = (gate) => biasOf(gate, model.profile.biases?.[gate.name]);
     const biasRows = groups.map((group) => groupUnitMeans(group, unitBiases));
     const [low, high] = scaleAround(biasRows);
-    const someOnlyMean = model.gates.some((gate) => gate.bias && !isWholeBias(gate, model.profile.biases?.[gate.name]));
+    const someOnlyMean = model.gates.some(
+      (gate) => gate.bias && !isWholeBias(gate, model.profile.biases?.[gate.name]),
+    );
     showMap(
       biases,
       biasRows,

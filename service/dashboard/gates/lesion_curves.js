@@ -1,4 +1,4 @@
-// The lesion curve of the export: what happens to answers, accuracy and loss when each layer is closed by itself.
+// The lesion curves of the export: changed answers, accuracy and loss with each layer closed by itself.
 
 import { number, percent } from "../dom/number_format.js";
 import { drawLines } from "../charts/line_chart.js";
@@ -33,21 +33,22 @@ export function lesionCurveCharts({ rows, accuracy, loss, layers }, height) {
       `Each layer closed by itself, over ${number(rows)} rows. ${removable} of ${layers.length} ${noun} can be ` +
         `closed with less than ${percent(NEGLIGIBLE_CHANGE)} of the answers changing.`,
       changedShares,
-      { yTitle: "answers changed", format: percent, yFormat: ".1~%", top: 2 * NEGLIGIBLE_CHANGE, tone: "--series-1" },
-    ),
-    chart(
-      "Lesion curve: accuracy",
-      `With all layers unchanged: ${percent(accuracy)}.`,
-      accuracies,
       {
-        yTitle: "accuracy",
+        yTitle: "answers changed",
         format: percent,
         yFormat: ".1~%",
-        range: accuracyRange([...accuracies, accuracy]),
-        levels: unchangedLevel(accuracy),
-        tone: "--series-4",
+        top: 2 * NEGLIGIBLE_CHANGE,
+        tone: "--series-1",
       },
     ),
+    chart("Lesion curve: accuracy", `With all layers unchanged: ${percent(accuracy)}.`, accuracies, {
+      yTitle: "accuracy",
+      format: percent,
+      yFormat: ".1~%",
+      range: accuracyRange([...accuracies, accuracy]),
+      levels: unchangedLevel(accuracy),
+      tone: "--series-4",
+    }),
     chart(
       "Lesion curve: loss",
       `Mean cross entropy. With all layers unchanged: ${number(loss)}.`,

@@ -21,8 +21,8 @@ const READERS = {
 };
 
 /**
- * Parse a file. Returns its shape, its `kind` ("f", "i", "u" or "b"), and `values(start, count)`, which returns values
- * in C order whatever the order in the file. Throws an Error that says what is wrong with the file.
+ * Parse a file. Returns its shape, its `kind` ("f", "i", "u" or "b"), and `values(start, count)`, which
+ * returns values in C order whatever the order in the file. Throws an Error that says what is wrong.
  *
  * @param {ArrayBuffer} buffer
  * @returns {{shape: number[], kind: string, values: (start: number, count: number) => (number|boolean)[]}}
@@ -40,7 +40,9 @@ export function parseNpy(buffer) {
   if (size > MAX_HEADER_LENGTH) {
     throw new Error(`expected a header of at most ${MAX_HEADER_LENGTH} bytes, got one of ${size}`);
   }
-  const { order, type, width, fortran, shape } = parseHeader(decodeLatin1(bytes.subarray(headerStart, headerStart + size)));
+  const { order, type, width, fortran, shape } = parseHeader(
+    decodeLatin1(bytes.subarray(headerStart, headerStart + size)),
+  );
   const start = headerStart + size;
   const count = shape.reduce((product, dim) => product * dim, 1);
   if (bytes.length - start !== count * width) {

@@ -19,7 +19,11 @@ export function rowsInNpy(buffer, input) {
   const rowShape = matchingRowShape(shape, dims);
   if (rowShape) return { count: 1, row: () => ({ values: values(0, elementCount(shape)), shape: rowShape }) };
   const manyShape = shape.length > 0 && first > 0 ? matchingRowShape(rest, dims) : null;
-  if (manyShape) return { count: first, row: (i) => ({ values: values(i * elementCount(rest), elementCount(rest)), shape: manyShape }) };
+  if (manyShape)
+    return {
+      count: first,
+      row: (i) => ({ values: values(i * elementCount(rest), elementCount(rest)), shape: manyShape }),
+    };
   throw new Error(
     `expected a row of shape [${shapeText(dims)}] or several along a first axis, got shape [${shapeText(shape)}]`,
   );

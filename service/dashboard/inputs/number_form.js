@@ -217,7 +217,9 @@ function shapeOfRow({ shape }, input) {
 function formatValues(data, shape) {
   if (shape.length < 2) return Array.from(data, String).join(", ");
   const rowLength = data.length / shape[0];
-  const parts = Array.from({ length: shape[0] }, (_, i) => Array.from(data).slice(i * rowLength, (i + 1) * rowLength));
+  const parts = Array.from({ length: shape[0] }, (_, i) =>
+    Array.from(data).slice(i * rowLength, (i + 1) * rowLength),
+  );
   const rowTexts = parts.map((part) =>
     shape.length === 2 ? `[${part.join(", ")}]` : formatValues(part, shape.slice(1)),
   );

@@ -53,12 +53,9 @@ function parseValues(text, { name, datatype }) {
   try {
     return JSON.parse(trimmed);
   } catch (error) {
-    throw new Error(
-      `${name}: expected JSON such as [1, 2] or numbers separated by commas, got neither`,
-      {
-        cause: error,
-      },
-    );
+    throw new Error(`${name}: expected JSON such as [1, 2] or numbers separated by commas, got neither`, {
+      cause: error,
+    });
   }
 }
 
@@ -87,9 +84,7 @@ function nestedShape(nested, name) {
   for (let level = [nested]; Array.isArray(level[0]); level = level.flat()) {
     const [{ length }] = level;
     if (!level.every((part) => Array.isArray(part) && part.length === length)) {
-      throw new Error(
-        `${name}: expected evenly nested lists, got lists of different length or depth`,
-      );
+      throw new Error(`${name}: expected evenly nested lists, got lists of different length or depth`);
     }
     shape.push(length);
     if (length === 0) break;
@@ -107,7 +102,9 @@ function flatRowShape(count, dims, name) {
     throw new Error(`${name}: expected ${knownCount} values for shape ${dimsText(dims)}, got ${count}`);
   }
   if (variableAxes === 1 && (count === 0 || count % knownCount !== 0)) {
-    throw new Error(`${name}: expected a multiple of ${knownCount} values for shape ${dimsText(dims)}, got ${count}`);
+    throw new Error(
+      `${name}: expected a multiple of ${knownCount} values for shape ${dimsText(dims)}, got ${count}`,
+    );
   }
   return dims.map((dim) => (dim === -1 ? count / knownCount : dim));
 }

@@ -63,7 +63,8 @@ export class TextEntry {
     let row = null;
     try {
       this.#showError("");
-      if (this.#area.value.trim()) row = { title, inputs: [textToTensor(this.#textFormat, this.#area.value)] };
+      if (this.#area.value.trim())
+        row = { title, inputs: [textToTensor(this.#textFormat, this.#area.value)] };
     } catch (error) {
       this.#showError(error.message);
     }

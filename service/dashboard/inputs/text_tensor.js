@@ -5,7 +5,7 @@
  * @property {object} input
  * @property {Map<string, number>} ids
  * @property {string} alphabet
- * @property {number|null} words  maximum number of words, -1 for any; null if the text is one line of characters
+ * @property {number|null} words  maximum number, -1 for any; null if the text is a single line
  * @property {number} letters  characters of a word or of the line, -1 for any number
  */
 
@@ -73,5 +73,7 @@ function idOf({ ids }, letter, text) {
   const id = ids.get(letter) ?? ids.get(letter.toUpperCase()) ?? ids.get(letter.toLowerCase());
   if (id !== undefined) return id;
   const place = [...text].indexOf(letter) + 1;
-  throw new Error(`text: expected characters of the network's alphabet, got "${letter}" at position ${place}`);
+  throw new Error(
+    `text: expected characters of the network's alphabet, got "${letter}" at position ${place}`,
+  );
 }

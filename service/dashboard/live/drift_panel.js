@@ -63,7 +63,10 @@ export function startDriftPanel(body) {
     if (!visible || inFlight || !model?.profile?.profile) return;
     const request = (inFlight = new AbortController());
     const answer = get(`${model.path}/gates/drift`, request.signal);
-    const [report, error] = await answer.then((body) => [body, null], (reason) => [null, reason]);
+    const [report, error] = await answer.then(
+      (body) => [body, null],
+      (reason) => [null, reason],
+    );
     // another model was chosen meanwhile and already has its own request
     if (request !== inFlight) return;
     inFlight = null;
@@ -77,8 +80,10 @@ export function startDriftPanel(body) {
     model = newModel;
     inFlight?.abort();
     inFlight = null;
-    if (!newModel) showMessage(el("p", { class: "empty" }, "Choose a model to see how far its gates have drifted."));
-    else if (!newModel.gates.length) showMessage(el("p", { class: "empty" }, "This model has no gates to drift."));
+    if (!newModel)
+      showMessage(el("p", { class: "empty" }, "Choose a model to see how far its gates have drifted."));
+    else if (!newModel.gates.length)
+      showMessage(el("p", { class: "empty" }, "This model has no gates to drift."));
     else if (!newModel.profile?.profile) showMessage(el("p", { class: "empty" }, NO_PROFILE));
     else showMessage(el("p", { class: "loading" }, "Loading the drift of the gates …"));
     poll();
@@ -142,7 +147,10 @@ function drawIndex(figure, groups, layerByGate) {
       { y: WATCH, text: "watch", tone: "--watch" },
       { y: ALARM, text: "alarm", tone: "--alarm" },
     ],
-    range: [0, Math.min(Math.max(1.15 * Math.max(...worst.map(({ psi }) => psi)), MIN_AXIS_END), MAX_AXIS_END)],
+    range: [
+      0,
+      Math.min(Math.max(1.15 * Math.max(...worst.map(({ psi }) => psi)), MIN_AXIS_END), MAX_AXIS_END),
+    ],
     labelled: worst.length <= MAX_LABELLED_BARS,
     xTitle: "layer",
     yTitle: "population stability index",
@@ -150,7 +158,8 @@ function drawIndex(figure, groups, layerByGate) {
 }
 
 function drawMeans(figure, groups, layerByGate) {
-  const meansOf = (which) => groups.map((group) => groupMean(group, ({ name }) => layerByGate.get(name)[which]));
+  const meansOf = (which) =>
+    groups.map((group) => groupMean(group, ({ name }) => layerByGate.get(name)[which]));
   drawLines(figure, {
     label: "The mean of each layer's transform gate, on live traffic and on the rows of the export.",
     x: groups.map(({ name }) => name),

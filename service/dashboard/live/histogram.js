@@ -17,7 +17,7 @@ export function total({ counts }) {
   return counts.at(-1) ?? 0;
 }
 
-/** What was added between two scrapes. If counts decreased, the counters were reset, and all of `after` is new. */
+/** What was added between two scrapes. If counts decreased, the counters were reset and `after` is all new. */
 export function histogramDifference(before, after) {
   const same = before !== undefined && before.counts.length === after.counts.length;
   if (!same || after.counts.some((count, bucket) => count < before.counts[bucket])) return after;

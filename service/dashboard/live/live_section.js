@@ -48,7 +48,10 @@ function watchMetrics(history, onUpdate) {
     inFlight = true;
     const began = performance.now();
     const answer = getText("metrics", AbortSignal.timeout(TIMEOUT));
-    const [text, error] = await answer.then((body) => [body, null], (reason) => [null, reason]);
+    const [text, error] = await answer.then(
+      (body) => [body, null],
+      (reason) => [null, reason],
+    );
     inFlight = false;
     failed = error !== null;
     const ended = performance.now();

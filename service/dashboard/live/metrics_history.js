@@ -46,7 +46,8 @@ export class MetricsHistory {
   add(scrape) {
     const last = this.#scrapes.at(-1);
     if (last && (scrape.at - last.at > MAX_GAP || scrape.started !== last.started)) this.stop();
-    while (this.#scrapes.length && scrape.at - this.#scrapes[0].at > WINDOW_SECONDS + 0.5) this.#scrapes.shift();
+    while (this.#scrapes.length && scrape.at - this.#scrapes[0].at > WINDOW_SECONDS + 0.5)
+      this.#scrapes.shift();
     if (this.#scrapes.length) this.moments.push(momentBetween(this.#scrapes[0], scrape));
     this.#scrapes.push(scrape);
     while (this.moments.length && !(scrape.at - this.moments[0]?.at <= HISTORY_SECONDS)) this.moments.shift();
@@ -67,14 +68,21 @@ export class MetricsHistory {
 /** @returns {Moment} the figures between two scrapes */
 export function momentBetween(before, after) {
   const since = after.at - before.at;
-  const changes = [...after.models].map(([key, counts]) => [key, changeBetween(before.models.get(key), counts)]);
+  const changes = [...after.models].map(([key, counts]) => [
+    key,
+    changeBetween(before.models.get(key), counts),
+  ]);
   const refusals = rates(before.refused, after.refused, since);
   return {
     at: after.at,
     since,
     workers: after.workers,
     counted: after.refused,
-    total: { ...figuresOf(sumOfChanges(changes.map(([, change]) => change)), since), refused: sum(refusals), refusals },
+    total: {
+      ...figuresOf(sumOfChanges(changes.map(([, change]) => change)), since),
+      refused: sum(refusals),
+      refusals,
+    },
     models: new Map(
       changes.map(([key, change]) => {
         const { drift, driftRows, failed } = after.models.get(key);
@@ -93,7 +101,9 @@ function changeBetween(before, after) {
     waiting: after.waiting,
     failed: mapValues(failed, (reason, now) => increase(before?.failed.get(reason), now)),
     histograms: Object.fromEntries(
-      mapValues(Object.entries(histograms), (kind, now) => histogramDifference(before?.histograms[kind], now)),
+      mapValues(Object.entries(histograms), (kind, now) =>
+        histogramDifference(before?.histograms[kind], now),
+      ),
     ),
   };
 }

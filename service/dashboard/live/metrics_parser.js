@@ -75,7 +75,12 @@ function modelOf(scrape, { model, version }) {
       rows: 0,
       waiting: 0,
       failed: new Map(),
-      histograms: { request: emptyHistogram(), queue: emptyHistogram(), run: emptyHistogram(), batch: emptyHistogram() },
+      histograms: {
+        request: emptyHistogram(),
+        queue: emptyHistogram(),
+        run: emptyHistogram(),
+        batch: emptyHistogram(),
+      },
       drift: new Map(),
       driftRows: null,
     });

@@ -25,7 +25,12 @@ export function startTrafficCharts(body, history) {
   const charts = CHARTS.map((chart) => ({ ...chart, ...titledChart(chart.title, chart.words) }));
   setChildren(
     body,
-    el("div", { class: "segmented figures-of", role: "group", "aria-label": "Show figures of" }, allButton, modelButton),
+    el(
+      "div",
+      { class: "segmented figures-of", role: "group", "aria-label": "Show figures of" },
+      allButton,
+      modelButton,
+    ),
     tiles,
     el(
       "div",
@@ -51,7 +56,9 @@ export function startTrafficCharts(body, history) {
     setChildren(tiles, tilesOf(figuresAt(latest), latest).map(tile));
     setChildren(rejected.figure, tableOf(figuresAt(latest)?.counted));
     if (!visible || !latest) return;
-    const minutes = history.moments.map((moment) => moment && Number(((moment.at - latest.at) / 60).toFixed(2)));
+    const minutes = history.moments.map(
+      (moment) => moment && Number(((moment.at - latest.at) / 60).toFixed(2)),
+    );
     for (const { figure, label, series, yTitle, legend } of charts) {
       drawLines(figure, {
         label: `${label} over the last ${MINUTES} minutes, of ${modelKey ?? "all models"}.`,
@@ -65,7 +72,10 @@ export function startTrafficCharts(body, history) {
     }
   }
 
-  for (const [button, value] of [[allButton, true], [modelButton, false]]) {
+  for (const [button, value] of [
+    [allButton, true],
+    [modelButton, false],
+  ]) {
     button.addEventListener("click", () => {
       showAll = value;
       show();
@@ -117,8 +127,16 @@ const CHARTS = [
     label: "99th percentile of the waiting time, and median run time",
     yTitle: "ms",
     series: (figures) => [
-      { name: "waiting, p99", y: figures.map((moment) => milliseconds(moment?.queueTime)), format: millisecondsText },
-      { name: "run, p50", y: figures.map((moment) => milliseconds(moment?.runTime)), format: millisecondsText },
+      {
+        name: "waiting, p99",
+        y: figures.map((moment) => milliseconds(moment?.queueTime)),
+        format: millisecondsText,
+      },
+      {
+        name: "run, p50",
+        y: figures.map((moment) => milliseconds(moment?.runTime)),
+        format: millisecondsText,
+      },
     ],
   },
   {
@@ -161,11 +179,24 @@ function tableOf(totals) {
   if (!totals) return el("p", { class: "quiet" }, "–");
   if (!totals.size) return el("p", { class: "quiet" }, "None.");
   const row = ([reason, count]) =>
-    el("tr", {}, el("th", { scope: "row" }, reasonText(reason)), el("td", { class: "number" }, number(count)));
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, reasonText(reason)),
+      el("td", { class: "number" }, number(count)),
+    );
   return el(
     "table",
     {},
-    el("thead", {}, el("tr", {}, ["reason", "requests"].map((name) => el("th", { scope: "col" }, name)))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        ["reason", "requests"].map((name) => el("th", { scope: "col" }, name)),
+      ),
+    ),
     el("tbody", {}, [...totals].sort(([, a], [, b]) => b - a).map(row)),
   );
 }

@@ -30,7 +30,10 @@ function comparisonFacts({ reference, providers, seed, identical, derived, ulp }
     { class: "facts" },
     factItem("Compared with", reference),
     factItem("Execution providers", providers.join(", ")),
-    factItem("Parameters in the file", `${number(identical)} identical bit for bit, ${derivedText(derived, ulp)}`),
+    factItem(
+      "Parameters in the file",
+      `${number(identical)} identical bit for bit, ${derivedText(derived, ulp)}`,
+    ),
     factItem("Seed", seed),
   );
 }
@@ -69,7 +72,10 @@ function batchTable({ batches: all }) {
     ["Batch", "Rows", "SHA-256"],
     all.map(({ name, rows, digest }) => ({
       name,
-      cells: [numberCell(number(rows)), el("td", {}, el("code", { title: digest }, `${digest.slice(0, 12)}…`))],
+      cells: [
+        numberCell(number(rows)),
+        el("td", {}, el("code", { title: digest }, `${digest.slice(0, 12)}…`)),
+      ],
     })),
   );
 }

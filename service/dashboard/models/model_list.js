@@ -26,7 +26,9 @@ const COLUMN_TITLES = [
 export class ModelList {
   constructor() {
     this.entries = new Map();
-    this.visibility = new IntersectionObserver((changes) => this.#updateVisibility(changes), { rootMargin: "100px" });
+    this.visibility = new IntersectionObserver((changes) => this.#updateVisibility(changes), {
+      rootMargin: "100px",
+    });
     this.message = el("p", { class: "empty", role: "status" }, "Loading the list of models …");
     this.filter = el("input", {
       type: "search",
@@ -45,7 +47,9 @@ export class ModelList {
   /** Show a new index. */
   update(index) {
     const previous = this.entries;
-    this.entries = new Map(index.map((version) => [keyOf(version), previous.get(keyOf(version)) ?? this.#addEntry(version)]));
+    this.entries = new Map(
+      index.map((version) => [keyOf(version), previous.get(keyOf(version)) ?? this.#addEntry(version)]),
+    );
     for (const [key, entry] of previous) if (!this.entries.has(key)) this.#removeEntry(entry);
     for (const version of index) this.entries.get(keyOf(version)).update(version);
     this.#orderLines();

@@ -31,7 +31,7 @@ export class ModelListEntry {
     Object.assign(this, { name, version, seen: false, ready: false });
     this.sparkline = new Sparkline("Requests per second");
     this.state = el("span", { class: "badge" });
-    this.reason = el("p", { class: "why" });
+    this.reason = el("p", { class: "reason" });
     this.cells = Object.fromEntries(Object.keys(FACT_TITLES).map((fact) => [fact, el("dd", {}, "–")]));
     this.facts = el(
       "dl",

@@ -20,7 +20,10 @@ export function startModelSummary(node) {
   // keep the certificate open when switching models
   const certificateOpen = () => Boolean(body.querySelector("details")?.open);
   subscribe("model", (model) => setChildren(body, model && modelDetails(model, certificateOpen())));
-  subscribe("index", () => current("chosen model") && setChildren(message, stateMessage(current("chosen model"))));
+  subscribe(
+    "index",
+    () => current("chosen model") && setChildren(message, stateMessage(current("chosen model"))),
+  );
 }
 
 function stateMessage({ name, version, state, message }) {
@@ -33,7 +36,12 @@ function stateMessage({ name, version, state, message }) {
     return el("p", { class: "note alarm" }, `${title} could not be loaded: ${message}. `, retryButton);
   }
   if (state === "unserved") {
-    return el("p", { class: "note watch" }, `${title}  is not served: ${message}. `, otherVersionButton(name));
+    return el(
+      "p",
+      { class: "note watch" },
+      `${title}  is not served: ${message}. `,
+      otherVersionButton(name),
+    );
   }
   return null;
 }

@@ -37,6 +37,9 @@ export class Sparkline {
       return `${(start + index * step).toFixed(1)},${y.toFixed(1)}`;
     });
     this.line.setAttribute("points", points.join(" "));
-    this.node.setAttribute("aria-label", `${this.description} over the last minutes, maximum ${number(maximum)}`);
+    this.node.setAttribute(
+      "aria-label",
+      `${this.description} over the last minutes, maximum ${number(maximum)}`,
+    );
   }
 }

@@ -7,8 +7,9 @@ import { paintPixels } from "./pixel_canvas.js";
 const KEY_STEP = 0.04;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const HELP = [
-    "Draw with a mouse, finger or pen.",
-    "With the keyboard, the arrow keys move the pen (with Shift in smaller steps) and the space bar lowers or lifts it.",
+  "Draw with a mouse, finger or pen.",
+  "With the keyboard, the arrow keys move the pen (with Shift in smaller steps)",
+  "and the space bar lowers or lifts it.",
 ].join(" ");
 
 /** @typedef {import("./stroke_raster.js").Stroke} Stroke */
@@ -153,7 +154,8 @@ export class DrawingBoard {
   #move(event) {
     if (event.pointerId !== this.#pointer || this.#stroke === null) return;
     const events = event.getCoalescedEvents?.() ?? [];
-    for (const moveEvent of events.length ? events : [event]) this.#stroke.points.push(this.#pointOf(moveEvent));
+    for (const moveEvent of events.length ? events : [event])
+      this.#stroke.points.push(this.#pointOf(moveEvent));
     this.#strokeChanged();
   }
 

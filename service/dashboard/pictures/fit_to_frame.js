@@ -47,7 +47,9 @@ export function fitPixels(pixels, frame) {
   const cropped = crop(pixels, ink);
   const { across, down } = scales(cropped.height, cropped.width, frame.box, frame);
   const straightened = frame.upright ? shear(cropped, slantOf(cropped)) : cropped;
-  const size = [straightened.height * down, straightened.width * across].map((side) => Math.max(1, Math.round(side)));
+  const size = [straightened.height * down, straightened.width * across].map((side) =>
+    Math.max(1, Math.round(side)),
+  );
   const resized = adjustInk(resize(straightened, ...size), frame.ink);
   const { mass } = inkBounds(resized);
   const y = frame.centre[0] === "mass" ? mass.y : resized.height / 2;
@@ -77,8 +79,13 @@ function slantOf(pixels) {
 /** Strokes in pixels of the frame, drawn with a pen of `pen` pixels. */
 export function placeStrokes(strokes, frame, pen, usualWidth) {
   const bounds = boundsOf(strokes);
-  const available = { height: Math.max(1, frame.box.height - pen), width: Math.max(1, frame.box.width - pen) };
-  const size = [bounds.bottom - bounds.top, bounds.right - bounds.left].map((side) => Math.max(MIN_DRAWING_SIZE, side));
+  const available = {
+    height: Math.max(1, frame.box.height - pen),
+    width: Math.max(1, frame.box.width - pen),
+  };
+  const size = [bounds.bottom - bounds.top, bounds.right - bounds.left].map((side) =>
+    Math.max(MIN_DRAWING_SIZE, side),
+  );
   const { across, down } = scales(...size, available, frame);
   let placed = strokes.map((stroke) =>
     transform({ ...stroke, width: (pen * stroke.width) / usualWidth }, across, down, 0, 0),
@@ -101,7 +108,8 @@ function straighten(strokes) {
   const height = bottom - top;
   if (height === 0) return strokes;
   const leftEdge = (inBand) => Math.min(...points.filter(([, y]) => inBand(y)).map(([x]) => x));
-  const slant = (leftEdge((y) => y <= top + BAND * height) - leftEdge((y) => y >= bottom - BAND * height)) / height;
+  const slant =
+    (leftEdge((y) => y <= top + BAND * height) - leftEdge((y) => y >= bottom - BAND * height)) / height;
   return strokes.map((stroke) => ({ ...stroke, points: stroke.points.map(([x, y]) => [x + slant * y, y]) }));
 }
 

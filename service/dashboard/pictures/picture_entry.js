@@ -25,7 +25,11 @@ export class PictureEntry {
   #frame;
   #board;
   #tools;
-  #preview = el("canvas", { class: "pixels", role: "img", "aria-label": "Picture as the network receives it" });
+  #preview = el("canvas", {
+    class: "pixels",
+    role: "img",
+    "aria-label": "Picture as the network receives it",
+  });
   #error = el("p", { class: "failed", role: "alert" });
   #rowPicker = el("div", { class: "chooser" });
   // whether the network expects dark ink on a light background
@@ -55,8 +59,13 @@ export class PictureEntry {
     const { height, width, channels } = this.#format;
     const isGrey = channels === 1;
     const samplePixels = samples.map(({ inputs }) => tensorToPixels(this.#format, inputs[0]));
-    this.#darkInk = isGrey && samplePixels.filter((pixels) => borderMean(pixels) > 0.5).length > samplePixels.length / 2;
-    this.#frame = frameFor(height, width, isGrey ? samplePixels.map((pixels) => this.#toggleInk(pixels)) : []);
+    this.#darkInk =
+      isGrey && samplePixels.filter((pixels) => borderMean(pixels) > 0.5).length > samplePixels.length / 2;
+    this.#frame = frameFor(
+      height,
+      width,
+      isGrey ? samplePixels.map((pixels) => this.#toggleInk(pixels)) : [],
+    );
     this.#board = new DrawingBoard({
       height,
       width,
@@ -86,7 +95,10 @@ export class PictureEntry {
     try {
       const read = rows ? rowsInNpy(await file.arrayBuffer(), this.#format.input) : await readImage(file);
       if (opening !== this.#opening) return;
-      setChildren(this.#rowPicker, rows && rowPicker(read.count, (index) => this.#useNpyRow(file, read, index)));
+      setChildren(
+        this.#rowPicker,
+        rows && rowPicker(read.count, (index) => this.#useNpyRow(file, read, index)),
+      );
       if (rows) this.#useNpyRow(file, read, 0);
       else this.#useImage(file.name, read);
     } catch (error) {
@@ -191,18 +203,25 @@ export class PictureEntry {
   #drawing(strokes, base) {
     const { height, width, channels } = this.#format;
     const fit = this.#tools.fit && !base;
-    const inkPixels = fit ? fitStrokes(strokes, this.#frame, this.#usualPenWidth()) : strokesAsDrawn(strokes, height, width);
+    const inkPixels = fit
+      ? fitStrokes(strokes, this.#frame, this.#usualPenWidth())
+      : strokesAsDrawn(strokes, height, width);
     const basePixels = base && this.#toggleInk(base).data;
     const drawn = blackPixels(height, width, channels);
     drawn.data.forEach((_, place) => {
-      drawn.data[place] = Math.max(inkPixels.data[Math.floor(place / channels)], basePixels ? basePixels[place] : 0);
+      drawn.data[place] = Math.max(
+        inkPixels.data[Math.floor(place / channels)],
+        basePixels ? basePixels[place] : 0,
+      );
     });
     return this.#toggleInk(drawn);
   }
 
   #showPreview(row) {
     const { height, width, channels } = this.#format;
-    const pixels = row ? tensorToPixels(this.#format, row.inputs[0]) : this.#toggleInk(blackPixels(height, width, channels));
+    const pixels = row
+      ? tensorToPixels(this.#format, row.inputs[0])
+      : this.#toggleInk(blackPixels(height, width, channels));
     paintPixels(this.#preview, pixels);
   }
 

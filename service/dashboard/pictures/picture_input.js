@@ -27,7 +27,8 @@ export function pictureFormatOf({ inputs, certificate }) {
   const { low = 0, high = 1 } = certificate.ranges[input.name] ?? {};
   // a flat row or a table may be anything; if it is square and its range is known, it is probably a picture
   const ambiguous = input.shape.length < 4;
-  const square = layout.height === layout.width && (input.shape.length === 3 || input.name in certificate.ranges);
+  const square =
+    layout.height === layout.width && (input.shape.length === 3 || input.name in certificate.ranges);
   const likely = PICTURE_TYPES.test(input.datatype) && (!ambiguous || square);
   return { input, ...layout, low, high: high > low ? high : low + 1, likely };
 }
@@ -55,7 +56,9 @@ export function pixelsToTensor(format, pixels) {
   const digits = high - low >= 100 || !input.datatype.startsWith("FP") ? 0 : high - low >= 10 ? 1 : 3;
   const data = new Array(height * width * channels);
   pixels.data.forEach((value, index) => {
-    data[first ? channelsFirstIndex(format, index) : index] = Number((low + value * (high - low)).toFixed(digits));
+    data[first ? channelsFirstIndex(format, index) : index] = Number(
+      (low + value * (high - low)).toFixed(digits),
+    );
   });
   return { name: input.name, datatype: input.datatype, shape: [1, ...input.shape.slice(1)], data };
 }

@@ -29,7 +29,8 @@ export function resize(pixels, height, width) {
   const data = new Float32Array(height * lineLength);
   rows.forEach((shares, y) => {
     for (const [from, share] of shares) {
-      for (let i = 0; i < lineLength; i++) data[y * lineLength + i] += share * resizedColumns[from * lineLength + i];
+      for (let i = 0; i < lineLength; i++)
+        data[y * lineLength + i] += share * resizedColumns[from * lineLength + i];
     }
   });
   return { height, width, channels, data };
@@ -99,9 +100,19 @@ export function fitInside(pixels, height, width) {
 /** Fill another shape with the middle of a picture. */
 export function cropToFill(pixels, height, width) {
   const scale = Math.min(pixels.height / height, pixels.width / width);
-  const [cropHeight, cropWidth] = [Math.max(1, Math.round(height * scale)), Math.max(1, Math.round(width * scale))];
-  const [top, left] = [Math.floor((pixels.height - cropHeight) / 2), Math.floor((pixels.width - cropWidth) / 2)];
-  return resize(crop(pixels, { top, bottom: top + cropHeight, left, right: left + cropWidth }), height, width);
+  const [cropHeight, cropWidth] = [
+    Math.max(1, Math.round(height * scale)),
+    Math.max(1, Math.round(width * scale)),
+  ];
+  const [top, left] = [
+    Math.floor((pixels.height - cropHeight) / 2),
+    Math.floor((pixels.width - cropWidth) / 2),
+  ];
+  return resize(
+    crop(pixels, { top, bottom: top + cropHeight, left, right: left + cropWidth }),
+    height,
+    width,
+  );
 }
 
 /** Convert to grey, weighted as the eye perceives colours. */

@@ -1,5 +1,5 @@
-// How the training pictures of a network lie in their frame: the size of the ink, what is centred, and how thick the
-// lines are.
+// How the training pictures of a network lie in their frame: the size of the ink, what is centred, and how
+// thick the lines are.
 
 import { placeStrokes } from "./fit_to_frame.js";
 import { rasterize } from "./stroke_raster.js";
@@ -11,7 +11,7 @@ import { inkBounds } from "./pixels.js";
  * @property {number} width
  * @property {{height: number, width: number}} box  the area that the ink fills
  * @property {number} stretch  how much wider a drawing may become than its height allows
- * @property {boolean} upright  whether slanted drawings are straightened, so that top and bottom start at the same column
+ * @property {boolean} upright  whether slanted drawings are straightened
  * @property {("mass"|"box")[]} centre  what is centred vertically and horizontally: mass or bounding box
  * @property {number|null} ink  sum of all values if it is the same in all pictures, else null
  * @property {number} pen  thickness of lines
@@ -26,7 +26,9 @@ const MIN_SAMPLES = 5;
 export function frameFor(height, width, samples) {
   if (Math.max(height, width) <= MAX_SMALL_SIZE) return smallFrame(height, width);
   const measurements = samples.map(measure).filter(Boolean);
-  return measurements.length < MIN_SAMPLES ? largeFrame(height, width) : learnedFrame(height, width, measurements);
+  return measurements.length < MIN_SAMPLES
+    ? largeFrame(height, width)
+    : learnedFrame(height, width, measurements);
 }
 
 /** Like NIST's digits: width and height fill the box, straightened, always with the same amount of ink. */
@@ -48,7 +50,10 @@ function learnedFrame(height, width, measurements) {
   const frame = {
     ...largeFrame(height, width),
     box: { height: Math.max(...valuesOf("high")), width: Math.max(...valuesOf("wide")) },
-    centre: [steadier(valuesOf("massDown"), valuesOf("boxDown")), steadier(valuesOf("massAcross"), valuesOf("boxAcross"))],
+    centre: [
+      steadier(valuesOf("massDown"), valuesOf("boxDown")),
+      steadier(valuesOf("massAcross"), valuesOf("boxAcross")),
+    ],
   };
   return { ...frame, pen: penOf(frame, mean(valuesOf("thick"))) };
 }

@@ -14,12 +14,19 @@ const LINE_HEIGHT = 2;
 
 /** T by unit, one list per group; for recurrent layers and pictures the mean over steps or pixels. */
 export function gateRows(groups, reading) {
-  return groups.map((group) => groupUnitMeans(group, ({ name, unit_axis }) => unitMeans(reading, name, unit_axis)));
+  return groups.map((group) =>
+    groupUnitMeans(group, ({ name, unit_axis }) => unitMeans(reading, name, unit_axis)),
+  );
 }
 
 /** Height in pixels of a map beside a list of this many layers. */
 export function heightBesideList(count) {
-  return ((count > MAX_ALIGNED_LAYERS ? 26 : Math.max(count, 2) * LINE_HEIGHT) + SCALE_HEIGHT + COLUMN_NAMES_HEIGHT) * remPixels();
+  return (
+    ((count > MAX_ALIGNED_LAYERS ? 26 : Math.max(count, 2) * LINE_HEIGHT) +
+      SCALE_HEIGHT +
+      COLUMN_NAMES_HEIGHT) *
+    remPixels()
+  );
 }
 
 /** Draw the map, or a message if there are no gates; `onPick` receives the index of the clicked group. */

@@ -36,7 +36,12 @@ export function startLayerDetail(body) {
       "div",
       { class: "pair" },
       el("div", {}, el("div", { class: "headline" }, valuesTitle, gateField, channelField), values),
-      el("div", {}, el("div", { class: "headline" }, el("h4", {}, "Distribution of its values")), spreadFigure),
+      el(
+        "div",
+        {},
+        el("div", { class: "headline" }, el("h4", {}, "Distribution of its values")),
+        spreadFigure,
+      ),
     ),
   );
   let shown = null;
@@ -110,7 +115,9 @@ function drawValues(figure, group, gates, letter, channelSelect) {
   drawHeatmap(figure, {
     label: `${letter} of layer ${group.name}: ${places.length} places by ${places[0].length} units.`,
     z: places,
-    rows: places.map((_, n) => placeName(group.gates[Math.floor(n / placesPerGate)], placesPerGate > 1 ? n % placesPerGate : null)),
+    rows: places.map((_, n) =>
+      placeName(group.gates[Math.floor(n / placesPerGate)], placesPerGate > 1 ? n % placesPerGate : null),
+    ),
     rowTitle: group.gates[0].time === null ? "place" : "step",
     columns: { title: "unit" },
     scale: "gate",
@@ -171,7 +178,10 @@ function drawSpread(figure, gates, letter) {
 function setOptions(list, choices) {
   const previous = list.value;
   if (list.options.length !== choices.length || list.options[0].value !== String(choices[0])) {
-    setChildren(list, choices.map((choice) => el("option", { value: choice }, choice)));
+    setChildren(
+      list,
+      choices.map((choice) => el("option", { value: choice }, choice)),
+    );
   }
   list.value = choices.map(String).includes(previous) ? previous : String(choices[0]);
 }

@@ -7,8 +7,8 @@ import { groupMean } from "../gates/gate_groups.js";
 const STATES = ["as is", "closed", "open"];
 
 /**
- * Create the list in `body`. `onChoose(index)` is called when a group is chosen, `onStateChange(layer, state)` when
- * the user sets a layer to "as is", "closed" or "open". Returns `showGroups(groups)` for another model,
+ * Create the list in `body`. `onChoose(index)` is called when a group is chosen, `onStateChange(layer, state)`
+ * when the user sets a layer to "as is", "closed" or "open". Returns `showGroups(groups)` for another model,
  * `showReading(reading)` for its figures, `choose(index)` and `chosen()`, and `showStates(states)`, a map from
  * layer to "closed" or "open".
  */
@@ -22,12 +22,19 @@ export function startLayerList(body, { onChoose, onStateChange }) {
     lines = groups.map((group, n) => {
       const isFirst = !shownLayers.has(group.layer);
       shownLayers.add(group.layer);
-      const stateSwitch = isFirst ? createSwitch(group, groups, onStateChange) : { node: movesWithNote(group.layer), radios: [] };
+      const stateSwitch = isFirst
+        ? createSwitch(group, groups, onStateChange)
+        : { node: movesWithNote(group.layer), radios: [] };
       return createLine(group, n, stateSwitch, () => onChoose(n));
     });
     setChildren(
       body,
-      el("p", { class: "heads", "aria-hidden": "true" }, el("span", {}, "layer"), el("span", {}, "mean T")),
+      el(
+        "p",
+        { class: "column-titles", "aria-hidden": "true" },
+        el("span", {}, "layer"),
+        el("span", {}, "mean T"),
+      ),
       el(
         "fieldset",
         { class: "lines" },
@@ -110,7 +117,7 @@ function createSwitch({ layer }, groups, onStateChange) {
   );
   const parts = radios.map((radio, n) => el("label", {}, radio, el("span", {}, STATES[n])));
   const attributes = { role: "radiogroup", "aria-label": `layer ${layer}` };
-  return { node: el("div", { class: "three", ...attributes }, parts), radios };
+  return { node: el("div", { class: "state-switch", ...attributes }, parts), radios };
 }
 
 function movesWithNote(layer) {

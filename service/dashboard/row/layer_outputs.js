@@ -39,10 +39,13 @@ function drawValues(figure, groups, z) {
 
 /** Draw bars of how much each layer changes the row. */
 export function drawChanges(figure, groups, reading) {
-  const changes = groups.map((group, n) => (n ? relativeChange(groups[n - 1], group, reading.tensors) : null));
+  const changes = groups.map((group, n) =>
+    n ? relativeChange(groups[n - 1], group, reading.tensors) : null,
+  );
   if (changes.every((change) => change === null)) {
     eraseChart(figure);
-    const message = groups.length > 1 ? missingText(reading) : "There is only one layer, so there is nothing to compare.";
+    const message =
+      groups.length > 1 ? missingText(reading) : "There is only one layer, so there is nothing to compare.";
     setChildren(figure, el("p", { class: "empty" }, message));
     return;
   }

@@ -51,7 +51,10 @@ async function requestLesion(reading) {
     const response = await post(`${current("model").path}/lesion`, body, controller.signal);
     if (controller !== inFlight) return;
     publishStates("idle");
-    const outputs = response.lesioned.outputs.map((output) => ({ ...output, data: toTypedArray(output.datatype, output.data) }));
+    const outputs = response.lesioned.outputs.map((output) => ({
+      ...output,
+      data: toTypedArray(output.datatype, output.data),
+    }));
     publish("lesioned", { reading, closed, open, outputs, lesion: response.lesion });
   } catch (error) {
     if (controller !== inFlight) return;
@@ -61,7 +64,10 @@ async function requestLesion(reading) {
 }
 
 function layersIn(state) {
-  return [...layerStates].filter(([, layerState]) => layerState === state).map(([layer]) => layer).sort((a, b) => a - b);
+  return [...layerStates]
+    .filter(([, layerState]) => layerState === state)
+    .map(([layer]) => layer)
+    .sort((a, b) => a - b);
 }
 
 function publishStates(state, message = "") {

@@ -19,7 +19,11 @@ export function carriedShares(groups, reading) {
 
 /** The route as a list of facts. */
 export function routeFacts({ route }) {
-  const [carried, depth, longestClosed] = [route.carried[0], route.effective_depth[0], route.longest_closed[0]];
+  const [carried, depth, longestClosed] = [
+    route.carried[0],
+    route.effective_depth[0],
+    route.longest_closed[0],
+  ];
   const share = carried < MIN_PERCENTAGE ? number(carried) : percent(carried);
   const layers = longestClosed > 1 ? "layers" : "layer";
   return [

@@ -16,7 +16,11 @@ export function startComparison(body) {
   const [mapA, mapB, difference, route] = [0, 1, 2, 3].map(() => el("figure"));
   const [titleA, titleB] = [el("h4"), el("h4")];
   const table = el("table");
-  const hint = el("p", { class: "quiet" }, "Now choose or draw another row: it becomes B and is shown beside A.");
+  const hint = el(
+    "p",
+    { class: "quiet" },
+    "Now choose or draw another row: it becomes B and is shown beside A.",
+  );
   const sides = el(
     "div",
     { class: "pair" },
@@ -26,7 +30,12 @@ export function startComparison(body) {
     el("div", {}, el("h4", {}, "Route"), table, route),
   );
   const discardButton = el("button", { type: "button", on: { click: discard } }, "Discard A");
-  setChildren(body, el("div", { class: "headline" }, el("h3", {}, "Comparison of A and B"), discardButton), hint, sides);
+  setChildren(
+    body,
+    el("div", { class: "headline" }, el("h3", {}, "Comparison of A and B"), discardButton),
+    hint,
+    sides,
+  );
   body.hidden = true;
   let readingA = null;
 
@@ -54,7 +63,9 @@ export function startComparison(body) {
       return `${"AB"[n]}: ${row.title}${prediction ? `, ${prediction}` : ""}`;
     });
     [titleA, titleB].forEach((title, n) => setChildren(title, descriptions[n]));
-    [mapA, mapB].forEach((figure, n) => drawGateMap(figure, groups, readings[n], { title: `T of ${descriptions[n]}` }));
+    [mapA, mapB].forEach((figure, n) =>
+      drawGateMap(figure, groups, readings[n], { title: `T of ${descriptions[n]}` }),
+    );
     drawDifference(difference, groups, readingA, reading);
     setChildren(table, tableRows(model, readingA, reading));
     drawRoute(route, groups, [
@@ -88,15 +99,40 @@ function drawDifference(figure, groups, readingOfA, readingOfB) {
 function tableRows({ certificate }, readingOfA, readingOfB) {
   const lines = [
     ["", "A", "B"],
-    ["prediction", ...[readingOfA, readingOfB].map(({ outputs }) => predictedClassText(certificate, outputs) ?? "–")],
+    [
+      "prediction",
+      ...[readingOfA, readingOfB].map(({ outputs }) => predictedClassText(certificate, outputs) ?? "–"),
+    ],
     ["carried through all layers", ...[readingOfA, readingOfB].map(({ route }) => percent(route.carried[0]))],
     ["effective depth", ...[readingOfA, readingOfB].map(({ route }) => number(route.effective_depth[0]))],
-    ["longest run of closed layers", ...[readingOfA, readingOfB].map(({ route }) => String(route.longest_closed[0]))],
+    [
+      "longest run of closed layers",
+      ...[readingOfA, readingOfB].map(({ route }) => String(route.longest_closed[0])),
+    ],
   ];
   const [head, ...rest] = lines.map(([name, ...cells]) => ({ name, cells }));
   return [
-    el("thead", {}, el("tr", {}, el("td"), head.cells.map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, rest.map(({ name, cells }) =>
-      el("tr", {}, el("th", { scope: "row" }, name), cells.map((cell) => el("td", {}, cell))))),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        el("td"),
+        head.cells.map((name) => el("th", { scope: "col" }, name)),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      rest.map(({ name, cells }) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, name),
+          cells.map((cell) => el("td", {}, cell)),
+        ),
+      ),
+    ),
   ];
 }

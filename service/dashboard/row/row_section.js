@@ -1,5 +1,5 @@
-// Section "Gates of this row": map of gates, switches to close and open layers, route, details of one layer, and a
-// comparison of two rows.
+// Section "Gates of this row": map of gates, switches to close and open layers, route, details of one layer,
+// and a comparison of two rows.
 
 import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
 import { startComparison } from "./row_comparison.js";

@@ -21,7 +21,13 @@ export function createKeyButton() {
     message,
     el("label", { class: "field", for: "key-field" }, "Key", field),
     el("label", { class: "check" }, keepBox, "Remember the key in this tab"),
-    el("div", { class: "toolbar end" }, forgetButton, closeButton, el("button", { class: "main" }, "Use key")),
+    el(
+      "div",
+      { class: "toolbar end" },
+      forgetButton,
+      closeButton,
+      el("button", { class: "main" }, "Use key"),
+    ),
   );
   const clearField = () => (field.value = "");
   const dialog = el("dialog", { "aria-labelledby": "key-title", on: { close: clearField } }, form);

@@ -54,7 +54,11 @@ function themeButton() {
 function startNotice(notice) {
   const message = el("p", { role: "status" });
   const timeText = el("span", {});
-  const retryButton = el("button", { type: "button", on: { click: () => publish("refresh", true) } }, "Retry now");
+  const retryButton = el(
+    "button",
+    { type: "button", on: { click: () => publish("refresh", true) } },
+    "Retry now",
+  );
   setChildren(notice, message);
   let since = null;
   let timer;

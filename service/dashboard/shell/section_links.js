@@ -22,7 +22,8 @@ export function startSectionLinks() {
   // a section reached by its link stays marked until the user scrolls on, even if the window cannot scroll
   // far enough to bring it to the top
   const forgetLinked = () => (linked = null);
-  for (const input of ["wheel", "touchmove", "keydown"]) addEventListener(input, forgetLinked, { passive: true });
+  for (const input of ["wheel", "touchmove", "keydown"])
+    addEventListener(input, forgetLinked, { passive: true });
   addEventListener("scroll", markSoon, { passive: true });
   // sections grow as their data arrives
   new ResizeObserver(markSoon).observe(document.querySelector("main"));

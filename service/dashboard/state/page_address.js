@@ -1,4 +1,4 @@
-// The chosen model in the page's address, `#model=NAME/VERSION`, so that it survives a reload and can be shared.
+// The chosen model in the page's address, `#model=NAME/VERSION`: survives a reload and can be shared.
 
 const HASH_PATTERN = /^#model=([^/]+)\/(\d+)$/;
 

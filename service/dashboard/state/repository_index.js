@@ -66,7 +66,11 @@ function schedulePoll(pollAgain) {
   const state = current("server");
   if (state === "unauthorized") return;
   const down = state === "down";
-  const delay = down ? Math.min(POLL_INTERVAL, FIRST_RETRY * 2 ** failures) : loading ? FIRST_RETRY : POLL_INTERVAL;
+  const delay = down
+    ? Math.min(POLL_INTERVAL, FIRST_RETRY * 2 ** failures)
+    : loading
+      ? FIRST_RETRY
+      : POLL_INTERVAL;
   if (down) failures += 1;
   publish("next retry", down ? Date.now() + delay : null);
   timer = setTimeout(pollAgain, delay);

@@ -70,7 +70,7 @@ export function publish(topic, value) {
   }
 }
 
-/** Call `listener` with the current value, if any, and on every change. Returns a function that unsubscribes. */
+/** Call `listener` with the current value, if any, and on every change. Returns a function to unsubscribe. */
 export function subscribe(topic, listener) {
   if (!listeners.has(topic)) listeners.set(topic, new Set());
   listeners.get(topic).add(listener);

@@ -39,7 +39,10 @@ export function elementCount(shape) {
 /** A typed array of these values. */
 export function toTypedArray(datatype, values) {
   const ArrayType = ARRAY_TYPES[datatype] ?? Float32Array;
-  return ArrayType.from(values, ArrayType === BigInt64Array || ArrayType === BigUint64Array ? BigInt : undefined);
+  return ArrayType.from(
+    values,
+    ArrayType === BigInt64Array || ArrayType === BigUint64Array ? BigInt : undefined,
+  );
 }
 
 // tensors in the order of their bytes, which is that of the JSON

@@ -22,7 +22,12 @@ export function startSnippets(node) {
     const request = currentRequest();
     for (const { update } of snippets) update(request);
     // added only once, because nodes that are moved lose the focus
-    if (!node.firstChild) setChildren(node, el("h3", {}, "Use from code"), snippets.map((item) => item.node));
+    if (!node.firstChild)
+      setChildren(
+        node,
+        el("h3", {}, "Use from code"),
+        snippets.map((item) => item.node),
+      );
   };
   const showSoon = () => {
     clearTimeout(timer);
@@ -85,7 +90,9 @@ function nestedList({ datatype, shape, data }, batched) {
 }
 
 function flatList(data, datatype) {
-  return Array.from(data, (value) => (typeof value === "boolean" ? value : shortNumber(Number(value), datatype)));
+  return Array.from(data, (value) =>
+    typeof value === "boolean" ? value : shortNumber(Number(value), datatype),
+  );
 }
 
 /** The shortest decimal number that is equal in single precision. */
@@ -138,7 +145,9 @@ function shortLiteral(value, language) {
 function literal(value, language, maxValues) {
   if (Array.isArray(value)) {
     const numbers = value.every((item) => !Array.isArray(item) && typeof item !== "object");
-    const shownItems = numbers ? value.slice(0, maxValues) : value.slice(0, maxValues === Infinity ? maxValues : 1);
+    const shownItems = numbers
+      ? value.slice(0, maxValues)
+      : value.slice(0, maxValues === Infinity ? maxValues : 1);
     const parts = shownItems.map((item) => literal(item, language, maxValues));
     if (shownItems.length < value.length)
       parts.push(numbers ? `… ${number(value.length)} values` : `… ${number(value.length)} of these`);

@@ -1,5 +1,5 @@
-// The prediction: class and probability, all classes as bars, other outputs as numbers; and what closed or opened
-// layers change about it.
+// The prediction: class and probability, all classes as bars, other outputs as numbers; and what closed or
+// opened layers change about it.
 
 import { requestAgain } from "./row_requests.js";
 import { clearCharts } from "../charts/chart.js";
@@ -43,7 +43,12 @@ export function startPrediction(node) {
     if (newState.length !== shownState.length || newState.some((part, n) => part !== shownState[n])) {
       shownState = newState;
       clearCharts(shown);
-      setChildren(shown, reading ? predictionNodes(reading, lesion, { showAll, toggleAll }) : emptyNode(placeholderText(request)));
+      setChildren(
+        shown,
+        reading
+          ? predictionNodes(reading, lesion, { showAll, toggleAll })
+          : emptyNode(placeholderText(request)),
+      );
     }
     clearTimeout(timer);
     timer = setTimeout(() => {
@@ -85,7 +90,7 @@ function predictionNodes(reading, lesion, { showAll, toggleAll }) {
   const after = lesion && before && classProbabilities(certificate, lesion.outputs);
   const timeNote = el(
     "p",
-    { class: "quiet took" },
+    { class: "quiet request-time" },
     `${reading.row.title} · ${duration(reading.milliseconds / 1000)}`,
   );
   if (before === null) {
@@ -110,7 +115,7 @@ function headline(before, after) {
   const part = (name, { label, share }) =>
     el(
       "div",
-      { class: "verdict-of" },
+      { class: "predicted-class" },
       name && el("div", { class: "quiet" }, name),
       el("div", { class: "label" }, label),
       el("div", { class: "share" }, probabilityText(share)),
@@ -176,8 +181,9 @@ function changeText(before, after, { closed, open }) {
   const [classBefore, classAfter] = [mostLikely(before), mostLikely(after)];
   const movedLayers = [layersText(closed, "closed"), layersText(open, "open")].filter(Boolean).join(", ");
   const [textBefore, textAfter] = [probabilityText(classBefore.share), probabilityText(classAfter.share)];
-  if (classBefore.place === classAfter.place) return `With ${movedLayers} the prediction is still ${classBefore.label}: ${textBefore} before, ${textAfter} now.`;
-  return `With ${movedLayers} the prediction is ${classAfter.label} (${textAfter}) instead of ${classBefore.label} (${textBefore}).`;
+  if (classBefore.place === classAfter.place)
+    return `With ${movedLayers}, the prediction is still ${classBefore.label}: ${textBefore} before, ${textAfter} now.`;
+  return `With ${movedLayers}, the prediction is ${classAfter.label} (${textAfter}) instead of ${classBefore.label} (${textBefore}).`;
 }
 
 function layersText(layerNumbers, state) {

@@ -38,7 +38,8 @@ const levelByShapes = new Map();
 /** Request a reading for each row that is published, and again when the server is back. */
 export function startRowRequests() {
   subscribe("model", (newModel) => {
-    const isOther = newModel?.path !== model?.path || newModel?.certificate.digest !== model?.certificate.digest;
+    const isOther =
+      newModel?.path !== model?.path || newModel?.certificate.digest !== model?.certificate.digest;
     model = newModel;
     if (!isOther) return;
     row = null;
@@ -129,7 +130,10 @@ async function fetchReading(model, requestedRow, signal) {
     const { path, parameters } = LEVELS[level];
     const start = performance.now();
     try {
-      const response = await postTensors(`${model.path}/${path}`, requestedRow.inputs, { parameters, signal });
+      const response = await postTensors(`${model.path}/${path}`, requestedRow.inputs, {
+        parameters,
+        signal,
+      });
       const milliseconds = performance.now() - start;
       if (refusalText === null) levelByShapes.set(shapes, level);
       return readingOf(requestedRow, response, milliseconds, refusalText ?? missingText(model, level));

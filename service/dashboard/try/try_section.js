@@ -29,8 +29,8 @@ class TryPanel {
   snippets = el("div", { class: "snippets" });
 
   #body;
-  #entryButtons = el("div", { class: "ways" });
-  #entryNode = el("div", { class: "maker" });
+  #entryButtons = el("div", { class: "entry-buttons" });
+  #entryNode = el("div", { class: "row-entry" });
   #samples = el("div", { class: "strip" });
   #content;
   #model = null;
@@ -42,7 +42,7 @@ class TryPanel {
     this.#content = el(
       "div",
       { class: "try" },
-      el("div", { class: "making" }, this.#entryButtons, this.#entryNode),
+      el("div", { class: "row-input" }, this.#entryButtons, this.#entryNode),
       this.prediction,
       this.#samples,
       this.snippets,
@@ -129,7 +129,10 @@ class TryPanel {
       ({ samples } = await get(`${model.path}/samples`, request.signal));
     } catch (error) {
       if (request === this.#samplesRequest && !request.signal.aborted) {
-        setChildren(this.#samples, el("p", { class: "failed" }, `The samples could not be loaded: ${error.message}`));
+        setChildren(
+          this.#samples,
+          el("p", { class: "failed" }, `The samples could not be loaded: ${error.message}`),
+        );
       }
       return;
     }
@@ -146,8 +149,7 @@ class TryPanel {
 function placeholderText() {
   if (current("server") === "unauthorized") return "An API key is required to use the models.";
   const chosen = current("chosen model");
-  if (!chosen)
-    return current("index")?.length === 0 ? "There is no model to try." : "Loading the models …";
+  if (!chosen) return current("index")?.length === 0 ? "There is no model to try." : "Loading the models …";
   if (chosen.state === "loading") return `Loading ${chosen.name}/${chosen.version} …`;
   return chosen.message || "No model is chosen.";
 }
