@@ -86,8 +86,8 @@ def test_another_model_drops_what_was_asked_of_the_one_before(dashboard: Opener,
 @pytest.mark.parametrize(
     ("most", "tensors", "said"),
     [
-        (5000, 10, "The outputs of layers are too many"),
-        (2000, 0, "The gates of this row are too many"),
+        (5000, 10, "The layer outputs are too large"),
+        (2000, 0, "The gates of this row are too large"),
     ],
 )
 def test_gates_that_are_too_many_leave_the_prediction(
@@ -141,7 +141,7 @@ def test_a_refusal_is_told_in_the_servers_words(dashboard: Opener, served: Serve
         expect(page.locator("#try .headline")).to_have_count(0)
         assert page.evaluate(READING) is None
         page.unroute("**/gates")
-        page.get_by_role("button", name="Ask again").click()
+        page.get_by_role("button", name="Try again").click()
         took(page, "sample: 6")
 
 

@@ -198,7 +198,7 @@ def test_a_stroke_begins_anew_or_is_drawn_over(dashboard: Opener, served: Server
         page.get_by_role("button", name="sample: 7").click()
         expect(page.locator("#try .request-time")).to_contain_text("sample: 7")
         sample: Any = np.reshape(page.evaluate(ROW)["data"], (8, 8))
-        page.get_by_label("Draw over it").check()
+        page.get_by_label("Draw over this picture").check()
         draw(page, stroke)
         expect(page.locator("#try .request-time")).to_contain_text("sample: 7, drawn over")
         page.wait_for_timeout(200)
@@ -206,6 +206,6 @@ def test_a_stroke_begins_anew_or_is_drawn_over(dashboard: Opener, served: Server
         assert over[7, 0] > 8 > sample[7, 0]
         np.testing.assert_array_equal(over[:6], sample[:6])
         page.get_by_role("button", name="sample: 7").click()
-        page.get_by_label("Draw over it").uncheck()
+        page.get_by_label("Draw over this picture").uncheck()
         draw(page, stroke)
         expect(page.locator("#try .request-time")).to_contain_text("drawn ·")

@@ -127,7 +127,7 @@ def test_a_file_is_a_row_or_many_of_them(page: Page) -> None:
     assert free["count"] == 2
     assert free["last"]["shape"] == [5, 2]
     assert page.evaluate(ROWS, [saved(rows.reshape(3, 8)), X]) == (
-        "expected a row of shape [1, 2, 3] or many along a first axis, got shape [3, 8]"
+        "expected a row of shape [1, 2, 3] or several along a first axis, got shape [3, 8]"
     )
     assert (
         page.evaluate(ROWS, [saved(np.ones((2, 3))), FLAGS])
@@ -166,13 +166,13 @@ def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
         (
             X,
             "[[1, 2], [3]]",
-            "x: expected lists that are evenly nested, got some longer or deeper than others",
+            "x: expected evenly nested lists, got lists of different length or depth",
         ),
         (X, "1 2 three", 'x: expected numbers, got "three"'),
-        (X, "[1, 2", "x: expected JSON such as [1, 2] or numbers between commas, got a text that is neither"),
+        (X, "[1, 2", "x: expected JSON such as [1, 2] or numbers separated by commas, got neither"),
         (X, '[1, 2, 3, 4, 5, "6"]', 'x: value 6: expected a number, got "6"'),
         (X, "[1, 2, 3, 4, 5, [6]]", "x: value 6: expected a number, got [6]"),
-        (X, "1 2 3 4 5 1e39", "x: value 6: expected a number of at most"),
+        (X, "1 2 3 4 5 1e39", "x: value 6: expected a number of magnitude at most"),
         (X, "1 2 3 4 5 Infinity", "x: value 6: expected a number, got Infinity"),
         (IDS, "1 2 3", "ids: expected a multiple of 2 values for shape [any, 2], got 3"),
         (IDS, "1 1.5", "ids: value 2: expected a whole number from -128 to 127 (INT8), got 1.5"),
@@ -181,7 +181,7 @@ def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
         (
             {"name": "free", "datatype": "FP32", "shape": [-1, -1, -1]},
             "1 2",
-            "free: expected nested JSON, since more than one axis of [any, any] varies",
+            "free: expected nested JSON, because more than one axis of [any, any] varies",
         ),
     ],
 )
@@ -208,11 +208,11 @@ def test_texts_are_spelt_by_the_alphabet(page: Page) -> None:
 @pytest.mark.parametrize(
     ("shape", "text", "said"),
     [
-        ([-1, -1, 4], "ab é", 'text: expected letters of the network\'s alphabet, got "é" at place 4'),
-        ([-1, -1, 4], "abcab", "text: expected at most 4 letters in a word, got 5"),
+        ([-1, -1, 4], "ab é", 'text: expected characters of the network\'s alphabet, got "é" at position 4'),
+        ([-1, -1, 4], "abcab", "text: expected at most 4 characters in a word, got 5"),
         ([-1, 2, 4], "a b c", "text: expected at most 2 words, got 3"),
-        ([-1, 2, 4], "  ", "text: expected some letters, got none"),
-        ([-1, 4], "aaaaa", "text: expected at most 4 letters, got 5"),
+        ([-1, 2, 4], "  ", "text: expected some characters, got none"),
+        ([-1, 4], "aaaaa", "text: expected at most 4 characters, got 5"),
     ],
 )
 def test_texts_that_cannot_be_read_are_refused(page: Page, shape: list[int], text: str, said: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-FIGURE_2 = ("Biases of the gates", "Mean T", "T of this row", "Outputs of this row")
+FIGURE_2 = ("Gate biases", "Mean T", "T of this row", "Outputs of this row")
 CHARTS = (
     "How open the layers are",
     "Saturation",
@@ -83,7 +83,7 @@ def test_charts_are_those_of_the_profile(dashboard: Opener, served: Server) -> N
         np.testing.assert_allclose(drawn(page, CHARTS[2])[0]["z"], told["profile"]["contrast"])
         for title, key in zip(CHARTS[3:], ("flipped", "accuracy", "loss"), strict=True):
             np.testing.assert_allclose(drawn(page, title)[0]["y"], [one[key] for one in lesion["layers"]])
-        text(page, CHARTS[4], "As it is")
+        text(page, CHARTS[4], "unchanged")
 
 
 def test_words_say_what_stands_out(dashboard: Opener, served: Server) -> None:
@@ -96,9 +96,9 @@ def test_words_say_what_stands_out(dashboard: Opener, served: Server) -> None:
         looking_at_gates(page)
         words = page.locator("#gates .body").inner_text()
         assert f"{len(means)} gated layers" in words
-        assert f"least in layer {np.argmin(means)} (" in words
-        assert f"most in layer {np.argmax(means)} (" in words
-        assert f"Layer {layer} tells classes apart most" in words
+        assert f"lowest in layer {np.argmin(means)} (" in words
+        assert f"highest in layer {np.argmax(means)} (" in words
+        assert f"Layer {layer} distinguishes classes most" in words
         assert f" for {contrast[layer].argmax()}, " in words
         assert f" for {contrast[layer].argmin()}." in words
 
@@ -124,10 +124,10 @@ def test_what_moves_a_gate_need_not_be_its_bias(dashboard: Opener, gallery: Serv
     told = gallery.get("/v2/models/pictures/gates/profile").json()
     with dashboard(gallery.url, path="/#model=pictures/1") as page:
         looking_at_gates(page)
-        biases = drawn(page, "Biases of the gates")[0]["z"]
+        biases = drawn(page, "Gate biases")[0]["z"]
         expected = [[gate["bias"]["mean"]] * gate["units"] for gate in told["gates"]]
         np.testing.assert_allclose(biases, expected, rtol=1e-4)
-        text(page, "Biases of the gates", "only the mean is known")
+        text(page, "Gate biases", "only the mean is known")
 
 
 def test_labels_of_strangers_are_labels(dashboard: Opener, gallery: Server) -> None:
@@ -141,7 +141,7 @@ def test_labels_of_strangers_are_labels(dashboard: Opener, gallery: Server) -> N
         ticks = contrast.locator(".xtick text").all_text_contents()
         assert ticks[1] == LABELS[1]
         assert ticks[0] == LABELS[0][:23] + "…"
-        contrast.get_by_text("as a table").click()
+        contrast.get_by_text("Data table").click()
         expect(contrast.get_by_role("columnheader")).to_have_text(["layer", *LABELS])
         assert any(label in contrast.locator(".caption").inner_text() for label in LABELS)
         assert page.title() != "owned"
@@ -152,7 +152,7 @@ def test_without_a_profile_it_says_what_gives_one(dashboard: Opener, gallery: Se
     with dashboard(gallery.url, path=f"/#model={quote(MARKUP, safe='')}/1") as page:
         looking_at_gates(page)
         text(page, None, "turnpike export with rows")
-        assert drawn(page, "Biases of the gates")
+        assert drawn(page, "Gate biases")
         assert not part(page, "Mean T").locator(".plot").count()
         assert not page.locator("#gates .charts .titled").count()
         page.evaluate(ASK)
@@ -177,7 +177,7 @@ def test_another_model_lets_go_of_the_row(dashboard: Opener, gallery: Server) ->
         text(page, "T of this row", "a row of zeros")
         page.evaluate("(hash) => { location.hash = hash; }", f"#model={quote(MARKUP, safe='')}/1")
         text(page, None, "turnpike export with rows")
-        text(page, "T of this row", "Ask about a row")
+        text(page, "T of this row", "Choose or draw a row")
         assert not part(page, "T of this row").locator(".plot").count()
 
 
@@ -193,10 +193,10 @@ def test_the_maps_let_go_of_a_row_by_themselves(dashboard: Opener, served: Serve
           const body = document.createElement("div");
           document.querySelector("#gates .body").append(body);
           const maps = startLayerUnitMaps(body);
-          maps.model(current("model"));
-          maps.reading(current("reading"));
+          maps.showModel(current("model"));
+          maps.showReading(current("reading"));
           const before = body.innerText;
-          maps.model(current("model"));
+          maps.showModel(current("model"));
           return [before, body.innerText];
         }""")
         assert ["a row of zeros" in caption for caption in captions] == [True, False]

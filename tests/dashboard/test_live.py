@@ -174,17 +174,17 @@ def test_traffic_is_shown(dashboard: Opener, served: Server) -> None:
     with dashboard(served.url) as page:
         live = page.locator("#live")
         live.scroll_into_view_if_needed()
-        rate = live.locator(".tile", has_text="requests a second").locator(".figure")
+        rate = live.locator(".tile", has_text="requests per second").locator(".figure")
         expect(rate).to_have_text("0")
         ask(served)
         expect(rate).not_to_have_text("0")
-        rejected = live.locator(".tile", has_text="rejected a second")
+        rejected = live.locator(".tile", has_text="rejected per second")
         expect(rejected.locator(".figure")).not_to_have_text("0")
-        counted = live.locator(".titled", has_text="Rejected since").get_by_role("row", name="bad request")
+        counted = live.locator(".titled", has_text="Rejections since").get_by_role("row", name="bad request")
         expect(counted).to_be_visible()
         throughput = live.locator(".titled", has_text="Throughput")
         expect(throughput.locator(".plot .main-svg").first).to_be_visible()
-        throughput.get_by_text("as a table").click()
+        throughput.get_by_text("Data table").click()
         expect(throughput.get_by_role("columnheader")).to_have_text(["minutes", "requests", "rows"])
         live.get_by_role("button", name="digits-10/1").click()
         expect(live.get_by_role("button", name="digits-10/1")).to_have_attribute("aria-pressed", "true")
@@ -207,7 +207,7 @@ def test_names_of_strangers_are_names(dashboard: Opener, gallery: Server) -> Non
             MARKUP,
         )
         expect(page.locator("#live").get_by_role("button", name=f"{MARKUP}/1")).to_be_visible()
-        expect(page.locator("#live")).to_contain_text("no profile to tell drift from")
+        expect(page.locator("#live")).to_contain_text("no gate profile to compare with")
         assert page.title() != "owned"
 
 
@@ -226,7 +226,7 @@ def test_drift_is_told_of_noise(dashboard: Opener) -> None:
         told = server.get("/v2/models/digits-10/gates/drift").json()
         expect(drift).to_contain_text(f"moved most is {told['worst']}")
         expect(drift.get_by_text("watch", exact=True)).to_be_visible()
-        drift.locator(".titled", has_text="Drift by layer").get_by_text("as a table").click()
+        drift.locator(".titled", has_text="Drift by layer").get_by_text("Data table").click()
         expect(drift.get_by_role("row")).to_have_count(1 + len(told["layers"]))
 
 
@@ -305,7 +305,7 @@ def test_the_server_gone_and_back(dashboard: Opener, served: Server) -> None:
 
     with dashboard(served.url, wanted="ERR_FAILED") as page:
         live = page.locator("#live")
-        rate = live.locator(".tile", has_text="requests a second").locator(".figure")
+        rate = live.locator(".tile", has_text="requests per second").locator(".figure")
         expect(rate).to_have_text(FIGURE)
         page.route("**/metrics", lambda route: route.abort())
         expect(live.get_by_role("status").first).to_contain_text("cannot be reached")

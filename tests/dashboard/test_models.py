@@ -85,8 +85,8 @@ def test_every_version_is_listed(dashboard: Opener, gallery: Server) -> None:
         for entry in gallery.post("/v2/repository/index", {}).json():
             expect(line(page, f"{entry['name']}/{entry['version']}")).to_contain_text("served")
         digits = line(page, "digits-10/1")
-        expect(fact(digits, "takes")).to_have_text(shape("x FP32 n", 1, 8, 8))
-        expect(fact(digits, "gives")).to_have_text(shape("output FP32 n", 10))
+        expect(fact(digits, "inputs")).to_have_text(shape("x FP32 n", 1, 8, 8))
+        expect(fact(digits, "outputs")).to_have_text(shape("output FP32 n", 10))
         expect(fact(digits, "precision")).to_have_text("fp32")
         expect(fact(digits, "size")).to_have_text(re.compile(r"^\d+ KiB$"))
         told = gallery.get("/v2/models/digits-10/certificate").json()["parity"]
@@ -118,12 +118,12 @@ def test_the_certificate_is_shown_on_demand(dashboard: Opener, served: Server) -
         rows = sum(batch["rows"] for batch in told["parity"]["batches"])
         expect(summary(page)).to_contain_text(f"{len(told['parity']['batches'])} batches of {rows} rows")
         expect(page.get_by_text(told["digest"])).to_have_count(0)
-        page.get_by_text("The whole certificate").click()
-        tensors = page.get_by_role("region", name=re.compile("How far each tensor was")).locator("tbody tr")
+        page.get_by_text("Full certificate").click()
+        tensors = page.get_by_role("region", name=re.compile("Error of each tensor")).locator("tbody tr")
         expect(tensors).to_have_count(len(told["parity"]["tensors"]))
         expect(tensors.filter(has_text="worst")).to_have_count(1)
         expect(tensors.filter(has_text="worst")).to_contain_text(told["parity"]["worst"])
-        batches = page.get_by_role("region", name="The rows it was proved on").locator("tbody tr")
+        batches = page.get_by_role("region", name="Batches of rows used in the proof").locator("tbody tr")
         expect(batches).to_have_count(len(told["parity"]["batches"]))
         for said in (told["digest"], told["weights"], f"torch {told['tools']['torch']}"):
             expect(summary(page).get_by_text(said)).to_be_visible()
@@ -135,9 +135,9 @@ def test_a_file_without_a_manifest_is_not_proved(dashboard: Opener, gallery: Ser
     from playwright.sync_api import expect
 
     with dashboard(gallery.url, path="/#model=bare/1") as page:
-        expect(summary(page)).to_contain_text("Not proved")
+        expect(summary(page)).to_contain_text("Parity not proved")
         expect(summary(page)).to_contain_text("turnpike export FILE.onnx")
-        expect(fact(summary(page), "Takes")).to_contain_text(shape("b INT64 n", 4))
+        expect(fact(summary(page), "Inputs")).to_contain_text(shape("b INT64 n", 4))
         expect(fact(summary(page), "Gates")).to_contain_text("none")
 
 
@@ -220,7 +220,7 @@ def test_an_address_of_nothing_is_said(dashboard: Opener, shelf: tuple[Path, Ser
         expect(summary(page)).to_contain_text(f"{where} is not served: no such version is in the repository")
         expect(chosen(page)).to_have_count(0)
         if where.startswith("net"):
-            summary(page).get_by_role("button", name="Turn to net/2").click()
+            summary(page).get_by_role("button", name="Show net/2").click()
             expect(chosen(page)).to_have_text("net/2")
 
 
@@ -247,7 +247,7 @@ def test_versions_come_and_go(dashboard: Opener, tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "net" / "1")
         expect(summary(page)).to_contain_text("net/1 is not served: no such version", timeout=30_000)
         expect(line(page, "net/1")).to_have_count(0)
-        expect(summary(page).get_by_role("button", name="Turn to net/3")).to_be_visible()
+        expect(summary(page).get_by_role("button", name="Show net/3")).to_be_visible()
         put(tmp_path, "net", 1)
         expect(summary(page)).not_to_contain_text("not served", timeout=30_000)
         expect(chosen(page)).to_have_text("net/1")
@@ -303,7 +303,7 @@ def test_figures_of_the_last_seconds(dashboard: Opener, served: Server) -> None:
         expect(fact(digits, "p99")).to_have_text(re.compile("[0-9] (µs|ms|s)$"))
         assert float(fact(digits, "requests/s").inner_text()) > 0
         trend = digits.get_by_role("img", name="Requests per second over the last minutes")
-        assert not trend.get_attribute("aria-label").endswith("at most 0")  # type: ignore[union-attr]
+        assert not trend.get_attribute("aria-label").endswith("maximum 0")  # type: ignore[union-attr]
         page.evaluate("async () => (await import('/dashboard/state/store.js')).publish('live', null)")
         expect(fact(digits, "p50")).not_to_have_text(DASH, timeout=1)
 
@@ -343,11 +343,11 @@ def test_a_model_that_cannot_be_read_says_so(dashboard: Opener, gallery: Server)
         path = "**/models/own/versions/1/certificate"
         page.route(path, answering(500, {"error": "the shelf fell down"}))
         line(page, "own/1").get_by_role("button").click()
-        expect(summary(page)).to_contain_text("own/1 cannot be read: the shelf fell down")
+        expect(summary(page)).to_contain_text("own/1 could not be loaded: the shelf fell down")
         page.unroute(path)
         summary(page).get_by_role("button", name="Try again").click()
         expect(summary(page).get_by_role("heading")).to_have_text("own/1")
-        expect(summary(page)).not_to_contain_text("cannot be read")
+        expect(summary(page)).not_to_contain_text("could not be loaded")
 
 
 def test_a_list_that_cannot_be_read_says_so(dashboard: Opener, served: Server) -> None:
@@ -357,11 +357,11 @@ def test_a_list_that_cannot_be_read_says_so(dashboard: Opener, served: Server) -
     with dashboard(served.url, wanted="500") as page:
         page.route("**/v2/repository/index", answering(500, {"error": "the shelf fell down"}))
         page.reload()
-        expect(page.locator("#models")).to_contain_text("cannot be read: the shelf fell down")
+        expect(page.locator("#models")).to_contain_text("could not be loaded: the shelf fell down")
         page.route("**/v2/repository/index", answering(200, []))
         page.reload()
-        expect(page.locator("#models")).to_contain_text("No model is in the repository")
-        expect(page.locator("#try")).to_contain_text("There is no model to ask")
+        expect(page.locator("#models")).to_contain_text("The repository contains no models")
+        expect(page.locator("#try")).to_contain_text("There is no model to try")
 
 
 def test_another_file_in_the_same_place_is_taken_up(dashboard: Opener, served: Server) -> None:
@@ -381,5 +381,5 @@ def test_another_file_in_the_same_place_is_taken_up(dashboard: Opener, served: S
         expect(summary(page)).to_contain_text("Parity proved")
         page.route("**/certificate", answering(200, told | {"digest": "0" * 64, "parity": None}))
         page.evaluate("() => window.aMinuteLater()")
-        expect(summary(page)).to_contain_text("Not proved")
+        expect(summary(page)).to_contain_text("Parity not proved")
         expect(fact(line(page, "digits-10/1"), "parity")).to_have_text("not proved")

@@ -118,7 +118,7 @@ def test_a_lesion_stands_beside_the_prediction(dashboard: Opener, served: Server
         expect(heads).to_have_text([before])
         page.evaluate(WISH, [0, "closed"])
         page.evaluate(WISH, [1, "closed"])
-        expect(page.locator("#try .note")).to_contain_text("With layers 0, 1 closed it is")
+        expect(page.locator("#try .note")).to_contain_text("With layers 0, 1 closed, the prediction is")
         expect(heads).to_have_text([before, str(np.argmax(after))])
         text = page.locator("#try .headline .share").nth(1).inner_text()
         assert float(text.strip("<> %")) == pytest.approx(share, abs=0.11)
@@ -147,7 +147,7 @@ def test_outputs_without_classes_are_numbers(dashboard: Opener, served: Server) 
         figures = []
         for least in (-1, 0):
             page.evaluate(FAKE, [[least, *range(1, 12)], [1, 3, 4]])
-            drawn = page.get_by_role("img", name="map, as it is: 3 rows of 4 values")
+            drawn = page.get_by_role("img", name="map, as is: 3 rows of 4 values")
             drawn.locator(".main-svg").first.wait_for()
             expect(drawn).to_have_count(1)
             figures.append(output.locator("figure").element_handle())

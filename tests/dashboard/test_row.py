@@ -121,7 +121,7 @@ def test_a_layer_is_picked_by_mouse_and_by_key(dashboard: Opener, served: Server
         assert ground is not None
         page.mouse.click(ground["x"] + 40, ground["y"] + 4.5 / 10 * ground["height"])
         expect(page.get_by_role("heading", name="Layer 4", exact=True)).to_be_visible()
-        look = page.get_by_role("radio", name="look at layer 4", exact=True)
+        look = page.get_by_role("radio", name="show layer 4", exact=True)
         expect(look).to_be_checked()
         look.press("ArrowDown")
         expect(page.get_by_role("heading", name="Layer 5", exact=True)).to_be_visible()
@@ -145,7 +145,7 @@ def test_a_layer_closed_changes_the_answer_at_once(dashboard: Opener, served: Se
         lever(page, 2, "closed").check()
         lever(page, 9, "open").check()
         expect(effect).to_contain_text(
-            re.compile(r"With layers 0, 2 closed and layer 9 open: \S+ \(.+ %\), as it is")
+            re.compile(r"With layers 0, 2 closed and layer 9 open: \S+ \(.+ %\); as is: ")
         )
         body = {"inputs": inputs, "close": [0, 2], "open": [9]}
         expected = served.post("/v2/models/digits-10/lesion", body).json()["lesioned"]["outputs"][0]["data"]
@@ -158,7 +158,7 @@ def test_a_layer_closed_changes_the_answer_at_once(dashboard: Opener, served: Se
         expected = expected["lesioned"]["outputs"][0]["data"]
         page.evaluate(FOLLOWED)
         np.testing.assert_allclose(page.evaluate(LESIONED)["outputs"], expected, rtol=1e-6)
-        page.get_by_role("button", name="All as they are").click()
+        page.get_by_role("button", name="Reset layers").click()
         expect(effect).to_be_hidden()
         expect(lever(page, 2, "as is")).to_be_checked()
         assert page.evaluate(LESIONED) is None
@@ -170,7 +170,7 @@ def test_levers_work_by_keys(dashboard: Opener, served: Server) -> None:
 
     with dashboard(served.url) as page:
         put(page, served, "digits-10")
-        look = page.get_by_role("radio", name="look at layer 0", exact=True)
+        look = page.get_by_role("radio", name="show layer 0", exact=True)
         look.focus()
         look.press("ArrowDown")
         page.keyboard.press("Tab")
@@ -201,7 +201,7 @@ def test_an_answer_that_is_overtaken_is_dropped(dashboard: Opener, served: Serve
         page.route("**/lesion", hold)
         lever(page, 3, "closed").check()
         lever(page, 3, "open").check()
-        expect(page.locator("#row .effect")).to_contain_text(" as it is ")
+        expect(page.locator("#row .effect")).to_contain_text("; as is: ")
         # the page has given it up, and so it may be gone
         with contextlib.suppress(Error):
             held[0].continue_()
@@ -227,7 +227,7 @@ def test_a_refused_lesion_is_told_in_the_words_of_the_api(dashboard: Opener, ser
         page.unroute("**/lesion")
         lever(page, 4, "closed").check()
         expect(effect).to_contain_text("With layers 3, 4 closed: ")
-        expect(effect).to_contain_text(" as it is ")
+        expect(effect).to_contain_text("; as is: ")
 
 
 def test_layers_that_cannot_be_moved_say_why(dashboard: Opener, gallery: Server) -> None:
@@ -245,7 +245,7 @@ def test_layers_that_cannot_be_moved_say_why(dashboard: Opener, gallery: Server)
           publish("model", about);
           publish("reading", reading);
         }""")
-        expect(page.get_by_text("fixed: it has no bias to move")).to_have_count(1)
+        expect(page.get_by_text("fixed: it has no bias to change")).to_have_count(1)
         expect(page.get_by_role("radiogroup", name=re.compile("^layer"))).to_have_count(2)
 
 
@@ -257,12 +257,12 @@ def test_a_carry_gate_of_its_own_can_be_looked_at(dashboard: Opener, gallery: Se
         inputs = [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [0.1, -2, 3, 0.4, -0.5, 1]}]
         put_row(page, "own", "made", inputs)
         expected = gates(gallery, "own", inputs)["layer00.carry_gate"][0]
-        expect(page.locator("#row").get_by_text("C is a gate of its own")).to_be_visible()
+        expect(page.locator("#row").get_by_text("C is an independent gate")).to_be_visible()
         page.get_by_label("Gate", exact=True).select_option("carry gate C")
         bars = chart(page, "C of layer 0 in 6 units")
         np.testing.assert_allclose(bars.evaluate("(plot) => plot.data[0].y"), expected, rtol=1e-6)
-        page.get_by_role("radio", name="look at layer 1", exact=True).check()
-        expect(page.locator("#row").get_by_text("of a projection of what came in")).to_be_visible()
+        page.get_by_role("radio", name="show layer 1", exact=True).check()
+        expect(page.locator("#row").get_by_text("of a projection of the input")).to_be_visible()
 
 
 @pytest.mark.thorough
@@ -300,10 +300,10 @@ def test_steps_are_shown_one_by_one(dashboard: Opener, gallery: Server) -> None:
         ]
         means = chart(page, "T of this row: 2 layers by 6 units").evaluate(NUMBERS)
         np.testing.assert_allclose(means, [one.mean(0) for one in steps], rtol=1e-5)
-        page.get_by_role("radio", name="look at layer 0.1", exact=True).check()
+        page.get_by_role("radio", name="show layer 0.1", exact=True).check()
         shown = chart(page, "T of layer 0.1: 8 places by 6 units").evaluate(NUMBERS)
         np.testing.assert_allclose(shown, steps[1], rtol=1e-6)
-        expect(page.get_by_text("moves with layer 0")).to_be_visible()
+        expect(page.get_by_text("set together with layer 0")).to_be_visible()
 
 
 def test_the_route_is_told_and_drawn(dashboard: Opener, served: Server) -> None:
@@ -313,15 +313,17 @@ def test_the_route_is_told_and_drawn(dashboard: Opener, served: Server) -> None:
     with dashboard(served.url) as page:
         inputs = put(page, served, "digits-10", 5)
         answer = served.post("/v2/models/digits-10/gates", {"inputs": inputs}).json()
-        drawn = chart(page, "The share that each of 10 layers carries").evaluate("(plot) => plot.data[0].y")
+        drawn = chart(page, "Share that each of 10 layers carries over").evaluate("(plot) => plot.data[0].y")
         np.testing.assert_allclose(drawn, [gate["carried"] for gate in answer["gates"]], rtol=1e-6)
         row = page.locator("#row")
         expect(row.get_by_text(f"{answer['route']['effective_depth'][0]:.3g} of 10 layers")).to_be_visible()
-        expect(row.get_by_text("of what entered the first leaves the last as it came")).to_be_visible()
+        expect(
+            row.get_by_text("of the input of the first layer leaves the last one unchanged")
+        ).to_be_visible()
         told = gates(served, "digits-10", inputs)
         y = [told[f"layer{n:02}.output"] for n in range(10)]
         expected = [np.linalg.norm(b - a) / np.linalg.norm(a) for a, b in pairwise(y)]
-        changes = chart(page, "How far the output of each").evaluate("(plot) => plot.data[0].y")
+        changes = chart(page, "Distance of the output of each").evaluate("(plot) => plot.data[0].y")
         assert changes[0] is None
         np.testing.assert_allclose(changes[1:], expected, rtol=1e-5)
         outputs = chart(page, "Outputs of 10 layers").evaluate(NUMBERS)
@@ -336,7 +338,7 @@ def test_two_rows_are_compared(dashboard: Opener, served: Server) -> None:
         one = put(page, served, "digits-10", 1)
         row = page.locator("#row")
         page.get_by_role("button", name="Keep as A").click()
-        expect(row.get_by_text("Now ask about another row")).to_be_visible()
+        expect(row.get_by_text("Now choose or draw another row")).to_be_visible()
         two = put(page, served, "digits-10", 8)
         stacked = [
             np.concatenate([told[f"layer{n:02}.transform_gate"] for n in range(10)])
@@ -347,11 +349,11 @@ def test_two_rows_are_compared(dashboard: Opener, served: Server) -> None:
         np.testing.assert_allclose(b.evaluate(NUMBERS), stacked[1], rtol=1e-6)
         for plot in (a, b):
             assert plot.evaluate("(plot) => [plot.data[0].zmin, plot.data[0].zmax]") == [0, 1]
-        apart = chart(page, "T of B less T of A").evaluate(NUMBERS)
+        apart = chart(page, "T of B minus T of A").evaluate(NUMBERS)
         np.testing.assert_allclose(apart, stacked[1] - stacked[0], atol=1e-6)
-        expect(row.get_by_role("row", name=re.compile("^answer 1 .* 8 "))).to_be_visible()
-        page.get_by_role("button", name="Forget A").click()
-        expect(row.get_by_role("heading", name="A and B")).to_be_hidden()
+        expect(row.get_by_role("row", name=re.compile("^prediction 1 .* 8 "))).to_be_visible()
+        page.get_by_role("button", name="Discard A").click()
+        expect(row.get_by_role("heading", name="Comparison of A and B")).to_be_hidden()
 
 
 @pytest.mark.thorough
@@ -361,11 +363,11 @@ def test_what_is_not_there_is_said(dashboard: Opener, gallery: Server) -> None:
 
     with dashboard(gallery.url, path=chosen("bare")) as page:
         row = page.locator("#row")
-        expect(row.get_by_text("No gates of bare are known.")).to_be_visible()
+        expect(row.get_by_text("No gates are known for bare.")).to_be_visible()
         assert row.locator(".plot").count() == 0
     with dashboard(gallery.url, path=chosen("own"), wanted="400") as page:
         row = page.locator("#row")
-        expect(row.get_by_text("Draw a row or pick one under")).to_be_visible()
+        expect(row.get_by_text("Draw or choose a row under")).to_be_visible()
         put_row(page, "own", "made", [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [1] * 6}])
         chart(page, "Outputs of 3 layers")
         page.evaluate("""async () => {
@@ -374,14 +376,14 @@ def test_what_is_not_there_is_said(dashboard: Opener, gallery: Server) -> None:
         }""")
         expect(row.get_by_text("Too <b>many</b>.").first).to_be_visible()
         # the figures of the summary are known all the same
-        expect(page.get_by_role("img", name="The share that each of 3 layers carries.")).to_be_visible()
+        expect(page.get_by_role("img", name="Share that each of 3 layers carries over.")).to_be_visible()
         bad = [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [1e39, *[1] * 5]}]
         page.evaluate(
             "async (inputs) => (await import('/dashboard/state/store.js'))"
             ".publish('row', { title: '', inputs })",
             bad,
         )
-        expect(row.get_by_text("The gates of this row are not known: ")).to_be_visible()
+        expect(row.get_by_text("The gates of this row could not be loaded: ")).to_be_visible()
 
 
 def test_names_of_strangers_stay_text(dashboard: Opener, gallery: Server) -> None:
@@ -464,7 +466,7 @@ def test_a_chart_follows_theme_and_room(dashboard: Opener, served: Server) -> No
 
 
 def test_without_its_library_a_chart_says_so(dashboard: Opener, served: Server) -> None:
-    """The figures of a chart can be read as a table all the same, and the next drawing tries again."""
+    """The figures of a chart can be read Data table all the same, and the next drawing tries again."""
     from playwright.sync_api import expect
 
     with dashboard(served.url, wanted="plotly|ERR_FAILED") as page:
@@ -473,8 +475,8 @@ def test_without_its_library_a_chart_says_so(dashboard: Opener, served: Server) 
         page.reload()
         put(page, served, "digits-10", 2)
         row = page.locator("#row")
-        expect(row.get_by_text("The chart cannot be drawn: expected its library").first).to_be_visible()
-        row.get_by_text("as a table").first.click()
+        expect(row.get_by_text("The chart could not be drawn: the chart library").first).to_be_visible()
+        row.get_by_text("Data table").first.click()
         expect(row.locator("table").first.get_by_role("row")).to_have_count(11)
         page.unroute("**/plotly.js*")
         put(page, served, "digits-10", 3)
@@ -490,7 +492,7 @@ def test_it_fits_every_window_and_axe_finds_nothing(dashboard: Opener, served: S
             page.get_by_role("button", name="Keep as A").click()
             put(page, served, "digits-10", 2)
             lever(page, 4, "closed").check()
-            chart(page, "T of B less T of A")
+            chart(page, "T of B minus T of A")
             settled(page)
             assert page.evaluate("document.scrollingElement.scrollWidth") <= width
             assert serious(page) == []

@@ -397,4 +397,4 @@ def test_without_charts_the_rest_is_there(dashboard: Opener, served: Server) -> 
         page.reload()
         settled(page)
         expect(page.get_by_role("main").get_by_text("digits-10").first).to_be_visible()
-        expect(page.get_by_role("main").get_by_text("cannot be drawn").first).to_be_visible()
+        expect(page.get_by_role("main").get_by_text("could not be drawn").first).to_be_visible()

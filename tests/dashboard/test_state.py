@@ -54,8 +54,8 @@ def test_without_a_key_the_page_says_what_is_missing(dashboard: Opener, locked: 
         expect(page.get_by_role("dialog")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).not_to_be_visible()
-        expect(page.get_by_role("banner")).to_contain_text("key wanted")
-        expect(page.locator("#models")).to_contain_text("wants a key before it tells which models it has")
+        expect(page.get_by_role("banner")).to_contain_text("key required")
+        expect(page.locator("#models")).to_contain_text("requires an API key to list its models")
         asked = len(page.record.requests)
         page.wait_for_timeout(12_000)
         assert len(page.record.requests) == asked
@@ -91,7 +91,7 @@ def test_a_key_is_kept_where_it_is_wished(dashboard: Opener, locked: Server, kep
     from playwright.sync_api import expect
 
     with dashboard(locked.url, wanted="401") as page:
-        page.get_by_label("Keep it for this tab").set_checked(kept)
+        page.get_by_label("Remember the key in this tab").set_checked(kept)
         enter(page, KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
         page.reload()
@@ -109,9 +109,9 @@ def test_a_key_can_be_forgotten(dashboard: Opener, locked: Server) -> None:
         expect(page.locator("#models")).to_contain_text("digits-10")
         page.get_by_role("button", name="Key", exact=True).click()
         with page.expect_request("**/v2/models") as asked:
-            page.get_by_role("button", name="Forget the key").click()
+            page.get_by_role("button", name="Forget key").click()
         assert "x-api-key" not in asked.value.headers
-        expect(page.get_by_role("dialog")).to_contain_text("answers only those who have a key")
+        expect(page.get_by_role("dialog")).to_contain_text("requires an API key")
         assert page.evaluate("() => sessionStorage.getItem('turnpike-key')") is None
 
 
@@ -136,7 +136,7 @@ def test_a_page_that_may_keep_nothing_works(dashboard: Opener, served: Server) -
         """)
         page.reload()
         expect(page.locator("#models")).to_contain_text("Parity proved")
-        page.get_by_role("button", name="Dark colours").click()
+        page.get_by_role("button", name="Dark theme").click()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -145,11 +145,11 @@ def test_the_theme_is_the_systems_until_one_is_chosen(dashboard: Opener, served:
     system, other = ("dark", "light") if dark else ("light", "dark")
     with dashboard(served.url, dark=dark) as page:
         assert theme(page) == system
-        page.get_by_role("button", name=f"{other.title()} colours").click()
+        page.get_by_role("button", name=f"{other.title()} theme").click()
         assert theme(page) == other
         page.reload()
         assert theme(page) == other
-        page.get_by_role("button", name=f"{system.title()} colours").click()
+        page.get_by_role("button", name=f"{system.title()} theme").click()
         page.emulate_media(color_scheme=other)  # type: ignore[arg-type]
         page.wait_for_function("(wanted) => document.documentElement.dataset.theme === wanted", arg=other)
 
@@ -202,10 +202,10 @@ def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_
             expect(page.locator("#models .about")).to_contain_text("Parity proved")
             before = server.get("/v2/models/net/certificate").json()["digest"]
         expect(page.locator("#notice")).to_contain_text("The server does not answer", timeout=30_000)
-        expect(page.locator("#notice")).to_contain_text("Gone for")
+        expect(page.locator("#notice")).to_contain_text("Unreachable for")
         expect(page.locator("#models .about")).to_contain_text("Parity proved")
-        page.get_by_role("button", name="Try now").click()
-        expect(page.locator("#notice")).to_contain_text("next try in")
+        page.get_by_role("button", name="Retry now").click()
+        expect(page.locator("#notice")).to_contain_text("next attempt in")
         troubles = serious(page)
         other = put(tmp_path, "other", 7)
         other.path.replace(tmp_path / "net" / "1" / "model.onnx")
@@ -213,7 +213,7 @@ def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_
             after = server.get("/v2/models/net/certificate").json()["digest"]
             assert after != before
             expect(page.locator("#notice")).to_be_empty(timeout=30_000)
-            page.get_by_text("The whole certificate").click()
+            page.get_by_text("Full certificate").click()
             expect(page.locator("#models").get_by_text(after)).to_be_visible()
         assert troubles == []
 

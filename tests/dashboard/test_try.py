@@ -52,7 +52,7 @@ def test_samples_are_asked_about_as_they_are(dashboard: Opener, served: Server) 
         assert row["data"] == samples[8]["inputs"][0]["data"]
         assert page.evaluate(READING)["missing"] is None
         # the preview has the very pixels
-        preview = page.get_by_role("img", name="What the network gets").evaluate(
+        preview = page.get_by_role("img", name="Picture as the network receives it").evaluate(
             "(canvas) => Array.from(canvas.getContext('2d').getImageData(0, 0, 8, 8).data)"
         )
         np.testing.assert_allclose(np.array(preview[::4]) * 16 / 255, row["data"], atol=0.04)
@@ -116,12 +116,12 @@ def test_rows_out_of_npy_files_are_asked_about_as_they_are(dashboard: Opener, se
         wrong = page.locator("#try").get_by_role("alert")
         upload(page, "small.npy", npy(rows[:, :, :4]))
         expect(wrong).to_have_text(
-            "small.npy: expected a row of shape [1, 8, 8] or many along a first axis, got shape [3, 1, 4, 8]"
+            "small.npy: expected a row of shape [1, 8, 8] or several along a first axis, got shape [3, 1, 4, 8]"
         )
         upload(page, "nan.npy", npy(np.full((8, 8), np.nan)))
         expect(wrong).to_have_text("nan.npy: x: value 1: expected a number, got NaN")
         upload(page, "notes.txt", b"no picture")
-        expect(wrong).to_contain_text("notes.txt: expected a picture that the browser can read, or .npy, got")
+        expect(wrong).to_contain_text("notes.txt: expected an image that the browser can read, or .npy, got")
         # and the row from before stands
         took(page, "rows.npy, row 3")
 
@@ -192,7 +192,9 @@ def test_an_input_that_json_cannot_say_is_told(dashboard: Opener, served: Server
               publish("model", { ...model, version: "2", path: `${model.path}2`, inputs });
             }"""
         )
-        expect(page.locator("#try .empty")).to_contain_text("The input x is FP16, which has no form in JSON")
+        expect(page.locator("#try .empty")).to_contain_text(
+            "The input x is FP16, which JSON requests cannot carry"
+        )
 
 
 def test_a_form_is_made_from_the_metadata(dashboard: Opener, gallery: Server) -> None:
@@ -215,7 +217,7 @@ def test_a_form_is_made_from_the_metadata(dashboard: Opener, gallery: Server) ->
         assert len([one for one in page.record.requests if one.endswith("/infer")]) == asked  # type: ignore[attr-defined]
         b.fill("[1, 2, 3, -9007199254740991]")
         b.press("Control+Enter")
-        took(page, "pasted row")
+        took(page, "typed row")
         assert b.get_attribute("aria-invalid") == "false"
         first, second = page.evaluate(ROW)
         assert (first["shape"], first["data"]) == ([1, 2], [0.5, 1])
@@ -243,7 +245,7 @@ def test_a_row_is_carried_from_the_picture_to_the_numbers(dashboard: Opener, ser
         assert np.fromstring(re.sub(r"[\[\],]", " ", field.input_value()), sep=" ").tolist() == before["data"]
         field.fill(" ".join(["3"] * 64))
         page.get_by_role("button", name="Predict").click()
-        took(page, "pasted row")
+        took(page, "typed row")
         page.get_by_role("button", name="Picture").click()
         page.wait_for_timeout(300)
         assert page.evaluate(ROW)[0]["data"] == [3] * 64
@@ -262,7 +264,9 @@ def test_texts_are_asked_about_while_one_writes(dashboard: Opener, gallery: Serv
         assert row["data"] == [1, 2, 3, 0, 0, 10, 10, 0, 0, 0]
         field.fill("abc x")
         said = page.locator("#text-error")
-        expect(said).to_have_text('text: expected letters of the network\'s alphabet, got "x" at place 5')
+        expect(said).to_have_text(
+            'text: expected characters of the network\'s alphabet, got "x" at position 5'
+        )
         expect(page.locator("#try .headline")).to_have_count(0)
         page.get_by_role("button", name="Random text").click()
         took(page, "random text")

@@ -30,7 +30,9 @@ def took(page: Page, title: str) -> None:
     """Wait for the prediction of a row."""
     from playwright.sync_api import expect
 
-    expect(page.locator("#try .request-time")).to_have_text(re.compile(rf"^{re.escape(title)} · [\d.]+ (ms|µs|s)$"))
+    expect(page.locator("#try .request-time")).to_have_text(
+        re.compile(rf"^{re.escape(title)} · [\d.]+ (ms|µs|s)$")
+    )
 
 
 def upload(page: Page, name: str, content: bytes, button: str = "Open a file…") -> None:

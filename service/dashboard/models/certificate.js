@@ -50,7 +50,7 @@ function variantText({ agreement, rows, metric, metric_fp32: full }, precision) 
 
 function tensorTable({ tensors: all, worst }) {
   return table(
-    "Error of each tensor, compared with the error of PyTorch in single precision",
+    "Error of each tensor, next to PyTorch’s in fp32",
     ["Tensor", "RMS error", "PyTorch’s RMS error", "Ratio", "Max. error", "PyTorch’s max. error"],
     all.map((tensor) => ({
       marked: tensor.name === worst,

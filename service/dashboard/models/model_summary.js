@@ -100,7 +100,7 @@ function verdict(certificate) {
 
 function worstTensor(worst) {
   const error = `RMS error ${number(worst.rms)}, PyTorch's own ${number(worst.rms_torch)}`;
-  return ["Largest relative error: ", el("b", {}, worst.name), ` (${error}: ${errorRatio(worst)}).`];
+  return ["Closest to the limit: ", el("b", {}, worst.name), ` (${error}: ${errorRatio(worst)}).`];
 }
 
 function collapsibleCertificate(certificate, open) {
