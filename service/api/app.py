@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from service.api import admin, health, predict
 from service.api import open_inference as oip
 from service.api.context import ServiceContext, SupervisorClient
-from service.api.dashboard import add_page
+from service.api.dashboard import add_dashboard
 from service.api.gates import routes as gate_routes
 from service.api.openapi.reference_page import add_reference
 from service.artifact.limits import RequestLimits
@@ -144,7 +144,7 @@ def routed(parts: ServiceContext, is_ready: Callable[[], bool]) -> FastAPI:
 
     app.openapi = partial(openapi, app)  # type: ignore[method-assign]
     if settings.dashboard:
-        add_page(app, parts.access)
+        add_dashboard(app, parts.access)
     if settings.docs:
         add_reference(app, parts.access)
     return app

@@ -1,6 +1,6 @@
-"""The dashboard at `/`: files of the folder beside this one, and the charts' library out of its package.
+"""Serves the dashboard at `/`: the files of `service/dashboard`, and Plotly's JavaScript from its package.
 
-They are open to everyone, as they hold no data: what the page asks of the API it asks with a key.
+The files need no key, because they contain no data: the page sends its key with every request to the API.
 """
 
 from __future__ import annotations
@@ -24,157 +24,167 @@ from service.http.auth import Authenticator
 
 FOLDER = Path(__file__).parents[1] / "dashboard"
 INDEX = "index.html"
-# runs before anything is painted, and is no module
-EARLY = "shell/early_theme.js"
-LIBRARY = "plotly.js"
-IN_PACKAGE = "plotly/package_data/plotly.min.js"
-# where the page reads which release of the library there is
-RELEASE = b'<meta name="plotly" content="%s">'
+# a classic script that runs before the first paint, so it must not be preloaded as a module
+EARLY_SCRIPT = "shell/early_theme.js"
 
-TYPES = {
+# The whole package plotly is a dependency for the sake of this one file: it brings the chart library in a
+# version that pip pins and checks, without a copy in the repository and without a download by the browser.
+# The package and what it needs (narwhals) take about 70 MB installed; the Dockerfile removes all but this
+# file of 4.8 MB. None of its Python code is imported here.
+CHART_LIBRARY = "plotly.js"
+CHART_LIBRARY_IN_PACKAGE = "plotly/package_data/plotly.min.js"
+# where the page finds the version of the chart library, which it adds to the library's URL
+VERSION_TAG = b'<meta name="plotly" content="%s">'
+
+MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-SECURITY = {
-    "Content-Security-Policy": POLICY,
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
-# the page's modules import one another: named at the start, all are fetched at once
 HEAD_END = b"</head>"
-MODULE = '<link rel="modulepreload" href="dashboard/%s">\n'
-# bytes of an answer that are sent at once
-PIECE = 1 << 14
-ASK_AGAIN = "no-cache"
-# a weight by which a client says that it does not take a coding
-REFUSED = re.compile(r"\s*q=0(\.0*)?\s*")
-FOR_GOOD = "public, max-age=31536000, immutable"
+# lets the browser fetch all modules at once, instead of one level of imports after the other
+MODULE_PRELOAD = '<link rel="modulepreload" href="dashboard/%s">\n'
+# bytes of a response body that are sent at a time
+CHUNK_SIZE = 1 << 14
+REVALIDATE = "no-cache"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
+# a weight in Accept-Encoding that refuses a coding
+ZERO_WEIGHT = re.compile(r"\s*q=0(\.0*)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """What a file holds, as gzip, with its size before that and a tag that stands for just that content."""
+class CompressedFile:
+    """Content of a file: compressed with gzip, its original size in bytes, and an ETag of the content."""
 
     data: bytes
     size: int
-    tag: str
+    etag: str
 
 
-class Asset:
-    """A file of the page, read and packed when it is first asked for and then kept."""
+class StaticFile:
+    """A file of the dashboard, read and compressed on the first request and then kept in memory."""
 
-    def __init__(self, suffix: str, read: Callable[[], bytes], release: str | None = None) -> None:
-        self._type = TYPES[suffix]
+    def __init__(self, suffix: str, read: Callable[[], bytes], version: str | None = None) -> None:
+        """`version` is the one that a URL may name as `?v=` to be cached for ever."""
+        self._media_type = MEDIA_TYPES[suffix]
         self._read = read
-        self._release = release
-        self._packed: Packed | None = None
+        self._version = version
+        self._file: CompressedFile | None = None
 
-    async def answer(self, request: Request) -> Response:
-        """The file as the client can read it, or word that it has it already."""
-        packed = self._packed
-        if packed is None:
-            packed = self._packed = await asyncio.to_thread(_pack, self._read)
-        known = self._release is not None and request.query_params.get("v") == self._release
+    async def response(self, request: Request) -> Response:
+        """The file, compressed if the client accepts gzip, or 304 if the client already has it."""
+        file = self._file
+        if file is None:
+            file = self._file = await asyncio.to_thread(_compress, self._read)
+        versioned = self._version is not None and request.query_params.get("v") == self._version
         headers = {
-            **SECURITY,
-            "Content-Type": self._type,
-            "Cache-Control": FOR_GOOD if known else ASK_AGAIN,
-            "ETag": packed.tag,
+            **SECURITY_HEADERS,
+            "Content-Type": self._media_type,
+            "Cache-Control": CACHE_FOREVER if versioned else REVALIDATE,
+            "ETag": file.etag,
             "Vary": "Accept-Encoding",
         }
-        if _has(request.headers, packed.tag):
+        if _has_current(request.headers, file.etag):
             return Response(status_code=304, headers=headers)
-        if _takes_gzip(request.headers):
+        if _accepts_gzip(request.headers):
             headers["Content-Encoding"] = "gzip"
-            return _streamed(_pieces(packed.data), len(packed.data), headers)
-        return _streamed(_unpacked(packed.data), packed.size, headers)
+            return _streamed(_chunks(file.data), len(file.data), headers)
+        return _streamed(_decompressed(file.data), file.size, headers)
 
 
-def add_page(app: FastAPI, access: Authenticator) -> None:
-    """Give the application its dashboard. The names of its files are fixed here: no request names a path."""
-    library, release = _library()
-    assets = {
-        path.relative_to(FOLDER).as_posix(): Asset(path.suffix, path.read_bytes)
+def add_dashboard(app: FastAPI, access: Authenticator) -> None:
+    """Add the dashboard. Its files are listed here, once, so that no request names a path on the disk."""
+    library, version = _find_chart_library()
+    files = {
+        _name(path): StaticFile(path.suffix, path.read_bytes)
         for path in FOLDER.rglob("*")
-        if path.suffix in TYPES
+        if path.suffix in MEDIA_TYPES
     }
-    assets[INDEX] = Asset(".html", lambda: _index(release))
+    files[INDEX] = StaticFile(".html", lambda: _index_page(version))
     if library is not None:
-        assets[LIBRARY] = Asset(".js", library.read_bytes, release)
-    anyone = [Depends(access.needs("open"))]
+        files[CHART_LIBRARY] = StaticFile(".js", library.read_bytes, version)
+    without_key = [Depends(access.needs("open"))]
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False, dependencies=anyone)
-    async def page(request: Request) -> Response:
-        return await assets[INDEX].answer(request)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False, dependencies=without_key)
+    async def index(request: Request) -> Response:
+        return await files[INDEX].response(request)
 
     @app.api_route(
-        "/dashboard/{file:path}", methods=["GET", "HEAD"], include_in_schema=False, dependencies=anyone
+        "/dashboard/{file:path}", methods=["GET", "HEAD"], include_in_schema=False, dependencies=without_key
     )
-    async def part(file: str, request: Request) -> Response:
-        if file == LIBRARY and library is None:
+    async def dashboard_file(file: str, request: Request) -> Response:
+        if file == CHART_LIBRARY and library is None:
             raise NotFoundError(
-                "/dashboard: expected the package plotly on the server, and it is not installed"
+                "/dashboard: expected the package plotly to be installed on the server, and it is not"
             )
-        if file not in assets:
-            raise NotFoundError(f"/dashboard: expected a file of the page, got {file[:80]!r}")
-        return await assets[file].answer(request)
+        if file not in files:
+            raise NotFoundError(f"/dashboard: expected a file of the dashboard, got {file[:80]!r}")
+        return await files[file].response(request)
 
 
-def _library() -> tuple[Path | None, str]:
-    """The library and its release, nothing where its package is absent; nothing of it is imported."""
+def _find_chart_library() -> tuple[Path | None, str]:
+    """Path and version of the chart library, (None, "") if its package is not installed."""
     try:
         package = distribution("plotly")
     except PackageNotFoundError:
         return None, ""
-    path = Path(str(package.locate_file(IN_PACKAGE)))
+    path = Path(str(package.locate_file(CHART_LIBRARY_IN_PACKAGE)))
     return (path, package.version) if path.is_file() else (None, "")
 
 
-def _index(release: str) -> bytes:
-    names = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.js")} - {EARLY}
-    modules = "".join(MODULE % name for name in sorted(names)).encode()
-    page = (FOLDER / INDEX).read_bytes().replace(RELEASE % b"", RELEASE % release.encode())
-    return page.replace(HEAD_END, modules + HEAD_END)
+def _name(path: Path) -> str:
+    return path.relative_to(FOLDER).as_posix()
 
 
-def _pack(read: Callable[[], bytes]) -> Packed:
+def _index_page(version: str) -> bytes:
+    modules = sorted({_name(path) for path in FOLDER.rglob("*.js")} - {EARLY_SCRIPT})
+    preloads = "".join(MODULE_PRELOAD % module for module in modules).encode()
+    page = (FOLDER / INDEX).read_bytes().replace(VERSION_TAG % b"", VERSION_TAG % version.encode())
+    return page.replace(HEAD_END, preloads + HEAD_END)
+
+
+def _compress(read: Callable[[], bytes]) -> CompressedFile:
     data = read()
-    return Packed(gzip.compress(data, mtime=0), len(data), f'W/"{sha256(data).hexdigest()[:32]}"')
+    return CompressedFile(gzip.compress(data, mtime=0), len(data), f'W/"{sha256(data).hexdigest()[:32]}"')
 
 
-def _streamed(pieces: AsyncIterator[bytes], size: int, headers: dict[str, str]) -> Response:
-    return StreamingResponse(pieces, headers=headers | {"Content-Length": str(size)})
+def _streamed(chunks: AsyncIterator[bytes], size: int, headers: dict[str, str]) -> Response:
+    return StreamingResponse(chunks, headers=headers | {"Content-Length": str(size)})
 
 
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    """A little at a time, so that a client that reads slowly keeps no copy of it all in memory."""
-    for start in range(0, len(data), PIECE):
-        yield data[start : start + PIECE]
+async def _chunks(data: bytes) -> AsyncIterator[bytes]:
+    """Small pieces of the data, so that a client that reads slowly does not keep a second copy in memory."""
+    for start in range(0, len(data), CHUNK_SIZE):
+        yield data[start : start + CHUNK_SIZE]
 
 
-async def _unpacked(data: bytes) -> AsyncIterator[bytes]:
-    """For the few that do not take gzip; to keep this form, too, would cost every worker the memory."""
-    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    async for piece in _pieces(data):
-        yield unpacking.decompress(piece)
+async def _decompressed(data: bytes) -> AsyncIterator[bytes]:
+    """For the few clients without gzip; keeping the original as well would cost memory in every worker."""
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    async for chunk in _chunks(data):
+        yield decompressor.decompress(chunk)
 
 
-def _has(headers: Headers, tag: str) -> bool:
-    """Whether the client has what this tag stands for."""
-    asked = headers.get("if-none-match", "")
-    return tag.removeprefix("W/") in (one.strip().removeprefix("W/") for one in asked.split(","))
+def _has_current(headers: Headers, etag: str) -> bool:
+    """Whether If-None-Match names this ETag."""
+    known = headers.get("if-none-match", "").split(",")
+    return etag.removeprefix("W/") in (tag.strip().removeprefix("W/") for tag in known)
 
 
-def _takes_gzip(headers: Headers) -> bool:
-    for one in headers.get("accept-encoding", "").split(","):
-        coding, _, weight = one.partition(";")
+def _accepts_gzip(headers: Headers) -> bool:
+    for item in headers.get("accept-encoding", "").split(","):
+        coding, _, weight = item.partition(";")
         if coding.strip().lower() == "gzip":
-            return not REFUSED.fullmatch(weight)
+            return not ZERO_WEIGHT.fullmatch(weight)
     return False

@@ -1,4 +1,4 @@
-"""The section live: what `/metrics` says, read and told as rates, times and refusals; and drift."""
+"""Section "Live": metrics as rates, times and rejections; and drift."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.browser import Opener, settled
+from tests.support.browser import OpenDashboard, wait_until_idle
 from tests.support.dashboard_repository import MARKUP
 from tests.support.live_server import Server, serving
 
@@ -19,61 +19,64 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-# of a tile that knows its figure
+# text of a tile that shows a figure
 FIGURE = re.compile(r"\d")
 IMAGE = {"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
 SAMPLES = """async (text) => {
   const { parseSamples } = await import("/dashboard/live/metrics_parser.js");
   return [...parseSamples(text)].map(({ name, labels, value }) => [name, labels, String(value)]);
 }"""
-# looks made by hand: requests, counts of the one histogram below 1, 2 and any seconds, its sum
-MOMENTS = """async (looks) => {
+# derives figures from scrapes: requests, cumulative counts of a histogram with bounds 1, 2 and infinity, sum
+MOMENTS = """async (scrapes) => {
   const { MetricsHistory } = await import("/dashboard/live/metrics_history.js");
   const { emptyHistogram } = await import("/dashboard/live/histogram.js");
   const history = new MetricsHistory();
-  const told = [];
-  for (const { at, started = 5, requests, counts, sum, refused = 0 } of looks) {
+  const results = [];
+  for (const { at, started = 5, requests, counts, sum, refused = 0 } of scrapes) {
     const request = { bounds: [1, 2, Infinity], counts, sum };
     const histograms = { request, queue: emptyHistogram(), run: emptyHistogram(), batch: emptyHistogram() };
     const failed = new Map([["expired", refused]]);
     const drift = { drift: new Map(), driftRows: null };
-    const one = { requests, rows: 2 * requests, waiting: 3, failed, histograms, ...drift };
-    const models = new Map([["net/1", one], ["other/1", { ...one, histograms: { ...histograms } }]]);
+    const modelCounts = { requests, rows: 2 * requests, waiting: 3, failed, histograms, ...drift };
+    const models = new Map([
+      ["net/1", modelCounts],
+      ["other/1", { ...modelCounts, histograms: { ...histograms } }],
+    ]);
     history.add({ at, started, workers: 2, refused: new Map([["expired", refused]]), models });
     const now = history.now;
-    told.push(now && { ...now.models.get("net/1"), since: now.since, kept: history.moments.length,
+    results.push(now && { ...now.models.get("net/1"), since: now.since, kept: history.moments.length,
       whole: now.total.requests, refused: now.total.refused, failed: now.models.get("net/1").failed });
   }
-  return told;
+  return results;
 }"""
 
 
 @pytest.fixture(scope="module")
-def page(dashboard: Opener, served: Server) -> Iterator[Page]:
-    """A window for what needs no more than the page's modules."""
-    with dashboard(served.url) as opened:
+def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
+    """One page for the tests that only use its modules."""
+    with dashboard(bundled_server.url) as opened:
         yield opened
 
 
-def test_samples_are_those_that_prometheus_reads(page: Page, served: Server) -> None:
-    """All that the server tells is read as another reader of the same text reads it."""
-    served.post("/v2/models/digits-10/infer", {"inputs": [IMAGE]})
-    served.post("/v2/models/digits-10/infer", b"{")
-    text = served.get("/metrics").text
+def test_samples_are_those_that_prometheus_reads(page: Page, bundled_server: Server) -> None:
+    """The parser agrees with that of prometheus_client."""
+    bundled_server.post("/v2/models/digits-10/infer", {"inputs": [IMAGE]})
+    bundled_server.post("/v2/models/digits-10/infer", b"{")
+    text = bundled_server.get("/metrics").text
     ours = {
         (name, tuple(sorted(labels.items()))): float(value) for name, labels, value in samples(page, text)
     }
     theirs = {
-        (one.name, tuple(sorted(one.labels.items()))): one.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
     assert len(theirs) > 100
     assert ours == theirs
 
 
 def test_samples_of_strange_text(page: Page) -> None:
-    """Labels hold whatever a name may, values need not be finite, and what is no sample is passed over."""
+    """Labels may contain anything, values need not be finite, and lines without a sample are skipped."""
     text = (
         '# TYPE a counter\na{model="b} 1 \\"c\\"",reason="d\\\\n\\ne,f=g"} 2\n'
         'plain 3 1700000000000\nlast{le="+Inf"} +Inf\nnone NaN\n\n}{ 4\nonly\n'
@@ -89,7 +92,6 @@ def test_samples_of_strange_text(page: Page) -> None:
 @pytest.mark.parametrize(
     ("counts", "share", "expected"),
     [
-        ([0, 4, 8, 8], 0.5, 2),  # all of the second bucket lie at or below its bound
         ([0, 4, 8, 8], 0.25, 1.5),  # half of the second bucket, from 1 to 2
         ([4, 4, 4, 4], 0.5, 0.5),  # the first begins at 0
         ([0, 0, 0, 5], 0.99, 4),  # above the last bound no more is known
@@ -99,7 +101,6 @@ def test_samples_of_strange_text(page: Page) -> None:
     ],
 )
 def test_quantiles(page: Page, counts: list[int], share: float, expected: float | None) -> None:
-    """A quantile lies in its bucket where its rank does; without values there is none."""
     script = """async ([counts, share]) => {
       const { quantile } = await import("/dashboard/live/histogram.js");
       return quantile({ bounds: [1, 2, 4, Infinity].slice(0, counts.length), counts, sum: 0 }, share);
@@ -109,8 +110,8 @@ def test_quantiles(page: Page, counts: list[int], share: float, expected: float 
     )
 
 
-def test_figures_come_from_what_lies_between_two_looks(page: Page) -> None:
-    """Rates are by second, times are those of the requests in between, and one look tells nothing."""
+def test_figures_are_derived_from_two_scrapes(page: Page) -> None:
+    """One scrape alone gives no figures."""
     first, second = page.evaluate(
         MOMENTS,
         [
@@ -130,8 +131,8 @@ def test_figures_come_from_what_lies_between_two_looks(page: Page) -> None:
     assert (second["refused"], second["failed"]) == (0.5, 0.5)
 
 
-def test_counters_that_go_back_are_no_negative_rates(page: Page) -> None:
-    """Where a counter is lower than before it began anew, and what it has came since."""
+def test_a_reset_counter_gives_no_negative_rate(page: Page) -> None:
+    """A counter that decreased was reset, so its whole value is new."""
     *_, last = page.evaluate(
         MOMENTS,
         [
@@ -143,40 +144,39 @@ def test_counters_that_go_back_are_no_negative_rates(page: Page) -> None:
 
 
 @pytest.mark.parametrize("change", [{"started": 9}, {"at": 40}])
-def test_what_does_not_follow_begins_anew(page: Page, change: dict[str, float]) -> None:
-    """After the server's restart, or a long while unseen, the next look tells nothing but where it begins."""
-    looks: list[dict[str, Any]] = [
+def test_history_restarts_after_a_gap(page: Page, change: dict[str, float]) -> None:
+    """After a restart of the server or a long pause, the next scrape only sets the starting point."""
+    scrapes: list[dict[str, Any]] = [
         {"at": at, "requests": at, "counts": [at, at, at], "sum": at} for at in (0, 2, 4)
     ]
-    looks[2] |= change
-    looks.append(looks[2] | {"at": looks[2]["at"] + 2, "requests": 14})
-    _, second, third, fourth = page.evaluate(MOMENTS, looks)
+    scrapes[2] |= change
+    scrapes.append(scrapes[2] | {"at": scrapes[2]["at"] + 2, "requests": 14})
+    _, second, third, fourth = page.evaluate(MOMENTS, scrapes)
     assert second["requests"] == 1
     assert third is None
     assert fourth["requests"] == 5
-    # the gap itself stays in what is kept, so that no line is drawn across it
+    # the gap is kept, so that no line is drawn across it
     assert fourth["kept"] == 3
 
 
 def test_only_the_last_minutes_are_kept(page: Page) -> None:
-    """Figures are told from ten seconds, and moments older than five minutes are let go."""
-    looks = [{"at": 2 * n, "requests": n * n, "counts": [0, 0, 0], "sum": 0} for n in range(400)]
-    told = page.evaluate(MOMENTS, looks)
-    assert told[-1]["since"] == 10
-    assert told[-1]["requests"] == (399**2 - 394**2) / 10
-    assert told[-1]["kept"] == 151
+    """Figures are averages over ten seconds; moments older than five minutes are removed."""
+    scrapes = [{"at": 2 * n, "requests": n * n, "counts": [0, 0, 0], "sum": 0} for n in range(400)]
+    results = page.evaluate(MOMENTS, scrapes)
+    assert results[-1]["since"] == 10
+    assert results[-1]["requests"] == (399**2 - 394**2) / 10
+    assert results[-1]["kept"] == 151
 
 
-def test_traffic_is_shown(dashboard: Opener, served: Server) -> None:
-    """Tiles, charts and tables tell of requests and refusals, of all models and of the chosen one."""
+def test_traffic_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         live = page.locator("#live")
         live.scroll_into_view_if_needed()
         rate = live.locator(".tile", has_text="requests per second").locator(".figure")
         expect(rate).to_have_text("0")
-        ask(served)
+        ask(bundled_server)
         expect(rate).not_to_have_text("0")
         rejected = live.locator(".tile", has_text="rejected per second")
         expect(rejected.locator(".figure")).not_to_have_text("0")
@@ -196,11 +196,10 @@ def test_traffic_is_shown(dashboard: Opener, served: Server) -> None:
         assert known > 0
 
 
-def test_names_of_strangers_are_names(dashboard: Opener, gallery: Server) -> None:
-    """A model that is called like markup is shown by that name."""
+def test_model_names_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url) as page:
+    with dashboard(all_models_server.url) as page:
         page.evaluate(
             "async (name) => (await import('/dashboard/state/store.js'))"
             ".publish('choose model', {name, version: '1'})",
@@ -212,43 +211,43 @@ def test_names_of_strangers_are_names(dashboard: Opener, gallery: Server) -> Non
 
 
 @pytest.mark.thorough
-def test_drift_is_told_of_noise(dashboard: Opener) -> None:
-    """First it says how many rows are wanted; after noise that the gates are far from how they were."""
+def test_noise_raises_a_drift_alarm(dashboard: OpenDashboard) -> None:
+    """First the page shows how many rows are needed; after noise, an alarm."""
     from playwright.sync_api import expect
 
     with serving("--no-access-log") as server, dashboard(server.url) as page:
-        settled(page)
+        wait_until_idle(page)
         drift = page.locator("#live .drift")
         drift.scroll_into_view_if_needed()
         expect(drift).to_contain_text("of 200 rows so far")
         noise(server, rows=400)
         expect(drift.get_by_text("alarm: far from export")).to_be_visible()
-        told = server.get("/v2/models/digits-10/gates/drift").json()
-        expect(drift).to_contain_text(f"moved most is {told['worst']}")
+        report = server.get("/v2/models/digits-10/gates/drift").json()
+        expect(drift).to_contain_text(f"moved most is {report['worst']}")
         expect(drift.get_by_text("watch", exact=True)).to_be_visible()
         drift.locator(".titled", has_text="Drift by layer").get_by_text("Data table").click()
-        expect(drift.get_by_role("row")).to_have_count(1 + len(told["layers"]))
+        expect(drift.get_by_role("row")).to_have_count(1 + len(report["layers"]))
 
 
 @pytest.mark.thorough
-def test_what_cannot_drift_says_so(dashboard: Opener, gallery: Server) -> None:
-    """A model without gates has none that could drift."""
+def test_a_model_without_gates_has_no_drift(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, path="/#model=bare/1") as page:
+    with dashboard(all_models_server.url, path="/#model=bare/1") as page:
         expect(page.locator("#live .drift")).to_contain_text("no gates to drift")
-        assert not [url for url in page.record.requests if url.endswith("/bare/versions/1/gates/drift")]
+        assert not [url for url in page.log.requests if url.endswith("/bare/versions/1/gates/drift")]
 
 
 @pytest.mark.thorough
-def test_an_answer_that_comes_late_is_dropped(dashboard: Opener, gallery: Server) -> None:
-    """What is told of a model's drift after another has been chosen is not shown as that one's."""
+def test_a_late_drift_response_is_ignored(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, path="/#model=digits-10/1") as page:
-        settled(page)
+    with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
+        wait_until_idle(page)
         drift = page.locator("#live .drift")
-        told = gallery.get("/v2/models/digits-10/gates/drift").json() | {"reason": "of another model"}
+        report = all_models_server.get("/v2/models/digits-10/gates/drift").json() | {
+            "reason": "of another model"
+        }
         page.evaluate(
             """(late) => {
               const plain = window.fetch;
@@ -259,7 +258,7 @@ def test_an_answer_that_comes_late_is_dropped(dashboard: Opener, gallery: Server
                 return new Response(JSON.stringify(late));
               };
             }""",
-            told,
+            report,
         )
         with page.expect_response("**/digits-10/versions/1/gates/drift"):
             drift.scroll_into_view_if_needed()
@@ -270,23 +269,23 @@ def test_an_answer_that_comes_late_is_dropped(dashboard: Opener, gallery: Server
 
 
 @pytest.mark.thorough
-def test_it_asks_seldom(dashboard: Opener, served: Server) -> None:
-    """A look every two seconds, and drift only where it is in sight."""
-    with dashboard(served.url, height=500) as page:
-        settled(page)
-        before = len(page.record.requests)
+def test_polling_intervals(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """Every two seconds, and drift only while it is visible."""
+    with dashboard(bundled_server.url, height=500) as page:
+        wait_until_idle(page)
+        before = len(page.log.requests)
         page.wait_for_timeout(8000)
-        looks = sum(url.endswith("/metrics") for url in page.record.requests[before:])
-        assert 1 <= looks <= 4, page.record.wrongs
-        assert not [url for url in page.record.requests if url.endswith("/drift")]
+        scrapes = sum(url.endswith("/metrics") for url in page.log.requests[before:])
+        assert 1 <= scrapes <= 4, page.log.problems
+        assert not [url for url in page.log.requests if url.endswith("/drift")]
         with page.expect_request("**/gates/drift"):
             page.locator("#live .drift").scroll_into_view_if_needed()
 
 
 @pytest.mark.thorough
-def test_a_server_with_much_to_tell_is_asked_less(dashboard: Opener, served: Server) -> None:
-    """Where an answer takes long the page waits longer for the next."""
-    with dashboard(served.url) as page:
+def test_a_slow_metrics_response_slows_polling(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """If a response takes long, the page waits longer before the next request."""
+    with dashboard(bundled_server.url) as page:
 
         def slow(route: Route) -> None:
             page.wait_for_timeout(300)
@@ -294,16 +293,15 @@ def test_a_server_with_much_to_tell_is_asked_less(dashboard: Opener, served: Ser
 
         page.route("**/metrics", slow)
         page.wait_for_timeout(4000)
-        before = len(page.record.requests)
+        before = len(page.log.requests)
         page.wait_for_timeout(9000)
-        assert sum(url.endswith("/metrics") for url in page.record.requests[before:]) <= 2
+        assert sum(url.endswith("/metrics") for url in page.log.requests[before:]) <= 2
 
 
-def test_the_server_gone_and_back(dashboard: Opener, served: Server) -> None:
-    """The last figures stay while it is away, marked as such, and it goes on by itself."""
+def test_figures_stay_while_the_server_is_down(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(served.url, wanted="ERR_FAILED") as page:
+    with dashboard(bundled_server.url, allowed="ERR_FAILED") as page:
         live = page.locator("#live")
         rate = live.locator(".tile", has_text="requests per second").locator(".figure")
         expect(rate).to_have_text(FIGURE)
@@ -321,11 +319,12 @@ def test_the_server_gone_and_back(dashboard: Opener, served: Server) -> None:
         )
 
 
-def test_a_server_that_does_not_tell(dashboard: Opener, served: Server) -> None:
-    """What it answers instead of figures is shown as it stands."""
+def test_a_refused_metrics_request_shows_the_message(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(served.url, wanted="403") as page:
+    with dashboard(bundled_server.url, allowed="403") as page:
         page.route(
             "**/metrics", lambda route: route.fulfill(status=403, json={"error": "not for <b>you</b>"})
         )
@@ -339,14 +338,14 @@ def samples(page: Page, text: str) -> list[Any]:
 
 
 def ask(server: Server) -> None:
-    """A few requests that are answered, and one that is refused."""
+    """Send a few valid requests and an invalid one."""
     for _ in range(20):
         assert server.post("/v2/models/digits-10/infer", {"inputs": [IMAGE]}).status_code == 200
     assert server.post("/v2/models/digits-10/infer", b"{").status_code == 400
 
 
 def noise(server: Server, rows: int) -> None:
-    """Pictures that no digit looks like, until drift has been told from so many of them."""
+    """Send pictures of noise until drift is based on that many rows."""
     image = {**IMAGE, "shape": [128, 1, 8, 8], "data": [16.0, 0.0] * (128 * 32)}
     until = time.monotonic() + 60
     while server.get("/v2/models/digits-10/gates/drift").json()["rows"] < rows:

@@ -1,4 +1,4 @@
-"""The models of the dashboard, in a real browser: listed, chosen, proved, changed."""
+"""Section "Models": the list, the choice of a model, its certificate, and changes of the repository."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.browser import Opener, serious
+from tests.support.browser import OpenDashboard, axe_violations
 from tests.support.dashboard_repository import LABELS, MARKUP
 from tests.support.live_server import Server, serving
 from tests.support.tiny_repository import put
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.browser
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"
-# what stands for something else in an address
+# characters with a meaning in URLs
 ODD = "50%41 #?&"
-# as long as a name may be
+# the longest name allowed
 LONG = "n" * 200
 
 
@@ -33,23 +33,22 @@ def shape(*parts: object) -> str:
     return f" {TIMES} ".join(map(str, parts))
 
 
-def line(page: Page, name: str) -> Locator:
-    """The line of a version in the list."""
+def entry_of(page: Page, name: str) -> Locator:
+    """A version's line in the list."""
     return page.locator("#models li.entry").filter(has=page.get_by_role("button", name=name, exact=True))
 
 
 def chosen(page: Page) -> Locator:
-    """The button of the version that is marked as chosen."""
     return page.locator("#models li.entry button[aria-current=true]")
 
 
 def summary(page: Page) -> Locator:
-    """What stands beneath the list, of the chosen one."""
+    """The details of the chosen model."""
     return page.locator("#models .about")
 
 
 def fact(place: Locator, title: str) -> Locator:
-    """What a list of facts says under a title."""
+    """The value with this title in a list of facts."""
     return (
         place.locator("dl > div")
         .filter(has=place.page.locator("dt").get_by_text(title, exact=True))
@@ -57,16 +56,16 @@ def fact(place: Locator, title: str) -> Locator:
     )
 
 
-def answering(status: int, answer: object) -> Callable[[Route], None]:
-    """A route's answer in the place of the server's."""
+def responding(status: int, answer: object) -> Callable[[Route], None]:
+    """A route handler that responds in place of the server."""
     return lambda route: route.fulfill(
         status=status, body=json.dumps(answer), content_type="application/json"
     )
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Server]]:
-    """A repository that is looked at each second, with a model of two versions, and one that is damaged."""
+def repository_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Server]]:
+    """A repository polled twice per second, with two versions of a model and a damaged file."""
     root = tmp_path_factory.mktemp("shelf")
     put(root, "net", 1)
     put(root, "net", 2)
@@ -77,80 +76,80 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Serv
         yield root, server
 
 
-def test_every_version_is_listed(dashboard: Opener, gallery: Server) -> None:
-    """Each with its state, its tensors, its precision and size, and whether it was proved."""
+def test_every_version_is_listed(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url) as page:
-        for entry in gallery.post("/v2/repository/index", {}).json():
-            expect(line(page, f"{entry['name']}/{entry['version']}")).to_contain_text("served")
-        digits = line(page, "digits-10/1")
+    with dashboard(all_models_server.url) as page:
+        for entry in all_models_server.post("/v2/repository/index", {}).json():
+            expect(entry_of(page, f"{entry['name']}/{entry['version']}")).to_contain_text("served")
+        digits = entry_of(page, "digits-10/1")
         expect(fact(digits, "inputs")).to_have_text(shape("x FP32 n", 1, 8, 8))
         expect(fact(digits, "outputs")).to_have_text(shape("output FP32 n", 10))
         expect(fact(digits, "precision")).to_have_text("fp32")
         expect(fact(digits, "size")).to_have_text(re.compile(r"^\d+ KiB$"))
-        told = gallery.get("/v2/models/digits-10/certificate").json()["parity"]
-        worst = next(one for one in told["tensors"] if one["name"] == told["worst"])
+        parity = all_models_server.get("/v2/models/digits-10/certificate").json()["parity"]
+        worst = next(tensor for tensor in parity["tensors"] if tensor["name"] == parity["worst"])
         times = f"{worst['rms'] / worst['rms_torch']:.2f}{TIMES}"
-        expect(fact(digits, "parity")).to_have_text(f"proved{told['worst']} {times}")
-        expect(fact(line(page, "bare/1"), "parity")).to_have_text("not proved")
-        expect(line(page, f"{MARKUP}/1")).to_be_visible()
+        expect(fact(digits, "parity")).to_have_text(f"proved{parity['worst']} {times}")
+        expect(fact(entry_of(page, "bare/1"), "parity")).to_have_text("not proved")
+        expect(entry_of(page, f"{MARKUP}/1")).to_be_visible()
 
 
-def test_a_version_that_is_not_served_says_why(dashboard: Opener, shelf: tuple[Path, Server]) -> None:
-    """With the reason of the index, and it cannot be chosen."""
+def test_a_version_that_is_not_served_says_why(
+    dashboard: OpenDashboard, repository_server: tuple[Path, Server]
+) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(shelf[1].url) as page:
-        broken = line(page, "broken/1")
+    with dashboard(repository_server[1].url) as page:
+        broken = entry_of(page, "broken/1")
         expect(broken).to_contain_text("not served")
         expect(broken).to_contain_text("its file is damaged or not an ONNX model")
         expect(broken.get_by_role("button")).to_be_disabled()
 
 
-def test_the_certificate_is_shown_on_demand(dashboard: Opener, served: Server) -> None:
-    """Every tensor beside PyTorch's error, the worst marked, all batches, the digests and the tools."""
+def test_the_certificate_is_shown_on_demand(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
-    told = served.get("/v2/models/digits-10/certificate").json()
-    with dashboard(served.url) as page:
+    certificate = bundled_server.get("/v2/models/digits-10/certificate").json()
+    with dashboard(bundled_server.url) as page:
         expect(summary(page)).to_contain_text("Parity proved against the original network in float64")
-        rows = sum(batch["rows"] for batch in told["parity"]["batches"])
-        expect(summary(page)).to_contain_text(f"{len(told['parity']['batches'])} batches of {rows} rows")
-        expect(page.get_by_text(told["digest"])).to_have_count(0)
+        rows = sum(batch["rows"] for batch in certificate["parity"]["batches"])
+        expect(summary(page)).to_contain_text(
+            f"{len(certificate['parity']['batches'])} batches of {rows} rows"
+        )
+        expect(page.get_by_text(certificate["digest"])).to_have_count(0)
         page.get_by_text("Full certificate").click()
         tensors = page.get_by_role("region", name=re.compile("Error of each tensor")).locator("tbody tr")
-        expect(tensors).to_have_count(len(told["parity"]["tensors"]))
+        expect(tensors).to_have_count(len(certificate["parity"]["tensors"]))
         expect(tensors.filter(has_text="worst")).to_have_count(1)
-        expect(tensors.filter(has_text="worst")).to_contain_text(told["parity"]["worst"])
+        expect(tensors.filter(has_text="worst")).to_contain_text(certificate["parity"]["worst"])
         batches = page.get_by_role("region", name="Batches of rows used in the proof").locator("tbody tr")
-        expect(batches).to_have_count(len(told["parity"]["batches"]))
-        for said in (told["digest"], told["weights"], f"torch {told['tools']['torch']}"):
-            expect(summary(page).get_by_text(said)).to_be_visible()
-        assert serious(page) == []
+        expect(batches).to_have_count(len(certificate["parity"]["batches"]))
+        for text in (certificate["digest"], certificate["weights"], f"torch {certificate['tools']['torch']}"):
+            expect(summary(page).get_by_text(text)).to_be_visible()
+        assert axe_violations(page) == []
 
 
-def test_a_file_without_a_manifest_is_not_proved(dashboard: Opener, gallery: Server) -> None:
-    """It says so plainly, and what would change it."""
+def test_a_file_without_a_manifest_is_not_proved(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, path="/#model=bare/1") as page:
+    with dashboard(all_models_server.url, path="/#model=bare/1") as page:
         expect(summary(page)).to_contain_text("Parity not proved")
         expect(summary(page)).to_contain_text("turnpike export FILE.onnx")
         expect(fact(summary(page), "Inputs")).to_contain_text(shape("b INT64 n", 4))
         expect(fact(summary(page), "Gates")).to_contain_text("none")
 
 
-def test_the_address_keeps_the_choice(dashboard: Opener, gallery: Server) -> None:
-    """A model chosen stands in the address, over a reload, until the back button takes it back."""
+def test_the_address_keeps_the_choice(dashboard: OpenDashboard, all_models_server: Server) -> None:
+    """The choice survives a reload, and the back button undoes it."""
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url) as page:
+    with dashboard(all_models_server.url) as page:
         expect(chosen(page)).to_have_text(f"{MARKUP}/1")
-        line(page, "own/1").get_by_role("button").click()
+        entry_of(page, "own/1").get_by_role("button").click()
         expect(chosen(page)).to_have_text("own/1")
         assert page.url.endswith("/#model=own/1")
-        line(page, "pictures/1").get_by_role("button").click()
+        entry_of(page, "pictures/1").get_by_role("button").click()
         expect(summary(page).get_by_role("heading")).to_have_text("pictures/1")
         page.reload()
         expect(chosen(page)).to_have_text("pictures/1")
@@ -163,32 +162,34 @@ def test_the_address_keeps_the_choice(dashboard: Opener, gallery: Server) -> Non
         expect(chosen(page)).to_have_text(f"{MARKUP}/1")
 
 
-def test_any_name_goes_through_the_address(dashboard: Opener, shelf: tuple[Path, Server]) -> None:
-    """Signs that mean something in an address are those of the name."""
+def test_any_name_goes_through_the_address(
+    dashboard: OpenDashboard, repository_server: tuple[Path, Server]
+) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(shelf[1].url, path="/#model=net/1") as page:
+    with dashboard(repository_server[1].url, path="/#model=net/1") as page:
         expect(chosen(page)).to_have_text("net/1")
-        line(page, f"{ODD}/1").get_by_role("button").click()
+        entry_of(page, f"{ODD}/1").get_by_role("button").click()
         page.reload()
         expect(summary(page).get_by_role("heading")).to_have_text(f"{ODD}/1")
 
 
-def test_the_longest_name_fits_a_phone(dashboard: Opener, shelf: tuple[Path, Server]) -> None:
-    """It is broken into lines, and nothing is wider than the window."""
+def test_the_longest_name_fits_a_phone(
+    dashboard: OpenDashboard, repository_server: tuple[Path, Server]
+) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(shelf[1].url, width=360, path=f"/#model={LONG}/1") as page:
+    with dashboard(repository_server[1].url, width=360, path=f"/#model={LONG}/1") as page:
         expect(summary(page).get_by_role("heading")).to_have_text(f"{LONG}/1")
         expect(page.locator("#live").get_by_role("button", name=LONG)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_the_chosen_line_is_in_sight(dashboard: Opener, shelf: tuple[Path, Server]) -> None:
-    """A long list is moved to the version of the address, and the page is not."""
+def test_the_chosen_line_is_visible(dashboard: OpenDashboard, repository_server: tuple[Path, Server]) -> None:
+    """The list scrolls to the chosen version, the page does not."""
     from playwright.sync_api import expect
 
-    with dashboard(shelf[1].url, width=360, path="/#model=net/2") as page:
+    with dashboard(repository_server[1].url, width=360, path="/#model=net/2") as page:
         expect(chosen(page)).to_have_text("net/2")
         page.wait_for_function("document.querySelector('.models-list').scrollTop > 0")
         lines, mine = page.locator(".models-list").bounding_box(), chosen(page).bounding_box()
@@ -198,11 +199,10 @@ def test_the_chosen_line_is_in_sight(dashboard: Opener, shelf: tuple[Path, Serve
         assert page.evaluate("scrollY") == 0
 
 
-def test_a_link_to_a_part_keeps_the_choice(dashboard: Opener, gallery: Server) -> None:
-    """It goes there, marks the part, and leaves the address as it is."""
+def test_a_link_to_a_part_keeps_the_choice(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, path="/#model=own/1", reduced_motion="reduce") as page:
+    with dashboard(all_models_server.url, path="/#model=own/1", reduced_motion="reduce") as page:
         expect(chosen(page)).to_have_text("own/1")
         live = page.get_by_role("navigation").get_by_role("link", name="Live")
         live.click()
@@ -212,21 +212,23 @@ def test_a_link_to_a_part_keeps_the_choice(dashboard: Opener, gallery: Server) -
 
 
 @pytest.mark.parametrize("where", ["nobody/3", "net/9"])
-def test_an_address_of_nothing_is_said(dashboard: Opener, shelf: tuple[Path, Server], where: str) -> None:
-    """A link that leads nowhere shows no other model in its place, and offers another version."""
+def test_an_address_of_an_unknown_version_shows_a_message(
+    dashboard: OpenDashboard, repository_server: tuple[Path, Server], target: str
+) -> None:
+    """No other model is shown instead, but another version is offered."""
     from playwright.sync_api import expect
 
-    with dashboard(shelf[1].url, path=f"/#model={where}") as page:
-        expect(summary(page)).to_contain_text(f"{where} is not served: no such version is in the repository")
+    with dashboard(repository_server[1].url, path=f"/#model={target}") as page:
+        expect(summary(page)).to_contain_text(f"{target} is not served: no such version is in the repository")
         expect(chosen(page)).to_have_count(0)
-        if where.startswith("net"):
+        if target.startswith("net"):
             summary(page).get_by_role("button", name="Show net/2").click()
             expect(chosen(page)).to_have_text("net/2")
 
 
 @pytest.mark.thorough
-def test_versions_come_and_go(dashboard: Opener, tmp_path: Path) -> None:
-    """A new one appears without taking the focus; one that vanished is told, and taken up when it is back."""
+def test_versions_come_and_go(dashboard: OpenDashboard, tmp_path: Path) -> None:
+    """A new version does not take the focus; a removed one is reported, and loaded again when it is back."""
     from playwright.sync_api import expect
 
     put(tmp_path, "net", 1)
@@ -234,19 +236,19 @@ def test_versions_come_and_go(dashboard: Opener, tmp_path: Path) -> None:
     options = ("--models", tmp_path, "--versions", "all", "--poll", "0.2", "--no-access-log")
     with (
         serving(*options) as server,
-        dashboard(server.url, path="/#model=net/1", wanted="40[04]|503") as page,
+        dashboard(server.url, path="/#model=net/1", allowed="40[04]|503") as page,
     ):
-        second = line(page, "net/2").get_by_role("button")
+        second = entry_of(page, "net/2").get_by_role("button")
         expect(chosen(page)).to_have_text("net/1")
         second.focus()
         put(tmp_path, "net", 3)
         put(tmp_path, "a-net", 1)
-        expect(line(page, "a-net/1")).to_contain_text("served", timeout=30_000)
-        expect(line(page, "net/3")).to_contain_text("served")
+        expect(entry_of(page, "a-net/1")).to_contain_text("served", timeout=30_000)
+        expect(entry_of(page, "net/3")).to_contain_text("served")
         expect(second).to_be_focused()
         shutil.rmtree(tmp_path / "net" / "1")
         expect(summary(page)).to_contain_text("net/1 is not served: no such version", timeout=30_000)
-        expect(line(page, "net/1")).to_have_count(0)
+        expect(entry_of(page, "net/1")).to_have_count(0)
         expect(summary(page).get_by_role("button", name="Show net/3")).to_be_visible()
         put(tmp_path, "net", 1)
         expect(summary(page)).not_to_contain_text("not served", timeout=30_000)
@@ -254,50 +256,49 @@ def test_versions_come_and_go(dashboard: Opener, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 100])
-def test_many_models_stay_few_requests(dashboard: Opener, served: Server, count: int) -> None:
-    """From eight on there is a filter, and only what is in sight is asked about."""
+def test_many_models_stay_few_requests(dashboard: OpenDashboard, bundled_server: Server, count: int) -> None:
+    """From eight versions on there is a filter, and only visible versions are requested."""
     from playwright.sync_api import expect
 
     index = [{"name": f"net-{at:03}", "version": "1", "state": "READY", "reason": ""} for at in range(count)]
-    metadata = served.get("/v2/models/digits-10").json()
-    certificate = served.get("/v2/models/digits-10/certificate").json() | {"gates": 0}
+    metadata = bundled_server.get("/v2/models/digits-10").json()
+    certificate = bundled_server.get("/v2/models/digits-10/certificate").json() | {"gates": 0}
 
     def answered(route: Route) -> None:
-        wanted = route.request.url
-        answer: Any = index if wanted.endswith("/index") else metadata
-        answer = certificate if wanted.endswith("/certificate") else answer
-        answer = {"samples": []} if wanted.endswith("/samples") else answer
+        url = route.request.url
+        answer: Any = index if url.endswith("/index") else metadata
+        answer = certificate if url.endswith("/certificate") else answer
+        answer = {"samples": []} if url.endswith("/samples") else answer
         route.fulfill(body=json.dumps(answer), content_type="application/json")
 
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         page.route(re.compile("/v2/"), answered)
-        page.record.requests.clear()
+        page.log.requests.clear()
         page.reload()
-        expect(fact(line(page, "net-000/1"), "parity")).to_contain_text("proved")
+        expect(fact(entry_of(page, "net-000/1"), "parity")).to_contain_text("proved")
         box = page.get_by_role("searchbox", name="Filter models")
         expect(box).to_be_visible(visible=count >= 8)
         page.wait_for_load_state("networkidle")
-        asked = [url for url in page.record.requests if url.endswith("/certificate")]
-        assert 1 <= len(asked) <= 30
+        certificate_urls = [url for url in page.log.requests if url.endswith("/certificate")]
+        assert 1 <= len(certificate_urls) <= 30
         if count == 100:
             box.fill("net-09")
             expect(page.locator("#models li.entry:visible")).to_have_count(10)
             expect(page.get_by_text("10 of 100")).to_be_visible()
-            expect(fact(line(page, "net-099/1"), "parity")).to_contain_text("proved")
+            expect(fact(entry_of(page, "net-099/1"), "parity")).to_contain_text("proved")
             box.fill("not served")
             expect(page.locator("#models li.entry:visible")).to_have_count(0)
 
 
-def test_figures_of_the_last_seconds(dashboard: Opener, served: Server) -> None:
-    """A model shows how often it is asked and how fast it is; that stays while nothing new is known."""
+def test_figures_of_the_last_seconds(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
     rows = {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}]}
-    with dashboard(served.url) as page:
-        digits = line(page, "digits-10/1")
+    with dashboard(bundled_server.url) as page:
+        digits = entry_of(page, "digits-10/1")
         expect(fact(digits, "p50")).to_have_text(DASH)
         for _ in range(40):
-            assert served.post("/v2/models/digits-10/infer", rows).ok
+            assert bundled_server.post("/v2/models/digits-10/infer", rows).ok
             page.wait_for_timeout(100)
         expect(fact(digits, "p50")).to_have_text(re.compile("[0-9] (µs|ms|s)$"))
         expect(fact(digits, "p99")).to_have_text(re.compile("[0-9] (µs|ms|s)$"))
@@ -309,40 +310,40 @@ def test_figures_of_the_last_seconds(dashboard: Opener, served: Server) -> None:
 
 
 @pytest.mark.thorough
-def test_the_last_choice_wins(dashboard: Opener, gallery: Server) -> None:
-    """An answer about the model before comes too late to be shown."""
+def test_the_last_choice_wins(dashboard: OpenDashboard, all_models_server: Server) -> None:
+    """A late response about the previous model is ignored."""
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, path="/#model=digits-10/1") as page:
+    with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
         expect(summary(page).get_by_role("heading")).to_have_text("digits-10/1")
         page.wait_for_load_state("networkidle")
-        held: list[Route] = []
+        held_routes: list[Route] = []
 
         def hold(route: Route) -> None:
-            held.append(route)
+            held_routes.append(route)
 
         page.route("**/models/own/versions/1/certificate", hold)
-        line(page, "own/1").get_by_role("button").click()
+        entry_of(page, "own/1").get_by_role("button").click()
         page.wait_for_timeout(300)
-        line(page, "pictures/1").get_by_role("button").click()
+        entry_of(page, "pictures/1").get_by_role("button").click()
         expect(summary(page).get_by_role("heading")).to_have_text("pictures/1")
-        assert held
-        for one in held:
-            one.continue_()
+        assert held_routes
+        for route in held_routes:
+            route.continue_()
         page.wait_for_timeout(1000)
         expect(summary(page).get_by_role("heading")).to_have_text("pictures/1")
         expect(chosen(page)).to_have_text("pictures/1")
 
 
-def test_a_model_that_cannot_be_read_says_so(dashboard: Opener, gallery: Server) -> None:
-    """In the API's own words, and it can be tried again."""
+def test_a_model_that_cannot_be_read_says_so(dashboard: OpenDashboard, all_models_server: Server) -> None:
+    """The message is the API's own, and the user can retry."""
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, wanted="500") as page:
+    with dashboard(all_models_server.url, allowed="500") as page:
         expect(summary(page).get_by_role("heading")).to_be_visible()
         path = "**/models/own/versions/1/certificate"
-        page.route(path, answering(500, {"error": "the shelf fell down"}))
-        line(page, "own/1").get_by_role("button").click()
+        page.route(path, responding(500, {"error": "the shelf fell down"}))
+        entry_of(page, "own/1").get_by_role("button").click()
         expect(summary(page)).to_contain_text("own/1 could not be loaded: the shelf fell down")
         page.unroute(path)
         summary(page).get_by_role("button", name="Try again").click()
@@ -350,26 +351,26 @@ def test_a_model_that_cannot_be_read_says_so(dashboard: Opener, gallery: Server)
         expect(summary(page)).not_to_contain_text("could not be loaded")
 
 
-def test_a_list_that_cannot_be_read_says_so(dashboard: Opener, served: Server) -> None:
-    """In the API's own words; an empty repository says what would fill it."""
+def test_a_list_that_cannot_be_read_says_so(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The message is the API's own; an empty repository has a hint how to add a model."""
     from playwright.sync_api import expect
 
-    with dashboard(served.url, wanted="500") as page:
-        page.route("**/v2/repository/index", answering(500, {"error": "the shelf fell down"}))
+    with dashboard(bundled_server.url, allowed="500") as page:
+        page.route("**/v2/repository/index", responding(500, {"error": "the shelf fell down"}))
         page.reload()
         expect(page.locator("#models")).to_contain_text("could not be loaded: the shelf fell down")
-        page.route("**/v2/repository/index", answering(200, []))
+        page.route("**/v2/repository/index", responding(200, []))
         page.reload()
         expect(page.locator("#models")).to_contain_text("The repository contains no models")
         expect(page.locator("#try")).to_contain_text("There is no model to try")
 
 
-def test_another_file_in_the_same_place_is_taken_up(dashboard: Opener, served: Server) -> None:
-    """Once a minute the page looks whether its model is still the one that is served."""
+def test_a_replaced_model_file_is_noticed(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """Once a minute the page checks whether its model's file was replaced."""
     from playwright.sync_api import expect
 
-    told = served.get("/v2/models/digits-10/certificate").json()
-    with dashboard(served.url) as page:
+    certificate = bundled_server.get("/v2/models/digits-10/certificate").json()
+    with dashboard(bundled_server.url) as page:
         page.add_init_script("""
           const plain = setInterval;
           window.setInterval = (call, every) => {
@@ -379,7 +380,7 @@ def test_another_file_in_the_same_place_is_taken_up(dashboard: Opener, served: S
         """)
         page.reload()
         expect(summary(page)).to_contain_text("Parity proved")
-        page.route("**/certificate", answering(200, told | {"digest": "0" * 64, "parity": None}))
+        page.route("**/certificate", responding(200, certificate | {"digest": "0" * 64, "parity": None}))
         page.evaluate("() => window.aMinuteLater()")
         expect(summary(page)).to_contain_text("Parity not proved")
-        expect(fact(line(page, "digits-10/1"), "parity")).to_have_text("not proved")
+        expect(fact(entry_of(page, "digits-10/1"), "parity")).to_have_text("not proved")

@@ -1,4 +1,4 @@
-"""A model repository with one of each kind that the dashboard has to show, all of them small."""
+"""A repository with one small model of each kind that the dashboard has to show."""
 
 from __future__ import annotations
 
@@ -24,43 +24,45 @@ from tests.highways.dense import Layer
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put, sealed
 
-# what strangers may call their models and classes
+# names that strangers may give their models and classes
 MARKUP = "<img src=x onerror=document.title='owned'>"
 LABELS = ("<script>document.title='owned'</script>", "a & b", "\"c\" 'd'")
 ALPHABET = " abcdefghij"
 
 
-def fill(root: Path) -> Path:
-    """Put all of them into a folder.
+def create_repository(root: Path) -> Path:
+    """Write the models into a folder.
 
-    `digits-10` is the bundled one. `pictures` is convolutional, `steps` recurrent, `letters` reads words by
-    an alphabet, `own` is by another author and has no labels, MARKUP has gates and labels and no profile,
-    and `bare` has two inputs, and neither gates nor a manifest.
+    `digits-10` is the bundled model, `pictures` is convolutional, `steps` recurrent, `letters` reads words by
+    an alphabet, `own` has layers of another author and no labels, MARKUP has gates and labels but no profile,
+    and `bare` has two inputs, no gates and no manifest.
     """
     shutil.copytree(Path(service.__file__).parent / "default/digits-10", root / "digits-10")
     torch.manual_seed(0)
     image = "x:float32[batch,1,8,8]"
     net = build_network(ConvConfig(inputs=(1, 8, 8), classes=3, stages=((4, 3),))).eval()
-    export_model(net, root, name="pictures", inputs=[image], data=rows(net, root), labels=LABELS, samples=6)
+    export_model(
+        net, root, name="pictures", inputs=[image], data=labelled_images(net, root), labels=LABELS, samples=6
+    )
     net = build_network(RhnConfig(inputs=(1, 8, 8), classes=3, width=6, depth=2)).eval()
-    export_model(net, root, name="steps", inputs=[image], data=rows(net, root))
+    export_model(net, root, name="steps", inputs=[image], data=labelled_images(net, root))
     net = build_network(
         CharacterCnnConfig(inputs=(3, 5), classes=3, alphabet=len(ALPHABET), projection=8)
     ).eval()
     letters = export_model(net, root, name="letters", inputs=["ids:int64[batch,words,5]"], labels=LABELS).path
     manifest = open_model(letters).manifest
     assert manifest is not None
-    spelt = manifest.model_copy(update={"alphabet": ALPHABET})
-    letters.write_bytes(embed_manifest(letters.read_bytes(), spelt))
+    with_alphabet = manifest.model_copy(update={"alphabet": ALPHABET})
+    letters.write_bytes(embed_manifest(letters.read_bytes(), with_alphabet))
     own = nn.Sequential(Independent(6), LearnedCarry(6, 6), Layer(6)).eval()
     export_model(own, root, name="own", inputs=["x:float32[batch,6]"])
     put(root, MARKUP, data=sealed(highway(), labels=LABELS))
-    put(root, "bare", data=bare())
+    put(root, "bare", data=two_input_model())
     return root
 
 
-def rows(net: nn.Module, root: Path) -> Path:
-    """Images with the classes that the network itself gives them."""
+def labelled_images(net: nn.Module, root: Path) -> Path:
+    """Random images, with the classes that the network itself predicts."""
     x = np.random.default_rng(0).uniform(size=(60, 1, 8, 8)).astype(np.float32)
     with torch.no_grad():
         y = net(torch.from_numpy(x)).argmax(1).numpy()
@@ -69,8 +71,8 @@ def rows(net: nn.Module, root: Path) -> Path:
     return path
 
 
-def bare() -> bytes:
-    """A network with an input of numbers and one of integers, as some other tool may have written it."""
+def two_input_model() -> bytes:
+    """A model with a float and an integer input, as another tool may have written it."""
     weight = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     graph = helper.make_graph(
         [

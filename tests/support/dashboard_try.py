@@ -1,4 +1,4 @@
-"""What tests of the dashboard's part "Try it" do and look at, as a person does."""
+"""Actions in the section "Try it" of the dashboard, and scripts that read the page's state."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-# the row in hand: shape, datatype and data of each input
-ROW = """async () => {
+# shape, datatype and data of each input of the current row
+CURRENT_ROW = """async () => {
   const { current } = await import("/dashboard/state/store.js");
   const listed = ({ shape, datatype, data }) => ({ shape, datatype, data: Array.from(data) });
   return current("row")?.inputs.map(listed) ?? null;
 }"""
-# the answer to it
-READING = """async () => {
+CURRENT_READING = """async () => {
   const { current } = await import("/dashboard/state/store.js");
   const reading = current("reading");
   if (!reading) return null;
   const { row, missing, tensors, gates } = reading;
   return { title: row.title, missing, tensors: [...tensors.keys()], gates: gates.length };
 }"""
-# a layer "closed", "open" or "as is"
-WISH = """async ([layer, what]) => (await import("/dashboard/row/lesion.js")).setLayerState(layer, what)"""
+# sets a layer to "closed", "open" or "as is"
+SET_LAYER_STATE = """async ([layer, state]) =>
+  (await import("/dashboard/row/lesion.js")).setLayerState(layer, state)"""
 
 
-def took(page: Page, title: str) -> None:
+def wait_for_prediction(page: Page, title: str) -> None:
     """Wait for the prediction of a row."""
     from playwright.sync_api import expect
 

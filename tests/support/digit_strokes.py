@@ -1,4 +1,4 @@
-"""Digits as people draw them: each in several ways, large and small, slanted, turned and a little shaky."""
+"""Strokes of hand-drawn digits, in several variants and sizes, slanted, rotated and slightly shaky."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-Place = tuple[float, float]
-Stroke = list[Place]
+Point = tuple[float, float]
+Stroke = list[Point]
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Strokes on a board whose sides are 1, x to the right and y down."""
+    """Strokes on a board of side length 1, with x to the right and y down."""
 
     label: str
-    way: int
+    variant: int
     strokes: list[Stroke]
 
 
 def arc(cx: float, cy: float, rx: float, ry: float, start: float, end: float) -> Stroke:
-    """Part of an ellipse, by angles in degrees, clockwise from the right."""
+    """Part of an ellipse; angles in degrees, clockwise from the right."""
     angles = [math.radians(start + (end - start) * i / 24) for i in range(25)]
     return [(cx + rx * math.cos(angle), cy + ry * math.sin(angle)) for angle in angles]
 
 
-def line(*corners: Place) -> Stroke:
-    """Straight from corner to corner."""
-    places: Stroke = []
+def line(*corners: Point) -> Stroke:
+    """Straight lines from corner to corner."""
+    points: Stroke = []
     for (x0, y0), (x1, y1) in itertools.pairwise(corners):
-        places += [(x0 + (x1 - x0) * i / 12, y0 + (y1 - y0) * i / 12) for i in range(13)]
-    return places
+        points += [(x0 + (x1 - x0) * i / 12, y0 + (y1 - y0) * i / 12) for i in range(13)]
+    return points
 
 
-# in a box whose sides are 1
-WAYS: dict[str, list[list[Stroke]]] = {
+# strokes per variant, in a box of side length 1
+VARIANTS: dict[str, list[list[Stroke]]] = {
     "0": [
         [arc(0.5, 0.5, 0.36, 0.5, -90, -450)],
         [arc(0.5, 0.5, 0.45, 0.5, -60, -420)],
@@ -102,36 +102,36 @@ WAYS: dict[str, list[list[Stroke]]] = {
 }
 
 
-def drawings(times: int, seed: int = 0) -> list[Drawing]:
-    """Each digit in each of its ways so many times, always the same."""
-    chance = random.Random(seed)
+def digit_drawings(times: int, seed: int = 0) -> list[Drawing]:
+    """Each variant of each digit, `times` times; the same on every call with the same seed."""
+    generator = random.Random(seed)
     return [
-        Drawing(label, way, [[put(place) for place in stroke] for stroke in strokes])
-        for label, ways in WAYS.items()
-        for way, strokes in enumerate(ways)
-        for put in [_hand(chance, bar=(label, way) == ("1", 0)) for _ in range(times)]
+        Drawing(label, variant, [[transform(point) for point in stroke] for stroke in strokes])
+        for label, variants in VARIANTS.items()
+        for variant, strokes in enumerate(variants)
+        for transform in [_handwriting(generator, bar=(label, variant) == ("1", 0)) for _ in range(times)]
     ]
 
 
-def _hand(chance: random.Random, *, bar: bool) -> Callable[[Place], Place]:
-    """Where somebody puts a place of the box: somewhere on the board, in some size, not quite straight."""
-    high = chance.uniform(0.35, 0.95)
-    wide = high * (chance.uniform(0.02, 0.3) if bar else chance.uniform(0.45, 0.85))
-    slant, turn = chance.uniform(-0.12, 0.3) * wide, chance.uniform(-0.1, 0.1)
-    left = chance.uniform(0, max(0.0, 1 - wide - abs(slant))) - min(0.0, slant)
-    top = chance.uniform(0, 1 - high)
-    shake, phases = 0.02 * high, [chance.uniform(0, 2 * math.pi) for _ in range(3)]
-    middle_x, middle_y = left + wide / 2, top + high / 2
+def _handwriting(generator: random.Random, *, bar: bool) -> Callable[[Point], Point]:
+    """A random size, position, slant, rotation and shake, as a map from the box to the board."""
+    height = generator.uniform(0.35, 0.95)
+    width = height * (generator.uniform(0.02, 0.3) if bar else generator.uniform(0.45, 0.85))
+    slant, turn = generator.uniform(-0.12, 0.3) * width, generator.uniform(-0.1, 0.1)
+    left = generator.uniform(0, max(0.0, 1 - width - abs(slant))) - min(0.0, slant)
+    top = generator.uniform(0, 1 - height)
+    shake, phases = 0.02 * height, [generator.uniform(0, 2 * math.pi) for _ in range(3)]
+    middle_x, middle_y = left + width / 2, top + height / 2
 
-    def put(place: Place) -> Place:
-        x, y = place
-        across = left + wide * x + slant * (1 - y)
+    def transform(point: Point) -> Point:
+        x, y = point
+        across = left + width * x + slant * (1 - y)
         across += shake * (math.sin(5 * y + phases[0]) + math.sin(9 * x + phases[1]))
-        down = top + high * y + shake * math.sin(6 * x + phases[2])
+        down = top + height * y + shake * math.sin(6 * x + phases[2])
         dx, dy = across - middle_x, down - middle_y
         return (
             middle_x + math.cos(turn) * dx - math.sin(turn) * dy,
             middle_y + math.sin(turn) * dx + math.cos(turn) * dy,
         )
 
-    return put
+    return transform

@@ -1,4 +1,4 @@
-"""A proxy that hands on what lies under a prefix, as sites do that have many services behind one name."""
+"""A reverse proxy that serves a site under a path prefix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests
 
-KEPT = (
+FORWARDED_HEADERS = (
     "content-type",
     "content-security-policy",
     "inference-header-content-length",
@@ -18,33 +18,33 @@ KEPT = (
 
 
 @contextlib.contextmanager
-def prefixing(url: str, prefix: str) -> Iterator[str]:
-    """The address of such a proxy before a server; what lies outside of the prefix is 404."""
+def proxy_with_prefix(url: str, prefix: str) -> Iterator[str]:
+    """Run the proxy; yields its URL with the prefix. Paths outside the prefix are 404."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.hand_on()
+            self.forward()
 
         def do_POST(self) -> None:
-            self.hand_on()
+            self.forward()
 
-        def hand_on(self) -> None:
+        def forward(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             if not self.path.startswith(prefix + "/"):
                 self.send_error(404)
                 return
-            named = ("content-type", "x-api-key", "inference-header-content-length")
-            headers = {name: value for name in named if (value := self.headers.get(name))}
-            answer = requests.request(
+            names = ("content-type", "x-api-key", "inference-header-content-length")
+            headers = {name: value for name in names if (value := self.headers.get(name))}
+            response = requests.request(
                 self.command, url + self.path.removeprefix(prefix), data=body, headers=headers, timeout=30
             )
-            self.send_response(answer.status_code)
-            for name in KEPT:
-                if name in answer.headers:
-                    self.send_header(name, answer.headers[name])
-            self.send_header("content-length", str(len(answer.content)))
+            self.send_response(response.status_code)
+            for name in FORWARDED_HEADERS:
+                if name in response.headers:
+                    self.send_header(name, response.headers[name])
+            self.send_header("content-length", str(len(response.content)))
             self.end_headers()
-            self.wfile.write(answer.content)
+            self.wfile.write(response.content)
 
         def log_message(self, *words: object) -> None:
             pass

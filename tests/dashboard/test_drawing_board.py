@@ -1,4 +1,4 @@
-"""The drawing board: what is drawn by mouse, finger or keys is laid as the network knows pictures."""
+"""The drawing board: mouse, finger and keyboard, and how drawings are fitted to the model's pictures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.support.browser import Opener
-from tests.support.digit_strokes import Drawing, drawings
+from tests.support.browser import OpenDashboard
+from tests.support.digit_strokes import Drawing, digit_drawings
 from tests.support.live_server import Server
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ ROW = """async () => {
 
 
 def draw(page: Page, drawing: Drawing) -> None:
-    """By mouse, on the board as it lies in the window."""
+    """Draw with the mouse."""
     board = page.get_by_role("application", name="Drawing board")
     board.scroll_into_view_if_needed()
     box = board.bounding_box()
@@ -48,32 +48,34 @@ def draw(page: Page, drawing: Drawing) -> None:
 
 
 def ready(page: Page) -> None:
-    """The first of the samples has been asked about by itself."""
+    """Wait for the prediction of the first sample, which the page requests by itself."""
     from playwright.sync_api import expect
 
     expect(page.locator("#try .request-time")).to_contain_text("sample: 0")
 
 
-def test_digits_drawn_in_many_ways_are_read(dashboard: Opener, served: Server) -> None:
-    """All sevens are sevens, and of all digits nine in ten are read as what they are."""
-    drawn = drawings(10)
-    with dashboard(served.url) as page:
-        pixels = page.evaluate(FIT, [[one.strokes for one in drawn], 8, 8, []])
+def test_digits_drawn_in_many_ways_are_read(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """All sevens and at least 88 % of all digits are recognized."""
+    handwriting = digit_drawings(10)
+    with dashboard(bundled_server.url) as page:
+        pixels = page.evaluate(FIT, [[drawing.strokes for drawing in handwriting], 8, 8, []])
     row = {
         "name": "x",
         "datatype": "FP32",
-        "shape": [len(drawn), 1, 8, 8],
+        "shape": [len(handwriting), 1, 8, 8],
         "data": [16 * value for picture in pixels for value in picture],
     }
-    logits = served.post("/v2/models/digits-10/infer", {"inputs": [row]}).json()["outputs"][0]["data"]
+    logits = bundled_server.post("/v2/models/digits-10/infer", {"inputs": [row]}).json()["outputs"][0]["data"]
     read = np.reshape(logits, (-1, 10)).argmax(1)
-    right = Counter(one.label for one, digit in zip(drawn, read, strict=True) if one.label == str(digit))
-    assert right["7"] == sum(one.label == "7" for one in drawn)
-    assert right.total() > 0.88 * len(drawn)
+    right = Counter(
+        drawing.label for drawing, digit in zip(handwriting, read, strict=True) if drawing.label == str(digit)
+    )
+    assert right["7"] == sum(drawing.label == "7" for drawing in handwriting)
+    assert right.total() > 0.88 * len(handwriting)
 
 
-def test_the_frame_is_learned_from_samples(dashboard: Opener, served: Server) -> None:
-    """A drawing becomes as high and as thick as pictures that are known: here low broad bars."""
+def test_the_frame_is_learned_from_samples(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """Drawings become as high and thick as the samples: here wide, low bars."""
     height, width = 20, 30
     samples = []
     for wide in (3, 4, 5, 6, 7):
@@ -81,23 +83,22 @@ def test_the_frame_is_learned_from_samples(dashboard: Opener, served: Server) ->
         picture[6:14, 13 : 13 + wide] = 1
         samples.append(picture.ravel().tolist())
     hook = [[[0.1, 0.1], [0.5, 0.1], [0.3, 0.9]]]
-    with dashboard(served.url) as page:
-        found = [page.evaluate(FIT, [[hook], height, width, known]) for known in (samples, [])]
-    learned, usual = [np.reshape(pixels, (height, width)) > 0.3 for (pixels,) in found]
+    with dashboard(bundled_server.url) as page:
+        results = [page.evaluate(FIT, [[hook], height, width, known]) for known in (samples, [])]
+    learned, usual = [np.reshape(pixels, (height, width)) > 0.3 for (pixels,) in results]
     assert learned.any(1).sum() in (7, 8)
     assert usual.any(1).sum() in (14, 15)
-    # nearly all of the box is under so broad a pen
+    # a pen that wide covers nearly all of the box
     assert learned.sum() > 0.6 * learned.any(1).sum() * learned.any(0).sum()
     assert usual.sum() < 0.5 * usual.any(1).sum() * usual.any(0).sum()
 
 
 @pytest.mark.thorough
-def test_a_seven_drawn_by_mouse_is_a_seven(dashboard: Opener, served: Server) -> None:
-    """From the board to the label, in each of the ways in which people write it."""
+def test_a_seven_drawn_by_mouse_is_a_seven(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
-    sevens = [one for one in drawings(1) if one.label == "7"]
-    with dashboard(served.url) as page:
+    sevens = [drawing for drawing in digit_drawings(1) if drawing.label == "7"]
+    with dashboard(bundled_server.url) as page:
         ready(page)
         for seven in sevens:
             draw(page, seven)
@@ -107,11 +108,10 @@ def test_a_seven_drawn_by_mouse_is_a_seven(dashboard: Opener, served: Server) ->
             expect(page.locator("#try .prediction")).to_contain_text("No row yet")
 
 
-def test_a_finger_draws_and_does_not_scroll(dashboard: Opener, served: Server) -> None:
-    """The board takes touches for itself."""
+def test_a_finger_draws_and_does_not_scroll(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(served.url, width=390, height=844, has_touch=True, is_mobile=True) as page:
+    with dashboard(bundled_server.url, width=390, height=844, has_touch=True, is_mobile=True) as page:
         ready(page)
         board = page.get_by_role("application", name="Drawing board")
         board.scroll_into_view_if_needed()
@@ -134,29 +134,29 @@ def test_a_finger_draws_and_does_not_scroll(dashboard: Opener, served: Server) -
 
 
 @pytest.mark.thorough
-def test_one_can_draw_by_keys(dashboard: Opener, served: Server) -> None:
-    """The space bar puts the pen down and lifts it, arrows move it, and it is told; undo takes it back."""
+def test_drawing_by_keyboard(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The board announces whether the pen is down; Undo removes the stroke."""
     from playwright.sync_api import expect
 
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         ready(page)
         board = page.get_by_role("application", name="Drawing board")
-        said = page.locator("#try .board-place [role=status]")
+        status = page.locator("#try .board-place [role=status]")
         board.focus()
         for _ in range(10):
             board.press("ArrowUp")
         assert page.evaluate(ROW)["title"] == "sample: 0"
         board.press(" ")
-        expect(said).to_have_text("pen down")
+        expect(status).to_have_text("pen down")
         for _ in range(20):
             board.press("ArrowDown")
         board.press(" ")
-        expect(said).to_have_text("pen lifted")
+        expect(status).to_have_text("pen lifted")
         for _ in range(5):
             board.press("ArrowLeft")
         expect(page.locator("#try .request-time")).to_contain_text("drawn")
         picture = np.reshape(page.evaluate(ROW)["data"], (8, 8))
-        # a bar from the top to the bottom, in the middle
+        # a vertical bar in the middle
         assert (picture.max(1) > 8).all()
         assert set(picture.argmax(1)) <= {3, 4}
         page.get_by_role("button", name="Undo").click()
@@ -164,12 +164,11 @@ def test_one_can_draw_by_keys(dashboard: Opener, served: Server) -> None:
         assert page.evaluate(ROW) is None
 
 
-def test_a_drawing_may_be_left_as_it_is(dashboard: Opener, served: Server) -> None:
-    """Without the fit a small drawing in a corner stays small and there; a broad brush draws broader."""
+def test_a_drawing_may_be_left_as_it_is(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
     small = Drawing("", 0, [[(0.1, 0.1), (0.1, 0.3)]])
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         ready(page)
         page.get_by_label("Fit to the frame").uncheck()
         draw(page, small)
@@ -183,17 +182,17 @@ def test_a_drawing_may_be_left_as_it_is(dashboard: Opener, served: Server) -> No
         draw(page, small)
         page.wait_for_timeout(200)
         assert sum(page.evaluate(ROW)["data"]) > 1.3 * corner.sum()
-        # the fit comes back to what is drawn already
+        # turning the fit on again applies it to what is already drawn
         page.get_by_label("Fit to the frame").check()
         assert np.reshape(page.evaluate(ROW)["data"], (8, 8))[7].max() > 8
 
 
-def test_a_stroke_begins_anew_or_is_drawn_over(dashboard: Opener, served: Server) -> None:
-    """A sample gives way to a drawing, unless it is to be drawn over: then all else of it stays."""
+def test_a_stroke_replaces_or_extends_a_sample(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """A new stroke replaces a sample, unless the user wants to draw over it."""
     from playwright.sync_api import expect
 
     stroke = Drawing("", 0, [[(0.05, 0.95), (0.2, 0.95)]])
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         ready(page)
         page.get_by_role("button", name="sample: 7").click()
         expect(page.locator("#try .request-time")).to_contain_text("sample: 7")

@@ -1,4 +1,4 @@
-"""Rows out of files and out of what people write: read as they are meant, or refused in a sentence."""
+"""Rows read from files and typed text: parsed as intended, or refused with a message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.support.browser import Opener
+from tests.support.browser import OpenDashboard
 from tests.support.live_server import Server
 
 if TYPE_CHECKING:
@@ -46,25 +46,24 @@ READ = """async ([input, text]) => {
   const { parseTensor } = await import("/dashboard/inputs/tensor_parser.js");
   try { return parseTensor(input, text); } catch (error) { return error.message; }
 }"""
-READER = """const reader = readerOf({ inputs: [input], certificate: { alphabet } });"""
-SPELL = f"""async ([input, alphabet, text]) => {{
-  const {{ textFormatOf, textToTensor, tensorToText }} = await import("/dashboard/inputs/text_tensor.js");
-  {READER}
-  try {{
-    const tensor = textToTensor(reader, text);
-    return [tensor, tensorToText(reader, tensor)];
-  }} catch (error) {{ return error.message; }}
-}}"""
+SPELL = """async ([input, alphabet, text]) => {
+  const { textFormatOf, textToTensor, tensorToText } = await import("/dashboard/inputs/text_tensor.js");
+  const format = textFormatOf({ inputs: [input], certificate: { alphabet } });
+  try {
+    const tensor = textToTensor(format, text);
+    return [tensor, tensorToText(format, tensor)];
+  } catch (error) { return error.message; }
+}"""
 
 
 @pytest.fixture(scope="module")
-def page(dashboard: Opener, served: Server) -> Iterator[Page]:
-    with dashboard(served.url) as page:
+def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
+    with dashboard(bundled_server.url) as page:
         yield page
 
 
 def saved(array: np.ndarray[Any, Any], version: tuple[int, int] | None = None) -> str:
-    """A .npy file as text that can be handed to the page."""
+    """A .npy file encoded as base64, to pass it to the page."""
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version)
     return base64.b64encode(file.getvalue()).decode()
@@ -72,7 +71,6 @@ def saved(array: np.ndarray[Any, Any], version: tuple[int, int] | None = None) -
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_numbers_of_every_width_and_byte_order_are_read(page: Page, order: Any) -> None:
-    """What numpy wrote comes back in C order, value for value."""
     values = np.random.default_rng(0).integers(0, 100, size=(2, 3, 4))
     for dtype in (*NUMBERS, "i1", "u1", "?"):
         array = np.asarray(values > 50 if dtype == "?" else values, dtype, order=order)
@@ -83,20 +81,18 @@ def test_numbers_of_every_width_and_byte_order_are_read(page: Page, order: Any) 
 
 
 def test_all_versions_of_the_header_are_read(page: Page) -> None:
-    """Versions 2 and 3 have a longer field for the header's length."""
     for version in ((1, 0), (2, 0), (3, 0)):
         assert page.evaluate(PARSE, saved(np.array([1.5, -2.0]), version))["values"] == [1.5, -2.0]
 
 
-def test_a_single_number_and_odd_halves_are_read(page: Page) -> None:
-    """An array without axes has one value; halves may be tiny, and negative."""
+def test_scalars_and_unusual_half_precision_are_read(page: Page) -> None:
+    """Half precision includes subnormal and negative numbers."""
     assert page.evaluate(PARSE, saved(np.array(7)))["values"] == [7]
     halves = np.array([6e-8, -1.5, 65504, 0], np.float16)
     assert page.evaluate(PARSE, saved(halves))["values"] == halves.astype(float).tolist()
 
 
-def test_files_that_are_no_arrays_of_numbers_are_refused(page: Page) -> None:
-    """Each with what was expected and what came."""
+def test_files_without_numeric_arrays_are_refused(page: Page) -> None:
     text = base64.b64encode(b"a text of some length").decode()
     assert page.evaluate(PARSE, text) == "expected the header of a .npy file, got other bytes"
     lying = b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 300_000
@@ -114,8 +110,8 @@ def test_files_that_are_no_arrays_of_numbers_are_refused(page: Page) -> None:
     )
 
 
-def test_a_file_is_a_row_or_many_of_them(page: Page) -> None:
-    """Axes of one place may be there or not, and a row may be flat; anything else is refused."""
+def test_a_file_has_one_or_several_rows(page: Page) -> None:
+    """Axes of length 1 may be missing or added, and a row may be flat."""
     rows = np.arange(24, dtype=np.float32)
     for shape in ((4, 1, 2, 3), (4, 2, 3), (4, 6)):
         read = page.evaluate(ROWS, [saved(rows.reshape(shape)), X])
@@ -136,7 +132,6 @@ def test_a_file_is_a_row_or_many_of_them(page: Page) -> None:
 
 
 def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
-    """Nested, as a batch of one, flat, or as plain numbers: the tensor is the same."""
     data = [1, 2, 3, 4.5, 5, 6]
     for text in (
         "[[[1, 2, 3], [4.5, 5, 6]]]",
@@ -154,7 +149,7 @@ def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "said"),
+    ("field", "text", "message"),
     [
         (X, "", "x: expected values, got none"),
         (X, "1 2 3", "x: expected 6 values for shape [1, 2, 3], got 3"),
@@ -185,15 +180,13 @@ def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(page: Page, field: Any, text: str, said: str) -> None:
-    """The sentence names the field, what was expected and what came."""
+def test_values_that_do_not_fit_are_refused(page: Page, field: Any, text: str, message: str) -> None:
     read = page.evaluate(READ, [field, text])
     assert isinstance(read, str), read
-    assert read.startswith(said)
+    assert read.startswith(message)
 
 
-def test_texts_are_spelt_by_the_alphabet(page: Page) -> None:
-    """Letter i of the alphabet is i, words are filled up with 0, and what comes back is the text."""
+def test_text_becomes_ids_of_the_alphabet(page: Page) -> None:
     words = {"name": "ids", "datatype": "INT64", "shape": [-1, -1, 4]}
     tensor, text = page.evaluate(SPELL, [words, " ABC", "ab  Caba"])
     assert tensor["shape"] == [1, 2, 4]
@@ -206,7 +199,7 @@ def test_texts_are_spelt_by_the_alphabet(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "text", "said"),
+    ("shape", "text", "message"),
     [
         ([-1, -1, 4], "ab é", 'text: expected characters of the network\'s alphabet, got "é" at position 4'),
         ([-1, -1, 4], "abcab", "text: expected at most 4 characters in a word, got 5"),
@@ -215,31 +208,29 @@ def test_texts_are_spelt_by_the_alphabet(page: Page) -> None:
         ([-1, 4], "aaaaa", "text: expected at most 4 characters, got 5"),
     ],
 )
-def test_texts_that_cannot_be_read_are_refused(page: Page, shape: list[int], text: str, said: str) -> None:
-    """Nothing is cut off or left out unsaid."""
+def test_texts_that_cannot_be_read_are_refused(page: Page, shape: list[int], text: str, message: str) -> None:
     field = {"name": "ids", "datatype": "INT64", "shape": shape}
-    assert page.evaluate(SPELL, [field, " abc", text]) == said
+    assert page.evaluate(SPELL, [field, " abc", text]) == message
 
 
 def test_random_rows_are_within_their_range(page: Page) -> None:
-    """Whole numbers reach both ends, others stay between them; free axes are as long as is asked for."""
-    made = page.evaluate(
+    """Whole numbers include both ends of the range."""
+    random_rows = page.evaluate(
         """async (inputs) => {
           const { randomRow } = await import("/dashboard/inputs/random_row.js");
           return inputs.map((input) => randomRow(input, { low: -1, high: 2, lengths: [50] }));
         }""",
         [IDS, {**X, "shape": [-1, -1, 2]}, {**FLAGS, "shape": [-1, -1, 2]}],
     )
-    assert [one["dims"] for one in made] == [[50, 2]] * 3
-    whole, numbers, flags = [one["values"] for one in made]
+    assert [row["dims"] for row in random_rows] == [[50, 2]] * 3
+    whole, numbers, flags = [row["values"] for row in random_rows]
     assert set(whole) == {-1, 0, 1, 2}
     assert all(-1 <= value <= 2 for value in numbers)
     assert len(set(numbers)) > 90
     assert set(flags) == {True, False}
 
 
-def test_pictures_become_smaller_by_their_areas(page: Page) -> None:
-    """Each new pixel is the mean of what it covers, also where that is a part of old ones."""
+def test_resizing_averages_areas(page: Page) -> None:
     picture = np.random.default_rng(0).uniform(size=(7, 5)).astype(np.float32)
     small = page.evaluate(
         """async ([data, height, width]) => {
@@ -248,7 +239,7 @@ def test_pictures_become_smaller_by_their_areas(page: Page) -> None:
         }""",
         [picture.ravel().tolist(), 3, 2],
     )
-    # as many places as both sizes divide
+    # a common multiple of both sizes
     fine = np.kron(picture, np.ones((3, 2)))
     expected = fine.reshape(3, 7, 2, 5).mean((1, 3))
     np.testing.assert_allclose(np.reshape(small, (3, 2)), expected, rtol=1e-6)
@@ -270,10 +261,11 @@ def test_pictures_become_smaller_by_their_areas(page: Page) -> None:
     ],
 )
 def test_pictures_are_known_by_their_shape(page: Page, shape: list[int], form: Any, likely: Any) -> None:
-    """A picture becomes the row with its channels where the model has them, and that row the picture."""
-    found = page.evaluate(
+    """A picture becomes a tensor in the model's layout, and back."""
+    result = page.evaluate(
         """async (shape) => {
-          const { pictureFormatOf, tensorToPixels, pixelsToTensor } = await import("/dashboard/pictures/picture_input.js");
+          const { pictureFormatOf, tensorToPixels, pixelsToTensor } =
+            await import("/dashboard/pictures/picture_input.js");
           const certificate = { alphabet: "", ranges: { x: { low: -1, high: 1 } } };
           const picture = pictureFormatOf({ inputs: [{ name: "x", datatype: "FP32", shape }], certificate });
           if (picture === null) return null;
@@ -286,11 +278,11 @@ def test_pictures_are_known_by_their_shape(page: Page, shape: list[int], form: A
         shape,
     )
     if form is None:
-        assert found is None
+        assert result is None
         return
-    assert (found["form"], found["likely"]) == (form, likely)
-    assert found["back"] == pytest.approx(found["data"], abs=1e-6)
-    assert found["tensor"]["shape"] == [1, *shape[1:]]
-    pixels = np.reshape(found["data"], form) * 2 - 1
+    assert (result["form"], result["likely"]) == (form, likely)
+    assert result["back"] == pytest.approx(result["data"], abs=1e-6)
+    assert result["tensor"]["shape"] == [1, *shape[1:]]
+    pixels = np.reshape(result["data"], form) * 2 - 1
     expected = pixels.transpose(2, 0, 1) if shape[1] in (1, 3) else pixels
-    np.testing.assert_allclose(found["tensor"]["data"], expected.ravel(), atol=1e-3)
+    np.testing.assert_allclose(result["tensor"]["data"], expected.ravel(), atol=1e-3)

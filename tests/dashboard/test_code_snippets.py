@@ -1,4 +1,4 @@
-"""The lines that do the same from elsewhere: copied by the button and run, with the page's answer."""
+"""Code snippets: copied with the button and executed, they return what the page shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from tests.support.browser import Opener
+from tests.support.browser import OpenDashboard
 from tests.support.dashboard_repository import MARKUP
 from tests.support.live_server import Server, serving
 
@@ -30,7 +30,7 @@ ANSWER = """async () => {
 
 
 def clipboard(page: Page) -> str:
-    """What is on the clipboard, as soon as something is."""
+    """The text on the clipboard, as soon as there is one."""
     for _ in range(50):
         if text := str(page.evaluate("navigator.clipboard.readText()")):
             return text
@@ -39,7 +39,7 @@ def clipboard(page: Page) -> str:
 
 
 def copied(page: Page, name: str) -> str:
-    """What the button puts on the clipboard."""
+    """The text that the button copies."""
     page.evaluate("navigator.clipboard.writeText('')")
     summary = page.locator("#try summary", has_text=name)
     if summary.locator("..").get_attribute("open") is None:
@@ -48,16 +48,16 @@ def copied(page: Page, name: str) -> str:
     return clipboard(page)
 
 
-def run_curl(lines: str, **variables: str) -> Any:
+def run_curl(code: str, **variables: str) -> Any:
     done = subprocess.run(
-        ["bash", "-c", lines], capture_output=True, check=True, timeout=60, env={**os.environ, **variables}
+        ["bash", "-c", code], capture_output=True, check=True, timeout=60, env={**os.environ, **variables}
     )
     return orjson.loads(done.stdout)
 
 
-def run_python(lines: str, **variables: str) -> Any:
+def run_python(code: str, **variables: str) -> Any:
     done = subprocess.run(
-        [sys.executable, "-I", "-c", lines],
+        [sys.executable, "-I", "-c", code],
         capture_output=True,
         check=True,
         timeout=60,
@@ -68,7 +68,7 @@ def run_python(lines: str, **variables: str) -> Any:
 
 
 def shown(page: Page) -> dict[str, float]:
-    """Label and probability of the page, to the figures that it shows."""
+    """Probabilities by label, as shown on the page."""
     label = page.locator("#try .headline .label").inner_text()
     rows = page.locator("#try .classes tbody tr").all()
     shares = {row.locator("th").inner_text(): row.locator("td.number").inner_text() for row in rows}
@@ -76,17 +76,18 @@ def shown(page: Page) -> dict[str, float]:
     return {name: float(share.strip("<> %")) for name, share in shares.items()}
 
 
-def test_the_lines_of_a_picture_answer_as_the_page(dashboard: Opener, served: Server) -> None:
-    """Label and probabilities of curl and of Python are those on the page."""
+def test_snippets_for_a_picture_return_the_shown_prediction(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(served.url, **MAY_COPY) as page:
+    with dashboard(bundled_server.url, **MAY_COPY) as page:
         page.get_by_role("button", name="sample: 3").click()
         expect(page.locator("#try .request-time")).to_contain_text("sample: 3")
         curl, python = copied(page, "curl"), copied(page, "Python")
-        assert curl.startswith(f"curl -s '{served.url}/v1/models/digits-10/versions/1:predict'")
+        assert curl.startswith(f"curl -s '{bundled_server.url}/v1/models/digits-10/versions/1:predict'")
         assert "…" not in curl + python
-        # what is looked at is short
+        # the displayed code is shortened
         assert "… 8 values" in page.locator("#try pre").first.inner_text()
         for answer in (run_curl(curl), run_python(python)):
             (prediction,) = answer["predictions"]
@@ -95,14 +96,14 @@ def test_the_lines_of_a_picture_answer_as_the_page(dashboard: Opener, served: Se
                 assert 100 * prediction["probabilities"][name] == pytest.approx(share, abs=0.11)
 
 
-def test_another_row_changes_the_lines_alone(dashboard: Opener, served: Server) -> None:
-    """They are copied as they are then, seen soon after, and what has the focus keeps it."""
+def test_snippets_follow_the_row(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The button copies the code for the latest row even before it is displayed, and the focus stays."""
     from playwright.sync_api import expect
 
-    with dashboard(served.url, **MAY_COPY) as page:
-        lines = page.locator("#try pre").first
-        expect(lines).to_contain_text("curl")
-        before = lines.inner_text()
+    with dashboard(bundled_server.url, **MAY_COPY) as page:
+        code = page.locator("#try pre").first
+        expect(code).to_contain_text("curl")
+        before = code.inner_text()
         page.evaluate("navigator.clipboard.writeText('')")
         page.evaluate(
             """() => {
@@ -114,31 +115,31 @@ def test_another_row_changes_the_lines_alone(dashboard: Opener, served: Server) 
         )
         (prediction,) = run_curl(clipboard(page))["predictions"]
         assert prediction["label"] == "4"
-        expect(lines).not_to_have_text(before)
+        expect(code).not_to_have_text(before)
         expect(page.locator("#try .copy").first).to_be_focused()
 
 
-def test_the_lines_of_many_inputs_answer_as_the_page(dashboard: Opener, gallery: Server) -> None:
-    """Tensors in, the very tensors of the page out, whole numbers as such."""
+def test_snippets_for_several_inputs_return_the_shown_outputs(
+    dashboard: OpenDashboard, all_models_server: Server
+) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, path="/#model=bare/1", **MAY_COPY) as page:
+    with dashboard(all_models_server.url, path="/#model=bare/1", **MAY_COPY) as page:
         page.get_by_role("button", name="Random row").click()
         expect(page.locator("#try .request-time")).to_contain_text("random row")
         expected = page.evaluate(ANSWER)
         curl, python = copied(page, "curl"), copied(page, "Python")
         assert "/v2/models/bare/versions/1/infer" in curl
         for answer in (run_curl(curl), run_python(python)):
-            assert [one["name"] for one in answer["outputs"]] == [name for name, _ in expected]
-            for one, (_, data) in zip(answer["outputs"], expected, strict=True):
-                assert one["data"] == pytest.approx(data, rel=1e-6)
+            assert [output["name"] for output in answer["outputs"]] == [name for name, _ in expected]
+            for output, (_, data) in zip(answer["outputs"], expected, strict=True):
+                assert output["data"] == pytest.approx(data, rel=1e-6)
 
 
-def test_names_of_strangers_do_not_break_out(dashboard: Opener, gallery: Server) -> None:
-    """A name with quotes and brackets stays within the quotes of shell and Python."""
+def test_model_names_do_not_break_out_of_quotes(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(gallery.url, path=f"/#model={quote(MARKUP, safe='')}/1", **MAY_COPY) as page:
+    with dashboard(all_models_server.url, path=f"/#model={quote(MARKUP, safe='')}/1", **MAY_COPY) as page:
         page.get_by_role("button", name="Random row").click()
         expect(page.locator("#try .request-time")).to_contain_text("random row")
         curl, python = copied(page, "curl"), copied(page, "Python")
@@ -146,8 +147,8 @@ def test_names_of_strangers_do_not_break_out(dashboard: Opener, gallery: Server)
         assert page.title() != "owned"
 
 
-def test_the_key_is_never_written(dashboard: Opener, tmp_path: Path) -> None:
-    """Lines for a service with keys take it from the environment, and run with it there."""
+def test_the_key_is_never_written(dashboard: OpenDashboard, tmp_path: Path) -> None:
+    """The code reads the key from the environment."""
     secret = "a-key-that-nobody-guesses"
     keys = tmp_path / "keys"
     keys.write_text(secret + "\n")
@@ -163,18 +164,19 @@ def test_the_key_is_never_written(dashboard: Opener, tmp_path: Path) -> None:
         assert "error" in run_curl(curl, TURNPIKE_KEY="another")
 
 
-def test_lines_are_copied_where_browsers_hold_the_clipboard_back(dashboard: Opener, served: Server) -> None:
-    """A page that came without TLS has no clipboard to write to, and copies all the same."""
-    with dashboard(served.url, **MAY_COPY) as page:
+def test_snippets_are_copied_without_clipboard_api(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """Pages without TLS have no clipboard API."""
+    with dashboard(bundled_server.url, **MAY_COPY) as page:
         page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }")
         page.get_by_role("button", name="Copy curl").click()
         assert clipboard(page).startswith("curl -s")
 
 
-# in the place of curl, a program that tells what it was given and reads what it is sent
-TELLS = 'curl() { printf "%s\\n" "$@"; cat; }; '
-WRITTEN = """async ([name, count]) => {
-  const { curlCommand, pythonCode, requestFor, fullLiteral } = await import("/dashboard/try/code_snippets.js");
+# replaces curl by a function that prints its arguments and its input
+PRINT_ARGUMENTS = 'curl() { printf "%s\\n" "$@"; cat; }; '
+SNIPPETS = """async ([name, count]) => {
+  const { curlCommand, pythonCode, requestFor, fullLiteral } =
+    await import("/dashboard/try/code_snippets.js");
   const inputs = [
     { name, datatype: "FP32", shape: [-1, count] },
     { name: "flag", datatype: "BOOL", shape: [-1, 1] },
@@ -187,34 +189,38 @@ WRITTEN = """async ([name, count]) => {
 }"""
 
 
-def test_words_are_quoted_for_shell_and_python(dashboard: Opener, served: Server, tmp_path: Path) -> None:
-    """An apostrophe ends no quotes, what a shell would run is not run, and numbers are short."""
+def test_names_are_quoted_for_shell_and_python(
+    dashboard: OpenDashboard, bundled_server: Server, tmp_path: Path
+) -> None:
+    """A name cannot end the quotes, nothing in it is executed, and numbers are short."""
     name = "it's $(touch owned) `touch owned` \\ \""
-    with dashboard(served.url) as page:
-        curl, python = page.evaluate(WRITTEN, [name, 3])
-    given = run_lines(TELLS + curl, tmp_path).splitlines()
-    assert given[1] == f"{served.url}/v2/models/it's/versions/1/infer"
+    with dashboard(bundled_server.url) as page:
+        curl, python = page.evaluate(SNIPPETS, [name, 3])
+    arguments = run_in_shell(PRINT_ARGUMENTS + curl, tmp_path).splitlines()
+    assert arguments[1] == f"{bundled_server.url}/v2/models/it's/versions/1/infer"
     tensor = {"name": name, "shape": [1, 3], "datatype": "FP32", "data": [0.1, 0.1, 0.1]}
     flag = {"name": "flag", "shape": [1, 1], "datatype": "BOOL", "data": [True]}
-    assert orjson.loads(given[given.index("-d") + 1]) == {"inputs": [tensor, flag]}
+    assert orjson.loads(arguments[arguments.index("-d") + 1]) == {"inputs": [tensor, flag]}
     assert [path.name for path in tmp_path.iterdir()] == ["lines"]
     body = python.split("body = ")[1].split("\nrequest")[0]
     assert ast.literal_eval(body) == {"inputs": [tensor, flag]}
 
 
-def test_a_long_row_is_a_document(dashboard: Opener, served: Server, tmp_path: Path) -> None:
-    """What no argument of a command can hold is piped into it."""
-    with dashboard(served.url) as page:
-        curl, _ = page.evaluate(WRITTEN, ["x", 60_000])
-    given = run_lines(TELLS + curl, tmp_path).splitlines()
-    assert given[-3:-1] == ["--data-binary", "@-"]
-    body = orjson.loads(given[-1])
+def test_a_long_row_is_passed_on_standard_input(
+    dashboard: OpenDashboard, bundled_server: Server, tmp_path: Path
+) -> None:
+    """It is too long for an argument of a command, so it is passed on standard input."""
+    with dashboard(bundled_server.url) as page:
+        curl, _ = page.evaluate(SNIPPETS, ["x", 60_000])
+    arguments = run_in_shell(PRINT_ARGUMENTS + curl, tmp_path).splitlines()
+    assert arguments[-3:-1] == ["--data-binary", "@-"]
+    body = orjson.loads(arguments[-1])
     assert body["inputs"][0]["data"] == [0.1] * 60_000
 
 
-def run_lines(lines: str, folder: Path) -> str:
-    """What a shell says that reads these lines in this folder."""
-    (folder / "lines").write_text(lines)
+def run_in_shell(code: str, folder: Path) -> str:
+    """The output of a shell that executes these lines in this folder."""
+    (folder / "lines").write_text(code)
     done = subprocess.run(
         ["bash", "lines"], capture_output=True, check=True, text=True, cwd=folder, stdin=subprocess.DEVNULL
     )

@@ -1,4 +1,4 @@
-"""What concerns the whole page, in a real browser: its key, its theme, its server, its numbers."""
+"""API key, theme, server state and number formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browser import Opener, serious, settled
+from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
 from tests.support.live_server import Server, serving
 from tests.support.tiny_repository import put
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-NOBODY = "ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_SOCKET_NOT_CONNECTED"
+CONNECTION_ERRORS = "ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_SOCKET_NOT_CONNECTED"
 KEY = "open-sesame"
 TIMES = "\N{MULTIPLICATION SIGN}"
 MINUS = "\N{MINUS SIGN}"
@@ -30,7 +30,7 @@ DASH = "\N{EN DASH}"
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that wants a key."""
+    """A server that requires a key."""
     keys: Path = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(f"{KEY}\n")
     with serving("--no-access-log", "--api-keys-file", keys) as server:
@@ -46,39 +46,37 @@ def enter(page: Page, key: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_without_a_key_the_page_says_what_is_missing(dashboard: Opener, locked: Server) -> None:
-    """Who closes the dialog is not pressed, and finds a button for it, and nothing more is asked."""
+def test_without_a_key_the_page_says_what_is_missing(dashboard: OpenDashboard, locked: Server) -> None:
+    """After the dialog is closed there is a button for it, and the page sends no more requests."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, wanted="401") as page:
+    with dashboard(locked.url, allowed="401") as page:
         expect(page.get_by_role("dialog")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).not_to_be_visible()
         expect(page.get_by_role("banner")).to_contain_text("key required")
         expect(page.locator("#models")).to_contain_text("requires an API key to list its models")
-        asked = len(page.record.requests)
+        before = len(page.log.requests)
         page.wait_for_timeout(12_000)
-        assert len(page.record.requests) == asked
+        assert len(page.log.requests) == before
         expect(page.get_by_role("dialog")).not_to_be_visible()
         page.get_by_role("button", name="Enter a key").click()
         enter(page, KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
 
 
-def test_axe_finds_nothing_serious_where_a_key_is_wanted(dashboard: Opener, locked: Server) -> None:
-    """Neither in the dialog nor in what is behind it."""
-    with dashboard(locked.url, wanted="401") as page:
+def test_axe_finds_nothing_serious_when_a_key_is_required(dashboard: OpenDashboard, locked: Server) -> None:
+    with dashboard(locked.url, allowed="401") as page:
         page.get_by_role("dialog").wait_for()
-        assert serious(page) == []
+        assert axe_violations(page) == []
         page.keyboard.press("Escape")
-        assert serious(page) == []
+        assert axe_violations(page) == []
 
 
-def test_a_key_that_cannot_be_sent_is_refused(dashboard: Opener, locked: Server) -> None:
-    """It says which signs a key may have, and the page goes on."""
+def test_a_key_that_cannot_be_sent_is_refused(dashboard: OpenDashboard, locked: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, wanted="401") as page:
+    with dashboard(locked.url, allowed="401") as page:
         enter(page, "cl\u00e9 \u2192")
         expect(page.get_by_role("dialog")).to_contain_text("ASCII characters without spaces")
         enter(page, KEY)
@@ -86,11 +84,11 @@ def test_a_key_that_cannot_be_sent_is_refused(dashboard: Opener, locked: Server)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_key_is_kept_where_it_is_wished(dashboard: Opener, locked: Server, kept: bool) -> None:
-    """Over a reload of the tab, or for as long as the page is open."""
+def test_a_key_is_remembered_only_if_asked(dashboard: OpenDashboard, locked: Server, kept: bool) -> None:
+    """With the checkbox it survives a reload of the tab."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, wanted="401") as page:
+    with dashboard(locked.url, allowed="401") as page:
         page.get_by_label("Remember the key in this tab").set_checked(kept)
         enter(page, KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
@@ -100,35 +98,36 @@ def test_a_key_is_kept_where_it_is_wished(dashboard: Opener, locked: Server, kep
             expect(page.locator("#models")).to_contain_text("digits-10")
 
 
-def test_a_key_can_be_forgotten(dashboard: Opener, locked: Server) -> None:
-    """From then on no request carries it."""
+def test_a_key_can_be_forgotten(dashboard: OpenDashboard, locked: Server) -> None:
+    """Later requests do not send it."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, key="unused", wanted="401") as page:
+    with dashboard(locked.url, key="unused", allowed="401") as page:
         enter(page, KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
         page.get_by_role("button", name="Key", exact=True).click()
-        with page.expect_request("**/v2/models") as asked:
+        with page.expect_request("**/v2/models") as request:
             page.get_by_role("button", name="Forget key").click()
-        assert "x-api-key" not in asked.value.headers
+        assert "x-api-key" not in request.value.headers
         expect(page.get_by_role("dialog")).to_contain_text("requires an API key")
         assert page.evaluate("() => sessionStorage.getItem('turnpike-key')") is None
 
 
-def test_a_server_without_keys_shows_no_button_for_one(dashboard: Opener, served: Server) -> None:
-    """There is nothing to be entered."""
+def test_a_server_without_keys_shows_no_button_for_one(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         expect(page.get_by_role("banner")).to_contain_text("up")
         expect(page.get_by_role("button", name="Key", exact=True)).not_to_be_visible()
 
 
-def test_a_page_that_may_keep_nothing_works(dashboard: Opener, served: Server) -> None:
-    """Where a person has forbidden the browser to store anything, no choice lasts, and all else goes on."""
+def test_it_works_without_browser_storage(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """The browser may block storage: then no choice is stored, and everything else works."""
     from playwright.sync_api import expect
 
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         page.add_init_script("""
           for (const name of ["localStorage", "sessionStorage"]) {
             Object.defineProperty(window, name, { get() { throw new DOMException("no", "SecurityError"); } });
@@ -140,10 +139,12 @@ def test_a_page_that_may_keep_nothing_works(dashboard: Opener, served: Server) -
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_theme_is_the_systems_until_one_is_chosen(dashboard: Opener, served: Server, dark: bool) -> None:
-    """A choice lasts over a reload, and turning back follows the system again."""
+def test_the_theme_follows_the_system_until_one_is_chosen(
+    dashboard: OpenDashboard, bundled_server: Server, dark: bool
+) -> None:
+    """A choice survives a reload; choosing the system's theme follows the system again."""
     system, other = ("dark", "light") if dark else ("light", "dark")
-    with dashboard(served.url, dark=dark) as page:
+    with dashboard(bundled_server.url, dark=dark) as page:
         assert theme(page) == system
         page.get_by_role("button", name=f"{other.title()} theme").click()
         assert theme(page) == other
@@ -154,9 +155,8 @@ def test_the_theme_is_the_systems_until_one_is_chosen(dashboard: Opener, served:
         page.wait_for_function("(wanted) => document.documentElement.dataset.theme === wanted", arg=other)
 
 
-def test_the_dark_is_not_lit_before_the_page_is_there(dashboard: Opener, served: Server) -> None:
-    """The first paint has the right colours, before any module has run."""
-    with dashboard(served.url, dark=True, wanted="main.js") as page:
+def test_a_dark_page_does_not_flash_white(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    with dashboard(bundled_server.url, dark=True, allowed="main.js") as page:
         page.route("**/main.js", lambda route: route.abort())
         page.reload()
         assert theme(page) == "dark"
@@ -164,20 +164,19 @@ def test_the_dark_is_not_lit_before_the_page_is_there(dashboard: Opener, served:
         assert max(int(part) for part in ground.removeprefix("rgb(").removesuffix(")").split(",")) < 40
 
 
-def test_paper_is_light(dashboard: Opener, served: Server) -> None:
-    """A dark page is printed in light colours, and is dark again afterwards."""
-    with dashboard(served.url, dark=True) as page:
+def test_printing_uses_the_light_theme(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    with dashboard(bundled_server.url, dark=True) as page:
         page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
         assert theme(page) == "light"
         page.evaluate("() => dispatchEvent(new Event('afterprint'))")
         assert theme(page) == "dark"
 
 
-def test_states_are_seen_in_the_systems_own_colours(dashboard: Opener, served: Server) -> None:
-    """Where few colours are forced on the page, what is pressed, checked or likely still stands out."""
+def test_states_are_visible_with_forced_colours(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """With forced colours, pressed, checked and likely items are still distinguishable."""
     ground = "node => getComputedStyle(node).backgroundColor"
-    with dashboard(served.url, forced_colors="active") as page:
-        settled(page)
+    with dashboard(bundled_server.url, forced_colors="active") as page:
+        wait_until_idle(page)
         pressed, other = page.locator("#try .segmented button").all()
         assert pressed.evaluate(ground) != other.evaluate(ground)
         checked, closed = page.locator("#row .state-switch").first.locator("input + span").all()[:2]
@@ -187,8 +186,8 @@ def test_states_are_seen_in_the_systems_own_colours(dashboard: Opener, served: S
 
 
 @pytest.mark.thorough
-def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_path: Path) -> None:
-    """While its server is gone it keeps what it shows, and says so; then it reads all anew."""
+def test_everything_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_path: Path) -> None:
+    """While the server is down the page keeps its content; then it reloads everything."""
     from playwright.sync_api import expect
 
     with socket.socket() as probe:
@@ -198,7 +197,7 @@ def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_
     options = ("--models", tmp_path, "--port", port, "--no-access-log")
     with ExitStack() as opened:
         with serving(*options) as server:
-            page = opened.enter_context(dashboard(server.url, wanted=f"{NOBODY}|503"))
+            page = opened.enter_context(dashboard(server.url, allowed=f"{CONNECTION_ERRORS}|503"))
             expect(page.locator("#models .about")).to_contain_text("Parity proved")
             before = server.get("/v2/models/net/certificate").json()["digest"]
         expect(page.locator("#notice")).to_contain_text("The server does not answer", timeout=30_000)
@@ -206,7 +205,7 @@ def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_
         expect(page.locator("#models .about")).to_contain_text("Parity proved")
         page.get_by_role("button", name="Retry now").click()
         expect(page.locator("#notice")).to_contain_text("next attempt in")
-        troubles = serious(page)
+        troubles = axe_violations(page)
         other = put(tmp_path, "other", 7)
         other.path.replace(tmp_path / "net" / "1" / "model.onnx")
         with serving(*options) as server:
@@ -218,11 +217,11 @@ def test_what_is_served_may_have_changed_with_the_server(dashboard: Opener, tmp_
         assert troubles == []
 
 
-def test_a_proxy_that_answers_for_nobody_is_a_server_gone(dashboard: Opener, served: Server) -> None:
-    """Its 503 means that no server is behind it, as nothing else makes the index one."""
+def test_a_503_from_a_proxy_counts_as_down(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """A 503 for the index can only come from a proxy without a server behind it."""
     from playwright.sync_api import expect
 
-    with dashboard(served.url, wanted="503") as page:
+    with dashboard(bundled_server.url, allowed="503") as page:
         expect(page.get_by_role("banner")).to_contain_text("up")
         body = json.dumps({"error": "no replica is ready"})
         page.route(re.compile("/v2/|/metrics"), lambda route: route.fulfill(status=503, body=body))
@@ -231,11 +230,11 @@ def test_a_proxy_that_answers_for_nobody_is_a_server_gone(dashboard: Opener, ser
 
 
 @pytest.mark.thorough
-def test_a_server_that_hangs_is_gone(dashboard: Opener, served: Server) -> None:
-    """One that takes a request and never answers is not waited for."""
+def test_a_server_that_hangs_counts_as_down(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """A server that accepts requests but does not answer counts as down after a timeout."""
     from playwright.sync_api import expect
 
-    with dashboard(served.url, wanted="503") as page:
+    with dashboard(bundled_server.url, allowed="503") as page:
         expect(page.get_by_role("banner")).to_contain_text("up")
         page.route("**/metrics", lambda route: route.fulfill(status=503))
         page.route("**/v2/**", lambda route: None)
@@ -243,8 +242,8 @@ def test_a_server_that_hangs_is_gone(dashboard: Opener, served: Server) -> None:
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 
 
-def test_numbers_are_written_for_people(dashboard: Opener, served: Server) -> None:
-    """Few figures, a real minus sign, a dash for what is not known."""
+def test_number_formats(dashboard: OpenDashboard, bundled_server: Server) -> None:
+    """Few digits, a real minus sign, and a dash for unknown values."""
     expected = {
         "number(0)": "0",
         "number(0.012345)": "0.0123",
@@ -269,16 +268,16 @@ def test_numbers_are_written_for_people(dashboard: Opener, served: Server) -> No
         "bytes(395176)": "386 KiB",
         "bytes(98881024)": "94.3 MiB",
         "bytes(3221225472)": "3 GiB",
-        "shapeOf([-1, 1, 8, 8])": f"n {TIMES} 1 {TIMES} 8 {TIMES} 8",
-        "shapeOf([-1, -1, 12])": f"n {TIMES} ? {TIMES} 12",
-        "shapeOf([])": "a single value",
+        "shapeText([-1, 1, 8, 8])": f"n {TIMES} 1 {TIMES} 8 {TIMES} 8",
+        "shapeText([-1, -1, 12])": f"n {TIMES} ? {TIMES} 12",
+        "shapeText([])": "a single value",
     }
-    with dashboard(served.url) as page:
+    with dashboard(bundled_server.url) as page:
         call = (
             """async ([name, values]) => (await import("/dashboard/dom/number_format.js"))[name](...values)"""
         )
         special = {"NaN": float("nan"), "-Infinity": float("-inf"), "null": None, "undefined": None}
-        for written, wanted in expected.items():
+        for written, allowed in expected.items():
             name, _, value = written.removesuffix(")").partition("(")
             argument = special[value] if value in special else json.loads(value)
-            assert page.evaluate(call, [name, [argument]]) == wanted, written
+            assert page.evaluate(call, [name, [argument]]) == allowed, written
