@@ -211,7 +211,7 @@ def test_a_link_to_a_part_keeps_the_choice(dashboard: OpenDashboard, all_models_
         assert page.url.endswith("/#model=own/1")
 
 
-@pytest.mark.parametrize("where", ["nobody/3", "net/9"])
+@pytest.mark.parametrize("target", ["nobody/3", "net/9"])
 def test_an_address_of_an_unknown_version_shows_a_message(
     dashboard: OpenDashboard, repository_server: tuple[Path, Server], target: str
 ) -> None:
