@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it should be given requests."""
+"""Health routes for probes and load balancers: is the process alive, and should it get requests?"""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from service.http.auth import Authenticator
 
 
 def router(access: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
-    """Open to everyone, since probes have no keys."""
+    """The health routes. They need no key, because probes have none."""
     routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(access.needs("open"))])
 
-    # HEAD, too, as some balancers probe
+    # some load balancers probe with HEAD
     @routes.head("/live", include_in_schema=False)
-    @routes.get("/live", summary="Whether the process answers at all")
+    @routes.get("/live", summary="Whether the process is alive")
     async def live() -> Response:
-        return _state(True, is_ready())
+        return _health(is_ready())
 
     @routes.head("/ready", include_in_schema=False)
     @routes.get("/ready", summary="Whether requests should be sent here")
     async def ready() -> Response:
-        state = is_ready()
-        return _state(True, state, 200 if state else 503)
+        is_ready_now = is_ready()
+        return _health(is_ready_now, 200 if is_ready_now else 503)
 
     return routes
 
 
-def _state(live: bool, ready: bool, status: int = 200) -> Response:
+def _health(ready: bool, status: int = 200) -> Response:
     return Response(
-        orjson.dumps({"live": live, "ready": ready}), status_code=status, media_type="application/json"
+        orjson.dumps({"live": True, "ready": ready}), status_code=status, media_type="application/json"
     )

@@ -1,4 +1,4 @@
-"""`/metrics`: what all workers have counted, in the text that Prometheus reads."""
+"""`/metrics`: the counters of all workers in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DriftReports = Sequence[tuple[str, int, DriftReport]]
 
 
 def collect_metrics(snapshots: Iterable[Mapping[str, Any]], shelf: ModelRegistry) -> MetricsCollector:
-    """What there is to tell, from the snapshots of all workers and this worker's shelf."""
+    """The metrics from the snapshots of all workers and the models of this one."""
     snapshots = list(snapshots)
     return MetricsCollector(
         merge(snapshot["meter"] for snapshot in snapshots),
@@ -40,24 +40,24 @@ def collect_metrics(snapshots: Iterable[Mapping[str, Any]], shelf: ModelRegistry
     )
 
 
-def metrics_response(families: MetricsCollector) -> Response:
-    """The answer to a scrape. Of many models it takes a tenth of a second: call it in a thread."""
-    return Response(generate_latest(families), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+def metrics_response(metrics: MetricsCollector) -> Response:
+    """The response to a scrape. With many models this takes a tenth of a second, so call it in a thread."""
+    return Response(generate_latest(metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 def drift_reports(snapshots: Sequence[Mapping[str, Any]], shelf: ModelRegistry) -> DriftReports:
-    """How far each model's gates have moved, over all workers."""
-    found = []
+    """The drift of each model's gates, over the rows of all workers."""
+    reports = []
     for model in shelf.models:
         if model.drift is not None:
-            seen = [snapshot["drift"].get(model.name, {}).get(str(model.version)) for snapshot in snapshots]
-            report = model.drift.merge(one for one in seen if one is not None)
-            found.append((model.name, model.version, report))
-    return found
+            counts = [snapshot["drift"].get(model.name, {}).get(str(model.version)) for snapshot in snapshots]
+            report = model.drift.merge(count for count in counts if count is not None)
+            reports.append((model.name, model.version, report))
+    return reports
 
 
 class MetricsCollector(Collector):
-    """Every metric there is, of merged counts, the repository's index, and drift."""
+    """All metrics: from merged counters, the index of the repository, and drift."""
 
     def __init__(
         self, merged: Snapshot, index: Iterable[Mapping[str, Any]] = (), drift: DriftReports = ()
@@ -74,20 +74,28 @@ class MetricsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._process()
         yield from self._http()
-        yield from self._traffic()
-        yield from self._times()
-        yield from self._states()
-        yield from self._drifts()
+        yield from self._models_traffic()
+        yield from self._models_times()
+        yield from self._models_states()
+        yield from self._drift_metrics()
 
     def _process(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("turnpike_build", "Which turnpike this is.", {"version": VERSION})
-        yield _gauge("turnpike_start_time_seconds", "When the first worker began.", self._merged["started"])
-        yield _gauge("turnpike_workers", "Workers that are alive.", self._merged["workers"])
+        yield InfoMetricFamily("turnpike_build", "Version of turnpike.", {"version": VERSION})
+        yield _gauge(
+            "turnpike_start_time_seconds",
+            "Start time of the first worker, in seconds since 1970.",
+            self._merged["started"],
+        )
+        yield _gauge("turnpike_workers", "Running worker processes.", self._merged["workers"])
 
     def _http(self) -> Iterator[Metric]:
-        yield _gauge("turnpike_http_requests_in_flight", "Requests under way.", self._merged["in_flight"])
+        yield _gauge(
+            "turnpike_http_requests_in_flight", "Requests being processed.", self._merged["in_flight"]
+        )
         requests = CounterMetricFamily(
-            "turnpike_http_requests", "Requests answered.", labels=("route", "method", "status")
+            "turnpike_http_requests",
+            "Responses, by route, method and status.",
+            labels=("route", "method", "status"),
         )
         for route, methods in self._merged["answered"].items():
             for method, statuses in methods.items():
@@ -96,34 +104,36 @@ class MetricsCollector(Collector):
         yield requests
         seconds = HistogramMetricFamily(
             "turnpike_http_request_seconds",
-            "From a request's headers to its answer's last byte.",
+            "Time from the headers of a request to the last byte of the response.",
             labels=("route",),
         )
         for route, histogram in self._merged["seconds"].items():
-            _add_seconds(seconds, (route,), histogram)
+            _add_time_histogram(seconds, (route,), histogram)
         yield seconds
         refused = CounterMetricFamily(
-            "turnpike_requests_refused", "Requests answered with an error, by reason.", labels=("reason",)
+            "turnpike_requests_refused", "Requests that got an error response, by reason.", labels=("reason",)
         )
         for reason, count in self._merged["refused"].items():
             refused.add_metric((reason,), count)
         yield refused
 
-    def _traffic(self) -> Iterator[Metric]:
+    def _models_traffic(self) -> Iterator[Metric]:
         requests = CounterMetricFamily(
-            "turnpike_model_requests", "Requests a model answered.", labels=MODEL_LABELS
+            "turnpike_model_requests", "Successful requests of a model.", labels=MODEL_LABELS
         )
         failures = CounterMetricFamily(
             "turnpike_model_failures",
-            "Requests a model did not answer, by reason.",
+            "Failed requests of a model, by reason.",
             labels=(*MODEL_LABELS, "reason"),
         )
-        rows = CounterMetricFamily("turnpike_model_rows", "Rows a model answered.", labels=MODEL_LABELS)
+        rows = CounterMetricFamily(
+            "turnpike_model_rows", "Rows of successful requests of a model.", labels=MODEL_LABELS
+        )
         depth = GaugeMetricFamily(
-            "turnpike_model_queue_depth", "Requests that wait for their run.", labels=MODEL_LABELS
+            "turnpike_model_queue_depth", "Requests in the queue of a model.", labels=MODEL_LABELS
         )
         batch = HistogramMetricFamily(
-            "turnpike_model_batch_rows", "Rows that ran together.", labels=MODEL_LABELS
+            "turnpike_model_batch_rows", "Rows in one run of a model.", labels=MODEL_LABELS
         )
         for labels, counts in self._models:
             requests.add_metric(labels, sum(counts["seconds"]["counts"]))
@@ -131,59 +141,63 @@ class MetricsCollector(Collector):
                 failures.add_metric((*labels, reason), count)
             rows.add_metric(labels, counts["rows"])
             depth.add_metric(labels, counts["waiting"])
-            _add(batch, labels, counts["batch"], ROW_BOUNDS, 1)
+            _add_histogram(batch, labels, counts["batch"], ROW_BOUNDS, 1)
         yield from (requests, failures, rows, depth, batch)
 
-    def _times(self) -> Iterator[Metric]:
-        for key, what in (
-            ("seconds", "From a request's headers to the bytes of its answer."),
-            ("queue", "A request's wait for its run."),
-            ("run", "One run of the model, of one request or of several."),
+    def _models_times(self) -> Iterator[Metric]:
+        for key, description in (
+            ("seconds", "Time from the headers of a request to its encoded response."),
+            ("queue", "Time of a request in the queue."),
+            ("run", "Time of one run of the model, which may serve several requests."),
         ):
             name = "turnpike_model_request_seconds" if key == "seconds" else f"turnpike_model_{key}_seconds"
-            family = HistogramMetricFamily(name, what, labels=MODEL_LABELS)
+            family = HistogramMetricFamily(name, description, labels=MODEL_LABELS)
             for labels, counts in self._models:
-                _add_seconds(family, labels, counts[key])
+                _add_time_histogram(family, labels, counts[key])
             yield family
 
-    def _states(self) -> Iterator[Metric]:
+    def _models_states(self) -> Iterator[Metric]:
         state = GaugeMetricFamily(
-            "turnpike_model_state", "1 for the state that a version is in.", labels=(*MODEL_LABELS, "state")
+            "turnpike_model_state",
+            "1 for the current state of a version, 0 for the others.",
+            labels=(*MODEL_LABELS, "state"),
         )
         failed = GaugeMetricFamily(
             "turnpike_model_load_failed",
-            "1 where a file is not served, and why.",
+            "1 for a file that cannot be served, with the reason.",
             labels=(*MODEL_LABELS, "reason"),
         )
-        found: dict[tuple[str, str], str] = {}
+        states: dict[tuple[str, str], str] = {}
         reasons: set[tuple[str, str, str]] = set()
         for entry in self._index:
             key = (entry["name"], entry["version"])
-            # a version may be served still while the file that was to replace it could not be loaded
-            if found.get(key) != "READY":
-                found[key] = entry["state"]
+            # a version can still be served although a new file for it could not be loaded
+            if states.get(key) != "READY":
+                states[key] = entry["state"]
             if (
                 entry["reason"]
                 and entry["version"]
                 and not entry["reason"].startswith((UNLOADED, NOT_CHOSEN))
             ):
                 reasons.add((*key, entry["reason"]))
-        for key, current in found.items():
-            for one in STATES:
-                state.add_metric((*key, one), int(one == current))
+        for key, current in states.items():
+            for name in STATES:
+                state.add_metric((*key, name), int(name == current))
         for labels in sorted(reasons):
             failed.add_metric(labels, 1)
         yield state
         yield failed
 
-    def _drifts(self) -> Iterator[Metric]:
+    def _drift_metrics(self) -> Iterator[Metric]:
         psi = GaugeMetricFamily(
             "turnpike_gate_drift_psi",
-            "Population stability index of a gate's values, live against the profile of its export.",
+            "Population stability index of a gate: live values against the profile of the export.",
             labels=(*MODEL_LABELS, "gate"),
         )
         rows = GaugeMetricFamily(
-            "turnpike_gate_drift_rows", "Rows that the index is told from.", labels=MODEL_LABELS
+            "turnpike_gate_drift_rows",
+            "Rows of live traffic that drift is computed from.",
+            labels=MODEL_LABELS,
         )
         for name, version, report in self._drift:
             rows.add_metric((name, str(version)), report.rows)
@@ -194,15 +208,15 @@ class MetricsCollector(Collector):
         yield rows
 
 
-def _gauge(name: str, what: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, what, value)
+def _gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, description, value)
 
 
-def _add_seconds(family: HistogramMetricFamily, labels: Sequence[str], histogram: Snapshot) -> None:
-    _add(family, labels, histogram, TIME_BOUNDS_NS, NANOSECONDS)
+def _add_time_histogram(family: HistogramMetricFamily, labels: Sequence[str], histogram: Snapshot) -> None:
+    _add_histogram(family, labels, histogram, TIME_BOUNDS_NS, NANOSECONDS)
 
 
-def _add(
+def _add_histogram(
     family: HistogramMetricFamily,
     labels: Sequence[str],
     histogram: Snapshot,

@@ -1,4 +1,7 @@
-"""Answers that follow from a model's file alone: made when first asked for, kept as long as the model is."""
+"""Responses that depend on a model's file alone: certificate, samples and gate profile.
+
+Each is rendered at the first request and kept as long as the model.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +23,32 @@ from service.inference_types import Array
 from service.registry.model import Model
 
 FindModel = Callable[[ServiceContext, Mapping[str, str]], Model]
-RenderFacts = Callable[[Model], bytes]
+Render = Callable[[Model], bytes]
 
 
 def find_model(parts: ServiceContext, params: Mapping[str, str]) -> Model:
-    """The model of an address, whatever it has."""
+    """The model that the path of a route names."""
     return parts.shelf.find(params["model"], params.get("version"))
 
 
 class StaticModelEndpoint:
-    """Answers with what `tell` makes of the model in a thread, since much of it takes its time."""
+    """Responds with `render(model)`, which is called in a thread because it takes milliseconds to run."""
 
-    def __init__(self, parts: ServiceContext, tell: RenderFacts, find: FindModel = find_model) -> None:
-        self._parts, self._tell, self._find = parts, tell, find
+    def __init__(self, parts: ServiceContext, render: Render, find: FindModel = find_model) -> None:
+        self._parts, self._render, self._find = parts, render, find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         model = self._find(self._parts, scope["path_params"])
-        body = model.cached_answers.get(self._tell)
+        body = model.cached_answers.get(self._render)
         if body is None:
-            body = model.cached_answers[self._tell] = await asyncio.to_thread(self._tell, model)
+            body = model.cached_answers[self._render] = await asyncio.to_thread(self._render, model)
         await respond(send, body, held=self._parts.held)
 
 
 def certificate_json(model: Model) -> bytes:
-    """The same fields for every model; those that only a manifest tells are empty where there is none."""
+    """The certificate. Every model has the same fields; those of the manifest are empty without one."""
     manifest = model.manifest
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "model_name": model.name,
         "model_version": str(model.version),
         "verified": manifest is not None,
@@ -67,13 +70,16 @@ def certificate_json(model: Model) -> bytes:
         "weights": None,
     }
     if manifest is not None:
-        told |= manifest.model_dump(
+        record |= manifest.model_dump(
             include={"precision", "source", "alphabet", "batch_coupled", "variant", "tools", "weights"}
         )
-        told["ranges"] = {one.input: {"low": one.low, "high": one.high} for one in manifest.ranges}
-        told["samples"] = len(manifest.samples)
-        told["parity"] = _parity(manifest.parity)
-    return orjson.dumps(told)
+        record["ranges"] = {
+            input_range.input: {"low": input_range.low, "high": input_range.high}
+            for input_range in manifest.ranges
+        }
+        record["samples"] = len(manifest.samples)
+        record["parity"] = _parity(manifest.parity)
+    return orjson.dumps(record)
 
 
 def _parity(parity: Parity) -> dict[str, Any]:
@@ -82,57 +88,60 @@ def _parity(parity: Parity) -> dict[str, Any]:
 
 
 def _distribution(model: Model) -> str | None:
-    """What the first public output holds, where it holds classes."""
+    """What the first public output contains, if it has one value per class."""
     if model.distribution is None:
         return None
     return "probabilities" if model.distribution else "logits"
 
 
 def samples_json(model: Model) -> bytes:
-    """Each sample with its inputs, which may be posted as they are."""
+    """The sample rows. The inputs of each can be posted as an infer request."""
     manifest, inputs = model.manifest, model.signature.inputs
-    told = {
+    record = {
         "model_name": model.name,
         "model_version": str(model.version),
         "samples": [
-            {"label": sample.label, "inputs": [_sample_entry(one, inputs[one.name]) for one in sample.inputs]}
+            {"label": sample.label, "inputs": [_infer_input(row, inputs[row.name]) for row in sample.inputs]}
             for sample in (() if manifest is None else manifest.samples)
         ],
     }
-    return orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _sample_entry(one: SampleInput, tensor: Tensor) -> dict[str, Any]:
-    """An input as an infer request has it."""
-    row = to_input_row(one, tensor)
+def _infer_input(sample_input: SampleInput, tensor: Tensor) -> dict[str, Any]:
+    """An input in the form of an infer request."""
+    row = to_input_row(sample_input, tensor)
     datatype = DATATYPES[tensor.dtype]
-    return {"name": one.name, "shape": row.shape, "datatype": datatype, "data": row.reshape(-1)}
+    return {"name": sample_input.name, "shape": row.shape, "datatype": datatype, "data": row.reshape(-1)}
 
 
 def gate_profile_json(model: Model) -> bytes:
-    """Gates with their biases, how they behaved on the rows of the export, and the lesion curve."""
+    """The gates with their biases, their statistics on the rows of the export, and the lesion curve."""
     manifest = model.manifest
-    about = {"model_name": model.name, "model_version": str(model.version)}
-    told = {} if manifest is None else manifest.model_dump(include={"gates", "lesion"})
+    model_fields = {"model_name": model.name, "model_version": str(model.version)}
+    record = {} if manifest is None else manifest.model_dump(include={"gates", "lesion"})
     if manifest is not None and manifest.profile is not None:
-        told["profile"] = _profile_record(manifest.profile)
+        record["profile"] = _profile_record(manifest.profile)
     else:
-        told["profile"] = None
+        record["profile"] = None
     biases = {gate.name: bias_of(gate, model.biases) for gate in model.gates}
-    return orjson.dumps(about | told | {"biases": biases}, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.dumps(model_fields | record | {"biases": biases}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def bias_of(gate: Gate, biases: Mapping[str, Array]) -> Array | None:
-    """The bias of each unit, in the sense of T: the higher, the more open; None where nobody may move it."""
+    """The bias of each unit, signed so that a higher one opens T more; None without a lever."""
     if not gate.levers:
         return None
-    own = gate.levers[0]
-    return (own.sign * biases[own.tensor].reshape(-1)[own.start : own.stop]).astype(np.float32)
+    lever = gate.levers[0]
+    return (lever.sign * biases[lever.tensor].reshape(-1)[lever.start : lever.stop]).astype(np.float32)
 
 
-def _profile_record(gate_profile_json: Profile) -> dict[str, object]:
-    """A layer at a time, between which other threads may run: of hundreds of wide ones it takes long."""
-    told: dict[str, object] = gate_profile_json.model_dump(exclude={"layers"})
-    return told | {
-        "layers": [orjson.Fragment(layer.model_dump_json().encode()) for layer in gate_profile_json.layers]
+def _profile_record(profile: Profile) -> dict[str, object]:
+    """The profile, with each layer encoded by itself so that other threads can run in between.
+
+    A model with hundreds of wide layers takes long to encode.
+    """
+    record: dict[str, object] = profile.model_dump(exclude={"layers"})
+    return record | {
+        "layers": [orjson.Fragment(layer.model_dump_json().encode()) for layer in profile.layers]
     }

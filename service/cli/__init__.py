@@ -1,0 +1,1 @@
+"""The commands `turnpike serve` and `turnpike inspect`."""

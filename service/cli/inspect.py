@@ -1,4 +1,4 @@
-"""`turnpike inspect`: what a model file says of itself, for a person or as JSON."""
+"""The command `turnpike inspect`: shows manifest, inputs, outputs, gates and parity of a model file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from service.artifact.manifest import Gate, Manifest, Parity
 from service.artifact.runtime import Runtime, Tensor, open_model
 
 app = typer.Typer(add_completion=False)
-# where nobody looks at a screen, names of gates are not cut to the width of one
+# output that is not on a terminal is wide, so that names of gates are not cut
 console = Console(width=None if sys.stdout.isatty() else 160)
 
-# of a recurrent network with hundreds of gates, so many are shown
+# rows of the table of gates; a recurrent network has hundreds of gates
 MAX_SHOWN_GATES = 40
 
 
 @app.command()
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The file to look into.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
     """Show the manifest, inputs, outputs, gates, parity and size of MODEL.onnx."""
     runtime = open_model(model)
@@ -34,7 +34,9 @@ def command(
         sys.stdout.write(json.dumps(to_record(runtime, model), indent=2) + "\n")
     elif runtime.manifest is None:
         show_summary(runtime, model)
-        console.print("no manifest: it was not exported by turnpike; turnpike export adopts it")
+        console.print(
+            "no manifest: the file was not exported by turnpike; `turnpike export` adds gates and a manifest"
+        )
     else:
         show_summary(runtime, model, runtime.manifest)
         show_gates(runtime.manifest.gates)
@@ -42,7 +44,7 @@ def command(
 
 
 def to_record(runtime: Runtime, path: Path) -> dict[str, Any]:
-    """The manifest with what the graph itself says; its fields are null in a file that has none."""
+    """The manifest, with the tensors of the graph. Without a manifest its fields are null or empty."""
     record: dict[str, Any] = dict.fromkeys(Manifest.model_fields)
     record |= {"gates": [], "labels": [], "ranges": [], "samples": []}
     if runtime.manifest is not None:
@@ -61,7 +63,7 @@ def tensor_record(tensor: Tensor) -> dict[str, Any]:
 
 
 def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None) -> None:
-    """What goes in and out, and whose the file is."""
+    """Print name, source, size, inputs and outputs as a table."""
     facts = {}
     if manifest is not None:
         facts["model"] = f"{manifest.name}, version {manifest.version}"
@@ -75,7 +77,7 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
         if manifest.variant is not None:
             facts["agreement"] = f"{manifest.variant.agreement:.4f} with fp32 on {manifest.variant.rows} rows"
         facts["samples"] = f"{len(manifest.samples)} rows" if manifest.samples else "none"
-        coupled = "coupled: an answer depends on the other rows, so rows are never batched"
+        coupled = "coupled: a result depends on the other rows of the run, so requests are never batched"
         facts["rows"] = coupled if manifest.batch_coupled else "independent of each other"
         facts["made by"] = ", ".join(f"{name} {version}" for name, version in manifest.tools.items())
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -87,7 +89,7 @@ def show_summary(runtime: Runtime, path: Path, manifest: Manifest | None = None)
 
 
 def show_gates(gates: tuple[Gate, ...]) -> None:
-    """A line a gate, in the order data flows."""
+    """Print a table with one row per gate, in the order of the data flow."""
     if not gates:
         console.print("\nno gates")
         return
@@ -105,17 +107,17 @@ def show_gates(gates: tuple[Gate, ...]) -> None:
 
 
 def show_parity(parity: Parity) -> None:
-    """The verdict, and the tensor that came nearest to failing it."""
-    rows = ", ".join(f"{batch.name} ({batch.rows})" for batch in parity.batches)
+    """Print the verdict, and the tensor that was closest to failing."""
+    batches = ", ".join(f"{batch.name} ({batch.rows})" for batch in parity.batches)
     console.print(f"\nparity: [bold]{parity.verdict}[/] against {escape(parity.reference)}")
-    console.print(f"on {', '.join(parity.providers)}; batches {escape(rows)}", highlight=False)
+    console.print(f"on {', '.join(parity.providers)}; batches {escape(batches)}", highlight=False)
     console.print(
         f"{parity.identical} initializers bit for bit, {parity.derived} derived within {parity.ulp:g} ulp",
         highlight=False,
     )
     if (worst := parity.worst) is not None:
         console.print(
-            f"{len(parity.tensors)} tensors; furthest from the truth, beside PyTorch: {escape(worst.name)}, "
+            f"{len(parity.tensors)} tensors; largest error relative to PyTorch: {escape(worst.name)}, "
             f"rms {worst.rms:.1e} (PyTorch {worst.rms_torch:.1e})",
             highlight=False,
         )

@@ -1,4 +1,4 @@
-"""`turnpike serve`: models and their gates over HTTP."""
+"""The command `turnpike serve`: resolves the settings and starts the service."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ app = typer.Typer(add_completion=False)
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="A TOML file of settings, named as the options are, with _."
+        "--config",
+        metavar="FILE",
+        help="TOML file of settings, named like the options, with _ instead of -.",
     ),
 ]
 PrintConfigOption = Annotated[
-    bool, typer.Option("--print-config", help="Show every setting and where it came from, and exit.")
+    bool, typer.Option("--print-config", help="Print every setting with its origin, and exit.")
 ]
 
 
 def command(config: Path | None, print_config: bool, **flags: Any) -> None:
-    """Serve the models of a repository; left out, a small one that reads digits.
+    """Serve the models of a repository, or a small bundled one that reads digits.
 
-    Every option is also a variable TURNPIKE_ and its name, and a line of --config's file; a flag goes first,
-    then the variable, then the file.
+    Every option is also an environment variable, such as TURNPIKE_MAX_BATCH.
+    Options override variables, and variables override the file of --config.
     """
     resolved = resolve({name: value for name, value in flags.items() if value not in (None, [])}, config)
     if print_config:
@@ -39,9 +41,9 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     from service.process.relaunch import relaunch
 
     if resolved.warning:
-        from service.telemetry import log as logs
+        from service.telemetry.log import configure_logging
 
-        logs.configure_logging(resolved.settings.log_level)
+        configure_logging(resolved.settings.log_level)
         logging.getLogger("turnpike").warning(resolved.warning)
     relaunch(resolved.settings)
 
@@ -49,12 +51,12 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
 def metavar(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
-    named: dict[Any, str] = {int: "N", float: "NUMBER", Path | None: "PATH"}
-    return named.get(kind, "TEXT")
+    names: dict[Any, str] = {int: "N", float: "NUMBER", Path | None: "PATH"}
+    return names.get(kind, "TEXT")
 
 
 def options() -> list[inspect.Parameter]:
-    """A parameter for each setting, which says nothing of what is valid: that stands in Settings alone."""
+    """One parameter for each setting, without validation: the rules are in Settings alone."""
     parameters = [
         inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption),
         inspect.Parameter(
@@ -65,16 +67,18 @@ def options() -> list[inspect.Parameter]:
         if name in SECRETS:
             continue
         default = field.default
-        shown = "" if default in (None, ()) or isinstance(default, bool) else f" [default: {default}]"
-        words = (field.description or "") + shown
+        default_text = "" if default in (None, ()) or isinstance(default, bool) else f" [default: {default}]"
+        help_text = (field.description or "") + default_text
         if field.annotation is bool:
             kind: Any = bool | None
-            option = typer.Option(f"{flag_of(name)}/{flag_of('no_' + name)}", help=words, show_default=False)
+            option = typer.Option(
+                f"{flag_of(name)}/{flag_of('no_' + name)}", help=help_text, show_default=False
+            )
         else:
-            several = get_origin(field.annotation) is tuple
-            kind = list[str] | None if several else str | None
-            shape = "|".join(filter(None, (metavar(field.annotation), KEYWORDS.get(name))))
-            option = typer.Option(flag_of(name), help=words, metavar=shape, show_default=False)
+            is_list = get_origin(field.annotation) is tuple
+            kind = list[str] | None if is_list else str | None
+            value_name = "|".join(filter(None, (metavar(field.annotation), KEYWORDS.get(name))))
+            option = typer.Option(flag_of(name), help=help_text, metavar=value_name, show_default=False)
         parameters.append(
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
