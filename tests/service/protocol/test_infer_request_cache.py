@@ -64,7 +64,7 @@ class Pair:
 
     @property
     def known(self) -> int:
-        return len(self.decoder._known)
+        return len(self.decoder._templates)
 
 
 def text(
@@ -321,18 +321,18 @@ def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
 def test_words_do_not_pile_up() -> None:
     """Neither many of them nor long ones are kept for ever, and of wrong requests nothing is."""
     decoder = CachingDecoder(RequestLimits())
-    for number in range(2 * module.MOST + 1):
+    for number in range(2 * module.MAX_TEMPLATES + 1):
         decoder.decode(text(more=f',"id":"{number}"'), None, *model(ROWS))
-        assert len(decoder._known) <= module.MOST
+        assert len(decoder._templates) <= module.MAX_TEMPLATES
     decoder = CachingDecoder(RequestLimits())
-    decoder.decode(text(more=',"id":"' + "x" * module.LONGEST + '"'), None, *model(ROWS))
-    body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="x" * module.LONGEST)
+    decoder.decode(text(more=',"id":"' + "x" * module.MAX_TEMPLATE_BYTES + '"'), None, *model(ROWS))
+    body, header = tensors({"x": np.zeros((1, 2, 3), np.float32)}, id="x" * module.MAX_TEMPLATE_BYTES)
     decoder.decode(body, header, *model(ROWS))
     with pytest.raises(RequestError):
         decoder.decode(text("[1]"), None, *model(ROWS))
     with pytest.raises(RequestError):
         decoder.decode(body[:-1], header, *model(ROWS))
-    assert not decoder._known
+    assert not decoder._templates
 
 
 def test_words_hold_no_request_in_memory() -> None:
@@ -341,6 +341,6 @@ def test_words_hold_no_request_in_memory() -> None:
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
     decoder.decode(body, header, *model(ROWS, "bytes"))
     decoder.decode(text(json.dumps([0] * 240), "[40,2,3]"), None, *model(ROWS))
-    assert len(decoder._known) == 2
-    for words in decoder._known.values():
-        assert words.rest.feeds == {}
+    assert len(decoder._templates) == 2
+    for template in decoder._templates.values():
+        assert template.request.feeds == {}
