@@ -42,7 +42,7 @@ class Application:
 
     def __init__(self, settings: Settings, control: SupervisorClient) -> None:
         meter = RequestCounters()
-        self._load = partial(load, settings=settings, meter=meter, threads=threads_per_worker(settings))
+        self._load = partial(load, settings=settings, counters=meter, threads=threads_per_worker(settings))
         self.shelf = ModelRegistry(self._loaded)
         self.parts = ServiceContext(
             settings=settings,

@@ -1,4 +1,4 @@
-"""Gates closed, opened or shifted on a caller's rows: what was asked for, and what the answers lost by it."""
+"""Lesions: gates closed, opened or shifted on a client's rows, and the effect on the predicted classes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from service.errors import RequestError
 from service.inference_types import Array
 from service.protocol.classification import probabilities
 
-# what a body may have beside what an infer request has
+# keys of a lesion request's body, in addition to those of an infer request
 LESION_KEYS = frozenset({"close", "open", "shift", "curve"})
-# a curve runs all rows once for each layer
-MOST_RUN_ROWS = 65_536
+# rows times layers of a lesion curve, which runs all rows once for each layer
+MAX_CURVE_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class LesionRequest:
-    """Gates to be closed, opened or shifted in one run, or none of it but a whole curve."""
+    """Gates to close, open or shift in one run; or, with `curve`, each layer to close in turn."""
 
     closed: tuple[Gate, ...] = ()
     opened: tuple[Gate, ...] = ()
@@ -31,65 +31,70 @@ class LesionRequest:
     curve: bool = False
 
     def bias_overrides(self, biases: Mapping[str, Array]) -> dict[str, Array]:
-        """What to feed beside the inputs; a RequestError says which gate is wanted in two ways."""
+        """The tensors to feed beside the inputs. Raises RequestError if a gate is to be moved in two ways."""
         try:
             return override_biases(biases, closed=self.closed, opened=self.opened, shifted=self.shifted)
         except ValueError as error:
             raise RequestError(f"close, open, shift: {error}") from error
 
     def to_json(self, gates: Iterable[Gate]) -> dict[str, Any]:
-        """The gates that are moved, those too that share a bias with one that was asked for."""
+        """The gates that move, including those that share a bias with a requested one."""
         return {
-            "closed": [gate.name for gate in _with_mates(self.closed, gates)],
-            "open": [gate.name for gate in _with_mates(self.opened, gates)],
-            "shifted": {mate.name: by for gate, by in self.shifted for mate in _with_mates([gate], gates)},
+            "closed": [gate.name for gate in _sharing_biases(self.closed, gates)],
+            "open": [gate.name for gate in _sharing_biases(self.opened, gates)],
+            "shifted": {
+                moved.name: shift for gate, shift in self.shifted for moved in _sharing_biases([gate], gates)
+            },
         }
 
 
-def parse_lesion_request(asked: Mapping[str, Any], gates: Sequence[Gate]) -> LesionRequest:
-    """The lesion that a request asks for; a RequestError says what there is in place of what there is not."""
-    curve = asked.get("curve", False)
+def parse_lesion_request(parameters: Mapping[str, Any], gates: Sequence[Gate]) -> LesionRequest:
+    """Parse the keys of a lesion request. Errors name the layers and gates that the model has."""
+    curve = parameters.get("curve", False)
     if not isinstance(curve, bool):
         raise RequestError(f"curve: expected true or false, got {_shown(curve)}")
-    others = [key for key in ("close", "open", "shift") if key in asked]
-    if curve and others:
-        raise RequestError(f"curve: expected it without {others[0]}, since it closes each layer in its turn")
-    if not curve and not others:
+    moves = [key for key in ("close", "open", "shift") if key in parameters]
+    if curve and moves:
+        raise RequestError(f"curve: expected it without {moves[0]}, since it closes each layer in its turn")
+    if not curve and not moves:
         raise RequestError(
             "the body: expected close, open, shift or curve to say what to do, got none of them"
         )
     return LesionRequest(
-        closed=_list("close", asked.get("close", []), gates),
-        opened=_list("open", asked.get("open", []), gates),
-        shifted=_shifts(asked.get("shift", {}), gates),
+        closed=_parse_gates("close", parameters.get("close", []), gates),
+        opened=_parse_gates("open", parameters.get("open", []), gates),
+        shifted=_parse_shifts(parameters.get("shift", {}), gates),
         curve=curve,
     )
 
 
 def curve_layers(gates: Sequence[Gate], rows: int) -> list[tuple[int, tuple[Gate, ...]]]:
-    """The layers of a curve with their gates: those of which every gate has a lever."""
-    found = gates_by_layer(gates)
-    able = [(layer, its) for layer, its in found.items() if all(gate.levers for gate in its)]
-    if not able:
+    """The layers of a lesion curve with their gates: the layers in which every gate can be closed."""
+    closable = [
+        (layer, members)
+        for layer, members in gates_by_layer(gates).items()
+        if all(gate.levers for gate in members)
+    ]
+    if not closable:
         raise RequestError("curve: expected a model with a layer that can be closed, and this one has none")
-    if rows * len(able) > MOST_RUN_ROWS:
+    if rows * len(closable) > MAX_CURVE_ROWS:
         raise RequestError(
-            f"curve: expected at most {MOST_RUN_ROWS} rows times layers, got {rows} times {len(able)}"
+            f"curve: expected at most {MAX_CURVE_ROWS} rows times layers, got {rows} times {len(closable)}"
         )
-    return able
+    return closable
 
 
 def gates_by_layer(gates: Iterable[Gate]) -> dict[int, tuple[Gate, ...]]:
-    """The gates of each layer, at all its depths and times, in order."""
-    found: dict[int, tuple[Gate, ...]] = {}
+    """The gates of each layer, at all its depths and times, in order of the layers."""
+    layers: dict[int, tuple[Gate, ...]] = {}
     for gate in gates:
-        found[gate.layer] = (*found.get(gate.layer, ()), gate)
-    return dict(sorted(found.items()))
+        layers[gate.layer] = (*layers.get(gate.layer, ()), gate)
+    return dict(sorted(layers.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class LesionEffect:
-    """By row: the class before and after, and how the probability of the one before has changed."""
+    """For each row: the class before and after, and the change in probability of the class before."""
 
     before: Array
     after: Array
@@ -101,22 +106,26 @@ class LesionEffect:
 
     @property
     def is_finite(self) -> bool:
-        """Whether the answers were numbers, before and after."""
+        """Whether the outputs were free of NaN and Inf, before and after."""
         return bool(np.isfinite(self.change).all())
 
     def summary(self) -> dict[str, Any]:
-        """Rows flipped, their share, and the mean change; None where there are no rows, or no numbers."""
-        tells = self.is_finite and len(self.before) > 0
+        """Number and share of flipped rows, and the mean change; None without rows or with NaN or Inf."""
+        has_means = self.is_finite and len(self.before) > 0
         return {
             "flipped": int(self.flipped.sum()) if self.is_finite else None,
-            "share_flipped": float(self.flipped.mean()) if tells else None,
-            "change": float(self.change.mean()) if tells else None,
+            "share_flipped": float(self.flipped.mean()) if has_means else None,
+            "change": float(self.change.mean()) if has_means else None,
         }
 
     def by_row(self, labels: Sequence[str]) -> dict[str, Any]:
-        """The same, row by row, classes by their labels where there are any."""
+        """The effect on each row; with labels, classes are named as well."""
         before, after = self.before.tolist(), self.after.tolist()
-        named = {"before": [labels[n] for n in before], "after": [labels[n] for n in after]} if labels else {}
+        named = (
+            {"before": [labels[index] for index in before], "after": [labels[index] for index in after]}
+            if labels
+            else {}
+        )
         return {
             "class": {"before": before, "after": after},
             **({"label": named} if named else {}),
@@ -126,68 +135,75 @@ class LesionEffect:
 
 
 def lesion_effect(before: Array, after: Array, *, distribution: bool) -> LesionEffect:
-    """What became of rows of logits or, where each is a `distribution`, of probabilities."""
+    """Compare outputs before and after: rows of logits, or of probabilities if they are a `distribution`."""
     classes = before.argmax(1)
-    at = np.arange(len(classes)), classes
-    change = probabilities(after, distribution=distribution)[at]
-    change = change - probabilities(before, distribution=distribution)[at]
+    cells = np.arange(len(classes)), classes
+    change = probabilities(after, distribution=distribution)[cells]
+    change = change - probabilities(before, distribution=distribution)[cells]
     return LesionEffect(classes, after.argmax(1), change)
 
 
-def _list(key: str, value: Any, gates: Sequence[Gate]) -> tuple[Gate, ...]:
+def _parse_gates(key: str, value: Any, gates: Sequence[Gate]) -> tuple[Gate, ...]:
     if not isinstance(value, list):
         raise RequestError(f"{key}: expected a list of layers or gates' names, got {_shown(value)}")
     if len(value) > 2 * len(gates):
         raise RequestError(f"{key}: expected at most {2 * len(gates)} layers and gates, got {len(value)}")
-    found: dict[Gate, None] = {}
-    for n, entry in enumerate(value):
-        found |= dict.fromkeys(_find(f"{key}[{n}]", entry, gates))
-    return tuple(found)
+    named: dict[Gate, None] = {}
+    for index, entry in enumerate(value):
+        named |= dict.fromkeys(_find_gates(f"{key}[{index}]", entry, gates))
+    return tuple(named)
 
 
-def _shifts(value: Any, gates: Sequence[Gate]) -> tuple[tuple[Gate, float], ...]:
+def _parse_shifts(value: Any, gates: Sequence[Gate]) -> tuple[tuple[Gate, float], ...]:
     if not isinstance(value, dict):
         raise RequestError(f"shift: expected an object of layers or gates' names, got {_shown(value)}")
     if len(value) > 2 * len(gates):
         raise RequestError(f"shift: expected at most {2 * len(gates)} layers and gates, got {len(value)}")
-    found = []
-    for name, by in value.items():
+    shifts = []
+    for name, shift in value.items():
         where = f"shift.{name[:80]}"
-        if isinstance(by, bool) or not isinstance(by, int | float) or not abs(by) <= SATURATING_SHIFT:
-            limits = f"-{SATURATING_SHIFT:g} to {SATURATING_SHIFT:g}"
-            raise RequestError(f"{where}: expected a number from {limits}, got {_shown(by)}")
-        # a key of JSON is a string, so a layer's number comes as one
-        place = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name
-        found += [(gate, float(by)) for gate in _find(where, place, gates)]
-    return tuple(found)
+        is_number = isinstance(shift, int | float) and not isinstance(shift, bool)
+        if not is_number or not abs(shift) <= SATURATING_SHIFT:
+            raise RequestError(
+                f"{where}: expected a number from -{SATURATING_SHIFT:g} to {SATURATING_SHIFT:g}, "
+                f"got {_shown(shift)}"
+            )
+        # Keys of JSON objects are strings, so the number of a layer comes as one.
+        entry = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name
+        shifts += [(gate, float(shift)) for gate in _find_gates(where, entry, gates)]
+    return tuple(shifts)
 
 
-def _find(where: str, entry: Any, gates: Sequence[Gate]) -> tuple[Gate, ...]:
-    """The gates of a layer, at all its depths and times, or the one of a name."""
+def _find_gates(where: str, entry: Any, gates: Sequence[Gate]) -> tuple[Gate, ...]:
+    """The gates of a layer, at all its depths and times, or the one gate of a name."""
     if isinstance(entry, bool) or not isinstance(entry, int | str):
         raise RequestError(f"{where}: expected a layer or a gate's name, got {_shown(entry)}")
-    found = tuple(gate for gate in gates if entry in (gate.name, gate.layer))
-    if not found:
-        raise RequestError(f"{where}: expected {_there(gates)}, got {_shown(entry)}")
-    if not all(gate.levers for gate in found):
-        able = [gate for gate in gates if gate.levers]
-        there = f"one that can be moved, {_there(able)}" if able else "a model with gates that can be moved"
-        raise RequestError(f"{where}: expected {there}, got {_shown(entry)}")
-    return found
+    matches = tuple(gate for gate in gates if entry in (gate.name, gate.layer))
+    if not matches:
+        raise RequestError(f"{where}: expected {_describe(gates)}, got {_shown(entry)}")
+    if not all(gate.levers for gate in matches):
+        movable = [gate for gate in gates if gate.levers]
+        expected = (
+            f"one that can be moved, {_describe(movable)}"
+            if movable
+            else "a model with gates that can be moved"
+        )
+        raise RequestError(f"{where}: expected {expected}, got {_shown(entry)}")
+    return matches
 
 
-def _there(gates: Sequence[Gate]) -> str:
-    """Which layers there are, in a few words."""
-    numbers = sorted({gate.layer for gate in gates})
-    if numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) > 2:
-        listed = f"{numbers[0]} to {numbers[-1]}"
+def _describe(gates: Sequence[Gate]) -> str:
+    """The valid layers and names, for an error message."""
+    layers = sorted({gate.layer for gate in gates})
+    if layers == list(range(layers[0], layers[-1] + 1)) and len(layers) > 2:
+        numbers = f"{layers[0]} to {layers[-1]}"
     else:
-        listed = ", ".join(map(str, numbers))
-    return f"a layer ({listed}) or a gate's name such as {gates[0].name!r}"
+        numbers = ", ".join(map(str, layers))
+    return f"a layer ({numbers}) or a gate's name such as {gates[0].name!r}"
 
 
-def _with_mates(moved: Iterable[Gate], gates: Iterable[Gate]) -> list[Gate]:
-    """The gates whose biases are those of the moved ones, in the model's order."""
+def _sharing_biases(moved: Iterable[Gate], gates: Iterable[Gate]) -> list[Gate]:
+    """All gates whose biases are those of the moved gates, in the model's order."""
     levers = {(lever.tensor, lever.start) for gate in moved for lever in gate.levers}
     return [gate for gate in gates if any((lever.tensor, lever.start) in levers for lever in gate.levers)]
 

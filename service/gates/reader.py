@@ -1,4 +1,7 @@
-"""Gates read: arrays of T become a summary of each gate, and each row's route through the layers."""
+"""Reads the gates of a run: statistics of each gate, and the route of each row through the layers, as JSON.
+
+docs/gates.md describes the response that these become part of.
+"""
 
 from __future__ import annotations
 
@@ -16,160 +19,188 @@ from service.artifact.manifest import Gate, Profile
 from service.artifact.runtime import Signature
 from service.errors import NotFiniteError
 from service.gates.json_template import JsonTemplate
-from service.gates.statistics import gate_statistics, lay_out, lay_out_carry, longest, mean_of_last, product
+from service.gates.statistics import (
+    carried_product,
+    gate_statistics,
+    longest_run,
+    mean_of_last_axis,
+    stack_carry_gates,
+    stack_gates,
+)
 from service.inference_types import Array
 
-# where the file has no profile: T this near to 0 or 1 counts as closed or open
-EPSILON = 0.01
-LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-# so many values of T are read at once, those of as many requests as that is; more would leave the caches
-AT_ONCE = 2**18
-# and so many are worth another thread: they take ten times as long as to hand them over
-SHARE = 2**16
-ABOUT = {"name", "layer", "depth", "time", "kind", "carry", "units"}
+# used if the file has no profile: T this close to 0 or 1 counts as closed or open; levels of the quantiles
+DEFAULT_EPSILON = 0.01
+DEFAULT_LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+# values of T that are read in one pass (a request with more of them takes one by itself): more would not stay
+# in the caches of the CPU
+MAX_VALUES_PER_PASS = 2**18
+# values of T that are worth a thread: they take ten times as long to read as to hand over
+MIN_VALUES_PER_THREAD = 2**16
+# fields of a gate in the response
+GATE_FIELDS = {"name", "layer", "depth", "time", "kind", "carry", "units"}
 ROUTE = b'%%b,"route":{"per":"%b","layers":%d,"carried":[%%b],"effective_depth":[%%b],"longest_closed":[%%b]}'
 
-# the `gates` and the `route` of a request, members of a JSON object; or why there are none
+# `gates` and `route` of a request as members of a JSON object, or the error that takes their place
 GateSummary = bytes | NotFiniteError
 
 
 class GateReader:
-    """Reads the gates of one model (docs/reference/gates.md); `tensors` are the hidden outputs that it needs.
+    """Reads the gates of one model; an `OutputReader` that the batcher calls for all requests of a run.
 
-    Where rows cannot be told apart in a gate, all rows of a request count as one. Many requests are shared
-    out among `threads`, as NumPy lets go of the interpreter's lock.
+    If a gate's rows cannot be told apart, all rows of a request count as one.
+
+    Args:
+        gates: The model's gates.
+        signature: The model's tensors.
+        profile: The gate profile of the export, whose epsilon and quantile levels are used.
+        threads: The number of threads among which large batches are divided; NumPy releases the GIL.
     """
 
     def __init__(
         self, gates: Sequence[Gate], signature: Signature, profile: Profile | None, threads: int = 1
     ) -> None:
-        carries = [gate.carry_gate for gate in gates if gate.carry_gate is not None]
-        self.output_names = tuple(dict.fromkeys([gate.name for gate in gates] + carries))
+        carry_names = [gate.carry_gate for gate in gates if gate.carry_gate is not None]
+        self.output_names = tuple(dict.fromkeys([gate.name for gate in gates] + carry_names))
         self._gates = tuple(gates)
-        self._epsilon = EPSILON if profile is None else profile.epsilon
-        self._levels = LEVELS if profile is None else profile.levels
-        self._axes = [_row_axis(gate.name, signature) for gate in gates]
+        self._epsilon = DEFAULT_EPSILON if profile is None else profile.epsilon
+        self._levels = DEFAULT_LEVELS if profile is None else profile.levels
+        self._row_axes = [_row_axis(gate.name, signature) for gate in gates]
+        # indices of the gates of each layer: one, or one for each time step of a recurrent layer
         layers: dict[tuple[int, int | None], list[int]] = {}
-        for n, gate in enumerate(gates):
-            layers.setdefault((gate.layer, gate.depth), []).append(n)
+        for index, gate in enumerate(gates):
+            layers.setdefault((gate.layer, gate.depth), []).append(index)
         self._layers = tuple(layers.values())
-        # gates are read together where these agree, and their shapes on the rows at hand
+        # gates that agree in these, and in the shape of their values, are summarized in one pass
         self._kinds = [
             (gate.name, (axis, gate.carry_gate is None, gate.time is None))
-            for gate, axis in zip(gates, self._axes, strict=True)
+            for gate, axis in zip(gates, self._row_axes, strict=True)
         ]
-        # filling a form takes a small part of the time of building the objects
-        self._form = _form(gates, self._levels)
-        self._threads = threads
-        # they start when there is work for them, and end when the reader is dropped
-        self._pool = ThreadPoolExecutor(threads, "gates")
+        self._template = _json_template(gates, self._levels)
         self._routes = {per: ROUTE % (per, len(layers)) for per in (b"row", b"request")}
+        self._threads = threads
+        # The threads start when there is work for them, and end when the reader is dropped.
+        self._pool = ThreadPoolExecutor(threads, "gates")
 
     def read(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[GateSummary]:
-        """What is read of each of several requests of so many rows, NotFinite where a gate is NaN on one.
+        """Return the summary of each of `requests` requests of `rows` rows.
 
-        The rows of several requests lie one after the other along the first axis of all `tensors`.
+        It is a NotFiniteError for a request with a gate that is NaN. The rows of the requests follow one
+        another along axis 0 of all `output_names`.
         """
         if rows == 0:
-            none = self._form.written([b"null"] * len(self._gates) * (5 + len(self._levels)))
-            return [self._routes[b"row"] % (none, b"", b"", b"")] * requests
-        if requests == 1:
-            return self._read(arrays, rows, 1)
-        size = sum([arrays[name].size for name in self.output_names])
-        parts = min(requests, max(ceil(size / AT_ONCE), min(size // SHARE, self._threads)))
-        if parts <= 1:
-            return self._read(arrays, rows, requests)
+            nulls = self._template.render_text([b"null"] * len(self._gates) * (5 + len(self._levels)))
+            return [self._routes[b"row"] % (nulls, b"", b"", b"")] * requests
 
-        def part(n: int) -> list[GateSummary]:
-            start, stop = requests * n // parts, requests * (n + 1) // parts
-            some = {name: _part(arrays[name], start, stop, requests) for name in self.output_names}
-            return self._read(some, rows, stop - start)
+        # Read few values here and now; cut many into parts.
+        if requests == 1:
+            return self._read_part(arrays, rows, 1)
+        size = sum([arrays[name].size for name in self.output_names])
+        parts = min(
+            requests, max(ceil(size / MAX_VALUES_PER_PASS), min(size // MIN_VALUES_PER_THREAD, self._threads))
+        )
+        if parts <= 1:
+            return self._read_part(arrays, rows, requests)
+
+        def read_part(part: int) -> list[GateSummary]:
+            start, stop = requests * part // parts, requests * (part + 1) // parts
+            own = {name: _slice_requests(arrays[name], start, stop, requests) for name in self.output_names}
+            return self._read_part(own, rows, stop - start)
 
         if self._threads > 1:
             try:
-                return list(chain.from_iterable(self._pool.map(part, range(parts))))
+                return list(chain.from_iterable(self._pool.map(read_part, range(parts))))
             except RuntimeError:
-                # no thread is to be had, and late is better than never; a new pool: this one kept the parts
+                # The system has no thread left: read here, since late is better than never. The pool is
+                # replaced because it keeps the parts that it could not start.
                 self._pool = ThreadPoolExecutor(self._threads, "gates")
-        return list(chain.from_iterable(map(part, range(parts))))
+        return list(chain.from_iterable(map(read_part, range(parts))))
 
-    def _read(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[GateSummary]:
-        """A NaN makes NaN of the figures of its own request alone."""
-        per, count = (b"row", rows) if rows == 1 or None not in self._axes else (b"request", 1)
+    def _read_part(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[GateSummary]:
+        """`read` in one pass. A NaN affects the statistics of its own request only."""
+        # Compute the statistics, and turn them into JSON for all requests together.
+        per, count = (b"row", rows) if rows == 1 or None not in self._row_axes else (b"request", 1)
         with np.errstate(all="ignore"):
-            table, means, carried = self._figures(arrays, count, requests)
-            texts = self._form.filled(table.reshape(requests, -1))
-            ways = orjson.dumps((carried, np.add.reduce(means, axis=1)), option=orjson.OPT_SERIALIZE_NUMPY)
-        # a list of lists for each of the two
-        by_carried, by_depth = [part.split(b"],[") for part in ways[3:-3].split(b"]],[[")]
-        told: list[GateSummary] = []
-        for n, (text, run) in enumerate(zip(texts, self._longest(means), strict=True)):
-            if text is None:
-                name = self._gates[int(np.isfinite(table[n]).all(1).argmin())].name
-                said = f"gates: expected rows on which every gate is a number, got NaN in {name!r}"
-                told.append(NotFiniteError(said))
-            else:
-                told.append(self._routes[per] % (text, by_carried[n], by_depth[n], run))
-        return told
+            table, means, carried = self._statistics(arrays, count, requests)
+            gates_json = self._template.render(table.reshape(requests, -1))
+            routes_json = orjson.dumps(
+                (carried, np.add.reduce(means, axis=1)), option=orjson.OPT_SERIALIZE_NUMPY
+            )
 
-    def _figures(self, arrays: Mapping[str, Array], rows: int, requests: int) -> tuple[Array, Array, Array]:
-        """Figures of all gates in order; means of T by layer and row; what each row carries."""
+        # Cut the JSON of two lists of lists, carried and effective depth, into one text for each request.
+        carried_texts, depth_texts = [part.split(b"],[") for part in routes_json[3:-3].split(b"]],[[")]
+        summaries: list[GateSummary] = []
+        for index, (text, longest) in enumerate(zip(gates_json, self._longest_closed(means), strict=True)):
+            if text is None:
+                name = self._gates[int(np.isfinite(table[index]).all(1).argmin())].name
+                message = f"gates: expected rows on which every gate is a number, got NaN in {name!r}"
+                summaries.append(NotFiniteError(message))
+            else:
+                summaries.append(
+                    self._routes[per] % (text, carried_texts[index], depth_texts[index], longest)
+                )
+        return summaries
+
+    def _statistics(
+        self, arrays: Mapping[str, Array], rows: int, requests: int
+    ) -> tuple[Array, Array, Array]:
+        """Statistics of all gates in order; means of T by layer and row; the share that each row carries."""
         groups: dict[Any, list[int]] = {}
-        for n, (name, kind) in enumerate(self._kinds):
-            groups.setdefault((arrays[name].shape, kind), []).append(n)
-        parts = [self._figures_alike(members, arrays, rows, requests) for members in groups.values()]
+        for index, (name, kind) in enumerate(self._kinds):
+            groups.setdefault((arrays[name].shape, kind), []).append(index)
+        parts = [self._group_statistics(members, arrays, rows, requests) for members in groups.values()]
         table, means, carried = parts[0]
         if len(parts) > 1:
-            order = np.argsort([n for members in groups.values() for n in members])
+            order = np.argsort([index for members in groups.values() for index in members])
             table = np.concatenate([part[0] for part in parts], axis=1)[:, order]
             means = np.concatenate([part[1] for part in parts], axis=1)[:, order]
             carried = np.multiply.reduce([part[2] for part in parts])
         if len(self._layers) < len(self._gates):
-            # the repeats of a layer over time count as one, their mean
+            # The time steps of a recurrent layer count as one: their mean.
             means = np.stack([means[:, members].mean(1) for members in self._layers], axis=1)
         return table, means, carried
 
-    def _figures_alike(
+    def _group_statistics(
         self, members: Sequence[int], arrays: Mapping[str, Array], rows: int, requests: int
     ) -> tuple[Array, Array, Array]:
-        """The same of gates of one shape and kind."""
-        gates = [self._gates[n] for n in members]
-        axis = self._axes[members[0]]
-        t = lay_out([arrays[gate.name] for gate in gates], axis, requests, rows)
-        means = mean_of_last(t)
-        mean = means[:, :, 0] if rows == 1 else mean_of_last(means)
+        """The same for gates of one shape and kind."""
+        gates = [self._gates[index] for index in members]
+        axis = self._row_axes[members[0]]
+        t = stack_gates([arrays[gate.name] for gate in gates], axis, requests, rows)
+        means = mean_of_last_axis(t)
+        mean = means[:, :, 0] if rows == 1 else mean_of_last_axis(means)
         if gates[0].carry_gate is None:
             table = gate_statistics(t, mean, None, self._epsilon, self._levels)
             c = np.subtract(1, t, out=t)
         else:
-            own = [arrays[gate.carry_gate] for gate in gates if gate.carry_gate]
-            c = lay_out_carry(own, axis, t.shape)
-            carried = mean_of_last(c.reshape(*mean.shape, -1))
+            carry_gates = [arrays[gate.carry_gate] for gate in gates if gate.carry_gate]
+            c = stack_carry_gates(carry_gates, axis, t.shape)
+            carried = mean_of_last_axis(c.reshape(*mean.shape, -1))
             table = gate_statistics(t, mean, carried, self._epsilon, self._levels)
-        return table, means, product(c, [gate.time for gate in gates])
+        return table, means, carried_product(c, [gate.time for gate in gates])
 
-    def _longest(self, means: Array) -> list[bytes]:
-        """Of each request, row by row, the most layers on end that are closed."""
+    def _longest_closed(self, means: Array) -> list[bytes]:
+        """The most consecutive layers that are closed, as JSON: row by row for each request."""
         requests, _, rows = means.shape
         if np.minimum.reduce(means, axis=None) >= self._epsilon:
             return [b",".join([b"0"] * rows)] * requests
-        runs = longest(means < self._epsilon).tolist()
-        return [b",".join([b"%d" % run for run in line]) for line in runs]
+        lengths = longest_run(means < self._epsilon).tolist()
+        return [b",".join([b"%d" % length for length in of_request]) for of_request in lengths]
 
 
-def unit_figures(gate: Gate, t: Array) -> tuple[Array, Array]:
-    """Mean and deviation of each unit's T over rows and places; a unit that never varies is a fixed route."""
+def unit_statistics(gate: Gate, t: Array) -> tuple[Array, Array]:
+    """Mean and deviation of T by unit, over rows and positions. A unit that never varies is a fixed route."""
     by_unit = np.moveaxis(t, gate.unit_axis, -1).reshape(-1, t.shape[gate.unit_axis]).astype(np.float64)
     return by_unit.mean(0).astype(np.float32), by_unit.std(0).astype(np.float32)
 
 
-def _form(gates: Sequence[Gate], levels: Sequence[float]) -> JsonTemplate:
-    """The JSON list of gates, with places for mean, sd, quantiles, closed, open and carried of each."""
+def _json_template(gates: Sequence[Gate], levels: Sequence[float]) -> JsonTemplate:
+    """The JSON list of the gates, with slots for mean, sd, quantiles, closed, open and carried of each."""
     pieces: list[str] = []
     before = '"gates":['
     for gate in gates:
-        about = gate.model_dump(include=ABOUT, exclude_none=True)
-        pieces.append(f'{before}{json.dumps(about, separators=(",", ":"))[:-1]},"mean":')
+        fields = gate.model_dump(include=GATE_FIELDS, exclude_none=True)
+        pieces.append(f'{before}{json.dumps(fields, separators=(",", ":"))[:-1]},"mean":')
         pieces.append(',"sd":')
         opening = ',"quantiles":{'
         for level in levels:
@@ -181,14 +212,14 @@ def _form(gates: Sequence[Gate], levels: Sequence[float]) -> JsonTemplate:
 
 
 def _row_axis(name: str, signature: Signature) -> int | None:
-    """The axis of a hidden output along which its rows lie, in order; None where there is none."""
+    """The axis of a hidden output along which its rows are in order; None if there is no such axis."""
     if name in signature.splittable:
         return 0
     dims = signature.hidden[name].dims
     return dims.index(signature.batch) if signature.batch is not None and signature.batch in dims else None
 
 
-def _part(array: Array, start: int, stop: int, requests: int) -> Array:
-    """What belongs to some of the requests."""
-    each = len(array) // requests
-    return array[start * each : stop * each]
+def _slice_requests(array: Array, start: int, stop: int, requests: int) -> Array:
+    """The part of an output that belongs to requests `start` to `stop`."""
+    per_request = len(array) // requests
+    return array[start * per_request : stop * per_request]

@@ -1,7 +1,8 @@
-"""Figures of gates of one shape, for many requests at once; each one's are, to the bit, what it gets alone.
+"""Statistics of gates: mean, deviation, quantiles and shares, for many requests in one pass.
 
-A call into NumPy takes as long as the figures of a small request, so there are few of them, for whole arrays.
-Sums are products with ones: these are made row by row, and do not depend on how many rows there are.
+A call to NumPy takes as long as the statistics of a small request, so there are few calls, on whole arrays.
+Sums are dot products with ones: these work row by row, so that the result of a request does not depend, in
+any bit, on how many other requests are summarized with it.
 """
 
 from __future__ import annotations
@@ -14,38 +15,43 @@ import numpy as np
 
 from service.inference_types import Array
 
-# more values than this sort far faster as whole numbers up to STEPS, and tell quantiles to 1e-5
-FEW, STEPS = 512, 65535
+# Up to this many values are sorted as float32. More are sorted far faster as whole numbers from 0 to
+# QUANTILE_STEPS, which gives quantiles to 1e-5.
+MAX_FLOAT_SORT = 512
+QUANTILE_STEPS = 65535
 
 
-def lay_out(arrays: Sequence[Array], axis: int | None, requests: int, rows: int) -> Array:
-    """Arrays of one shape as requests x gates x rows x what belongs to a row.
+def stack_gates(arrays: Sequence[Array], axis: int | None, requests: int, rows: int) -> Array:
+    """Stack gates of one shape as requests x gates x rows x values of a row, in float32.
 
-    The rows lie along `axis`; those of several requests one after the other along the first.
+    Args:
+        arrays: The gates' values. The rows of several requests follow one another along axis 0.
+        axis: The axis of the rows; None if a gate's rows cannot be told apart.
+        requests: The number of requests.
+        rows: The rows of each request, 1 if they cannot be told apart.
     """
     if axis == 0 and rows == 1:
-        wide = arrays if arrays[0].ndim == 2 else [array.reshape(requests, -1) for array in arrays]
-        beside = np.concatenate(wide, axis=1, dtype=np.float32)
-        return beside.reshape(requests, len(arrays), 1, -1)
-    flat = np.concatenate(arrays, axis=None, dtype=np.float32)
+        flat = arrays if arrays[0].ndim == 2 else [array.reshape(requests, -1) for array in arrays]
+        side_by_side = np.concatenate(flat, axis=1, dtype=np.float32)
+        return side_by_side.reshape(requests, len(arrays), 1, -1)
+    stacked = np.concatenate(arrays, axis=None, dtype=np.float32)
     if axis:
-        flat = np.moveaxis(flat.reshape(len(arrays), *arrays[0].shape), axis + 1, 1)
-    return np.ascontiguousarray(flat.reshape(len(arrays), requests, rows, -1).swapaxes(0, 1))
+        stacked = np.moveaxis(stacked.reshape(len(arrays), *arrays[0].shape), axis + 1, 1)
+    return np.ascontiguousarray(stacked.reshape(len(arrays), requests, rows, -1).swapaxes(0, 1))
 
 
-def lay_out_carry(arrays: Sequence[Array], axis: int | None, shape: tuple[int, ...]) -> Array:
-    """Carry gates laid out as their transform gates; ones of other shapes stand at their rows' means."""
+def stack_carry_gates(arrays: Sequence[Array], axis: int | None, shape: tuple[int, ...]) -> Array:
+    """Stack carry gates like their transform gates; if shapes differ, by the means of their rows."""
     requests, _, rows, _ = shape
     if len({array.shape for array in arrays}) == 1:
-        c = lay_out(arrays, axis, requests, rows)
+        c = stack_gates(arrays, axis, requests, rows)
         if c.shape == shape:
             return c
-    means = [mean_of_last(lay_out([array], axis, requests, rows)) for array in arrays]
+    means = [mean_of_last_axis(stack_gates([array], axis, requests, rows)) for array in arrays]
     return np.concatenate(means, axis=1)[..., None]
 
 
-def mean_of_last(values: Array) -> Array:
-    """The mean over the last axis."""
+def mean_of_last_axis(values: Array) -> Array:
     size = values.shape[-1]
     means: Array = np.vecdot(values, _ones(size))
     means /= np.float32(size)
@@ -55,72 +61,85 @@ def mean_of_last(values: Array) -> Array:
 def gate_statistics(
     t: Array, mean: Array, carried: Array | None, epsilon: float, levels: Sequence[float]
 ) -> Array:
-    """Mean, deviation, quantiles, and the shares closed, open and carried: requests x gates x figures.
+    """Mean, deviation, quantiles, and the shares closed, open and carried: requests x gates x statistics.
 
-    Of T laid out, and of its means over all that is a request's; `carried` is 1 - T where it is None.
+    Args:
+        t: The transform gates, from `stack_gates`.
+        mean: Their means, requests x gates.
+        carried: The means of the carry gates; None for 1 - T.
+        epsilon: A gate counts as closed below this value of T, and as open above 1 minus it.
+        levels: The levels of the quantiles.
     """
-    requests, gates, rows, each = t.shape
-    flat, size = t.reshape(requests, gates, -1), rows * each
+    requests, gates, rows, per_row = t.shape
+    flat, size = t.reshape(requests, gates, -1), rows * per_row
     table = np.zeros((requests, gates, 5 + len(levels)), np.float32)
-    lines = table.transpose(2, 0, 1)
-    apart = flat - mean[:, :, None]
-    np.vecdot(apart, apart, out=lines[1])
-    ends = np.empty((2, *flat.shape), np.bool)
-    np.less(flat, epsilon, out=ends[0])
-    np.greater(flat, 1 - epsilon, out=ends[1])
-    np.vecdot(ends.astype(np.float32), _ones(size), out=lines[-3:-1])
+    columns = table.transpose(2, 0, 1)
+
+    # Sums first: squared differences, values below and above the bounds.
+    differences = flat - mean[:, :, None]
+    np.vecdot(differences, differences, out=columns[1])
+    extremes = np.empty((2, *flat.shape), np.bool)
+    np.less(flat, epsilon, out=extremes[0])
+    np.greater(flat, 1 - epsilon, out=extremes[1])
+    np.vecdot(extremes.astype(np.float32), _ones(size), out=columns[-3:-1])
+
+    # Divide all of them at once, then fill in the other columns.
     table /= np.float32(size)
-    np.sqrt(lines[1], out=lines[1])
-    lines[0] = mean
-    lines[2:-3] = _quantiles(flat, apart, levels).transpose(2, 0, 1)
+    np.sqrt(columns[1], out=columns[1])
+    columns[0] = mean
+    columns[2:-3] = _quantiles(flat, differences, levels).transpose(2, 0, 1)
     if carried is None:
-        np.subtract(1, mean, out=lines[-1])
+        np.subtract(1, mean, out=columns[-1])
     else:
-        lines[-1] = carried
+        columns[-1] = carried
     return table
 
 
-def _quantiles(flat: Array, room: Array, levels: Sequence[float]) -> Array:
-    """The smallest T that so great a share of all T does not exceed, level by level along the last axis.
+def _quantiles(flat: Array, scratch: Array, levels: Sequence[float]) -> Array:
+    """Quantiles along the last axis: the smallest T such that at least a share `level` of the values is <= T.
 
-    What is only on the way goes into `room`: fresh memory costs more than the sums.
+    Overwrites `scratch`: memory fresh from the system costs more time than the arithmetic.
     """
-    places = _places(flat.shape[2], levels)
-    if flat.shape[2] <= FEW:
-        np.copyto(room, flat)
-        room.sort(axis=2)
-        return room.take(places, axis=2)
-    np.multiply(flat, np.float32(STEPS), out=room)
-    room += np.float32(0.5)
-    whole = room.astype(np.uint16)
-    # of 16 bits a stable sort counts and need not compare
-    whole.sort(axis=2, kind="stable")
-    return whole.take(places, axis=2) / np.float32(STEPS)
+    positions = _quantile_positions(flat.shape[2], levels)
+    if flat.shape[2] <= MAX_FLOAT_SORT:
+        np.copyto(scratch, flat)
+        scratch.sort(axis=2)
+        return scratch.take(positions, axis=2)
+    np.multiply(flat, np.float32(QUANTILE_STEPS), out=scratch)
+    scratch += np.float32(0.5)
+    steps = scratch.astype(np.uint16)
+    # NumPy's stable sort of 16-bit numbers is a radix sort: it counts instead of comparing.
+    steps.sort(axis=2, kind="stable")
+    return steps.take(positions, axis=2) / np.float32(QUANTILE_STEPS)
 
 
-def product(c: Array, times: Sequence[int | None]) -> Array:
-    """What is carried past all layers, by request and row: their product, its mean over units and times."""
+def carried_product(c: Array, times: Sequence[int | None]) -> Array:
+    """The share of the input carried past all layers: requests x rows.
+
+    It is the product of the carry gates over the layers, averaged over units and, in a recurrent network,
+    over `times`, the time step of each gate.
+    """
     if times[0] is None:
-        return mean_of_last(np.multiply.reduce(c, axis=1))
+        return mean_of_last_axis(np.multiply.reduce(c, axis=1))
     steps = np.array(times)
     order = np.argsort(steps, kind="stable")
     starts = np.flatnonzero(np.diff(steps[order], prepend=-1))
-    by_step = mean_of_last(np.multiply.reduceat(c[:, order], starts, axis=1))
+    by_step = mean_of_last_axis(np.multiply.reduceat(c[:, order], starts, axis=1))
     mean: Array = by_step.mean(1)
     return mean
 
 
-def longest(closed: Array) -> Array:
-    """The length of the longest run of true along the second axis."""
-    at = np.arange(1, closed.shape[1] + 1).reshape(-1, 1)
-    last_open = np.maximum.accumulate(np.where(closed, 0, at), axis=1)
-    run: Array = (at - last_open).max(1)
-    return run
+def longest_run(closed: Array) -> Array:
+    """The length of the longest run of True along the second axis."""
+    positions = np.arange(1, closed.shape[1] + 1).reshape(-1, 1)
+    last_open = np.maximum.accumulate(np.where(closed, 0, positions), axis=1)
+    lengths: Array = (positions - last_open).max(1)
+    return lengths
 
 
 @lru_cache(maxsize=64)
-def _places(size: int, levels: Sequence[float]) -> Array:
-    """Where the quantiles stand among so many values in order."""
+def _quantile_positions(size: int, levels: Sequence[float]) -> Array:
+    """The positions of the quantiles among `size` sorted values."""
     return np.array([min(max(ceil(level * size), 1), size) - 1 for level in levels])
 
 

@@ -144,7 +144,7 @@ def read_binary(
 
 
 # the widest numbers have 8 bytes
-MOST_VALUES = sys.maxsize // 8
+MAX_VALUES = sys.maxsize // 8
 
 
 def read_shape(value: object, tensor: Tensor, sizes: dict[str, int], where: str) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ def expect_fit(shape: tuple[int, ...], tensor: Tensor, sizes: dict[str, int], wh
             raise RequestError(
                 f"{where}: expected {dims_of(tensor)} with {dim} = {sizes[dim]} as before, got {list(shape)}"
             )
-    if 0 in shape and math.prod(size for size in shape if size) > MOST_VALUES:
+    if 0 in shape and math.prod(size for size in shape if size) > MAX_VALUES:
         raise RequestError(f"{where}: expected dimensions that some machine could hold, got {list(shape)}")
 
 

@@ -1,4 +1,4 @@
-"""From a file in the repository to a model that answers: read, opened, held against its manifest, tried."""
+"""Loads a model file: opens it, checks it against its manifest, and probes how it may be batched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from service.artifact.low_priority import Caller, call_directly
@@ -15,10 +15,10 @@ from service.artifact.onnx_constants import expect_self_contained, read_initiali
 from service.artifact.protobuf import content_digest
 from service.artifact.runtime import Runtime, Signature, Tensor, open_model
 from service.artifact.sample_rows import check_sample_rows
-from service.batching.batch_run import BatchRunner, Run
+from service.batching.batch_run import BatchRunner
 from service.batching.batcher import Batcher
 from service.errors import DeviceError, ModelFileError
-from service.gates.drift import DriftMonitor
+from service.gates.drift import DriftMonitor, sampled_run
 from service.inference_types import Array
 from service.registry.model import Model
 from service.registry.probe import ProbeResult, check_device_agreement, probe
@@ -32,46 +32,63 @@ log = logging.getLogger(__name__)
 
 
 def load(
-    found: ModelFile, settings: Settings, meter: RequestCounters, threads: int, call: Caller = call_directly
+    file: ModelFile,
+    settings: Settings,
+    counters: RequestCounters,
+    threads: int,
+    call: Caller = call_directly,
 ) -> Model:
-    """Open a file and find out how it may be served; a ModelFileError says why it may not be.
+    """Load a model file and find out how it may be served. A ModelFileError says why it may not be served.
 
-    What takes long is left to `call`, and the interpreter's lock is hardly held meanwhile.
+    Args:
+        file: The file in the repository.
+        settings: Device, batching, and what must be verified.
+        counters: The worker's counters, among which the model gets its own.
+        threads: The number of threads of one run.
+        call: Makes the calls that take long and release the GIL; they may run in a thread of low priority.
     """
-    began = time.perf_counter()
-    where = str(found.path)
-    data = call(read_model_file, found)
+    start = time.perf_counter()
+    where = str(file.path)
+
+    # Read and open the file. onnxruntime reads it once more by itself: given bytes, it would copy them and
+    # keep the GIL meanwhile.
+    data = call(read_model_file, file)
     expect_self_contained(data, where)
-    # onnxruntime reads the file once more: of bytes it makes copies, and lets nobody else run meanwhile
     try:
-        runtime = open_model(found.path, threads=threads, device=settings.device, call=call)
+        runtime = open_model(file.path, threads=threads, device=settings.device, call=call)
     except DeviceError as error:
-        raise ModelFileError(str(error), "its device is not there") from error
-    expect_unchanged(found)
-    manifest = check_manifest(runtime, where, needed=not settings.allow_unverified)
+        raise ModelFileError(str(error), "its device is not available") from error
+    expect_unchanged(file)
+
+    # Check it against its manifest.
+    manifest = check_manifest(runtime, where, required=not settings.allow_unverified)
     if manifest is not None and manifest.content != call(content_digest, data):
         raise ModelFileError(
-            f"{where}: expected the graph and weights that were proved, "
+            f"{where}: expected the graph and weights of the parity proof, "
             f"with digest {manifest.content[:12] or '(none)'}, got others",
-            "its graph or weights are not those that were proved",
+            "its graph or weights are not those of its parity proof",
         )
     biases = check_gates(runtime, manifest, data, where)
     expect_fitting_rows(runtime, manifest, where)
-    batch = batch_of(runtime.inputs)
-    findings = probe(runtime.with_caller(call), batch, settings.max_batch)
+
+    # Probe it: what may be batched, and does the device compute what the CPU computes?
+    batch = batch_dimension(runtime.inputs)
+    result = probe(runtime.with_caller(call), batch, settings.max_batch)
     if settings.check_parity and settings.device != "cpu":
-        check_device_agreement(runtime, open_model(found.path, threads=threads), batch, where)
-    batched = may_batch(findings, manifest, found, exact=settings.exact) and batch is not None
+        check_device_agreement(runtime, open_model(file.path, threads=threads), batch, where)
+    batched = may_batch(result, manifest, file, exact=settings.exact) and batch is not None
+    pad_single_rows = batched and result.single_row_differs and settings.max_batch > 1
+
+    # Assemble the model.
     drift = None
     if manifest is not None and manifest.profile is not None and manifest.profile.layers:
         drift = DriftMonitor(manifest.profile, manifest.gates, settings.drift_rows)
     trim_memory()
-    counters = meter.for_model(found.name, found.version)
-    lone_rows = batched and findings.lone_rows and settings.max_batch > 1
+    model_counters = counters.for_model(file.name, file.version)
     model = Model(
-        name=found.name,
-        version=found.version,
-        path=found.path,
+        name=file.name,
+        version=file.version,
+        path=file.path,
         digest=call(hashlib.sha256, data).hexdigest(),
         bytes=len(data),
         manifest=manifest,
@@ -80,25 +97,25 @@ def load(
             outputs=_by_name(runtime.outputs),
             hidden=_by_name(runtime.hidden),
             batch=batch,
-            splittable=findings.splittable,
+            splittable=result.splittable,
         ),
         runtime=runtime,
         biases=biases,
-        distribution=findings.distribution,
+        distribution=result.distribution,
         batcher=Batcher(
             BatchRunner(
-                runner(runtime, drift, batch, lone_rows=lone_rows),
+                sampled_run(runtime, drift, batch, pad_single_rows=pad_single_rows),
                 inputs=[tensor.name for tensor in runtime.inputs],
-                splittable=findings.splittable,
+                splittable=result.splittable,
                 batched=batched,
-                pad_single_rows=lone_rows,
+                pad_single_rows=pad_single_rows,
                 max_rows=settings.max_batch,
             ),
             max_delay=settings.max_delay_ms / 1000,
             max_queue=settings.queue,
-            on_batch=counters.count_batch,
+            on_batch=model_counters.count_batch,
         ),
-        counters=counters,
+        counters=model_counters,
         drift=drift,
     )
     log.info(
@@ -106,7 +123,7 @@ def load(
         model.name,
         model.version,
         f"{model.bytes:,} bytes",
-        1000 * (time.perf_counter() - began),
+        1000 * (time.perf_counter() - start),
         "no manifest"
         if manifest is None
         else f"exported as {manifest.name}/{manifest.version}, parity passed",
@@ -116,13 +133,13 @@ def load(
     return model
 
 
-def check_manifest(runtime: Runtime, where: str, *, needed: bool) -> Manifest | None:
-    """The file's manifest; a ModelFileError where one is needed and there is none."""
-    if runtime.manifest is None and needed:
+def check_manifest(runtime: Runtime, where: str, *, required: bool) -> Manifest | None:
+    """Return the file's manifest; raise ModelFileError if one is required and the file has none."""
+    if runtime.manifest is None and required:
         raise ModelFileError(
-            f"{where}: expected a manifest with a proof of parity, and there is none: turnpike export "
-            "adopts the file, and --allow-unverified serves it as it is",
-            "it has no manifest, so nothing proves that it answers as it should",
+            f"{where}: expected a manifest with a parity proof, and the file has none: `turnpike export` "
+            "adds one, and --allow-unverified serves the file without it",
+            "it has no manifest, so nothing proves that its outputs are right",
         )
     return runtime.manifest
 
@@ -130,88 +147,72 @@ def check_manifest(runtime: Runtime, where: str, *, needed: bool) -> Manifest | 
 def check_gates(
     runtime: Runtime, manifest: Manifest | None, data: memoryview, where: str
 ) -> dict[str, Array]:
-    """The values of all levers; a ModelFileError where the manifest has gates that the graph has not."""
+    """Return the values of the levers' tensors; raise ModelFileError if the graph lacks a gate."""
     if manifest is None:
         return {}
     hidden = {tensor.name for tensor in runtime.hidden}
-    levers = {tensor.name for tensor in runtime.levers}
+    overridable = {tensor.name for tensor in runtime.levers}
     for gate in manifest.gates:
         for name in (gate.name, gate.carry_gate, gate.output):
             if name is not None and name not in hidden:
-                raise _unfitting(where, f"{gate.name}: the graph has no hidden output {name!r}")
+                raise _mismatch_error(where, f"{gate.name}: the graph has no hidden output {name!r}")
     biases = read_initializers(
         data, {lever.tensor for gate in manifest.gates for lever in gate.levers}, where
     )
     for gate in manifest.gates:
         for lever in gate.levers:
-            if lever.tensor not in levers:
-                raise _unfitting(where, f"{gate.name}: nobody may override the lever {lever.tensor!r}")
+            if lever.tensor not in overridable:
+                raise _mismatch_error(where, f"{gate.name}: the lever {lever.tensor!r} cannot be overridden")
             if not 0 <= lever.start < lever.stop <= biases[lever.tensor].size:
-                raise _unfitting(
+                raise _mismatch_error(
                     where, f"{gate.name}: the lever {lever.tensor!r} has no part {lever.start}:{lever.stop}"
                 )
     return biases
 
 
 def expect_fitting_rows(runtime: Runtime, manifest: Manifest | None, where: str) -> None:
-    """Stop with a ModelFileError where the manifest brings rows that the graph does not take."""
+    """Raise ModelFileError if the manifest has sample rows that the graph does not accept."""
     if manifest is None:
         return
     try:
         check_sample_rows(manifest, _by_name(runtime.inputs))
     except ValueError as error:
-        raise _unfitting(where, str(error)) from error
+        raise _mismatch_error(where, str(error)) from error
 
 
-def batch_of(inputs: Iterable[Tensor]) -> str | None:
-    """The name of the dimension that leads every input, None where there is none such."""
-    leading = {tensor.dims[0] if tensor.dims else 0 for tensor in inputs}
-    name = leading.pop() if len(leading) == 1 else 0
+def batch_dimension(inputs: Iterable[Tensor]) -> str | None:
+    """The name of the dimension that every input has first; None if there is no such dimension."""
+    first_dims = {tensor.dims[0] if tensor.dims else 0 for tensor in inputs}
+    name = first_dims.pop() if len(first_dims) == 1 else 0
     return name if isinstance(name, str) else None
 
 
-def may_batch(findings: ProbeResult, manifest: Manifest | None, found: ModelFile, *, exact: bool) -> bool:
-    """Whether rows of several requests may share a run; a warning says why not, where that is a surprise."""
+def may_batch(result: ProbeResult, manifest: Manifest | None, file: ModelFile, *, exact: bool) -> bool:
+    """Whether rows of several requests may share a run; if not, a warning says why.
+
+    Args:
+        result: What the probe found.
+        manifest: The file's manifest.
+        file: Named in the warning.
+        exact: True to allow batching only if it changes no bit of any output.
+    """
     if manifest is not None and manifest.batch_coupled:
         return False
-    if not findings.ran:
-        why = "it took none of the rows that it was tried with"
-    elif findings.coupled:
-        why = "a row's answer depends on the rows beside it"
-    elif exact and not findings.steady:
-        why = "rows in company get other last bits; --no-exact batches them all the same"
+    if not result.ran:
+        reason = "it accepts none of the random rows that were tried"
+    elif result.coupled:
+        reason = "the output of a row depends on the other rows of its batch"
+    elif exact and not result.bit_stable:
+        reason = "rows get other last bits in a batch than alone; --no-exact batches them all the same"
     else:
         return True
-    log.warning("%s/%d runs each request by itself: %s", found.name, found.version, why)
+    log.warning("%s/%d runs each request by itself: %s", file.name, file.version, reason)
     return False
 
 
-def runner(runtime: Runtime, drift: DriftMonitor | None, batch: str | None, *, lone_rows: bool) -> Run:
-    """What the batcher runs: the model, and now and then its gates as well, for drift."""
-    if drift is None:
-        return runtime.run
-    inputs, first = len(runtime.inputs), runtime.inputs[0].name
-
-    def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
-        # more than the inputs are levers moved: such gates say nothing about the traffic
-        if len(feeds) != inputs or not drift.should_sample():
-            return runtime.run(feeds, names)
-        arrays = runtime.run(feeds, (*names, *drift.gate_names))
-        rows = 1 if batch is None else len(feeds[first])
-        if lone_rows and rows == 2 and all(bool((fed[0] == fed[1]).all()) for fed in feeds.values()):
-            rows = 1  # the other is its copy
-        try:
-            drift.observe(arrays[len(names) :], rows)
-        except Exception:  # a caller's answer is not to fail for what is only watched
-            log.exception("drift cannot be told")
-        return arrays[: len(names)]
-
-    return run
-
-
 def trim_memory() -> None:
-    """Return to the system what opening a file has taken and freed again: as much as its weights."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone keeps it
+    """Return freed memory to the system: opening a file has used as much as its weights take."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it, and only glibc needs it
     if trim is not None:
         trim(0)
 
@@ -220,5 +221,5 @@ def _by_name(tensors: Iterable[Tensor]) -> dict[str, Tensor]:
     return {tensor.name: tensor for tensor in tensors}
 
 
-def _unfitting(where: str, why: str) -> ModelFileError:
-    return ModelFileError(f"{where}: manifest: {why}", "its manifest is not that of its graph")
+def _mismatch_error(where: str, problem: str) -> ModelFileError:
+    return ModelFileError(f"{where}: manifest: {problem}", "its manifest does not match its graph")

@@ -1,4 +1,4 @@
-"""One version of one model, open and ready to answer."""
+"""Model: one version of one model, open and ready to run."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ CachedAnswers = dict[Callable[["Model"], bytes], bytes]
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that answers for one version. Made by the loader, kept on the shelf, closed by nobody:
-    it goes when the last request that holds it has gone."""
+    """Everything that a request needs of one model version.
+
+    The loader creates it and the registry holds it. Nothing closes it: it is freed after the last request
+    that uses it.
+    """
 
     name: str
     version: int
     path: Path
     # SHA-256 of the file
     digest: str
+    # size of the file
     bytes: int
     manifest: Manifest | None
     signature: Signature
     runtime: Runtime
-    # the values that the file has for the levers' tensors
+    # the file's own values of the tensors that levers override
     biases: Mapping[str, Array]
-    # whether the first public output is a distribution already, or logits; None where it is neither
+    # True if the first public output has class probabilities, False for logits, None if it has neither
     distribution: bool | None
     batcher: Batcher
     counters: ModelCounters
     drift: DriftMonitor | None
-    # answers that follow from the file alone, by what makes them
+    # responses that depend on the file alone, by the function that renders them
     cached_answers: CachedAnswers = field(default_factory=dict)
 
     @property

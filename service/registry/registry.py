@@ -1,4 +1,4 @@
-"""The models that one worker serves: found by name, loaded beside what is served, and swapped in one step."""
+"""Model registry of one worker: finds models by name, loads new ones, and swaps them in one step."""
 
 from __future__ import annotations
 
@@ -15,33 +15,38 @@ from service.repository.scan import ModelFile
 log = logging.getLogger(__name__)
 
 Load = Callable[[ModelFile], Model]
-# of one model: by its version as an address has it, and the highest one by None
+# the versions of one model: by number, as text from a URL, and the highest one under None
 Versions = dict[str | None, Model]
 
 
 class ModelRegistry:
-    """A request holds on to the model it found, so one that is swapped out meanwhile still answers it."""
+    """The models that this worker serves, as the current deployment says.
+
+    A new deployment arrives in two steps: `prepare` loads its files while the old models go on serving, and
+    `commit` replaces them all at once. A request keeps the model that it found, so it is completed even if
+    the model is replaced in the meantime.
+    """
 
     def __init__(self, load: Load) -> None:
         """`load` runs in a thread, one file at a time; its ModelFileError says why a file is not served."""
         self._load = load
-        self._plan: Deployment | None = None
+        self._deployment: Deployment | None = None
         self._served: dict[str, Versions] = {}
-        # what is served or prepared
-        self._open: dict[ModelFile, Model] = {}
+        # all loaded models: those that are served, and those that are prepared
+        self._loaded: dict[ModelFile, Model] = {}
         self._failed: dict[ModelFile, str] = {}
         self._loading: ModelFile | None = None
         self._lock = asyncio.Lock()
 
     def find(self, name: str, version: str | None = None) -> Model:
-        """The model of a name, its highest version unless told otherwise; Unknown or NotReady without it."""
+        """Return a model, by default in its highest version; raises NotFoundError or NotReadyError."""
         try:
             return self._served[name][version]
         except KeyError:
-            raise self._missing(name, version) from None
+            raise self._missing_error(name, version) from None
 
     def is_ready(self, name: str, version: str | None = None) -> bool:
-        """Whether it is served now; Unknown where there is no such model or version at all."""
+        """Whether a version is served now; raises NotFoundError if there is no such version at all."""
         try:
             self.find(name, version)
         except NotReadyError:
@@ -49,7 +54,7 @@ class ModelRegistry:
         return True
 
     def names(self) -> list[str]:
-        """The models that are served."""
+        """The names of the models that are served."""
         return sorted(self._served)
 
     def versions(self, name: str) -> list[int]:
@@ -63,27 +68,27 @@ class ModelRegistry:
 
     @property
     def ready(self) -> bool:
-        """Whether a plan is carried out, and there is a model to serve unless there was none to load."""
-        plan = self._plan
-        return plan is not None and bool(self._served or not (plan.models or plan.failed))
+        """Whether a deployment is in effect, and serves at least one model unless it is empty."""
+        deployment = self._deployment
+        return deployment is not None and bool(self._served or not (deployment.models or deployment.failed))
 
     def index(self) -> list[dict[str, Any]]:
-        """Every version that is known, with its state, and why it or a new file of it is not served."""
-        plan = self._plan or Deployment()
+        """Every known version with its state, and the reason if it, or a newer file of it, is not served."""
+        deployment = self._deployment or Deployment()
         states = {
-            (one.name, one.version): ("UNAVAILABLE", one.reason)
-            for one in (*plan.left_out, *plan.failed, *self._failures())
+            (unavailable.name, unavailable.version): ("UNAVAILABLE", unavailable.reason)
+            for unavailable in (*deployment.left_out, *deployment.failed, *self._failures())
         }
         if self._loading is not None:
             states[self._loading.name, self._loading.version] = ("LOADING", "")
         for model in self.models:
             _, reason = states.get((model.name, model.version), ("", ""))
-            said = reason and f"an older file is served, the new one is not: {reason}"
-            states[model.name, model.version] = ("READY", said)
+            reason = reason and f"an older file is served, the new one is not: {reason}"
+            states[model.name, model.version] = ("READY", reason)
         return [
             {
                 "name": name,
-                # of a model none of whose versions is known
+                # a model without any known version has none
                 "version": "" if version is None else str(version),
                 "state": state,
                 "reason": reason,
@@ -94,79 +99,89 @@ class ModelRegistry:
         ]
 
     async def prepare(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Load what a plan has and is not served yet; answers what failed. What is served stays as it is."""
-        plan = Deployment.from_json(record)
+        """Load the files of a deployment that are not loaded yet, and return those that failed.
+
+        The models that are served stay as they are.
+        """
+        deployment = Deployment.from_json(record)
         async with self._lock:
-            failed = await self._bring(plan.files, (self._plan or Deployment()).files)
-            # known from now on: the plan that tells everyone comes when the last worker has answered
-            tried = {(found.name, found.version) for found in plan.files}
-            others = {one: why for one, why in self._failed.items() if (one.name, one.version) not in tried}
+            failed = await self._load_files(deployment.files, (self._deployment or Deployment()).files)
+            # Remember the failures now: the deployment that announces them comes after the last worker's
+            # reply.
+            tried = {(file.name, file.version) for file in deployment.files}
+            others = {
+                file: reason
+                for file, reason in self._failed.items()
+                if (file.name, file.version) not in tried
+            }
             self._failed = others | failed
-        return {"failed": [one.to_json() for one in _unserved(failed)]}
+        return {"failed": [unavailable.to_json() for unavailable in _unavailable(failed)]}
 
     async def commit(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Serve what a plan says from now on, and let go of the rest; answers what this worker lacks.
+        """Serve a deployment from now on, drop all other models, and return what this worker could not load.
 
-        A worker that comes late loads here what others have prepared; where that fails, what it serves
+        A worker that started late loads here what the others have prepared. If a file fails, the model served
         under the same name stays.
         """
-        plan = Deployment.from_json(record)
+        deployment = Deployment.from_json(record)
         async with self._lock:
-            if self._plan is None or plan.serial >= self._plan.serial:
-                self._failed = await self._bring(plan.files)
-                self._serve(plan)
-            return {"failed": [one.to_json() for one in self._failures()]}
+            if self._deployment is None or deployment.serial >= self._deployment.serial:
+                self._failed = await self._load_files(deployment.files)
+                self._serve(deployment)
+            return {"failed": [unavailable.to_json() for unavailable in self._failures()]}
 
-    async def _bring(
-        self, wanted: Sequence[ModelFile], kept: Sequence[ModelFile] = ()
+    async def _load_files(
+        self, wanted: Sequence[ModelFile], keep: Sequence[ModelFile] = ()
     ) -> dict[ModelFile, str]:
-        """Have the files wanted open, beside those to keep; says which could not be, and why."""
-        self._open = {found: model for found, model in self._open.items() if found in wanted or found in kept}
+        """Load the wanted files, drop all others but those to keep, and return the failures with reasons."""
+        self._loaded = {file: model for file, model in self._loaded.items() if file in wanted or file in keep}
         failed: dict[ModelFile, str] = {}
-        for found in wanted:
-            if found in self._open:
+        for file in wanted:
+            if file in self._loaded:
                 continue
-            self._loading = found
+            self._loading = file
             try:
-                self._open[found] = await asyncio.to_thread(self._load, found)
+                self._loaded[file] = await asyncio.to_thread(self._load, file)
             except ModelFileError as error:
-                failed[found] = error.public_message
-                log.warning("%s/%d is not served: %s", found.name, found.version, error)
+                failed[file] = error.public_message
+                log.warning("%s/%d is not served: %s", file.name, file.version, error)
             except Exception:
-                failed[found] = "it could not be loaded"
-                log.exception("%s/%d is not served", found.name, found.version)
+                failed[file] = "it could not be loaded"
+                log.exception("%s/%d is not served", file.name, file.version)
             finally:
                 self._loading = None
         return failed
 
-    def _serve(self, plan: Deployment) -> None:
+    def _serve(self, deployment: Deployment) -> None:
+        """Replace all models by those of the deployment."""
         served: dict[str, Versions] = {}
-        for name, versions in plan.models.items():
-            before = self._served.get(name, {})
-            models = [self._open.get(found) or before.get(str(found.version)) for found in versions]
-            there = [model for model in models if model is not None] or list(before.values())
-            for model in sorted(there, key=lambda model: model.version):
+        for name, files in deployment.models.items():
+            previous = self._served.get(name, {})
+            # In place of a file that failed, the same version goes on; without any, all versions do.
+            models = [self._loaded.get(file) or previous.get(str(file.version)) for file in files]
+            available = [model for model in models if model is not None] or list(previous.values())
+            for model in sorted(available, key=lambda model: model.version):
                 served.setdefault(name, {}).update({str(model.version): model, None: model})
-        self._plan, self._served = plan, served
+        self._deployment, self._served = deployment, served
 
     def _failures(self) -> list[UnavailableModel]:
-        """What this worker could not load, though others may have."""
-        return _unserved(self._failed)
+        """What this worker could not load, though other workers may have."""
+        return _unavailable(self._failed)
 
-    def _missing(self, name: str, version: str | None) -> RequestError:
-        """Why there is no such model now."""
-        plan = self._plan or Deployment()
-        said = f"model {name[:80]!r}" + ("" if version is None else f" version {version[:20]!r}")
-        for one in (*plan.failed, *self._failures(), *plan.left_out):
-            if one.name == name and version in (None, str(one.version)):
-                return NotReadyError(f"{said} is not served: {one.reason}")
-        if self._plan is None:
+    def _missing_error(self, name: str, version: str | None) -> RequestError:
+        """The error that says why a model is not served."""
+        deployment = self._deployment or Deployment()
+        model = f"model {name[:80]!r}" + ("" if version is None else f" version {version[:20]!r}")
+        for unavailable in (*deployment.failed, *self._failures(), *deployment.left_out):
+            if unavailable.name == name and version in (None, str(unavailable.version)):
+                return NotReadyError(f"{model} is not served: {unavailable.reason}")
+        if self._deployment is None:
             return NotReadyError("the models are being loaded")
         if name in self._served:
-            there = ", ".join(map(str, self.versions(name)))
-            return NotFoundError(f"{said}: expected a version that is served, one of {there}")
-        return NotFoundError(f"{said}: expected a model that is served, as /v2/models lists them")
+            versions = ", ".join(map(str, self.versions(name)))
+            return NotFoundError(f"{model}: expected a version that is served, one of {versions}")
+        return NotFoundError(f"{model}: expected a model that is served, as /v2/models lists them")
 
 
-def _unserved(failed: Mapping[ModelFile, str]) -> list[UnavailableModel]:
-    return [UnavailableModel(found.name, found.version, reason) for found, reason in failed.items()]
+def _unavailable(failed: Mapping[ModelFile, str]) -> list[UnavailableModel]:
+    return [UnavailableModel(file.name, file.version, reason) for file, reason in failed.items()]

@@ -189,7 +189,7 @@ def test_a_request_for_nothing_is_refused_and_counted(asker: Asker) -> None:
 
 def test_a_curve_of_too_much_is_refused(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its first run."""
-    monkeypatch.setattr(lesions, "MOST_RUN_ROWS", 30)
+    monkeypatch.setattr(lesions, "MAX_CURVE_ROWS", 30)
     asker.lesion(rows(10), curve=True)
     before = len(asker.told.answers)
     with pytest.raises(RequestError, match="curve: expected at most 30 rows times layers, got 11 times 3"):

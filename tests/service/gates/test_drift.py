@@ -12,7 +12,7 @@ import pytest
 from service.artifact.manifest import Gate, LayerProfile, Profile
 from service.errors import ModelFileError
 from service.gates import drift as module
-from service.gates.drift import FEWEST_ROWS, MOST_VALUES, DriftMonitor, DriftReport
+from service.gates.drift import MAX_SAMPLED_VALUES, MIN_ROWS, DriftMonitor, DriftReport
 
 Array = np.ndarray[Any, np.dtype[Any]]
 UNITS = 16
@@ -113,9 +113,9 @@ def test_levels_by_hand(low: int, level: str) -> None:
 def test_few_rows_tell_nothing() -> None:
     """Below the least there is a reason in place of an index."""
     drift = of(EVEN)
-    drift.observe([even(FEWEST_ROWS - 1)], FEWEST_ROWS - 1)
+    drift.observe([even(MIN_ROWS - 1)], MIN_ROWS - 1)
     told = report(drift)
-    assert told.reason == "expected 200 rows of traffic or more to tell drift, got 199"
+    assert told.reason == "expected at least 200 rows of traffic to measure drift, got 199"
     assert told.level is told.worst is told.bias is told.layers[0].psi is told.layers[0].mean is None
     drift.observe([even(1)], 1)
     assert report(drift).reason is None
@@ -197,7 +197,7 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
     seen = np.array(drift.snapshot()["seen"])
     assert seen[0, 1:].sum() == pytest.approx(300)
     assert seen[1].sum() == 0
-    assert report(drift).reason == "expected 200 rows of traffic or more to tell drift, got 0"
+    assert report(drift).reason == "expected at least 200 rows of traffic to measure drift, got 0"
 
 
 def test_no_rows_count_as_none() -> None:
@@ -216,12 +216,12 @@ def test_of_many_values_a_part_is_counted_evenly() -> None:
         drift.observe([t], 64)
     seen = np.array(drift.snapshot()["seen"])[0, 1:]
     assert (seen / seen.sum()).tolist() == pytest.approx([7 / 8, 1 / 8, 0, 0], abs=0.005)
-    assert t.size > 10 * MOST_VALUES
+    assert t.size > 10 * MAX_SAMPLED_VALUES
 
 
 def test_other_values_are_looked_at_each_time() -> None:
     """A value that one run's part leaves out is in another run's."""
-    t = np.zeros((1, 2 * MOST_VALUES), np.float32)
+    t = np.zeros((1, 2 * MAX_SAMPLED_VALUES), np.float32)
     t[0, 0] = 1.0
     drift = of(*[EVEN] * 8, rows=10**6)
     rises = []

@@ -23,7 +23,7 @@ def form() -> JsonTemplate:
 
 def read(*lines: Any) -> list[Any]:
     """The figures of each line as its text has them."""
-    texts = form().filled(np.array(lines, np.float32))
+    texts = form().render(np.array(lines, np.float32))
     return [None if text is None else [json.loads(text)[name] for name in NAMES] for text in texts]
 
 
@@ -40,7 +40,7 @@ def test_every_millionth_is_told() -> None:
     """Nothing is lost where one word ends and the next begins."""
     every = np.random.default_rng(0).permutation(999_996 + 6)[:600_000].reshape(-1, 6) / 1e6
     every = np.minimum(every, 1)
-    for text, line in zip(form().filled(every.astype(np.float32))[::50], every[::50], strict=True):
+    for text, line in zip(form().render(every.astype(np.float32))[::50], every[::50], strict=True):
         assert list(json.loads(text or b"").values()) == line.round(6).tolist()
 
 
@@ -64,10 +64,10 @@ def test_a_text_is_the_same_alone() -> None:
     """Byte by byte, whoever else is in the company."""
     lines = np.random.default_rng(1).random((50, 6), np.float32)
     lines[7, 3], lines[9, 0] = 2, np.nan
-    assert form().filled(lines) == [form().filled(line[None])[0] for line in lines]
+    assert form().render(lines) == [form().render(line[None])[0] for line in lines]
 
 
 def test_what_is_written_already_is_taken_as_it_is() -> None:
     """Such as null for a figure that nothing is known of."""
-    text = form().written([b"null"] * 6)
+    text = form().render_text([b"null"] * 6)
     assert json.loads(text) == dict.fromkeys(NAMES)

@@ -11,7 +11,7 @@ import pytest
 from service.artifact.levers import SATURATING_SHIFT
 from service.artifact.manifest import Gate, Lever
 from service.errors import RequestError
-from service.gates.lesions import MOST_RUN_ROWS, curve_layers, lesion_effect, parse_lesion_request
+from service.gates.lesions import MAX_CURVE_ROWS, curve_layers, lesion_effect, parse_lesion_request
 
 
 def gate(name: str, layer: int, tensor: str | None = None, **more: Any) -> Gate:
@@ -109,7 +109,7 @@ def test_a_curve_has_the_layers_that_can_be_closed() -> None:
     """In order, each with all its gates; of too many rows there is none."""
     assert curve_layers(GATES[::-1], 5) == [(0, GATES[1::-1]), (1, GATES[2:3])]
     assert parse_lesion_request({"curve": True}, GATES).curve
-    most = MOST_RUN_ROWS // 2
+    most = MAX_CURVE_ROWS // 2
     assert len(curve_layers(GATES, most)) == 2
     with pytest.raises(
         RequestError, match=f"expected at most 65536 rows times layers, got {most + 1} times 2"

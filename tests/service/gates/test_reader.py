@@ -12,8 +12,8 @@ import pytest
 from service.artifact.manifest import Gate
 from service.artifact.runtime import Signature, Tensor
 from service.errors import NotFiniteError
-from service.gates.reader import LEVELS, GateReader, unit_figures
-from service.gates.statistics import FEW
+from service.gates.reader import DEFAULT_LEVELS, GateReader, unit_statistics
+from service.gates.statistics import MAX_FLOAT_SORT
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | str, ...]
@@ -91,7 +91,7 @@ def test_figures_are_those_of_double_precision(rows: int) -> None:
     """However many rows there are, and in whichever way their quantiles are found."""
     arrays = {f"g{n}": random(rows, 9, seed=n) for n in range(4)}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, rows, dims=("batch", 9))
-    assert (rows * 9 > FEW) == (rows == 300)
+    assert (rows * 9 > MAX_FLOAT_SORT) == (rows == 300)
     for told, t in zip(gates, arrays.values(), strict=True):
         exact = t.astype(np.float64)
         assert told["mean"] == pytest.approx(exact.mean(), abs=2e-6)
@@ -99,7 +99,7 @@ def test_figures_are_those_of_double_precision(rows: int) -> None:
         assert told["closed"] == pytest.approx((exact < 0.01).mean(), abs=1e-6)
         assert told["open"] == pytest.approx((exact > 0.99).mean(), abs=1e-6)
         assert told["carried"] == pytest.approx((1 - exact).mean(), abs=2e-6)
-        quantiles = np.quantile(exact, LEVELS, method="inverted_cdf")
+        quantiles = np.quantile(exact, DEFAULT_LEVELS, method="inverted_cdf")
         assert list(told["quantiles"].values()) == pytest.approx(quantiles.tolist(), abs=1e-5)
     every = np.stack([t.astype(np.float64) for t in arrays.values()])
     assert route["carried"] == pytest.approx((1 - every).prod(0).mean(1).tolist(), abs=1e-6)
@@ -266,7 +266,7 @@ def test_what_is_read_is_left_as_it_was() -> None:
 
 def test_gates_beyond_all_numbers_warn_of_nothing() -> None:
     """Infinity is refused as NaN is, few values or many; the log is for what an operator can mend."""
-    for width in (2, FEW + 1):
+    for width in (2, MAX_FLOAT_SORT + 1):
         t = np.full((1, width), np.inf, np.float32)
         with pytest.raises(NotFiniteError, match="got NaN in 'a'"):
             read([gate("a", 0)], {"a": t}, 1, dims=("batch", width))
@@ -275,7 +275,7 @@ def test_gates_beyond_all_numbers_warn_of_nothing() -> None:
 def test_units_by_hand() -> None:
     """Mean and deviation over rows and pixels, unit by unit."""
     t = f32([[[0.0, 1.0]], [[0.5, 0.5]]], [[[1.0, 0.0]], [[0.5, 0.5]]])
-    mean, sd = unit_figures(gate("a", 0, unit_axis=-3), t)
+    mean, sd = unit_statistics(gate("a", 0, unit_axis=-3), t)
     assert mean.tolist() == [0.5, 0.5]
     assert sd.tolist() == [0.5, 0.0]
     assert mean.dtype == np.float32

@@ -14,7 +14,7 @@ import pytest
 from service.errors import NotFiniteError
 from service.gates import reader as reading
 from service.gates.reader import GateReader
-from service.gates.statistics import lay_out
+from service.gates.statistics import stack_gates
 from tests.service.gates.test_reader import f32, gate, random, signature
 
 
@@ -24,8 +24,8 @@ def test_requests_read_together_are_told_as_if_alone(
     monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, threads: int
 ) -> None:
     """Byte by byte: gates of two widths, with steps, with carry gates, few or many values at once."""
-    monkeypatch.setattr(reading, "AT_ONCE", at_once)
-    monkeypatch.setattr(reading, "SHARE", 100)
+    monkeypatch.setattr(reading, "MAX_VALUES_PER_PASS", at_once)
+    monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 100)
     gates = [
         gate("a", 0),
         gate("b", 1, kind="independent", carry_gate="c"),
@@ -66,11 +66,11 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     seen: list[tuple[str, int]] = []
 
     def noted(*given: Any) -> Any:
-        laid = lay_out(*given)
+        laid = stack_gates(*given)
         seen.append((current_thread().name, laid.size))
         return laid
 
-    monkeypatch.setattr(reading, "lay_out", noted)
+    monkeypatch.setattr(reading, "stack_gates", noted)
     return seen
 
 
@@ -78,7 +78,7 @@ def test_no_more_is_read_at_once_than_fits(
     monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
 ) -> None:
     """However many requests there are; one by itself is read whole. One thread needs no other."""
-    monkeypatch.setattr(reading, "AT_ONCE", 30)
+    monkeypatch.setattr(reading, "MAX_VALUES_PER_PASS", 30)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None)
     assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
     assert sorted(size for _, size in laid) == [18, 27, 27]
@@ -90,7 +90,7 @@ def test_no_more_is_read_at_once_than_fits(
 
 def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]) -> None:
     """As many parts as there are threads, or as are worth one."""
-    monkeypatch.setattr(reading, "SHARE", 20)
+    monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3)
     for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
         assert len(reader.read({"a": random(requests, 9)}, 1, requests)) == requests
@@ -104,7 +104,7 @@ def test_where_no_thread_is_to_be_had_it_is_late(
     monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
 ) -> None:
     """And the same, and nothing is kept of it."""
-    monkeypatch.setattr(reading, "SHARE", 20)
+    monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     sig, given = signature({"a": ("batch", 9)}), random(8, 9)
     expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
     laid.clear()

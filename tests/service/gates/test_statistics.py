@@ -1,4 +1,4 @@
-"""Figures of several requests at once: bit for bit those of each by itself, and longest runs by hand."""
+"""Figures of several requests at once: bit for bit those of each by itself, and longest_run runs by hand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from service.gates.statistics import (
-    FEW,
+    MAX_FLOAT_SORT,
+    carried_product,
     gate_statistics,
-    lay_out,
-    lay_out_carry,
-    longest,
-    mean_of_last,
-    product,
+    longest_run,
+    mean_of_last_axis,
+    stack_carry_gates,
+    stack_gates,
 )
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,10 +37,10 @@ def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, 
     arrays = [random(requests * rows, width, seed=n) for n in range(3)]
 
     def told(arrays: list[Array], requests: int) -> list[Array]:
-        t = lay_out(arrays, 0, requests, rows)
-        means = mean_of_last(t)
-        mean = mean_of_last(means)
-        return [means, mean, gate_statistics(t, mean, None, 0.01, LEVELS), product(1 - t, times)]
+        t = stack_gates(arrays, 0, requests, rows)
+        means = mean_of_last_axis(t)
+        mean = mean_of_last_axis(means)
+        return [means, mean, gate_statistics(t, mean, None, 0.01, LEVELS), carried_product(1 - t, times)]
 
     together = told(arrays, requests)
     for n in range(requests):
@@ -51,7 +51,7 @@ def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, 
 
 def test_both_ways_to_quantiles_are_in_the_widths() -> None:
     """Few values are sorted as they are, many as whole numbers."""
-    assert min(WIDTHS) < FEW < max(WIDTHS)
+    assert min(WIDTHS) < MAX_FLOAT_SORT < max(WIDTHS)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_belongs_to_a_row_lies_together(
 ) -> None:
     """Request by request, gate by gate and row by row, in one piece of memory."""
     arrays = [random(*shape, seed=n) for n in range(2)]
-    laid = lay_out(arrays, axis, requests, rows)
+    laid = stack_gates(arrays, axis, requests, rows)
     assert laid.flags.c_contiguous
     assert laid.shape[:3] == (requests, 2, rows)
     for gate, array in enumerate(arrays):
@@ -74,15 +74,15 @@ def test_what_belongs_to_a_row_lies_together(
 def test_carry_gates_of_another_shape_stand_at_their_means() -> None:
     """One number a row for all units, and carry gates of several widths."""
     wide, narrow = random(4, 6), random(4, 2, seed=1)
-    laid = lay_out_carry([wide, narrow], 0, (2, 2, 2, 6))
+    laid = stack_carry_gates([wide, narrow], 0, (2, 2, 2, 6))
     assert laid.shape == (2, 2, 2, 1)
     assert laid[:, 0, :, 0].ravel().tolist() == pytest.approx(wide.mean(1).tolist())
     assert laid[:, 1, :, 0].ravel().tolist() == pytest.approx(narrow.mean(1).tolist())
-    assert (lay_out_carry([wide], 0, (2, 1, 2, 6)) == lay_out([wide], 0, 2, 2)).all()
+    assert (stack_carry_gates([wide], 0, (2, 1, 2, 6)) == stack_gates([wide], 0, 2, 2)).all()
 
 
 def test_longest_runs_by_hand() -> None:
     """At the beginning, in the middle, at the end, all the way and nowhere, by request and row."""
     runs = [[[1, 1, 0, 1, 0], [0, 1, 1, 1, 0]], [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]]
     closed = np.array(runs, bool).transpose(0, 2, 1)
-    assert longest(closed).tolist() == [[2, 3], [5, 0]]
+    assert longest_run(closed).tolist() == [[2, 3], [5, 0]]

@@ -55,7 +55,7 @@ def test_other_arithmetic_is_refused(cpu: Runtime, off: str, by: float) -> None:
         ModelFileError, match=f"a.onnx: {off}: expected TestProvider within .* of the CPU"
     ) as error:
         check_device_agreement(Device(cpu, off, by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
-    assert error.value.public_message == "its device does not answer as the CPU does"
+    assert error.value.public_message == "its device does not compute what the CPU computes"
 
 
 def test_shapes_and_nan_must_agree(cpu: Runtime) -> None:
@@ -74,5 +74,5 @@ def test_a_model_that_takes_no_rows_cannot_be_compared(cpu: Runtime) -> None:
         def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:
             raise RunError("no")
 
-    with pytest.raises(ModelFileError, match="the model takes none of those that were tried"):
+    with pytest.raises(ModelFileError, match="the model accepts none of those that were tried"):
         check_device_agreement(cpu, Never(cpu), "batch", "a.onnx")  # type: ignore[arg-type]

@@ -20,8 +20,9 @@ from onnx import numpy_helper
 from service.artifact.manifest import LayerProfile, Lever, Profile, Sample
 from service.artifact.runtime import Tensor, open_model
 from service.errors import ModelFileError
+from service.gates.drift import sampled_run
 from service.registry import loader
-from service.registry.loader import batch_of, may_batch, runner
+from service.registry.loader import batch_dimension, may_batch
 from service.registry.model import Model
 from service.registry.probe import ProbeResult
 from service.repository.scan import ModelFile
@@ -89,7 +90,7 @@ def test_another_name_inside_is_said(tmp_path: Path, caplog: pytest.LogCaptureFi
 def test_without_a_manifest_nothing_is_served(tmp_path: Path) -> None:
     """Unless that is asked for; then the file has neither labels nor gates, and no limits of its own."""
     found = put(tmp_path, data=highway().model)
-    with pytest.raises(ModelFileError, match="expected a manifest with a proof of parity") as error:
+    with pytest.raises(ModelFileError, match="expected a manifest with a parity proof") as error:
         opened(found)
     assert "no manifest" in error.value.public_message
     model = opened(found, allow_unverified=True)
@@ -135,17 +136,17 @@ LEVER = GATE.levers[0]
         (
             sealed(highway(), gates=(GATE.model_copy(update={"name": "gone"}),)),
             "manifest: gone: the graph has no hidden output 'gone'",
-            "its manifest is not that of its graph",
+            "its manifest does not match its graph",
         ),
         (
             sealed(highway(), gates=(GATE.model_copy(update={"output": "gone"}),)),
             "the graph has no hidden output 'gone'",
-            "its manifest is not that of its graph",
+            "its manifest does not match its graph",
         ),
         (
             sealed(highway(levers=False), gates=(GATE,)),
-            "nobody may override the lever 'layers.0.gate.bias'",
-            "its manifest is not that of its graph",
+            "the lever 'layers.0.gate.bias' cannot be overridden",
+            "its manifest does not match its graph",
         ),
         (
             sealed(
@@ -161,12 +162,12 @@ LEVER = GATE.levers[0]
                 gates=(GATE.model_copy(update={"levers": (LEVER.model_copy(update={"stop": 7}),)}),),
             ),
             "has no part 0:7",
-            "its manifest is not that of its graph",
+            "its manifest does not match its graph",
         ),
         (
             sealed(highway(), samples=(Sample(inputs=(kept("x", [1, 2, 3]),)),)),
             "expected a row of x:float32.batch,4., got one of shape .3.",
-            "its manifest is not that of its graph",
+            "its manifest does not match its graph",
         ),
     ],
 )  # fmt: skip
@@ -207,7 +208,7 @@ def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
     found = put(tmp_path)
     with pytest.raises(ModelFileError, match="device: cuda needs an onnxruntime with") as error:
         opened(found, device="cuda")
-    assert error.value.public_message == "its device is not there"
+    assert error.value.public_message == "its device is not available"
 
 
 @pytest.mark.parametrize(
@@ -223,10 +224,10 @@ def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
 )
 def test_the_batch_leads_every_input(dims: Sequence[tuple[int | str, ...]], batch: str | None) -> None:
     """By one name; where it does not there is none."""
-    assert batch_of([Tensor(str(n), "float32", one) for n, one in enumerate(dims)]) == batch
+    assert batch_dimension([Tensor(str(n), "float32", one) for n, one in enumerate(dims)]) == batch
 
 
-STEADY = ProbeResult(ran=True, steady=True)
+STEADY = ProbeResult(ran=True, bit_stable=True)
 FOUND = ModelFile("net", 1, Path("model.onnx"), (1, 2, 3))
 COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
 
@@ -235,10 +236,10 @@ COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
     ("findings", "exact", "batched", "says"),
     [
         (STEADY, True, True, ""),
-        (replace(STEADY, steady=False), True, False, "rows in company get other last bits"),
-        (replace(STEADY, steady=False), False, True, ""),
-        (replace(STEADY, coupled=True), False, False, "depends on the rows beside it"),
-        (ProbeResult(ran=False), False, False, "it took none of the rows"),
+        (replace(STEADY, bit_stable=False), True, False, "rows get other last bits in a batch"),
+        (replace(STEADY, bit_stable=False), False, True, ""),
+        (replace(STEADY, coupled=True), False, False, "depends on the other rows of its batch"),
+        (ProbeResult(ran=False), False, False, "it accepts none of the random rows"),
     ],
 )
 def test_only_rows_that_stay_the_same_are_batched(
@@ -289,8 +290,10 @@ class Sampled:
         self.seen.append((list(arrays), rows))
 
 
-def run_of(sampled: Sampled, *, lone_rows: bool = False) -> Callable[[Mapping[str, Array]], list[Array]]:
-    run = runner(open_model(sealed(highway())), sampled, "batch", lone_rows=lone_rows)  # type: ignore[arg-type]
+def run_of(
+    sampled: Sampled, *, pad_single_rows: bool = False
+) -> Callable[[Mapping[str, Array]], list[Array]]:
+    run = sampled_run(open_model(sealed(highway())), sampled, "batch", pad_single_rows=pad_single_rows)  # type: ignore[arg-type]
     return lambda feeds: run(feeds, ("logits",))
 
 
@@ -328,7 +331,7 @@ def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> 
 def test_a_copy_beside_a_lone_row_is_not_counted() -> None:
     """It is there for the kernels; two rows that differ are two."""
     sampled = Sampled()
-    run = run_of(sampled, lone_rows=True)
+    run = run_of(sampled, pad_single_rows=True)
     run({"x": np.ones((2, 4), np.float32)})
     run({"x": np.arange(8, dtype=np.float32).reshape(2, 4)})
     run_of(sampled)({"x": np.ones((2, 4), np.float32)})
@@ -394,6 +397,6 @@ def test_weights_that_were_not_proved_are_refused(tmp_path: Path) -> None:
         numpy_helper.to_array(onnx.load_from_string(bytes(data)).graph.initializer[0]).tobytes()
     )
     data[place] ^= 1
-    with pytest.raises(ModelFileError, match="expected the graph and weights that were proved") as refused:
+    with pytest.raises(ModelFileError, match="expected the graph and weights of the parity proof") as refused:
         opened(put(tmp_path, data=bytes(data)))
-    assert refused.value.public_message == "its graph or weights are not those that were proved"
+    assert refused.value.public_message == "its graph or weights are not those of its parity proof"

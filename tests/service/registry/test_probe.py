@@ -44,8 +44,8 @@ class Habits:
         ]
 
 
-def found(habits: Habits, batch: str | None = "batch", most: int = 16) -> ProbeResult:
-    return probe(cast("Runtime", habits), batch, most)
+def found(habits: Habits, batch: str | None = "batch", max_rows: int = 16) -> ProbeResult:
+    return probe(cast("Runtime", habits), batch, max_rows)
 
 
 def plain(x: Array) -> Array:
@@ -58,7 +58,12 @@ def shaken(y: Array) -> Array:
 
 
 STEADY = ProbeResult(
-    ran=True, coupled=False, steady=True, lone_rows=False, splittable=frozenset({"y"}), distribution=False
+    ran=True,
+    coupled=False,
+    bit_stable=True,
+    single_row_differs=False,
+    splittable=frozenset({"y"}),
+    distribution=False,
 )
 
 
@@ -79,7 +84,7 @@ def test_a_real_network() -> None:
 def test_a_lone_row_may_be_another() -> None:
     """Kernels for one row alone round otherwise: rows in company are steady all the same."""
     assert found(Habits({"y": lambda x: shaken(plain(x)) if len(x) == 1 else plain(x)})) == replace(
-        STEADY, lone_rows=True
+        STEADY, single_row_differs=True
     )
 
 
@@ -98,7 +103,7 @@ def test_a_lone_row_may_be_another() -> None:
 def test_last_bits_that_depend_on_company_are_seen(unsteady: Callable[[Array], Array]) -> None:
     """By the number of rows, or the place among them."""
     findings = found(Habits({"y": unsteady}))
-    assert not findings.steady
+    assert not findings.bit_stable
     assert not findings.coupled
     assert findings.splittable == {"y"}
 
@@ -126,7 +131,7 @@ def test_hidden_outputs_that_lie_otherwise_are_told_apart() -> None:
     )
     assert findings.splittable == {"y", "by row", "words in rows"}
     assert not findings.coupled
-    assert findings.steady
+    assert findings.bit_stable
 
 
 def test_hidden_outputs_are_held_to_the_last_bit_too() -> None:
@@ -137,7 +142,7 @@ def test_hidden_outputs_are_held_to_the_last_bit_too() -> None:
             hidden=[replace(Y, name="h")],
         )
     )
-    assert not findings.steady
+    assert not findings.bit_stable
 
 
 def test_short_rows_are_tried_as_well() -> None:
@@ -149,8 +154,8 @@ def test_short_rows_are_tried_as_well() -> None:
             outputs=[replace(Y, dims=("batch", "words", 3))],
         )
     )
-    assert findings.lone_rows
-    assert findings.steady
+    assert findings.single_row_differs
+    assert findings.bit_stable
 
 
 def test_numbers_that_the_model_takes_are_looked_for() -> None:
@@ -185,14 +190,14 @@ def test_without_a_batch_nothing_is_split() -> None:
 def test_the_largest_run_is_tried() -> None:
     """And none beyond it but the few rows that splitting is found out with."""
     habits = Habits({"y": plain})
-    found(habits, most=64)
+    found(habits, max_rows=64)
     assert max(habits.ran) == 64
     assert {1, 2, 3, 8, 64} <= set(habits.ran)
 
 
 def test_nan_is_the_same_as_itself() -> None:
     """A model that answers NaN to random rows is as steady as another."""
-    assert found(Habits({"y": lambda x: plain(x) * np.float32("nan")})).steady
+    assert found(Habits({"y": lambda x: plain(x) * np.float32("nan")})).bit_stable
 
 
 @pytest.mark.parametrize(
