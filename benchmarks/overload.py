@@ -14,7 +14,7 @@ import asyncio
 from collections import Counter
 
 from tests.support.live_server import serving
-from tests.support.load_clients import Load
+from tests.support.load_clients import LoadGenerator
 from tests.system.test_serve_faults import shots
 
 ROUNDS = 3
@@ -28,8 +28,8 @@ def main() -> None:
     statuses: Counter[int] = Counter()
     with serving("--queue", 16) as server:
         for _ in range(ROUNDS):
-            peak = asyncio.run(Load(server.url, heavy, 16).run(seconds / 6))
-            over = asyncio.run(Load(server.url, heavy, 80).run(seconds / ROUNDS))
+            peak = asyncio.run(LoadGenerator(server.url, heavy, 16).run(seconds / 6))
+            over = asyncio.run(LoadGenerator(server.url, heavy, 80).run(seconds / ROUNDS))
             if peak.lost or over.lost or peak.wrong or over.wrong:
                 raise SystemExit("a request was lost, or its answer wrong")
             statuses.update(over.statuses)

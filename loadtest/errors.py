@@ -1,24 +1,24 @@
-"""What can go wrong, as a tree.
+"""All errors of the load test.
 
 LoadTestError
-├── UsageError      what was asked for cannot be done: exit status 2
-└── TargetError     the server is not there, or is not what was expected: exit status 1
+├── UsageError      invalid options: exit status 2
+└── TargetError     the server cannot be reached, or does not behave as expected: exit status 1
 """
 
 from __future__ import annotations
 
 
 class LoadTestError(Exception):
-    """Anything that ends a load test with one sentence."""
+    """Base of all errors that end a load test; the message is one sentence for the user."""
 
     exit_status = 1
 
 
 class UsageError(LoadTestError):
-    """An option, or a combination of options, that makes no sense."""
+    """An invalid option, or an invalid combination of options."""
 
     exit_status = 2
 
 
 class TargetError(LoadTestError):
-    """The server cannot be reached, has no such model, or gives answers that no load can be built on."""
+    """The server cannot be reached, does not have the model, or gives answers that cannot be checked."""

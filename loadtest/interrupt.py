@@ -1,35 +1,38 @@
-"""Ctrl-C and SIGTERM as a wish that a test ends early, and is told of all the same."""
+"""Handles Ctrl-C and SIGTERM: the load test ends early, and still reports what it measured."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import gevent
-from gevent.event import Event
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def interruptible() -> Iterator[Event]:
-    """Give an event that is set when somebody wants the block to end; a second Ctrl-C ends it at once."""
-    wanted = Event()
-    before = {number: signal.getsignal(number) for number in NUMBERS}
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns True once a signal has arrived; a second signal ends the process at once.
+
+    The handlers are gevent's, because Python's own handlers do not run while gevent's event loop waits.
+    """
+    stopping = False
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
 
     def restore() -> None:
         for handler in handlers:
             handler.cancel()
-        for number, action in before.items():
+        for number, action in previous.items():
             signal.signal(number, action)
 
-    def note() -> None:
+    def on_signal() -> None:
+        nonlocal stopping
         restore()
-        wanted.set()
+        stopping = True
 
-    handlers = [gevent.signal_handler(number, note) for number in NUMBERS]
+    handlers = [gevent.signal_handler(number, on_signal) for number in SIGNALS]
     try:
-        yield wanted
+        yield lambda: stopping
     finally:
         restore()

@@ -1,33 +1,111 @@
-"""What became of every request, second by second; the ledgers of several processes add up."""
+"""Counts the outcome of every request per second and kind of request, with latency histograms.
+
+Each sending process keeps a ledger of its own. The ledgers of several processes can be added up.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from loadtest.histogram import Histogram
+# upper bound of a bucket divided by its lower bound: percentiles are exact to one percent
+BUCKET_WIDTH = 1.01
+_SCALE = 1 / math.log(BUCKET_WIDTH)
+# shorter times are counted as this one: zero has no logarithm
+MIN_SECONDS = 1e-6
+
+# difference between Unix time and the monotonic clock, in seconds; processes forked later inherit it
+CLOCK_OFFSET = time.time() - time.perf_counter()
+
+
+def now() -> float:
+    """Unix time in seconds, from a monotonic clock: changes of the system time do not affect it."""
+    return time.perf_counter() + CLOCK_OFFSET
+
+
+class LatencyHistogram:
+    """Times in seconds, counted in buckets that are one percent wide.
+
+    Its size does not depend on the number of times, and histograms of several processes can be merged.
+    """
+
+    __slots__ = ("count", "counts", "maximum", "total")
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.count = 0
+        self.total = 0.0
+        self.maximum = 0.0
+
+    def add(self, seconds: float) -> None:
+        bucket = math.ceil(math.log(max(seconds, MIN_SECONDS)) * _SCALE)
+        self.counts[bucket] = self.counts.get(bucket, 0) + 1
+        self.count += 1
+        self.total += seconds
+        self.maximum = max(self.maximum, seconds)
+
+    def merge(self, other: LatencyHistogram) -> None:
+        """Add all times of another histogram."""
+        for bucket, count in other.counts.items():
+            self.counts[bucket] = self.counts.get(bucket, 0) + count
+        self.count += other.count
+        self.total += other.total
+        self.maximum = max(self.maximum, other.maximum)
+
+    def percentile(self, share: float) -> float:
+        """The smallest time such that at least this share (0 to 1) of all times is not longer.
+
+        Exact to one percent; NaN for an empty histogram.
+        """
+        if not self.count:
+            return math.nan
+        rank, seen = math.ceil(share * self.count) or 1, 0
+        for bucket in sorted(self.counts):
+            seen += self.counts[bucket]
+            if seen >= rank:
+                return min(math.exp(bucket / _SCALE), self.maximum)
+        return self.maximum
+
+    @property
+    def mean(self) -> float:
+        """NaN for an empty histogram."""
+        return self.total / self.count if self.count else math.nan
+
+    def to_json(self) -> list[Any]:
+        """Plain data from which `from_json` restores the histogram in another process."""
+        return [list(self.counts.items()), self.total, self.maximum]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> LatencyHistogram:
+        histogram = cls()
+        pairs, histogram.total, histogram.maximum = data
+        histogram.counts = {int(bucket): int(count) for bucket, count in pairs}
+        histogram.count = sum(histogram.counts.values())
+        return histogram
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One request: when it was due to leave (seconds since 1970), and what came of it."""
+    """The result of one request."""
 
-    kind: str  # what was sent, as the tables call it: "json, 1 row"
-    due: float
-    late: float  # seconds after `due` that it left, for want of time in the generator or of a connection
+    kind: str  # the kind of request, as tables show it: "json, 1 row"
+    due: float  # Unix time at which the request should have been sent
+    late: float  # seconds after `due` at which it was sent: the generator or the connection was not ready
     latency: float  # seconds from `due` to the end of the answer
     rows: int
-    fault: str | None = None  # why it is not a good answer: "503", "no answer in 30 s", "wrong: ..."
+    fault: str | None = None  # why the answer is not good: "503", "no answer in 30 s", "wrong: ..."
 
 
 @dataclass(slots=True)
-class Cell:
-    """The requests of one kind that were due in one second; times are those of good answers."""
+class OutcomeTotals:
+    """Totals over several requests. Latencies and rows include good answers only."""
 
-    latency: Histogram = field(default_factory=Histogram)
-    late: Histogram = field(default_factory=Histogram)
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    late: LatencyHistogram = field(default_factory=LatencyHistogram)
     rows: int = 0
     faults: Counter[str] = field(default_factory=Counter)
 
@@ -39,35 +117,37 @@ class Cell:
         else:
             self.faults[outcome.fault] += 1
 
-    def merge(self, other: Cell) -> None:
+    def merge(self, other: OutcomeTotals) -> None:
         self.latency.merge(other.latency)
         self.late.merge(other.late)
         self.rows += other.rows
         self.faults.update(other.faults)
 
-    def told(self) -> list[Any]:
-        return [self.latency.told(), self.late.told(), self.rows, dict(self.faults)]
+    def to_json(self) -> list[Any]:
+        return [self.latency.to_json(), self.late.to_json(), self.rows, dict(self.faults)]
 
     @classmethod
-    def heard(cls, told: list[Any]) -> Cell:
-        latency, late, rows, faults = told
-        return cls(Histogram.heard(latency), Histogram.heard(late), rows, Counter(faults))
+    def from_json(cls, data: list[Any]) -> OutcomeTotals:
+        latency, late, rows, faults = data
+        return cls(
+            LatencyHistogram.from_json(latency), LatencyHistogram.from_json(late), rows, Counter(faults)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """The requests that were due in a stretch of time; times in seconds, NaN where there is none."""
+class PeriodSummary:
+    """All requests that were due in a period of time. Times are in seconds, NaN if there are none."""
 
     seconds: float
-    cell: Cell
+    totals: OutcomeTotals
 
     @property
     def good(self) -> int:
-        return self.cell.latency.count
+        return self.totals.latency.count
 
     @property
     def bad(self) -> int:
-        return self.cell.faults.total()
+        return self.totals.faults.total()
 
     @property
     def requests(self) -> int:
@@ -75,75 +155,79 @@ class Summary:
 
     @property
     def rate(self) -> float:
-        """Good answers a second."""
+        """Good answers per second."""
         return self.good / self.seconds if self.seconds else 0.0
 
     @property
     def errors(self) -> float:
-        """The share of requests without a good answer."""
+        """Share of requests without a good answer, 0 to 1."""
         return self.bad / self.requests if self.requests else 0.0
 
     def percentile(self, share: float) -> float:
-        return self.cell.latency.percentile(share)
+        """Latency percentile of the good answers."""
+        return self.totals.latency.percentile(share)
 
 
 class Ledger:
-    """All outcomes so far, by the second in which a request was due, and its kind."""
+    """All outcomes so far, by the second in which a request was due and by its kind."""
 
     def __init__(self) -> None:
-        self.cells: dict[tuple[int, str], Cell] = {}
-        # good answers by the second in which they were complete
+        self.totals: dict[tuple[int, str], OutcomeTotals] = {}
+        # number of good answers by the second in which they were complete
         self.completed: Counter[int] = Counter()
-        self._untold: dict[tuple[int, str], Cell] = {}
-        self._untold_completed: Counter[int] = Counter()
+        # what was added since `pop_changes` was last called
+        self._new_totals: dict[tuple[int, str], OutcomeTotals] = {}
+        self._new_completed: Counter[int] = Counter()
 
     def add(self, outcome: Outcome) -> None:
-        """Note one request of this process."""
+        """Count one request of this process."""
         key = int(outcome.due), outcome.kind
-        for cells in (self.cells, self._untold):
-            if key not in cells:
-                cells[key] = Cell()
-            cells[key].add(outcome)
+        for totals in (self.totals, self._new_totals):
+            if key not in totals:
+                totals[key] = OutcomeTotals()
+            totals[key].add(outcome)
         if outcome.fault is None:
             second = int(outcome.due + outcome.latency)
             self.completed[second] += 1
-            self._untold_completed[second] += 1
+            self._new_completed[second] += 1
 
-    def tell(self) -> dict[str, Any]:
-        """What was noted since this was last asked, as plain data."""
-        told = {
-            "cells": [[second, kind, cell.told()] for (second, kind), cell in self._untold.items()],
-            "completed": list(self._untold_completed.items()),
+    def pop_changes(self) -> dict[str, Any]:
+        """Everything added since the last call, as plain data for `merge_json` in another process."""
+        changes = {
+            "totals": [
+                [second, kind, totals.to_json()] for (second, kind), totals in self._new_totals.items()
+            ],
+            "completed": list(self._new_completed.items()),
         }
-        self._untold, self._untold_completed = {}, Counter()
-        return told
+        self._new_totals, self._new_completed = {}, Counter()
+        return changes
 
-    def hear(self, told: dict[str, Any]) -> None:
-        """Add what another process told."""
-        for second, kind, cell in told["cells"]:
-            self.cells.setdefault((second, kind), Cell()).merge(Cell.heard(cell))
-        self.completed.update(dict(told["completed"]))
+    def merge_json(self, changes: dict[str, Any]) -> None:
+        """Add the changes that another process sent."""
+        for second, kind, totals in changes["totals"]:
+            self.totals.setdefault((second, kind), OutcomeTotals()).merge(OutcomeTotals.from_json(totals))
+        self.completed.update(dict(changes["completed"]))
 
     def kinds(self) -> list[str]:
-        return sorted({kind for _, kind in self.cells})
+        return sorted({kind for _, kind in self.totals})
 
     def span(self) -> tuple[int, int]:
-        """The first second in which a request was due, and the one after the last; 0, 0 without any."""
-        seconds = [second for second, _ in self.cells]
+        """First second in which a request was due, and the second after the last; (0, 0) if empty."""
+        seconds = [second for second, _ in self.totals]
         return (min(seconds), max(seconds) + 1) if seconds else (0, 0)
 
-    def summary(self, begin: int, end: int, kind: str | None = None) -> Summary:
-        """All requests (of a kind) that were due from `begin` until before `end`."""
-        return Summary(float(end - begin), self._sum(range(begin, end), kind))
+    def summary(self, begin: int, end: int, kind: str | None = None) -> PeriodSummary:
+        """Requests (of one kind, or of all) that were due from `begin` until before `end`."""
+        return PeriodSummary(float(end - begin), self._sum(range(begin, end), kind))
 
-    def whole(self, kind: str | None = None) -> Summary:
+    def total_summary(self, kind: str | None = None) -> PeriodSummary:
         return self.summary(*self.span(), kind)
 
-    def _sum(self, seconds: Iterable[int], kind: str | None) -> Cell:
-        total = Cell()
+    def _sum(self, seconds: Iterable[int], kind: str | None) -> OutcomeTotals:
+        total = OutcomeTotals()
         kinds = self.kinds() if kind is None else [kind]
         for second in seconds:
             for name in kinds:
-                if cell := self.cells.get((second, name)):
-                    total.merge(cell)
+                if totals := self.totals.get((second, name)):
+                    total.merge(totals)
         return total

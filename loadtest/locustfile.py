@@ -1,12 +1,12 @@
-"""`locust -f loadtest/locustfile.py --host URL`: the same load by locust's own command and web page."""
+"""Entry point for locust's own command and web page: `locust -f loadtest/locustfile.py --host URL`."""
 
 from __future__ import annotations
 
 from locust import events
 
 from loadtest.generate.users import Gates, Lesion, Mixed, PredictBinary, PredictJson, PredictV1
-from loadtest.locust_hooks import Hooks
+from loadtest.locust_hooks import LocustHooks
 
 __all__ = ["Gates", "Lesion", "Mixed", "PredictBinary", "PredictJson", "PredictV1"]
 
-Hooks(events)
+LocustHooks(events)

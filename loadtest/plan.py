@@ -1,4 +1,4 @@
-"""What a load test is to do: everything that was asked for, checked."""
+"""The plan of a load test: all options, checked."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from loadtest.errors import UsageError
 from loadtest.slo import Slo
 
 Wire = Literal["json", "binary", "v1", "gates", "lesion", "mixed"]
-Form = Literal["constant", "ramp", "spike", "soak", "step"]
+Shape = Literal["constant", "ramp", "spike", "soak", "step"]
 WIRES: tuple[Wire, ...] = get_args(Wire)
-FORMS: tuple[Form, ...] = get_args(Form)
+SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One load test. Closed loop (`users`) unless a `rate` is given or a capacity is searched for."""
+class LoadPlan:
+    """One load test: an open loop if there is a `rate` or a search for the capacity, else a closed loop."""
 
     url: str
-    model: str | None = None  # None: the only one that the server has
-    version: str | None = None
+    model: str | None = None  # None: the only model of the server
+    version: str | None = None  # None: the version that the server chooses
     wire: Wire = "json"
-    rows: tuple[int, ...] = (1,)
+    rows: tuple[int, ...] = (1,)  # rows per request; several sizes are used equally often
     users: int = 50
-    spawn_rate: float = 10
+    spawn_rate: float = 10  # users started per second
     duration: float = 60
-    warmup: float = 3  # seconds at the start that the figures leave out
-    shape: Form = "constant"
-    rate: float | None = None  # requests a second, open loop
+    warmup: float = 3  # seconds at the start that the results leave out
+    shape: Shape = "constant"
+    rate: float | None = None  # requests per second of an open loop
     find_capacity: bool = False
-    step_seconds: float = 10  # of one rate that is tried for the capacity
+    step_seconds: float = 10  # time for each rate of the capacity search
     slo: Slo | None = None
     processes: int = 1
-    samples: int = 16  # different bodies of each kind
-    length: int = 16  # of a dimension other than the rows that the model leaves free
-    data: Path | None = None  # rows of the user's own: .npy, or .npz with an array for each input
+    samples: int = 16  # different payloads of each kind
+    length: int = 16  # size of free dimensions other than the rows
+    data: Path | None = None  # the user's own rows: .npy, or .npz with one array per input
     seed: int = 0
-    tolerance: float = 1e-4  # an answer's difference from the reference, absolute and relative
+    tolerance: float = 1e-4  # allowed difference from the reference answer, absolute and relative
     timeout: float = 30
     api_key: str | None = None
     insecure: bool = False
@@ -49,11 +49,11 @@ class Plan:
             raise UsageError(f"URL: expected http://... or https://..., got {self.url!r}")
         if self.wire not in WIRES:
             raise UsageError(f"--wire: expected one of {', '.join(WIRES)}, got {self.wire!r}")
-        if self.shape not in FORMS:
-            raise UsageError(f"--shape: expected one of {', '.join(FORMS)}, got {self.shape!r}")
+        if self.shape not in SHAPES:
+            raise UsageError(f"--shape: expected one of {', '.join(SHAPES)}, got {self.shape!r}")
         if not self.rows or min(self.rows) < 1:
-            raise UsageError(f"--rows: expected whole numbers from 1, got {self.rows}")
-        at_least = {
+            raise UsageError(f"--rows: expected whole numbers of 1 or more, got {self.rows}")
+        minimums = {
             "users": 1,
             "processes": 1,
             "samples": 1,
@@ -62,26 +62,27 @@ class Plan:
             "seed": 0,
             "tolerance": 0,
         }
-        above = {"spawn_rate": 0, "duration": 0, "step_seconds": 0, "timeout": 0}
-        for name, least in at_least.items():
-            if not getattr(self, name) >= least:
-                raise UsageError(f"{option(name)}: expected {least} or more, got {getattr(self, name)}")
-        for name, bound in above.items():
-            if not getattr(self, name) > bound:
-                raise UsageError(f"{option(name)}: expected more than {bound}, got {getattr(self, name)}")
+        for name, minimum in minimums.items():
+            value = getattr(self, name)
+            if not value >= minimum:
+                raise UsageError(f"{option_name(name)}: expected {minimum} or more, got {value}")
+        for name in ("spawn_rate", "duration", "step_seconds", "timeout"):
+            value = getattr(self, name)
+            if not value > 0:
+                raise UsageError(f"{option_name(name)}: expected more than 0, got {value}")
         if self.rate is not None and not self.rate > 0:
             raise UsageError(f"--rate: expected more than 0, got {self.rate}")
         if self.find_capacity and (self.rate is not None or self.shape != "constant"):
-            raise UsageError("--find-capacity: looks for the rate itself; leave out --rate and --shape")
+            raise UsageError("--find-capacity: searches for the rate itself; leave out --rate and --shape")
         if self.find_capacity and self.slo is None:
             raise UsageError("--find-capacity: needs --slo, the limits that the rate must keep")
 
     @property
     def open_loop(self) -> bool:
-        """Whether requests leave on a schedule, whether or not answers came."""
+        """Whether requests are sent on a schedule, without waiting for earlier answers."""
         return self.rate is not None or self.find_capacity
 
 
-def option(name: str) -> str:
-    """A field's name on the command line."""
-    return "--" + name.replace("_", "-")
+def option_name(field: str) -> str:
+    """The command-line option of a field."""
+    return "--" + field.replace("_", "-")

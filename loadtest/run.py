@@ -1,186 +1,206 @@
-"""A whole load test: find, prepare, warm up, load or search, and put down what was found."""
+"""Runs one load test from start to end: prepare the requests, warm up, load or search, make the record."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from gevent.event import Event
+import gevent
 
-from loadtest.generate.coordinator import Crew, hired
-from loadtest.generate.forms import level
-from loadtest.generate.sender import now
-from loadtest.generate.shapes import Course, FormShape
+from loadtest.generate.coordinator import LoadCoordinator, running_workers
+from loadtest.generate.load_shape import LoadProfile, load_factor
+from loadtest.generate.users import LocustShape
 from loadtest.interrupt import interruptible
-from loadtest.measure.capacity import Search
-from loadtest.measure.observer import Observer
-from loadtest.measure.record import Capacity, Record, Step
-from loadtest.measure.result import result
-from loadtest.measure.state import State
-from loadtest.plan import Plan
+from loadtest.ledger import now
+from loadtest.measure.capacity import CapacitySearch
+from loadtest.measure.record import Capacity, LiveState, RateStep, Record
+from loadtest.measure.server_metrics import MetricsPoller
+from loadtest.measure.summary import make_record
+from loadtest.plan import LoadPlan
 from loadtest.slo import Slo
-from loadtest.workload.workload import Load
+from loadtest.workload.workload import Workload
 
-TICK = 0.25
-# of a rate's time that figures leave out, since what came before is still felt
-TRANSIENT = 1.0
-# a rate that is to be confirmed is kept for so many times the time of the others
-LONGER = 3
-# of what one connection could do at the most, where the search for the capacity begins
-BEGIN = 0.5
+# seconds between checks for signals and failed workers, and between changes of a varying rate
+POLL_SECONDS = 0.25
+# seconds at the start of each rate of a search that its result leaves out: the previous rate still has
+# effects
+SETTLING_SECONDS = 1.0
+# a rate that confirms the capacity runs this many times as long as the others
+CONFIRMATION_FACTOR = 3
+# the search starts at this fraction of the rate that one connection could reach
+START_FRACTION = 0.5
 
-Watch = Callable[[State], None]
+OnState = Callable[[LiveState], None]
 
 
 class StoppedError(Exception):
-    """Somebody wants the test to end now."""
+    """The user asked to end the test now."""
 
 
-class Test:
-    """One load test under way."""
+class LoadTest:
+    """One load test in progress."""
 
-    def __init__(self, plan: Plan, load: Load, crew: Crew, stop: Event, watch: Watch) -> None:
-        self._plan, self._load, self._crew, self._stop, self._watch = plan, load, crew, stop, watch
+    def __init__(
+        self,
+        plan: LoadPlan,
+        workload: Workload,
+        coordinator: LoadCoordinator,
+        stop_requested: Callable[[], bool],
+        on_state: OnState,
+    ) -> None:
+        """Prepare the test.
+
+        Args:
+            plan: what to do.
+            workload: the requests to send and their expected answers.
+            coordinator: the processes that send.
+            stop_requested: returns True once the test has to end early.
+            on_state: called about once a second with the current state.
+        """
+        self._plan, self._workload, self._coordinator = plan, workload, coordinator
+        self._stop_requested, self._on_state = stop_requested, on_state
         self._phase, self._rate = "start", 0.0 if plan.open_loop else None
-        self._begun, self._told = now(), 0.0
-        # the whole seconds that count
+        self._begun, self._reported_at = now(), 0.0
+        # the whole seconds that count: first, and the one after the last
         self._first = self._last = int(self._begun)
-        self._expected: float | None = None
-        self._steps: list[Step] = []
+        self._expected_seconds: float | None = None
+        self._steps: list[RateStep] = []
         self._capacity: Capacity | None = None
         self._interrupted = False
-        self._observer = Observer(plan, load)
+        self._poller = MetricsPoller(plan, workload)
 
     def run(self) -> Record:
-        """All of it; stopped early, what there is until then."""
+        """Run the test; if it is stopped early, the record covers the time until then."""
         try:
-            self._go()
+            self._generate_load()
             self._phase = "waiting for answers"
-            self._tell()
-            self._crew.settle()
+            self._report_state()
+            self._coordinator.drain()
         finally:
-            self._observer.stop()
+            self._poller.stop()
         return self._record()
 
-    def _go(self) -> None:
+    def _generate_load(self) -> None:
         try:
             if self._plan.find_capacity:
-                self._search()
+                self._find_capacity()
             elif self._plan.open_loop:
-                self._keep_rate()
+                self._run_open_loop()
             else:
-                self._keep_users()
+                self._run_closed_loop()
         except StoppedError:
             self._interrupted = True
             self._last = min(self._last, max(int(now()), self._first))
 
-    def _keep_users(self) -> None:
-        """Closed loop: so many users, by the form."""
+    def _run_closed_loop(self) -> None:
+        """Run users, as many as the load shape says at each time."""
         plan = self._plan
-        arriving = plan.users / plan.spawn_rate if plan.shape in ("constant", "soak") else 0.0
-        self._window(max(plan.warmup, arriving))
+        spawn_seconds = plan.users / plan.spawn_rate if plan.shape in ("constant", "soak") else 0.0
+        self._set_counted_seconds(max(plan.warmup, spawn_seconds))
         duration = self._last - self._first
-        course = Course(plan.shape, plan.users, plan.spawn_rate, self._first - now(), duration)
-        self._crew.shape(FormShape(lambda: course, ends=False))
-        self._until(self._first, "warm-up")
-        self._until(self._last, "load")
+        profile = LoadProfile(plan.shape, plan.users, plan.spawn_rate, self._first - now(), duration)
+        self._coordinator.start_shape(LocustShape(lambda: profile, ends=False))
+        self._wait_until(self._first, "warm-up")
+        self._wait_until(self._last, "load")
 
-    def _keep_rate(self) -> None:
-        """Open loop: so many requests a second, by the form."""
-        self._crew.sources()
-        self._window(self._plan.warmup)
-        wanted = self._plan.rate or 0.0
+    def _run_open_loop(self) -> None:
+        """Send at the planned rate, varied by the load shape."""
+        self._coordinator.start_open_loop()
+        self._set_counted_seconds(self._plan.warmup)
+        rate = self._plan.rate or 0.0
         for phase, end in (("warm-up", self._first), ("load", self._last)):
             while now() < end:
                 share = (now() - self._first) / (self._last - self._first)
-                self._have(wanted * level(self._plan.shape, share))
-                self._until(min(end, now() + TICK), phase)
+                self._set_rate(rate * load_factor(self._plan.shape, share))
+                self._wait_until(min(end, now() + POLL_SECONDS), phase)
 
-    def _search(self) -> None:
-        """The highest rate that keeps the limits, each tried for some seconds."""
+    def _find_capacity(self) -> None:
+        """Search for the highest rate that keeps the SLO."""
         plan = self._plan
-        self._crew.sources()
-        search = Search(plan.slo or Slo(()), BEGIN / self._load.unloaded)
-        self._have(search.start)
-        self._until(now() + plan.warmup, "warm-up")
-        while (rate := search.next()) is not None:
-            word, times = ("confirming", LONGER) if search.confirming else ("trying", 1)
-            self._steps.append(self._try(search, rate, times * plan.step_seconds, word))
+        self._coordinator.start_open_loop()
+        search = CapacitySearch(plan.slo or Slo(()), START_FRACTION / self._workload.idle_latency)
+        self._set_rate(search.start_rate)
+        self._wait_until(now() + plan.warmup, "warm-up")
+        while (rate := search.next_rate()) is not None:
+            verb, factor = ("confirming", CONFIRMATION_FACTOR) if search.confirming else ("trying", 1)
+            self._steps.append(self._try_rate(search, rate, factor * plan.step_seconds, verb))
         self._capacity = Capacity(search.rate, search.limited_by)
 
-    def _try(self, search: Search, rate: float, seconds: float, word: str) -> Step:
-        """One rate; afterwards nothing is in flight."""
-        self._have(rate)
-        self._first = math.ceil(now() + TRANSIENT)
+    def _try_rate(self, search: CapacitySearch, rate: float, seconds: float, verb: str) -> RateStep:
+        """Run one rate for some seconds, then wait until no request is in flight."""
+        self._set_rate(rate)
+        self._first = math.ceil(now() + SETTLING_SECONDS)
         self._last = self._first + math.ceil(seconds)
-        self._until(self._last, f"{word} {rate:,.0f}/s")
+        self._wait_until(self._last, f"{verb} {rate:,.0f}/s")
         self._rate = 0.0
-        self._crew.settle()
-        summary = self._crew.ledger.summary(self._first, self._last)
-        late = summary.cell.late.percentile(0.99)
-        completed = sum(self._crew.ledger.completed[second] for second in range(self._first, self._last))
-        tried = search.tell(rate, summary, late, completed)
-        return Step(rate, self._first, self._last, summary, late, tried.held, tried.limited)
+        self._coordinator.drain()
+        ledger = self._coordinator.ledger
+        summary = ledger.summary(self._first, self._last)
+        late = summary.totals.late.percentile(0.99)
+        completed = sum(ledger.completed[second] for second in range(self._first, self._last))
+        result = search.record(rate, summary, late, completed)
+        return RateStep(rate, self._first, self._last, summary, late, result.held, result.generator_limited)
 
-    def _window(self, warmup: float) -> None:
-        """Set the seconds that count: the first whole ones after the warm-up."""
+    def _set_counted_seconds(self, warmup: float) -> None:
+        """Set the seconds that count: whole seconds, from the first one after the warm-up."""
         self._first = math.ceil(now() + warmup)
         self._last = self._first + max(1, round(self._plan.duration))
-        self._expected = self._last - self._begun
+        self._expected_seconds = self._last - self._begun
 
-    def _have(self, rate: float) -> None:
-        """So many requests a second from now on."""
+    def _set_rate(self, rate: float) -> None:
         if rate != self._rate:
             self._rate = rate
-            self._crew.rate(rate)
+            self._coordinator.set_rate(rate)
 
-    def _until(self, end: float, phase: str) -> None:
-        """Go on until a time, telling who watches."""
+    def _wait_until(self, end: float, phase: str) -> None:
+        """Let the load run until a time; reports the state, and checks for signals and failed workers."""
         self._phase = phase
         while (left := end - now()) > 0:
-            if self._stop.wait(min(left, TICK)):
+            gevent.sleep(min(left, POLL_SECONDS))
+            if self._stop_requested():
                 raise StoppedError
-            self._crew.check()
-            self._tell()
+            self._coordinator.check_workers()
+            self._report_state()
 
-    def _tell(self) -> None:
-        """Say how it stands, once a second."""
-        if now() - self._told < 1:
+    def _report_state(self) -> None:
+        """Call `on_state`, at most once a second."""
+        if now() - self._reported_at < 1:
             return
-        self._told = now()
-        self._watch(
-            State(
+        self._reported_at = now()
+        scrapes = self._poller.scrapes
+        self._on_state(
+            LiveState(
                 phase=self._phase,
                 elapsed=now() - self._begun,
-                duration=self._expected,
-                users=0 if self._plan.open_loop else self._crew.users,
+                duration=self._expected_seconds,
+                users=0 if self._plan.open_loop else self._coordinator.user_count,
                 rate=self._rate,
-                ledger=self._crew.ledger,
-                scrape=self._observer.scrapes[-1] if self._observer.scrapes else None,
+                ledger=self._coordinator.ledger,
+                scrape=scrapes[-1] if scrapes else None,
                 steps=tuple(self._steps),
             )
         )
 
     def _record(self) -> Record:
-        crew, first, last = self._crew, self._first, self._last
-        return result(
+        coordinator, first, last = self._coordinator, self._first, self._last
+        return make_record(
             self._plan,
-            self._load,
-            crew.ledger,
-            self._observer,
+            self._workload,
+            coordinator.ledger,
+            self._poller,
             (first, last),
-            [busy for at, busy in crew.busy if first < at - 1 and at <= last + 1],
+            [busy for at, busy in coordinator.busy_samples if first < at - 1 and at <= last + 1],
             begun=self._begun,
-            wrong=crew.wrong,
+            wrong_answer=coordinator.first_wrong,
             steps=tuple(self._steps),
             capacity=self._capacity,
             interrupted=self._interrupted,
         )
 
 
-def run(plan: Plan, watch: Watch) -> Record:
-    """Do what the plan says, telling `watch` how it stands about once a second."""
-    load = Load(plan)
-    load.of(plan.wire)
-    with hired(plan, load) as crew, interruptible() as stop:
-        return Test(plan, load, crew, stop, watch).run()
+def run_load_test(plan: LoadPlan, on_state: OnState) -> Record:
+    """Run a load test; calls `on_state` about once a second."""
+    workload = Workload(plan)
+    workload.payloads(plan.wire)
+    with running_workers(plan, workload) as coordinator, interruptible() as stop_requested:
+        return LoadTest(plan, workload, coordinator, stop_requested, on_state).run()

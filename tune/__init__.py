@@ -1,1 +1,1 @@
-"""Finding the settings with which a model is served best on a machine, by serving and loading it."""
+"""Finds the settings that serve a model best on this machine, by serving the model and loading the server."""

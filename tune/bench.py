@@ -1,97 +1,172 @@
-"""The bench on which candidates are measured: a server of each, loaded by each number of users in turn."""
+"""Measures one candidate: starts a server with its settings, and loads it with each number of users."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from service.config.cpus import available_cpus
 from service.config.settings import Settings
 from tune.candidates import Candidate
-from tune.interrupt import Check
-from tune.load import loaded
-from tune.measurements import Figures, Trial
-from tune.model_under_test import Subject
-from tune.plan import Plan
-from tune.server import served
+from tune.child_process import ChildProcess, StopRequested, module_command, turnpike_command
+from tune.errors import ExportError, ServeError
+from tune.measurements import LoadFigures, Trial
+from tune.model_under_test import ModelUnderTest
+from tune.plan import TunePlan
 
-# seconds at the start of a load that the figures leave out: the server finds its pace
-WARMUP = 1
-# seconds that a server takes to start and end, and a load beside the time that counts
-START, BESIDE = 1.5, 0.7 + WARMUP
-# CPUs for each process that sends: it asks for more than the others answer of a small model
-SENDING = 4
-# seconds that count of each load
-LEAST, MOST = 2, 20
+# seconds that a server may take to load its models
+READY_SECONDS = 300.0
+_ADDRESS = re.compile(r'turnpike serves (https?://[^\s"]+)')
+
+REPORT_FILE = "report.json"
+
+# seconds at the start of each load that are not measured, until the server has reached a steady state
+WARMUP_SECONDS = 1
+# seconds that a server takes to start and stop, for the estimate of the whole time
+SERVER_SECONDS = 1.5
+# seconds that a load takes in addition to the measured time
+LOAD_OVERHEAD_SECONDS = 0.7 + WARMUP_SECONDS
+# one sending process per this many CPUs: it can send more than the other CPUs answer, even for a small model
+CPUS_PER_SENDER = 4
+# limits of the measured seconds of each load
+MIN_LOAD_SECONDS, MAX_LOAD_SECONDS = 2, 20
+
+
+@contextmanager
+def running_server(options: Sequence[str], stop_requested: StopRequested) -> Iterator[str]:
+    """Run `turnpike serve` with these options while the block runs; yields its address."""
+    with ChildProcess(turnpike_command("serve", *options), stop_requested) as process:
+        yield _wait_for_address(process)
+
+
+def _wait_for_address(process: ChildProcess) -> str:
+    deadline = time.monotonic() + READY_SECONDS
+    for _ in process.poll():
+        if match := _ADDRESS.search(process.stderr_text):
+            return match[1]
+        if time.monotonic() > deadline:
+            raise ServeError(
+                f"turnpike serve: expected it to be ready within {READY_SECONDS:g} s, but it was not"
+            )
+    raise ServeError(f"turnpike serve: {process.error_text}")
+
+
+def run_load(options: Mapping[str, str | bool], folder: Path, stop_requested: StopRequested) -> LoadFigures:
+    """Load a server with a closed loop of users, in a process of its own.
+
+    Args:
+        options: options of loadtest, by field.
+        folder: temporary folder, for the report of the load.
+        stop_requested: returns True once the user wants to stop.
+    """
+    report = folder / REPORT_FILE
+    report.unlink(missing_ok=True)
+    command = module_command("tune.load_process", json.dumps(options), str(report))
+    with ChildProcess(command, stop_requested) as process:
+        if process.wait():
+            raise ServeError(f"the load: {process.error_text}")
+    return LoadFigures.from_report(json.loads(report.read_text(encoding="utf-8")))
+
+
+def lower_precision(
+    model: ModelUnderTest, source: str | None, precision: str, scratch: Path, stop_requested: StopRequested
+) -> Path:
+    """Export the model in a lower precision; returns the repository with it, or raises an ExportError.
+
+    Args:
+        model: the model.
+        source: what it was exported from; None to convert its file.
+        precision: name of the precision.
+        scratch: temporary folder, in which the repository is made.
+        stop_requested: returns True once the user wants to stop.
+    """
+    repository = scratch / precision
+    options = ["--to", str(repository), "--name", model.name, "--precision", precision]
+    command = turnpike_command("export", source or str(model.file), *options)
+    with ChildProcess(command, stop_requested) as process:
+        if process.wait():
+            hint = "" if source else "; with --source, it can be made from what the model was exported from"
+            raise ExportError(
+                f"{precision} was left out, because turnpike export failed: {process.error_text}{hint}"
+            )
+    return repository
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Everything but the candidate, which is alike for all."""
+    """Everything that is the same for all candidates."""
 
-    plan: Plan
+    plan: TunePlan
     settings: Settings
-    subject: Subject
+    model: ModelUnderTest
     scratch: Path
-    seconds: int
-    check: Check
-    # hears what is measured now, before each load
-    watch: Callable[[Candidate, int], None]
+    load_seconds: int  # measured seconds of each load
+    stop_requested: StopRequested
+    on_load: Callable[[Candidate, int], None]  # called before each load, with its number of users
 
     def measure(self, candidate: Candidate, repository: Path | None = None) -> Trial:
-        """Figures for each number of users; a ServeError where it does not start."""
-        words = [*self._server(repository or self.subject.repository), *candidate.words]
-        with served(words, self.check) as url:
+        """Load a server with each number of users; raises a ServeError if the server does not start."""
+        options = [*self._serve_options(repository or self.model.repository), *candidate.options]
+        with running_server(options, self.stop_requested) as url:
             return tuple(self._load(url, candidate, users) for users in self.plan.users)
 
-    def _load(self, url: str, candidate: Candidate, users: int) -> Figures:
-        self.watch(candidate, users)
-        asked: dict[str, str | bool] = {
+    def _load(self, url: str, candidate: Candidate, users: int) -> LoadFigures:
+        self.on_load(candidate, users)
+        options: dict[str, str | bool] = {
             "url": url,
-            "model": self.subject.name,
+            "model": self.model.name,
             "users": str(users),
             "rows": str(self.plan.rows),
             "wire": self.plan.wire,
-            "warmup": str(WARMUP),
-            "duration": str(self.seconds),
-            "processes": str(max(1, min(int(available_cpus()) // SENDING, users))),
+            "warmup": str(WARMUP_SECONDS),
+            "duration": str(self.load_seconds),
+            "processes": str(max(1, min(int(available_cpus()) // CPUS_PER_SENDER, users))),
             "insecure": url.startswith("https:"),
         }
         if self.plan.slo is not None:
-            asked["slo"] = self.plan.slo
-        if key := self._key():
-            asked["api_key"] = str(key)
-        return loaded(asked, self.scratch, self.check)
+            options["slo"] = self.plan.slo
+        if key_file := self._key_file():
+            options["api_key"] = str(key_file)
+        return run_load(options, self.scratch, self.stop_requested)
 
-    def _server(self, repository: Path | None) -> list[str]:
-        """The user's settings, but on a port of its own and ending at once."""
-        words = ["--host", "127.0.0.1", "--port", "0", "--drain-wait", "0", "--drain-seconds", "1"]
+    def _serve_options(self, repository: Path | None) -> list[str]:
+        """The user's settings, but on a free port and with an immediate stop."""
+        options = ["--host", "127.0.0.1", "--port", "0", "--drain-wait", "0", "--drain-seconds", "1"]
         if self.plan.config is not None:
-            words += ["--config", str(self.plan.config)]
+            options += ["--config", str(self.plan.config)]
         if repository is not None:
-            words += ["--models", str(repository)]
+            options += ["--models", str(repository)]
         if self.settings.log_level in ("warning", "error"):
-            # the line that says where it listens is of a lower level, and so are those of requests
-            words += ["--log-level", "info", "--no-access-log"]
-        return words
+            # The address is logged at level info, which has to be on. The access log has the same level, and
+            # the user's settings turn it off.
+            options += ["--log-level", "info", "--no-access-log"]
+        return options
 
-    def _key(self) -> Path | None:
+    def _key_file(self) -> Path | None:
+        """A file with an API key of the server, if it needs one."""
         if not self.settings.api_keys:
             return self.settings.api_keys_file
-        kept = self.scratch / "key"
-        if not kept.exists():
-            kept.touch(mode=0o600)
-            kept.write_text(self.settings.api_keys[0], encoding="utf-8")
-        return kept
+        file = self.scratch / "key"
+        if not file.exists():
+            file.touch(mode=0o600)
+            file.write_text(self.settings.api_keys[0], encoding="utf-8")
+        return file
 
 
-def seconds(minutes: float, trials: int, users: int) -> int:
-    """How long each load may be, for so many trials to fit into the time."""
-    left = minutes * 60 / max(1, trials) - START
-    return min(MOST, max(LEAST, round(left / users - BESIDE)))
+def seconds_per_load(minutes: float, trials: int, users: int) -> int:
+    """Measured seconds of each load, so that all trials fit into the time.
+
+    `users` is how many different numbers of users each trial has.
+    """
+    per_trial = minutes * 60 / max(1, trials) - SERVER_SECONDS
+    return min(MAX_LOAD_SECONDS, max(MIN_LOAD_SECONDS, round(per_trial / users - LOAD_OVERHEAD_SECONDS)))
 
 
-def expected(trials: int, users: int, each: int) -> float:
-    """Seconds that so many trials will take."""
-    return trials * (START + users * (BESIDE + each))
+def estimate_seconds(trials: int, users: int, load_seconds: int) -> float:
+    """Seconds that this many trials take; `users` is how many different numbers of users each has."""
+    return trials * (SERVER_SECONDS + users * (LOAD_OVERHEAD_SECONDS + load_seconds))

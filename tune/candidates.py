@@ -1,4 +1,4 @@
-"""Settings that are tried, and which of them there is reason to try."""
+"""Candidates, which are settings of `turnpike serve` to try; and the sets of them that a search tries."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass, fields, replace
 
 from service.config.settings import MAX_WORKERS, Settings
 
-# of rows in a run, beside those that serve has
-BATCHES = (16, 32, 64)
-# milliseconds that a run waits for more rows
-DELAYS = (0.5, 2.0)
-USUAL_BATCH = Settings.model_fields["max_batch"].default
+# rows per run to try, besides the current setting
+BATCH_SIZES = (16, 32, 64)
+# milliseconds that a run waits for more rows, to try
+DELAYS_MS = (0.5, 2.0)
+DEFAULT_MAX_BATCH = Settings.model_fields["max_batch"].default
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Settings of `turnpike serve`, by their names there."""
+    """Settings of `turnpike serve`; the fields have the names of the settings."""
 
     workers: int
     threads: int
@@ -24,14 +24,14 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """As short as tables want it: workers x threads, and what else is not as serve has it by itself."""
-        batch = f", batch {self.max_batch}" if self.max_batch != USUAL_BATCH else ""
-        delay = f", wait {self.max_delay_ms:g} ms" if self.max_delay_ms else ""
+        """Short name for tables: workers x threads, and other settings that differ from defaults."""
+        batch = f", batch {self.max_batch}" if self.max_batch != DEFAULT_MAX_BATCH else ""
+        delay = f", delay {self.max_delay_ms:g} ms" if self.max_delay_ms else ""
         return f"{self.workers} x {self.threads}{batch}{delay}"
 
     @property
-    def words(self) -> list[str]:
-        """As they are typed."""
+    def options(self) -> list[str]:
+        """The command-line options that set these settings."""
         return [
             word
             for field in fields(self)
@@ -39,36 +39,38 @@ class Candidate:
         ]
 
     def distance(self, other: Candidate) -> int:
-        """How many settings differ."""
+        """Number of settings that differ."""
         return sum(getattr(self, field.name) != getattr(other, field.name) for field in fields(self))
 
 
-def shapes(base: Candidate, cpus: int) -> list[Candidate]:
-    """The base, and one worker with a thread for each CPU, workers in doubles that share them, a worker each.
+def cpu_splits(base: Candidate, cpus: int) -> list[Candidate]:
+    """The base, then ways to split the CPUs among workers.
 
-    Workers with one thread are as many as CPUs: fewer would leave some idle.
+    These are 1, 2, 4, ... workers that share the CPUs as threads, and a worker per CPU. Fewer workers with
+    one thread each would leave CPUs idle, so they are left out.
     """
     most = min(cpus, MAX_WORKERS)
-    doubled = [1 << power for power in range(most.bit_length()) if 1 << power < most]
-    pairs = [(workers, cpus // workers) for workers in [*doubled, most]]
+    powers = [1 << power for power in range(most.bit_length()) if 1 << power < most]
+    pairs = [(workers, cpus // workers) for workers in [*powers, most]]
     pairs = [(workers, threads) for workers, threads in pairs if threads > 1 or workers == most]
-    return unique(base, [replace(base, workers=workers, threads=threads) for workers, threads in pairs])
+    splits = [replace(base, workers=workers, threads=threads) for workers, threads in pairs]
+    return without_repeats(base, splits)
 
 
-def around(best: Candidate, most_rows: int) -> list[Candidate]:
-    """The best so far, and the same with other batches and waits, where they can matter.
+def batch_variants(best: Candidate, max_rows: int) -> list[Candidate]:
+    """The best candidate, then the same with other batch sizes and delays, as far as they can matter.
 
-    `most_rows` are in flight at once: a run never has more, whatever it may have, and where there is one
-    request at a time it waits for nobody.
+    At most `max_rows` rows are in flight at the same time, so larger batches never fill. With a single row,
+    there is nothing to wait for.
     """
-    sizes = {min(best.max_batch, most_rows): best.max_batch}
-    for size in BATCHES:
-        sizes.setdefault(min(size, most_rows), size)
-    tried = [replace(best, max_batch=size) for size in sizes.values()]
-    delays = (0.0, *DELAYS) if most_rows > 1 else ()
-    return unique(best, [*tried, *(replace(best, max_delay_ms=delay) for delay in delays)])
+    sizes = {min(best.max_batch, max_rows): best.max_batch}
+    for size in BATCH_SIZES:
+        sizes.setdefault(min(size, max_rows), size)
+    batches = [replace(best, max_batch=size) for size in sizes.values()]
+    delays = (0.0, *DELAYS_MS) if max_rows > 1 else ()
+    return without_repeats(best, [*batches, *(replace(best, max_delay_ms=delay) for delay in delays)])
 
 
-def unique(first: Candidate, others: list[Candidate]) -> list[Candidate]:
-    """Each once, the first of them first."""
+def without_repeats(first: Candidate, others: list[Candidate]) -> list[Candidate]:
+    """All candidates once, `first` at the beginning."""
     return list(dict.fromkeys([first, *others]))

@@ -1,4 +1,4 @@
-"""`turnpike tune`: the settings with which models are served best on this machine."""
+"""The command `turnpike tune`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from rich.console import Console
 from rich.markup import escape
 
 from service.config.auto_workers import TUNED_SETTINGS
+from tune.child_process import interruptible
 from tune.errors import StoppedError, UsageError
-from tune.interrupt import interruptible
-from tune.place import prepare, write
-from tune.plan import Plan
-from tune.progress import Display
-from tune.result import Found
-from tune.run import run
+from tune.plan import TunePlan
+from tune.progress import TuneProgress
+from tune.report import prepare_folder, write_results
+from tune.result import TuneResult
+from tune.run import run_search
 
 app = typer.Typer(add_completion=False)
 
 Models = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="MODELS", help="A model repository or an .onnx file; left out, the bundled model."
-    ),
+    typer.Argument(metavar="MODELS", help="Model repository or .onnx file. [default: the bundled model]"),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Write tuned.toml and tuned.html there. [default: the repository, or the current folder]",
+        help="Folder for tuned.toml and tuned.html. [default: the repository, or the current folder]",
     ),
 ]
 
@@ -40,80 +38,83 @@ Out = Annotated[
 def command(
     models: Models = None,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model to load; needed where there are several.")
+        str | None, typer.Option(metavar="NAME", help="Model to load; needed if there are several.")
     ] = None,
     slo: Annotated[
         str | None, typer.Option(metavar="LIMITS", help="Limits to keep, such as 'p99<50ms, errors<0.1%'.")
     ] = None,
     users: Annotated[
-        str, typer.Option(metavar="N,N", help="Numbers of users to be fast for, each alike.")
+        str, typer.Option(metavar="N,N", help="Numbers of users to be fast for; each counts equally.")
     ] = "1,16,64",
-    rows: Annotated[int, typer.Option(metavar="N", help="Rows of a request.")] = 1,
+    rows: Annotated[int, typer.Option(metavar="N", help="Rows per request.")] = 1,
     wire: Annotated[
-        str, typer.Option(metavar="WIRE", help="How requests are written, as for loadtest.")
+        str, typer.Option(metavar="WIRE", help="Format of the requests, as for turnpike loadtest.")
     ] = "json",
     precision: Annotated[
-        str, typer.Option(metavar="TUNED_SETTINGS", help="Precisions to compare; fp32 is the file as it is.")
+        str, typer.Option(metavar="NAMES", help="Precisions to compare; fp32 is the file as it is.")
     ] = "fp32,int8",
     source: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="What the model was exported from; int8 is made of it."),
+        typer.Option(metavar="SOURCE", help="What the model was exported from, to make int8 from it."),
     ] = None,
-    minutes: Annotated[float, typer.Option(metavar="NUMBER", help="About how long it may take.")] = 5,
+    minutes: Annotated[float, typer.Option(metavar="NUMBER", help="About how long the search may take.")] = 5,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The settings that serve has otherwise.")
+        Path | None, typer.Option(metavar="FILE", help="Config file of serve, with all other settings.")
     ] = None,
     out: Out = None,
 ) -> None:
-    """Measure workers, threads, batches and waits on this machine, and write down the best for serve.
+    """Find the settings that serve a model best on this machine, and write them to tuned.toml.
 
-    Servers are started and loaded one after another. The exit status is 1 when nothing keeps the SLO.
+    Starts one server after another with different numbers of workers and threads, batch sizes and delays, and
+    measures each under load. The exit status is 1 if no settings keep the SLO.
     """
-    asked = Plan(
+    plan = TunePlan(
         models=models,
         model=model,
         slo=slo,
-        users=_numbers(users),
+        users=_parse_ints(users),
         rows=rows,
         wire=wire,
-        precisions=tuple(word.strip() for word in precision.split(",")),
+        precisions=tuple(name.strip() for name in precision.split(",")),
         source=source,
         minutes=minutes,
         config=config,
         out=out,
     )
-    if status := tune(asked):
+    if status := tune(plan):
         raise typer.Exit(status)
 
 
-def tune(plan: Plan) -> int:
-    """Do it, show it and write it down; gives the exit status."""
-    prepare(plan.home)
+def tune(plan: TunePlan) -> int:
+    """Run the search, print the result and write it; returns the exit status."""
+    prepare_folder(plan.output_folder)
     console = Console()
-    with interruptible() as check, Display(console) as display:
+    with interruptible() as stop_requested, TuneProgress(console) as progress:
         try:
-            found = run(plan, display, check)
+            result = run_search(plan, progress, stop_requested)
         except StoppedError as error:
-            raise StoppedError(f"stopped: {display.lost}") from error
-    display.result(found)
-    settings, page = write(plan.home, found)
+            raise StoppedError(f"stopped: {progress.lost_text}") from error
+    progress.show_result(result)
+    settings, page = write_results(plan.output_folder, result)
     console.print(f"{escape(str(settings))}, {escape(str(page))}", highlight=False, soft_wrap=True)
-    console.print(f"to serve so: {escape(use(found, settings))}", highlight=False, soft_wrap=True)
-    return 0 if found.decision.kept else 1
+    console.print(
+        f"to serve with these settings: {escape(usage(result, settings))}", highlight=False, soft_wrap=True
+    )
+    return 0 if result.decision.keeps_slo else 1
 
 
-def use(found: Found, settings: Path) -> str:
-    """How to serve with what was found."""
-    home = found.plan.models
-    if found.plan.config is not None:
-        return f"put its {len(TUNED_SETTINGS)} settings into {found.plan.config}, for what that says of them"
-    if home is not None and home == settings.parent:
-        return shlex.join(["turnpike", "serve", "--models", str(home), "--workers", "auto"])
-    models = ["--models", str(home)] if home is not None and home.is_dir() else []
-    return shlex.join(["turnpike", "serve", *models, "--config", str(settings)])
+def usage(result: TuneResult, settings: Path) -> str:
+    """How to serve with the settings that were found."""
+    models = result.plan.models
+    if result.plan.config is not None:
+        return f"put its {len(TUNED_SETTINGS)} settings into {result.plan.config}, in place of those there"
+    if models is not None and models == settings.parent:
+        return shlex.join(["turnpike", "serve", "--models", str(models), "--workers", "auto"])
+    options = ["--models", str(models)] if models is not None and models.is_dir() else []
+    return shlex.join(["turnpike", "serve", *options, "--config", str(settings)])
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_ints(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -1,36 +1,36 @@
-"""What can go wrong, as a tree.
+"""All errors of a tuning search.
 
 TuneError
-├── UsageError      what was asked for makes no sense: exit status 2
-├── ServeError      a server of ours could not be started, or what it serves cannot be loaded: exit status 1
-├── ExportError     a lower precision could not be made: told of, and left out
-└── StoppedError    somebody wants it to end: exit status 130
+├── UsageError      invalid options: exit status 2
+├── ServeError      a server could not be started or loaded: exit status 1
+├── ExportError     a lower precision could not be made: reported, and left out of the comparison
+└── StoppedError    the user stopped the search: exit status 130
 """
 
 from __future__ import annotations
 
 
 class TuneError(Exception):
-    """Anything that ends a search with one sentence."""
+    """Base of all errors that end a search; the message is one sentence for the user."""
 
     exit_status = 1
 
 
 class UsageError(TuneError):
-    """An option that makes no sense."""
+    """An invalid option."""
 
     exit_status = 2
 
 
 class ServeError(TuneError):
-    """`turnpike serve` or `turnpike loadtest` did not do what it should, in its own words."""
+    """`turnpike serve` or the load failed; the message quotes its error."""
 
 
 class ExportError(TuneError):
-    """`turnpike export` gave no file of a lower precision, in its own words."""
+    """`turnpike export` could not make a lower precision; the message quotes its error."""
 
 
 class StoppedError(TuneError):
-    """Ctrl-C, SIGTERM or a terminal that was closed."""
+    """Ctrl-C, SIGTERM, or the terminal was closed."""
 
     exit_status = 130

@@ -1,7 +1,7 @@
-"""One user of a server: a connection over which a request goes when the answer to the last one has come.
+"""One user of a closed loop: a connection that sends a request when the answer to the last one has arrived.
 
-It does as little as can be beside that, as what it takes of the machine the server lacks: an answer that is
-byte for byte the right one is not looked at further.
+It takes as little CPU time as possible, because it shares the machine with the server that is measured. So an
+answer that equals a correct one byte for byte is not decoded.
 """
 
 from __future__ import annotations
@@ -13,84 +13,98 @@ from collections.abc import Iterator, MutableMapping
 from time import perf_counter
 from urllib.parse import urlsplit
 
-from loadtest.generate.sender import Shot
-from loadtest.workload.answer_check import Judge
-from loadtest.workload.payloads import Body
+from loadtest.generate.sender import PreparedRequest
+from loadtest.workload.answer_check import AnswerChecker
+from loadtest.workload.payloads import Payload
 
-BLOCK = 1 << 18
+# bytes read from a socket at once
+READ_BYTES = 1 << 18
 OK = b"200"
 LOST = "connection lost"
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 
 
-class User:
-    """Waits for no longer than its caller does: `hear` is for when there is something to read."""
+class LoadClient:
+    """Never waits for data: the caller calls `receive` when there is something to read."""
 
     def __init__(
-        self, url: str, shots: Iterator[Shot], judge: Judge, right: MutableMapping[Body, bytes]
+        self,
+        url: str,
+        requests: Iterator[PreparedRequest],
+        checker: AnswerChecker,
+        correct_answers: MutableMapping[Payload, bytes],
     ) -> None:
-        """`right` keeps the answers that were found good, for all users together."""
+        """Connect to the server.
+
+        Args:
+            url: the server.
+            requests: endless requests to send.
+            checker: checks the answers.
+            correct_answers: bodies of answers that were checked, shared by all clients of the process.
+        """
         self._url = urlsplit(url)
-        self._shots, self._judge, self._right = shots, judge, right
+        self._requests, self._checker, self._correct_answers = requests, checker, correct_answers
         self.connection = self._connect()
-        self._got = b""
-        self.begun = 0.0
+        self._received = b""
+        self.sent_at = 0.0
 
     def send(self) -> None:
-        """Begin with the next request."""
-        self._shot = next(self._shots)
-        self._got = b""
-        self.begun = perf_counter()
+        """Send the next request."""
+        self._request = next(self._requests)
+        self._received = b""
+        self.sent_at = perf_counter()
         try:
-            self.connection.sendall(self._shot.request)
+            self.connection.sendall(self._request.data)
         except OSError:
-            # which is heard as the end of the connection
+            # `receive` then sees the end of the connection
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def hear(self) -> tuple[bool, str | None]:
-        """Read what is there: whether the answer is whole now, and why it is not a good one."""
+    def receive(self) -> tuple[bool, str | None]:
+        """Read available data; returns whether the answer is complete, and its fault if it is not good."""
         try:
-            piece = self.connection.recv(BLOCK)
+            data = self.connection.recv(READ_BYTES)
         except OSError:
-            piece = b""
-        if not piece:
+            data = b""
+        if not data:
             return True, LOST
-        self._got = self._got + piece if self._got else piece
-        head, gap, data = self._got.partition(b"\r\n\r\n")
-        if not gap:
+        self._received = self._received + data if self._received else data
+        head, separator, body = self._received.partition(b"\r\n\r\n")
+        if not separator:
             return False, None
-        if head[9:12] == OK and data == self._right.get(self._shot.body):
+        # status 200 and a body that was checked before
+        payload = self._request.payload
+        if head[9:12] == OK and body == self._correct_answers.get(payload):
             return True, None
         length = _LENGTH.search(head)
         if length is None:
             return True, "the answer has no length"
-        if len(data) < int(length[1]):
-            # what is read already of a connection with TLS is not seen by who waits for more
-            return self.hear() if self._pending() else (False, None)
-        fault = self._judge.fault(self._shot.body, int(head[9:12]), _headers(head), data)
+        if len(body) < int(length[1]):
+            # data that TLS has already decrypted does not make the socket readable
+            return self.receive() if self._has_decrypted_data() else (False, None)
+        fault = self._checker.check(payload, int(head[9:12]), _parse_headers(head), body)
         if fault is None:
-            self._right[self._shot.body] = data
+            self._correct_answers[payload] = body
         return True, fault
 
-    def again(self) -> None:
-        """A new connection in the place of one that was lost."""
+    def reconnect(self) -> None:
+        """Replace a lost connection."""
         self.connection.close()
         self.connection = self._connect()
 
-    def _pending(self) -> bool:
+    def _has_decrypted_data(self) -> bool:
         return isinstance(self.connection, ssl.SSLSocket) and self.connection.pending() > 0
 
     def _connect(self) -> socket.socket:
-        made = socket.create_connection((self._url.hostname, self._url.port))
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = socket.create_connection((self._url.hostname, self._url.port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._url.scheme != "https":
-            return made
-        # a server of ours on this machine, whose certificate names another
+            return connection
+        # the server is our own, on this machine, and its certificate names another host
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return context.wrap_socket(made)
+        return context.wrap_socket(connection)
 
 
-def _headers(head: bytes) -> dict[str, str]:
+def _parse_headers(head: bytes) -> dict[str, str]:
     lines = head.decode("latin-1").split("\r\n")[1:]
     return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

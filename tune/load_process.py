@@ -1,8 +1,8 @@
-"""Users of a server, in processes that do nothing else: `python -m tune.load_process ASKED FILE`.
+"""The load of a trial, as a program: `python -m tune.load_process OPTIONS FILE`.
 
-The requests and what judges the answers are those of `turnpike loadtest`. Its users take more of a CPU for a
-request than a small model takes to answer it, so that on one machine they are what is measured; these
-take less.
+It sends the requests of `turnpike loadtest` and checks answers in the same way, but its users are cheaper.
+Those of loadtest take more CPU time per request than a small model takes to answer it, so on one machine they
+would be what is measured.
 """
 
 from __future__ import annotations
@@ -18,136 +18,157 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NoReturn
 
-from loadtest.cli.options import plan as read
+from loadtest.cli.options import parse_plan
 from loadtest.errors import LoadTestError
-from loadtest.generate.sender import order, shots
-from loadtest.ledger import Cell, Summary
-from loadtest.plan import Plan
-from loadtest.slo import ERRORS, Slo
-from loadtest.workload.workload import Load
-from tune.load_client import LOST, User
+from loadtest.generate.sender import prepare, request_cycle
+from loadtest.ledger import OutcomeTotals, PeriodSummary
+from loadtest.plan import LoadPlan
+from loadtest.slo import DEFAULT_ERROR_LIMIT, Slo
+from loadtest.workload.workload import Workload
+from tune.load_client import LOST, LoadClient
 
-# of a processor; a process that takes more of it can hardly send more
-BUSY = 0.85
-UNSENT = (
-    "The processes that send were busy for nearly all of their time: the server may do more than was seen, "
-    "and more workers may be of use with users on other machines."
+# share of a CPU: a process that uses more can hardly send faster
+MAX_BUSY = 0.85
+SENDERS_BUSY = (
+    "The sending processes were busy nearly all of the time: the server may be faster than measured, and "
+    "more workers may help if the users are on other machines."
 )
-# seconds between looks whether the one that leads is still there
-LOOK = 0.5
+# seconds between checks whether the leading process still runs
+POLL_SECONDS = 0.5
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """Send for as long as the plan says, and tell what came of it."""
-    load = Load(plan)
-    load.of(plan.wire)
-    # it is closed when this process ends, however it ends
-    lifeline, mouth = os.pipe()
+def run(plan: LoadPlan) -> dict[str, Any]:
+    """Send for the planned time from several processes; returns a report."""
+    workload = Workload(plan)
+    workload.payloads(plan.wire)
+    # closes when this process ends, however it ends, and the senders end with it
+    lifeline, lifeline_write_end = os.pipe()
+    # users of each process
     shares = [
-        plan.users * (at + 1) // plan.processes - plan.users * at // plan.processes
-        for at in range(plan.processes)
+        plan.users * (index + 1) // plan.processes - plan.users * index // plan.processes
+        for index in range(plan.processes)
     ]
-    ears = []
+    pipes = []
     for number, users in enumerate(shares):
-        ear, told = os.pipe()
+        read_end, write_end = os.pipe()
         if not os.fork():
-            os.close(mouth)
-            _work(plan, load, users, f"worker {number}", lifeline, told)
-        os.close(told)
-        ears.append(ear)
-    total, busy = Cell(), 0.0
-    for ear in ears:
-        with os.fdopen(ear, "rb") as pipe:
-            heard = pipe.read()
-        if not heard:
-            raise LoadTestError("a process that sends ended before its time")
-        cell, share = json.loads(heard)
-        total.merge(Cell.heard(cell))
-        busy = max(busy, share)
-    return report(plan, Summary(plan.duration, total), busy)
+            os.close(lifeline_write_end)
+            _run_sender(plan, workload, users, f"worker {number}", lifeline, write_end)
+        os.close(write_end)
+        pipes.append(read_end)
+    # add up the results of all processes
+    totals, busy = OutcomeTotals(), 0.0
+    for read_end in pipes:
+        with os.fdopen(read_end, "rb") as pipe:
+            data = pipe.read()
+        if not data:
+            raise LoadTestError("a sending process ended early")
+        process_totals, process_busy = json.loads(data)
+        totals.merge(OutcomeTotals.from_json(process_totals))
+        busy = max(busy, process_busy)
+    return report(plan, PeriodSummary(plan.duration, totals), busy)
 
 
-def report(plan: Plan, summary: Summary, busy: float) -> dict[str, Any]:
-    """The figures, as a report of loadtest has them."""
-    slo = plan.slo or Slo((ERRORS,))
-    wrong = sum(count for fault, count in summary.cell.faults.items() if fault.startswith("wrong"))
-    failures = [f"the SLO was missed: {limit.words}" for limit in slo.missed(summary)]
-    known = {name: summary.percentile(share) for name, share in (("p50", 0.5), ("p99", 0.99))}
+def report(plan: LoadPlan, summary: PeriodSummary, busy: float) -> dict[str, Any]:
+    """The figures, with the keys of loadtest's `report.json`."""
+    slo = plan.slo or Slo((DEFAULT_ERROR_LIMIT,))
+    wrong = sum(count for fault, count in summary.totals.faults.items() if fault.startswith("wrong"))
+    failures = [f"the SLO was missed: {limit.text}" for limit in slo.missed(summary)]
+    percentiles = {name: summary.percentile(share) for name, share in (("p50", 0.5), ("p99", 0.99))}
     return {
         "total": {"rate": summary.rate}
-        | {name: value if math.isfinite(value) else None for name, value in known.items()},
+        | {name: value if math.isfinite(value) else None for name, value in percentiles.items()},
         "load": {"users": plan.users},
         "verdict": {"failures": [*failures, *[f"wrong answers: {wrong:,}"] * bool(wrong)]},
-        "notes": [UNSENT] * (busy > BUSY),
+        "notes": [SENDERS_BUSY] * (busy > MAX_BUSY),
     }
 
 
-def _work(plan: Plan, load: Load, users: int, name: str, lifeline: int, told: int) -> NoReturn:
-    """The life of a process that sends, which ends here."""
+def _run_sender(
+    plan: LoadPlan, workload: Workload, users: int, name: str, lifeline: int, result_pipe: int
+) -> NoReturn:
+    """Run in a forked process: send, write the result to the pipe, and end the process."""
     try:
+        # objects that exist now live as long as the process: keep the garbage collector from scanning them
         gc.collect()
         gc.freeze()
-        cell, busy = rush(plan, load, users, name, lifeline)
-        os.write(told, json.dumps([cell.told(), busy]).encode())
+        totals, busy = run_users(plan, workload, users, name, lifeline)
+        os.write(result_pipe, json.dumps([totals.to_json(), busy]).encode())
     finally:
         os._exit(0)
 
 
-def rush(plan: Plan, load: Load, count: int, name: str, lifeline: int) -> tuple[Cell, float]:
-    """So many users until the time is over: what counts, and the part of a CPU that it took."""
-    cell = Cell()
-    loaded = shots(plan, load.of(plan.wire))
-    right: dict[Any, bytes] = {}
-    users = [User(plan.url, order(loaded, f"{name} {number}"), load.judge, right) for number in range(count)]
+def run_users(
+    plan: LoadPlan, workload: Workload, count: int, name: str, lifeline: int
+) -> tuple[OutcomeTotals, float]:
+    """Run users until the time is over; returns the outcomes after the warm-up, and the share of a CPU used.
+
+    Args:
+        plan: what to send, and for how long.
+        workload: the requests and their expected answers.
+        count: number of users.
+        name: part of the random seed, so that processes send different sequences.
+        lifeline: file descriptor that closes when the leading process ends.
+    """
+    totals = OutcomeTotals()
+    requests = prepare(plan, workload.payloads(plan.wire))
+    correct_answers: dict[Any, bytes] = {}
+    users = [
+        LoadClient(plan.url, request_cycle(requests, f"{name} {number}"), workload.checker, correct_answers)
+        for number in range(count)
+    ]
     first = perf_counter() + plan.warmup
     last = first + plan.duration
-    spent: float | None = None
-    with selectors.DefaultSelector() as ready:
-        ready.register(lifeline, selectors.EVENT_READ)
+    cpu_at_first: float | None = None
+    with selectors.DefaultSelector() as selector:
+        # every user sends its first request
+        selector.register(lifeline, selectors.EVENT_READ)
         for user in users:
-            ready.register(user.connection, selectors.EVENT_READ, user)
+            selector.register(user.connection, selectors.EVENT_READ, user)
             user.send()
+        # each answer is counted, and followed by the user's next request
         while (now := perf_counter()) < last:
-            if spent is None and now >= first:
-                spent = _cpu()
-            for key, _ in ready.select(min(LOOK, last - now)):
+            if cpu_at_first is None and now >= first:
+                cpu_at_first = _cpu_seconds()
+            for key, _ in selector.select(min(POLL_SECONDS, last - now)):
                 user = key.data
                 if user is None:
                     os._exit(1)
-                whole, fault = user.hear()
-                if not whole:
+                complete, fault = user.receive()
+                if not complete:
                     continue
                 ended = perf_counter()
                 if first <= ended < last:
                     if fault is None:
-                        cell.latency.add(ended - user.begun)
+                        totals.latency.add(ended - user.sent_at)
                     else:
-                        cell.faults[fault] += 1
+                        totals.faults[fault] += 1
                 if fault == LOST:
-                    ready.unregister(user.connection)
-                    user.again()
-                    ready.register(user.connection, selectors.EVENT_READ, user)
+                    selector.unregister(user.connection)
+                    user.reconnect()
+                    selector.register(user.connection, selectors.EVENT_READ, user)
                 user.send()
+        # a request that was not answered in the whole measured time is an error
         for user in users:
-            if user.begun < first:
-                cell.faults[f"no answer in {plan.duration:g} s"] += 1
-    return cell, (_cpu() - (spent or 0.0)) / plan.duration
+            if user.sent_at < first:
+                totals.faults[f"no answer in {plan.duration:g} s"] += 1
+    return totals, (_cpu_seconds() - (cpu_at_first or 0.0)) / plan.duration
 
 
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> int:
-    """What is asked, as words of loadtest's options by field; the figures go into the file."""
-    asked = json.loads(sys.argv[1])
+    """The first argument holds options of loadtest as JSON, by field; the second names the report."""
+    options = json.loads(sys.argv[1])
     try:
-        found = run(read(asked.pop("url"), asked))
+        result = run(parse_plan(options.pop("url"), options))
     except (LoadTestError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
+    Path(sys.argv[2]).write_text(json.dumps(result), encoding="utf-8")
     return 0
 
 

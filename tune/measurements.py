@@ -1,4 +1,4 @@
-"""What loading a server gave: figures for each number of users, and how those of two servers compare."""
+"""Results of loading a server with each number of users, and how those of two servers compare."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Of so many users: good answers a second, seconds of latency, and why it does not count as good."""
+class LoadFigures:
+    """The result of one load with a number of users."""
 
     users: int
-    rate: float
-    p50: float | None
-    p99: float | None
-    failures: tuple[str, ...] = ()
+    rate: float  # good answers per second
+    p50: float | None  # seconds
+    p99: float | None  # seconds
+    failures: tuple[str, ...] = ()  # why the load failed
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, report: dict[str, Any]) -> Self:
-        """From the `report.json` of `turnpike loadtest`."""
+    def from_report(cls, report: dict[str, Any]) -> Self:
+        """From a document with the keys of loadtest's `report.json`."""
         total = report["total"]
         return cls(
             users=report["load"]["users"],
@@ -34,46 +34,51 @@ class Figures:
         )
 
 
-# one trial: figures for each number of users, in the same order for every candidate
-Trial = tuple[Figures, ...]
+# one trial of a candidate: figures for each number of users, always in the same order
+Trial = tuple[LoadFigures, ...]
 
 
-def gain(trial: Trial, beside: Trial) -> float:
-    """How many times as much one does as the other: the geometric mean over the numbers of users.
+def gain(trial: Trial, reference: Trial) -> float:
+    """How many times the throughput of the reference a trial has: the geometric mean over numbers of users.
 
-    Each number of users weighs alike, whatever the rates are.
+    Each number of users counts equally, however different the rates are.
     """
-    return mean([_ratio(one.rate, other.rate) for one, other in zip(trial, beside, strict=True)])
+    return geometric_mean([_ratio(one.rate, other.rate) for one, other in zip(trial, reference, strict=True)])
 
 
-def mean(ratios: Sequence[float]) -> float:
-    """The geometric mean, in which twice and half are one."""
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The mean in which twice and half cancel out; 0 if a ratio is 0."""
     if not all(ratios):
         return 0.0
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
-def kept(trials: Sequence[Trial]) -> tuple[bool, ...]:
-    """For each number of users, whether most of the trials failed in nothing."""
-    return tuple(2 * sum(not one.failures for one in column) > len(column) for column in _columns(trials))
-
-
-def middle(trials: Sequence[Trial]) -> Trial:
-    """The medians of several trials, and whether most of them were good."""
+def keeps_slo(trials: Sequence[Trial]) -> tuple[bool, ...]:
+    """For each number of users, whether more than half of the trials had no failure."""
     return tuple(
-        Figures(
-            users=column[0].users,
-            rate=median(one.rate for one in column),
-            p50=_median([one.p50 for one in column]),
-            p99=_median([one.p99 for one in column]),
-            failures=() if good else tuple(dict.fromkeys(why for one in column for why in one.failures)),
-            notes=tuple(dict.fromkeys(note for one in column for note in one.notes)),
-        )
-        for column, good in zip(_columns(trials), kept(trials), strict=True)
+        2 * sum(not figures.failures for figures in column) > len(column) for column in _by_users(trials)
     )
 
 
-def _columns(trials: Sequence[Trial]) -> list[Trial]:
+def median_trial(trials: Sequence[Trial]) -> Trial:
+    """The medians of several trials; has failures where at least half of them failed."""
+    return tuple(
+        LoadFigures(
+            users=column[0].users,
+            rate=median(figures.rate for figures in column),
+            p50=_median([figures.p50 for figures in column]),
+            p99=_median([figures.p99 for figures in column]),
+            failures=()
+            if kept
+            else tuple(dict.fromkeys(why for figures in column for why in figures.failures)),
+            notes=tuple(dict.fromkeys(note for figures in column for note in figures.notes)),
+        )
+        for column, kept in zip(_by_users(trials), keeps_slo(trials), strict=True)
+    )
+
+
+def _by_users(trials: Sequence[Trial]) -> list[Trial]:
+    """For each number of users, the figures of all trials."""
     return list(zip(*trials, strict=True))
 
 
@@ -83,5 +88,5 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def _ratio(rate: float, other: float) -> float:
-    # a server that answers nothing is infinitely slower; beside one, anything is as good as it is
+    # a server without good answers is infinitely slower; the best ratio then is the rate itself
     return rate / other if other else max(rate, 1.0)

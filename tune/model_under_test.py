@@ -1,4 +1,4 @@
-"""What is tuned for: a model that lies in a repository, or in one that is made for it here."""
+"""The model that is tuned for: found in a repository, or put into a temporary one."""
 
 from __future__ import annotations
 
@@ -15,42 +15,48 @@ BUNDLED = Path(service.__file__).parent / "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """The model that is loaded, its file, and the repository that is served; None for the bundled one."""
+class ModelUnderTest:
+    """The model to load, its file, and the repository to serve; no repository for the bundled model."""
 
     name: str
     file: Path
     repository: Path | None
 
 
-def subject(models: Path | None, wanted: str | None, versions: str, scratch: Path) -> Subject:
-    """The model that is meant; a UsageError where there is none, or more than one to choose from."""
+def find_model(models: Path | None, name: str | None, versions: str, scratch: Path) -> ModelUnderTest:
+    """Find the model to tune for; a UsageError if there is none, or several to choose from.
+
+    Args:
+        models: a repository or a model file; None for the bundled model.
+        name: name of the model; None for the only one.
+        versions: the setting that says which versions are served.
+        scratch: temporary folder, for the repository of a single file.
+    """
     if models is not None and not models.is_dir():
-        models = repository_of(models, scratch)
-    found = scan(models or BUNDLED).models
-    chosen = {
-        name: one[-1] for name, all_ in found.items() if (one := VersionPolicy.parse(versions).choose(all_))
-    }
-    names = ", ".join(chosen) or "none"
-    if wanted is None and len(chosen) != 1:
+        models = single_file_repository(models, scratch)
+    policy = VersionPolicy.parse(versions)
+    served = {model: policy.choose(files) for model, files in scan(models or BUNDLED).models.items()}
+    newest = {model: files[-1] for model, files in served.items() if files}
+    names = ", ".join(newest) or "none"
+    if name is None and len(newest) != 1:
         raise UsageError(f"--model: expected the name of one of the models there, which are {names}")
-    name = wanted if wanted is not None else next(iter(chosen))
-    if name not in chosen:
+    name = name if name is not None else next(iter(newest))
+    if name not in newest:
         raise UsageError(f"--model: expected one of the models there, which are {names}, got {name!r}")
-    return Subject(name, chosen[name].path, models)
+    return ModelUnderTest(name, newest[name].path, models)
 
 
-def repository_of(file: Path, scratch: Path) -> Path:
-    """A repository that holds this file alone."""
+def single_file_repository(file: Path, scratch: Path) -> Path:
+    """Make a repository that holds only this file."""
     if file.suffix != ".onnx" or not file.is_file():
         raise UsageError(f"MODELS: expected a repository or an .onnx file, got {str(file)!r}")
-    where = file.resolve()
-    in_one = where.name == MODEL_FILE and VERSION_PATTERN.fullmatch(where.parent.name)
-    home = scratch / "single" / (where.parent.parent.name if in_one else where.stem) / "1"
-    home.mkdir(parents=True)
+    path = file.resolve()
+    in_repository = path.name == MODEL_FILE and VERSION_PATTERN.fullmatch(path.parent.name)
+    folder = scratch / "single" / (path.parent.parent.name if in_repository else path.stem) / "1"
+    folder.mkdir(parents=True)
     try:
-        os.link(where, home / MODEL_FILE)
+        os.link(path, folder / MODEL_FILE)
     except OSError:
-        # on another disk
-        shutil.copyfile(where, home / MODEL_FILE)
+        # a hard link cannot cross file systems
+        shutil.copyfile(path, folder / MODEL_FILE)
     return scratch / "single"

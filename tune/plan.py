@@ -1,4 +1,4 @@
-"""What a search is to do: everything that was asked for, checked."""
+"""The plan of a tuning search: all options, checked."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TunePlan:
     """One search."""
 
     models: Path | None = None  # a repository or a model file; None: the bundled model
-    model: str | None = None  # None: the only one that there is
+    model: str | None = None  # None: the only model
     slo: str | None = None
     users: tuple[int, ...] = (1, 16, 64)
     rows: int = 1
     wire: str = "json"
     precisions: tuple[str, ...] = ("fp32", "int8")
-    source: str | None = None  # what lower precisions are made of; None: the model's file
+    source: str | None = None  # what lower precisions are made from; None: the model's file
     minutes: float = 5
     config: Path | None = None
     out: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.users or min(self.users) < 1 or len(set(self.users)) < len(self.users):
-            raise UsageError(f"--users: expected different whole numbers from 1, got {_listed(self.users)}")
+            listed = ",".join(map(str, self.users))
+            raise UsageError(f"--users: expected different whole numbers of 1 or more, got {listed}")
         if self.rows < 1:
             raise UsageError(f"--rows: expected 1 or more, got {self.rows}")
         if not 0 < self.minutes < float("inf"):
@@ -52,17 +53,13 @@ class Plan:
                 raise UsageError(str(error)) from error
 
     @property
-    def lower(self) -> tuple[str, ...]:
-        """The precisions that a file has to be made for."""
+    def lower_precisions(self) -> tuple[str, ...]:
+        """The precisions that need a file of their own."""
         return tuple(precision for precision in self.precisions if precision != "fp32")
 
     @property
-    def home(self) -> Path:
-        """Where what was found is written: beside what it is for."""
+    def output_folder(self) -> Path:
+        """Folder for the results: `out`, else the repository, else the current folder."""
         if self.out is not None:
             return self.out
         return self.models if self.models is not None and self.models.is_dir() else Path()
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))

@@ -1,4 +1,4 @@
-"""What a person sees of a search: a bar on a terminal, a line for each load elsewhere, a table at the end."""
+"""Terminal output of a search: a progress bar (lines if it is no terminal), then the final table."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from loadtest.report import number_format as wording
+from loadtest.report import number_format as fmt
 from tune.candidates import Candidate
-from tune.measurements import Figures, Trial
-from tune.result import Found
-from tune.sentences import crowd, sentences
+from tune.measurements import LoadFigures, Trial
+from tune.result import TuneResult
+from tune.sentences import result_sentences, users_text
 
 
-class Display:
+class TuneProgress:
     """Shows a search while its block runs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._done = self._all = 0
+        self._started = self._total = 0
         self._best = ""
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -47,57 +47,57 @@ class Display:
         self._bar.stop()
 
     @property
-    def lost(self) -> str:
-        """What ends with the search if it ends now."""
-        return f"{max(0, self._done - 1)} of {self._all} measurements are lost, and nothing was written"
+    def lost_text(self) -> str:
+        """What is lost if the search ends now."""
+        done = max(0, self._started - 1)
+        return f"{done} of {self._total} measurements are lost, and nothing was written"
 
-    def say(self, words: str) -> None:
-        """Something that stays."""
-        self._bar.console.print(escape(words), highlight=False, soft_wrap=True)
+    def message(self, text: str) -> None:
+        """Print a line that stays."""
+        self._bar.console.print(escape(text), highlight=False, soft_wrap=True)
 
-    def begin(self, loads: int, lasting: float) -> None:
-        """So many loads will take so many seconds."""
-        self._all = loads
-        self.say(f"{loads} measurements, about {wording.length(lasting)}")
+    def started(self, loads: int, seconds: float) -> None:
+        """The search starts; it takes this many loads, and about this many seconds."""
+        self._total = loads
+        self.message(f"{loads} measurements, about {fmt.length(seconds)}")
         self._bar.update(self._task, total=loads)
 
-    def load(self, candidate: Candidate, users: int) -> None:
-        """A load begins."""
-        words = f"{candidate.name}: {crowd(users)}"
-        self._bar.update(self._task, description=escape(words), completed=self._done)
-        self._done += 1
+    def load_started(self, candidate: Candidate, users: int) -> None:
+        text = f"{candidate.name}: {users_text(users)}"
+        self._bar.update(self._task, description=escape(text), completed=self._started)
+        self._started += 1
         if not self._console.is_terminal:
-            self.say(f"{self._done}/{self._all} {words}{self._best}")
+            self.message(f"{self._started}/{self._total} {text}{self._best}")
 
-    def best(self, candidate: Candidate, trial: Trial) -> None:
-        """The best so far."""
-        rates = ", ".join(wording.number(one.rate) for one in trial)
+    def best_changed(self, candidate: Candidate, trial: Trial) -> None:
+        """Show the best candidate so far."""
+        rates = ", ".join(fmt.number(figures.rate) for figures in trial)
         self._best = f"; best so far {candidate.name}: {rates}/s"
         self._bar.update(self._task, best=escape(f"best {candidate.name}: {rates}/s"))
 
-    def result(self, found: Found) -> None:
-        """The table of all candidates, and what it comes to."""
-        self._console.print(table(found))
-        for sentence in sentences(found):
+    def show_result(self, result: TuneResult) -> None:
+        """Print the table of all candidates, the result in sentences, and notes."""
+        self._console.print(result_table(result))
+        for sentence in result_sentences(result):
             self._console.print(escape(sentence), highlight=False, soft_wrap=True)
-        for note in found.notes:
+        for note in result.notes:
             self._console.print(f"[yellow]note:[/] {escape(note)}", highlight=False, soft_wrap=True)
 
 
-def table(found: Found) -> Table:
-    """A line for each candidate, the best first."""
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    shown.add_column("workers x threads")
-    shown.add_column("gain", justify="right")
-    for users in found.plan.users:
-        shown.add_column(crowd(users), justify="right", no_wrap=True)
-    for line in found.lines:
-        style = "bold" if line.candidate == found.decision.best else ""
-        cells = [_cell(one) for one in line.trial]
-        shown.add_row(escape(line.candidate.name), f"{line.gain:.2f}", *cells, style=style)
-    return shown
+def result_table(result: TuneResult) -> Table:
+    """A row for each candidate, the best first."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("workers x threads")
+    table.add_column("gain", justify="right")
+    for users in result.plan.users:
+        table.add_column(users_text(users), justify="right", no_wrap=True)
+    for tried in result.candidates:
+        style = "bold" if tried.candidate == result.decision.best else ""
+        cells = [_cell(figures) for figures in tried.trial]
+        table.add_row(escape(tried.candidate.name), f"{tried.gain:.2f}", *cells, style=style)
+    return table
 
 
-def _cell(one: Figures) -> str:
-    told = f"{wording.number(one.rate)}/s {wording.seconds(one.p99)}"
-    return f"[red]{told} ✗[/]" if one.failures else told
+def _cell(figures: LoadFigures) -> str:
+    text = f"{fmt.number(figures.rate)}/s {fmt.seconds(figures.p99)}"
+    return f"[red]{text} ✗[/]" if figures.failures else text

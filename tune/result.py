@@ -1,4 +1,4 @@
-"""What a search found: everything that is shown and written."""
+"""The result of a search: everything that is shown and written."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from datetime import datetime
 from typing import Any
 
 from tune.candidates import Candidate
-from tune.decision import Decision
 from tune.measurements import Trial
-from tune.model_under_test import Subject
-from tune.plan import Plan
+from tune.model_under_test import ModelUnderTest
+from tune.plan import TunePlan
+from tune.search import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One candidate: the medians of its trials, how much it does beside the base, and how many trials."""
+class CandidateResult:
+    """The result of one candidate: the medians of its trials, and its gain over the base."""
 
     candidate: Candidate
     trial: Trial
     gain: float
-    times: int
+    trial_count: int
 
     @property
-    def kept(self) -> bool:
-        """Whether it failed in nothing, at any number of users."""
-        return not any(one.failures for one in self.trial)
+    def keeps_slo(self) -> bool:
+        """Whether it has no failure at any number of users."""
+        return not any(figures.failures for figures in self.trial)
 
 
 @dataclass(frozen=True, slots=True)
-class Lower:
-    """The model in fewer bits, with the best settings, beside the file that is served."""
+class PrecisionResult:
+    """The result of a lower precision with the best settings, compared with the file that is served."""
 
     precision: str
     gain: float
@@ -39,23 +39,23 @@ class Lower:
     trial: Trial
 
     @property
-    def better(self) -> bool:
-        """Whether it is faster by more than noise, and fails in nothing."""
-        return self.gain > 1 + self.noise and not any(one.failures for one in self.trial)
+    def is_better(self) -> bool:
+        """Whether it is faster by more than noise, and has no failure."""
+        return self.gain > 1 + self.noise and not any(figures.failures for figures in self.trial)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One search that is over."""
+class TuneResult:
+    """A finished search."""
 
-    plan: Plan
-    subject: Subject
+    plan: TunePlan
+    model: ModelUnderTest
     base: Candidate
     decision: Decision
-    lines: tuple[Line, ...]  # the best first
-    lower: tuple[Lower, ...]
+    candidates: tuple[CandidateResult, ...]  # the best first
+    precisions: tuple[PrecisionResult, ...]
     notes: tuple[str, ...]
     machine: Mapping[str, Any]
     versions: Mapping[str, str]
     ended: datetime
-    seconds: int  # of each load
+    load_seconds: int  # measured seconds of each load

@@ -1,4 +1,4 @@
-"""A whole search: what is asked for, what there is, measured, decided, and put together."""
+"""Runs one search from start to end: find the model, lower its precision, search, make the result."""
 
 from __future__ import annotations
 
@@ -14,132 +14,143 @@ from service.config.cpus import available_cpus, threads_per_worker
 from service.config.settings import Settings
 from service.config.sources import resolve
 from service.version import VERSION
-from tune.bench import Bench, expected, seconds
+from tune.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
 from tune.candidates import Candidate
-from tune.decision import LOUD, Decision, Round
+from tune.child_process import StopRequested
 from tune.errors import ExportError
-from tune.interrupt import Check
-from tune.measurements import Trial, middle
-from tune.model_under_test import Subject, subject
-from tune.plan import Plan
-from tune.precision import lowered
-from tune.result import Found, Line, Lower
-from tune.search import Search, planned
+from tune.measurements import Trial, median_trial
+from tune.model_under_test import ModelUnderTest, find_model
+from tune.plan import TunePlan
+from tune.result import CandidateResult, PrecisionResult, TuneResult
+from tune.search import HIGH_NOISE, ComparisonRound, Decision, SettingsSearch, count_trials
 
-# trials of a lower precision: it, and before and after it the file that is served
-COMPARED = 3
-UNQUIET = (
-    "The same settings differ much from themselves: other processes take time from this machine, or loads "
-    "are too short. Take more --minutes, or a quieter hour."
+# trials to compare a lower precision: the served file before and after it, and the lower precision itself
+TRIALS_PER_PRECISION = 3
+NOISY_MACHINE = (
+    "Measurements of the same settings differ a lot: other processes use this machine, or the loads are too "
+    "short. Use more --minutes, or run the search when the machine is idle."
 )
 
 
-class Watcher(Protocol):
-    """Who is told how it goes on."""
+class TuneListener(Protocol):
+    """Is informed about the progress of a search."""
 
-    def say(self, words: str) -> None:
-        """Something that stays."""
+    def message(self, text: str) -> None:
+        """A message for the user."""
 
-    def begin(self, loads: int, lasting: float) -> None:
-        """So many loads will take so many seconds."""
+    def started(self, loads: int, seconds: float) -> None:
+        """The search starts; it takes this many loads, and about this many seconds."""
 
-    def load(self, candidate: Candidate, users: int) -> None:
-        """A load begins."""
+    def load_started(self, candidate: Candidate, users: int) -> None:
+        """A load starts."""
 
-    def best(self, candidate: Candidate, trial: Trial) -> None:
-        """The best so far."""
+    def best_changed(self, candidate: Candidate, trial: Trial) -> None:
+        """A trial has ended; this is the best candidate so far."""
 
 
-def run(plan: Plan, watcher: Watcher, check: Check) -> Found:
-    """Find the best settings for what is asked."""
-    served = {"models": str(plan.models)} if plan.models is not None and plan.models.is_dir() else {}
-    settings = resolve(served, plan.config).settings
+def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopRequested) -> TuneResult:
+    """Find the best settings for the plan."""
+    repository = plan.models if plan.models is not None and plan.models.is_dir() else None
+    settings = resolve({"models": str(repository)} if repository else {}, plan.config).settings
     with tempfile.TemporaryDirectory(prefix="turnpike-tune-") as folder:
+        # find the model, and make its lower precisions
         scratch = Path(folder)
-        meant = subject(plan.models or settings.models, plan.model, settings.versions, scratch)
-        files, notes = _lower(plan, meant, scratch, watcher, check)
-        base = now(settings)
+        model = find_model(plan.models or settings.models, plan.model, settings.versions, scratch)
+        repositories, notes = _lower_precisions(plan, model, scratch, listener, stop_requested)
+        base = base_candidate(settings)
 
-        room, most_rows, users = max(1, int(available_cpus())), max(plan.users) * plan.rows, len(plan.users)
-        trials = planned(base, room, most_rows) + COMPARED * len(files)
-        each = seconds(plan.minutes, trials, users)
-        watcher.begin(trials * users, expected(trials, users, each))
-        bench = Bench(plan, settings, meant, scratch, each, check, watcher.load)
-        search = Search(base, room, most_rows, bench.measure, watcher.best)
+        # plan the time
+        cpu_count, max_rows, users = (
+            max(1, int(available_cpus())),
+            max(plan.users) * plan.rows,
+            len(plan.users),
+        )
+        trials = count_trials(base, cpu_count, max_rows) + TRIALS_PER_PRECISION * len(repositories)
+        load_seconds = seconds_per_load(plan.minutes, trials, users)
+        listener.started(trials * users, estimate_seconds(trials, users, load_seconds))
+
+        # search, then compare the lower precisions with the best settings
+        bench = Bench(plan, settings, model, scratch, load_seconds, stop_requested, listener.load_started)
+        search = SettingsSearch(base, cpu_count, max_rows, bench.measure, listener.best_changed)
         decision = search.run()
-        lower = [compare(bench, decision, precision, file) for precision, file in files.items()]
-    return Found(
+        precisions = [
+            compare_precision(bench, decision, precision, path) for precision, path in repositories.items()
+        ]
+    return TuneResult(
         plan=plan,
-        subject=meant,
+        model=model,
         base=base,
         decision=decision,
-        lines=lines(search, decision),
-        lower=tuple(lower),
-        notes=(*notes, *told(search, decision)),
+        candidates=candidate_results(search, decision),
+        precisions=tuple(precisions),
+        notes=(*notes, *result_notes(search, decision)),
         machine=describe_machine(settings.device),
         versions=versions(),
         ended=datetime.now(UTC),
-        seconds=each,
+        load_seconds=load_seconds,
     )
 
 
-def now(settings: Settings) -> Candidate:
-    """What these settings come to: the base that others have to beat."""
+def base_candidate(settings: Settings) -> Candidate:
+    """The settings that serve has now, which the others have to beat."""
     return Candidate(
         settings.workers, threads_per_worker(settings), settings.max_batch, settings.max_delay_ms
     )
 
 
-def compare(bench: Bench, decision: Decision, precision: str, file: Path) -> Lower:
-    """The best settings with a file of another precision, between two trials of the file that is served."""
+def compare_precision(bench: Bench, decision: Decision, precision: str, repository: Path) -> PrecisionResult:
+    """Measure the best settings with a lower precision, between two trials of the served file."""
     best = decision.best
     before = bench.measure(best)
-    trial = bench.measure(best, file)
-    turn = Round(before, {best: trial}, after=bench.measure(best))
-    return Lower(precision, turn.gain(best), max(decision.noise, turn.drift), trial)
+    trial = bench.measure(best, repository)
+    comparison = ComparisonRound(before, {best: trial}, after=bench.measure(best))
+    noise = max(decision.noise, comparison.base_difference)
+    return PrecisionResult(precision, comparison.gain(best), noise, trial)
 
 
-def lines(search: Search, decision: Decision) -> tuple[Line, ...]:
-    """Every candidate that was measured, the best first, then by what they did."""
-    gains = {**search.standing, **decision.gains}
-    order = sorted(search.trials, key=lambda candidate: (candidate != decision.best, -gains[candidate]))
+def candidate_results(search: SettingsSearch, decision: Decision) -> tuple[CandidateResult, ...]:
+    """Every candidate that was measured: the best first, then by gain."""
+    gains = {**search.gains, **decision.gains}
+    ranking = sorted(search.trials, key=lambda candidate: (candidate != decision.best, -gains[candidate]))
     return tuple(
-        Line(candidate, middle(search.trials[candidate]), gains[candidate], len(search.trials[candidate]))
-        for candidate in order
+        CandidateResult(candidate, median_trial(trials), gains[candidate], len(trials))
+        for candidate, trials in ((candidate, search.trials[candidate]) for candidate in ranking)
     )
 
 
-def told(search: Search, decision: Decision) -> list[str]:
-    """What the reader should know of the figures, each sentence once."""
-    loud = [UNQUIET] if decision.noise > LOUD else []
-    failed = [f"{candidate.name} did not start: {why}" for candidate, why in search.failed.items()]
-    notes = dict.fromkeys(
-        note for trials in search.trials.values() for trial in trials for one in trial for note in one.notes
-    )
-    return [*loud, *failed, *notes]
+def result_notes(search: SettingsSearch, decision: Decision) -> list[str]:
+    """Notes for the reader of the results, each once."""
+    noisy = [NOISY_MACHINE] if decision.noise > HIGH_NOISE else []
+    failed = [f"{candidate.name} did not start: {why}" for candidate, why in search.start_errors.items()]
+    figures = [load for trials in search.trials.values() for trial in trials for load in trial]
+    return [*noisy, *failed, *dict.fromkeys(note for load in figures for note in load.notes)]
 
 
 def versions() -> dict[str, str]:
-    """Of what was measured."""
-    found = {"turnpike": VERSION, "python": platform.python_version()}
+    """Versions of the software that was measured."""
+    result = {"turnpike": VERSION, "python": platform.python_version()}
     for name in ("onnxruntime", "onnxruntime-gpu"):
         try:
-            found[name] = importlib.metadata.version(name)
+            result[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return result
 
 
-def _lower(
-    plan: Plan, meant: Subject, scratch: Path, watcher: Watcher, check: Check
+def _lower_precisions(
+    plan: TunePlan,
+    model: ModelUnderTest,
+    scratch: Path,
+    listener: TuneListener,
+    stop_requested: StopRequested,
 ) -> tuple[dict[str, Path], list[str]]:
-    """Files of the lower precisions, and a sentence for each that cannot be made."""
-    files, notes = {}, []
-    for precision in plan.lower:
-        watcher.say(f"making {precision} of {meant.name}, to compare")
+    """Repositories with the model in lower precisions, and a note for each that cannot be made."""
+    repositories, notes = {}, []
+    for precision in plan.lower_precisions:
+        listener.message(f"exporting {model.name} in {precision}, for comparison")
         try:
-            files[precision] = lowered(meant, plan.source, precision, scratch, check)
+            repositories[precision] = lower_precision(model, plan.source, precision, scratch, stop_requested)
         except ExportError as error:
             notes.append(str(error))
-            watcher.say(str(error))
-    return files, notes
+            listener.message(str(error))
+    return repositories, notes

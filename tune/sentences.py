@@ -1,62 +1,63 @@
-"""What a search found, in whole sentences."""
+"""The result of a search in sentences."""
 
 from __future__ import annotations
 
 import shlex
 
 from tune.candidates import Candidate
-from tune.result import Found, Lower
+from tune.result import PrecisionResult, TuneResult
 
 
-def sentences(found: Found) -> list[str]:
-    """What it comes to: the best, whether that will do, and what fewer bits would bring."""
-    return [_best(found), _kept(found), *(_lower(found, lower) for lower in found.lower)]
+def result_sentences(result: TuneResult) -> list[str]:
+    """The best settings, whether they keep the SLO, and what a lower precision would gain."""
+    lower = (_precision_sentence(result, precision) for precision in result.precisions)
+    return [_best_sentence(result), _slo_sentence(result), *lower]
 
 
-def settings(candidate: Candidate) -> str:
-    """A candidate in words."""
+def settings_text(candidate: Candidate) -> str:
+    """The settings of a candidate in words."""
     workers = f"{candidate.workers} worker{'' if candidate.workers == 1 else 's'}"
     threads = f"{candidate.threads} thread{'' if candidate.threads == 1 else 's'}"
-    wait = f"waits of up to {candidate.max_delay_ms:g} ms" if candidate.max_delay_ms else "no waits for more"
-    return f"{workers} with {threads} each, runs of up to {candidate.max_batch} rows, {wait}"
+    delay = f"a delay of up to {candidate.max_delay_ms:g} ms" if candidate.max_delay_ms else "no delay"
+    return f"{workers} with {threads} each, batches of up to {candidate.max_batch} rows, {delay}"
 
 
-def crowd(users: int) -> str:
-    """So many users."""
+def users_text(users: int) -> str:
     return f"{users:,} user{'' if users == 1 else 's'}"
 
 
-def crowds(users: tuple[int, ...]) -> str:
-    """All numbers of users."""
-    *others, last = (f"{one:,}" for one in users)
-    return f"{', '.join(others)} and {last} users" if others else crowd(users[0])
+def users_texts(users: tuple[int, ...]) -> str:
+    """Several numbers of users: 1, 16 and 64 users."""
+    *others, last = (f"{count:,}" for count in users)
+    return f"{', '.join(others)} and {last} users" if others else users_text(users[0])
 
 
-def _best(found: Found) -> str:
-    best, noise = found.decision.best, f"{found.decision.noise:.0%}"
-    if best == found.base:
+def _best_sentence(result: TuneResult) -> str:
+    best, noise = result.decision.best, f"{result.decision.noise:.0%}"
+    if best == result.base:
         return (
-            f"Best as it is: {settings(best)}. Nothing that was tried is better by more than the {noise} by "
-            "which the same settings differ from themselves."
+            f"The current settings are best: {settings_text(best)}. No other settings are better by more "
+            f"than the noise of the measurements ({noise})."
         )
-    times = found.decision.gains[best]
+    times = result.decision.gains[best]
     return (
-        f"Best: {settings(best)}. Over {crowds(found.plan.users)} that is {times:.2f} times as much as "
-        f"{settings(found.base)}, which serve has without; {noise} is noise."
+        f"Best: {settings_text(best)}. With {users_texts(result.plan.users)}, throughput is {times:.2f} "
+        f"times that of the current settings ({settings_text(result.base)}); the noise of the measurements "
+        f"is {noise}."
     )
 
 
-def _kept(found: Found) -> str:
-    limits = found.plan.slo or "errors<1%"
-    if found.decision.kept:
-        return f"It keeps {limits}."
-    return f"Nothing that was tried keeps {limits}; this comes nearest."
+def _slo_sentence(result: TuneResult) -> str:
+    limits = result.plan.slo or "errors<1%"
+    if result.decision.keeps_slo:
+        return f"These settings keep {limits}."
+    return f"No settings keep {limits}; these come closest."
 
 
-def _lower(found: Found, lower: Lower) -> str:
-    told = f"In {lower.precision} the model does {lower.gain:.2f} times as much with these settings"
-    if not lower.better:
-        return f"{told}, which is no reason to change."
-    words = ["turnpike", "export", found.plan.source or str(found.subject.file), "--to"]
-    words += [str(found.subject.repository or "repository"), "--precision", lower.precision]
-    return f"{told}. To have that: {shlex.join(words)}"
+def _precision_sentence(result: TuneResult, lower: PrecisionResult) -> str:
+    speed = f"In {lower.precision}, the model has {lower.gain:.2f} times the throughput with these settings"
+    if not lower.is_better:
+        return f"{speed}, which is no reason to change."
+    command = ["turnpike", "export", result.plan.source or str(result.model.file), "--to"]
+    command += [str(result.model.repository or "repository"), "--precision", lower.precision]
+    return f"{speed}. To use it: {shlex.join(command)}"

@@ -1,4 +1,4 @@
-"""`tuned.toml`: the settings that were found, as serve reads them, and how they were measured."""
+"""Writes `tuned.toml`: the best settings, as serve reads them, and how they were measured."""
 
 from __future__ import annotations
 
@@ -7,63 +7,67 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from loadtest.report import number_format as wording
+from loadtest.report import number_format as fmt
 from service.config.auto_workers import MEASURED_TABLE, TUNED_SETTINGS
-from tune.measurements import Figures
-from tune.result import Found
-from tune.sentences import crowd, sentences
+from tune.measurements import LoadFigures
+from tune.result import TuneResult
+from tune.sentences import result_sentences, users_text
 
 
-def settings_file(found: Found) -> str:
-    """The whole text."""
-    return "\n".join([*_head(found), *_settings(found), "", *_measured(found)]) + "\n"
+def render_tuned_toml(result: TuneResult) -> str:
+    """The whole text of the file."""
+    return "\n".join([*_comment(result), *_settings(result), "", *_measured(result)]) + "\n"
 
 
-def _head(found: Found) -> Iterator[str]:
-    yield "# Written by turnpike tune. In a repository `turnpike serve --workers auto` takes these settings,"
-    yield "# on a machine like this one; `turnpike serve --config` takes them anywhere."
+def _comment(result: TuneResult) -> Iterator[str]:
+    """The result in sentences, and a table of all candidates."""
+    yield "# Written by turnpike tune. `turnpike serve --workers auto` uses these settings if this file is in"
+    yield "# its model repository and the machine is similar. `turnpike serve --config` works on any machine."
     yield "#"
-    for sentence in sentences(found):
-        yield from textwrap.wrap(_plain(sentence), 100, initial_indent="# ", subsequent_indent="# ")
+    for sentence in result_sentences(result):
+        yield from textwrap.wrap(_printable(sentence), 100, initial_indent="# ", subsequent_indent="# ")
     yield "#"
-    heads = ["workers x threads", "gain", *(crowd(users) for users in found.plan.users)]
-    rows = [[line.candidate.name, f"{line.gain:.2f}", *map(_cell, line.trial)] for line in found.lines]
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in [heads, *rows]:
+    header = ["workers x threads", "gain", *(users_text(users) for users in result.plan.users)]
+    rows = [
+        [tried.candidate.name, f"{tried.gain:.2f}", *map(_cell, tried.trial)] for tried in result.candidates
+    ]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in [header, *rows]:
         yield ("# " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
     yield ""
 
 
-def _settings(found: Found) -> Iterator[str]:
+def _settings(result: TuneResult) -> Iterator[str]:
     for name in TUNED_SETTINGS:
-        yield f"{name} = {getattr(found.decision.best, name)}"
+        yield f"{name} = {getattr(result.decision.best, name)}"
 
 
-def _measured(found: Found) -> Iterator[str]:
-    told: dict[str, Any] = {
-        **found.machine,
-        "date": found.ended.isoformat(timespec="seconds"),
-        "model": found.subject.name,
-        "slo": found.plan.slo or "none",
-        "kept": found.decision.kept,
-        "users": list(found.plan.users),
-        "rows": found.plan.rows,
-        "wire": found.plan.wire,
-        "seconds": found.seconds,
-        "noise": round(found.decision.noise, 4),
-        **{name.replace("-", "_"): version for name, version in found.versions.items()},
+def _measured(result: TuneResult) -> Iterator[str]:
+    """The table that says how the settings were measured."""
+    values: dict[str, Any] = {
+        **result.machine,
+        "date": result.ended.isoformat(timespec="seconds"),
+        "model": result.model.name,
+        "slo": result.plan.slo or "none",
+        "kept": result.decision.keeps_slo,
+        "users": list(result.plan.users),
+        "rows": result.plan.rows,
+        "wire": result.plan.wire,
+        "seconds": result.load_seconds,
+        "noise": round(result.decision.noise, 4),
+        **{name.replace("-", "_"): version for name, version in result.versions.items()},
     }
     yield f"[{MEASURED_TABLE}]"
-    for name, value in told.items():
-        # a number, a list or a basic string of TOML is one of JSON
+    for name, value in values.items():
+        # numbers, lists and strings of JSON are valid TOML
         yield f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def _cell(one: Figures) -> str:
-    missed = " missed" if one.failures else ""
-    return f"{wording.number(one.rate)}/s p99 {wording.seconds(one.p99)}{missed}"
+def _cell(figures: LoadFigures) -> str:
+    missed = " missed" if figures.failures else ""
+    return f"{fmt.number(figures.rate)}/s p99 {fmt.seconds(figures.p99)}{missed}"
 
 
-def _plain(sentence: str) -> str:
-    """A sentence that cannot end its comment: names of files may hold anything."""
+def _printable(sentence: str) -> str:
+    """The sentence without characters that would end its comment, which names of files may contain."""
     return "".join(letter if letter.isprintable() else " " for letter in sentence)

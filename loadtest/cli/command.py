@@ -1,4 +1,4 @@
-"""`turnpike loadtest`: load a server, know its latency."""
+"""The command `turnpike loadtest`."""
 
 from __future__ import annotations
 
@@ -10,72 +10,75 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from loadtest.cli.options import OPTIONS, Option, default, plan
-from loadtest.measure.verdict import failures
-from loadtest.plan import Plan
+from loadtest.cli.options import OPTIONS, Option, default_text, parse_plan
+from loadtest.plan import LoadPlan
 
 app = typer.Typer(add_completion=False)
 
+# exit status of a process that SIGINT ended, as shells report it
 INTERRUPTED = 130
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="The server, as http://host:port.")]
 
 
-def command(url: str, **given: Any) -> None:
-    """Load a model of any server of the Open Inference Protocol, and check its answers.
+def command(url: str, **options: Any) -> None:
+    """Load a model server, check every answer, and measure latency and throughput.
 
-    Users that wait for their answers (closed loop), or a --rate that does not (open loop). The exit status is
-    1 when the SLO is missed or an answer is wrong.
+    Works with any server of the Open Inference Protocol. By default a fixed number of users send requests,
+    each waiting for its answer (closed loop). With --rate, requests are sent on a schedule that does not wait
+    for answers (open loop). The exit status is 1 if the SLO is missed or an answer is wrong.
     """
-    asked = plan(url, given)
-    if status := _load(asked):
+    if status := _run(parse_plan(url, options)):
         raise typer.Exit(status)
 
 
-def _load(asked: Plan) -> int:
-    """Do it, show it and write it down; gives the exit status."""
-    # locust goes first: it makes all that comes after it cooperative
-    from loadtest.run import run  # isort: skip
-    from loadtest.cli.progress import Display
-    from loadtest.report.report import prepare, write
+def _run(plan: LoadPlan) -> int:
+    """Run the test, print the results and write the report; returns the exit status."""
+    # locust comes first: it makes the modules that are imported after it cooperative
+    from loadtest.run import run_load_test  # isort: skip
+    from loadtest.cli.progress import LoadProgress
+    from loadtest.measure.summary import failures
+    from loadtest.report.report import prepare_folder, write_report
 
-    # of what locust says, what it counts as an error is for the user, and its advice is in our notes
+    # hide locust's own messages: it logs our errors a second time, and our notes replace its advice
     logging.disable(logging.WARNING)
-    if asked.report:
-        prepare(asked.report)
+    if plan.report:
+        prepare_folder(plan.report)
     console = Console()
-    with Display(console) as display:
-        record = run(asked, display)
-    display.result(record)
-    if asked.report:
-        console.print(f"report: {escape(str(write(asked.report, record)))}", highlight=False, soft_wrap=True)
-    for sentence in (failed := failures(record)):
-        console.print(f"[bold red]{escape(sentence)}[/]", highlight=False, soft_wrap=True)
+    with LoadProgress(console) as progress:
+        record = run_load_test(plan, progress)
+    progress.show_result(record)
+    if plan.report:
+        page = write_report(plan.report, record)
+        console.print(f"report: {escape(str(page))}", highlight=False, soft_wrap=True)
+    reasons = failures(record)
+    for reason in reasons:
+        console.print(f"[bold red]{escape(reason)}[/]", highlight=False, soft_wrap=True)
     if record.interrupted:
         return INTERRUPTED
-    return 1 if failed else 0
+    return 1 if reasons else 0
 
 
 def parameters() -> list[inspect.Parameter]:
-    """A parameter for each option, whose words are read and checked elsewhere."""
-    found = [inspect.Parameter("url", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Url)]
-    for chosen in OPTIONS:
-        kind: Any = bool if chosen.read is None else str | None
-        found.append(
+    """A parameter of `command` for each option; values are text, which `parse_plan` checks."""
+    result = [inspect.Parameter("url", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Url)]
+    for option in OPTIONS:
+        kind: Any = bool if option.parse is None else str | None
+        result.append(
             inspect.Parameter(
-                chosen.field,
+                option.field,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=False if chosen.read is None else None,
-                annotation=Annotated[kind, _typed(chosen)],
+                default=False if option.parse is None else None,
+                annotation=Annotated[kind, _typer_option(option)],
             )
         )
-    return found
+    return result
 
 
-def _typed(chosen: Option) -> Any:
-    shown = default(chosen)
-    words = f"{chosen.words} ({shown})" if shown else chosen.words
-    return typer.Option(chosen.name, help=words, metavar=chosen.metavar or None, show_default=False)
+def _typer_option(option: Option) -> Any:
+    default = default_text(option)
+    help_text = f"{option.help} [default: {default}]" if default else option.help
+    return typer.Option(option.flag, help=help_text, metavar=option.metavar or None, show_default=False)
 
 
 # typer reads the options from the signature

@@ -1,4 +1,4 @@
-"""What can be asked of a load test, as words: read alike from our command line and from locust's."""
+"""The options of a load test and how their texts are parsed, for `turnpike loadtest` and for locust."""
 
 from __future__ import annotations
 
@@ -9,135 +9,140 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.errors import UsageError
-from loadtest.plan import FORMS, WIRES, Plan, option
+from loadtest.plan import SHAPES, WIRES, LoadPlan, option_name
 from loadtest.slo import Slo
 
+# seconds
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ms|s|m|h)")
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One field of a plan; a flag where there is no value to read."""
+    """One option; it sets a field of the plan."""
 
     field: str
-    words: str
+    help: str
     metavar: str = ""
-    read: Callable[[str, str], Any] | None = None
-    typed: str = ""  # as it is typed, where that is not the field's name
+    parse: Callable[[str, str], Any] | None = None  # takes flag and text; None for a flag without a value
+    renamed: str = ""  # the flag, where it is not made from the name of the field
 
     @property
-    def name(self) -> str:
-        return self.typed or option(self.field)
+    def flag(self) -> str:
+        return self.renamed or option_name(self.field)
 
 
-def whole(name: str, text: str) -> int:
+def parse_int(flag: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"{name}: expected a whole number, got {text!r}") from None
+        raise UsageError(f"{flag}: expected a whole number, got {text!r}") from None
 
 
-def number(name: str, text: str) -> float:
+def parse_number(flag: str, text: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        raise UsageError(f"{name}: expected a number, got {text!r}") from None
-    if found != found or found in (float("inf"), float("-inf")):
-        raise UsageError(f"{name}: expected a finite number, got {text!r}")
-    return found
+        raise UsageError(f"{flag}: expected a number, got {text!r}") from None
+    if value != value or value in (float("inf"), float("-inf")):
+        raise UsageError(f"{flag}: expected a finite number, got {text!r}")
+    return value
 
 
-def seconds(name: str, text: str) -> float:
-    """A time: `90`, `60s`, `5m`, `1h30m`, `500ms`."""
+def parse_seconds(flag: str, text: str) -> float:
+    """Parse a time: `90`, `60s`, `5m`, `1h30m`, `500ms`."""
     parts = _PART.findall(text)
     if parts and "".join(amount + unit for amount, unit in parts) == text:
         return sum(float(amount) * UNITS[unit] for amount, unit in parts)
     try:
-        return number(name, text)
+        return parse_number(flag, text)
     except UsageError:
-        raise UsageError(f"{name}: expected a time such as 60s, 5m or 1h, got {text!r}") from None
+        raise UsageError(f"{flag}: expected a time such as 60s, 5m or 1h, got {text!r}") from None
 
 
-def counts(name: str, text: str) -> tuple[int, ...]:
+def parse_ints(flag: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"{name}: expected whole numbers with commas, such as 1,32, got {text!r}") from None
+        raise UsageError(f"{flag}: expected whole numbers with commas, such as 1,32, got {text!r}") from None
 
 
-def key(name: str, text: str) -> str:
-    """The first key of a file that holds one a line."""
+def read_key(flag: str, path: str) -> str:
+    """The first key in a file that holds one key per line."""
     try:
-        lines = Path(text).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name}: expected a file that can be read, got {text!r} ({error})") from None
+        raise UsageError(f"{flag}: expected a readable file, got {path!r} ({error})") from None
     for line in lines:
         if line.strip() and not line.lstrip().startswith("#"):
             return line.strip()
-    raise UsageError(f"{name}: expected a key in {text!r}, got a file without one")
+    raise UsageError(f"{flag}: expected a key in {path!r}, got a file without one")
 
 
-def word(name: str, text: str) -> str:
+def parse_text(flag: str, text: str) -> str:
     return text
 
 
-def path(name: str, text: str) -> Path:
+def parse_path(flag: str, text: str) -> Path:
     return Path(text)
 
 
-def slo(name: str, text: str) -> Slo:
+def parse_slo(flag: str, text: str) -> Slo:
     return Slo.parse(text)
 
 
 OPTIONS = (
-    Option("model", "The model; may be left out where the server has one only.", "NAME", word),
-    Option("version", "Its version; the one that the server chooses if left out.", "VERSION", word),
-    Option("wire", "How requests are written.", "|".join(WIRES), word),
-    Option("rows", "Rows of a request; of several numbers, each goes as often.", "N,N", counts),
-    Option("users", "Closed loop: users, each of which waits for its answer and sends again.", "N", whole),
-    Option("spawn_rate", "Users that come in a second.", "NUMBER", number),
-    Option("duration", "How long, after the warm-up.", "TIME", seconds),
-    Option("warmup", "Time at the start that figures leave out.", "TIME", seconds),
-    Option("shape", "How users, or the rate, go up and down.", "|".join(FORMS), word),
-    Option("rate", "Open loop: requests a second that leave on schedule, answered or not.", "NUMBER", number),
+    Option("model", "Model to load; needed if the server has more than one.", "NAME", parse_text),
+    Option("version", "Version of the model; without it, the server chooses.", "VERSION", parse_text),
+    Option("wire", "Format of the requests.", "|".join(WIRES), parse_text),
+    Option("rows", "Rows per request; several sizes are sent equally often.", "N,N", parse_ints),
+    Option("users", "Closed loop: users; each waits for its answer, then sends again.", "N", parse_int),
+    Option("spawn_rate", "Users started per second.", "NUMBER", parse_number),
+    Option("duration", "Length of the test, after the warm-up.", "TIME", parse_seconds),
+    Option("warmup", "Time at the start that is not measured.", "TIME", parse_seconds),
+    Option("shape", "How the users, or the rate, change over the test.", "|".join(SHAPES), parse_text),
+    Option(
+        "rate", "Open loop: requests per second, sent without waiting for answers.", "NUMBER", parse_number
+    ),
     Option("find_capacity", "Search for the highest rate that keeps --slo."),
-    Option("step_seconds", "How long each rate of the search is tried.", "TIME", seconds),
-    Option("slo", "Limits, such as 'p99<50ms, errors<0.1%'; one missed is exit status 1.", "LIMITS", slo),
-    Option("processes", "Processes that send.", "N", whole),
-    Option("samples", "Different requests of each kind.", "N", whole),
-    Option("length", "Size of dimensions, other than the rows, that the model leaves free.", "N", whole),
-    Option("data", "Rows of your own: .npy, or .npz with an array for each input.", "FILE", path),
-    Option("seed", "What rows and times are drawn from.", "N", whole),
-    Option("tolerance", "How far an answer may be from the reference answer.", "NUMBER", number),
-    Option("timeout", "How long an answer may take.", "TIME", seconds),
-    Option("api_key", "File of API keys, one a line; the first is used.", "FILE", key, "--api-key-file"),
+    Option("step_seconds", "Time for each rate of --find-capacity.", "TIME", parse_seconds),
+    Option("slo", "Limits, such as 'p99<50ms, errors<0.1%'; exit status 1 if missed.", "LIMITS", parse_slo),
+    Option("processes", "Processes that send.", "N", parse_int),
+    Option("samples", "Different requests of each kind.", "N", parse_int),
+    Option("length", "Size of input dimensions that the model leaves free.", "N", parse_int),
+    Option("data", "Your own rows: .npy, or .npz with one array per input.", "FILE", parse_path),
+    Option("seed", "Seed of the random inputs and send times.", "N", parse_int),
+    Option("tolerance", "Allowed difference from the reference answer.", "NUMBER", parse_number),
+    Option("timeout", "Longest wait for an answer.", "TIME", parse_seconds),
+    Option(
+        "api_key", "File with API keys, one per line; the first is used.", "FILE", read_key, "--api-key-file"
+    ),
     Option("insecure", "Accept any TLS certificate."),
-    Option("report", "Write report.html and report.json into this folder.", "DIR", path),
+    Option("report", "Folder for report.html and report.json.", "DIR", parse_path),
 )
-_DEFAULTS = {field.name: field.default for field in fields(Plan)}
+_DEFAULTS = {field.name: field.default for field in fields(LoadPlan)}
 
 
-def default(chosen: Option) -> str:
-    """An option's default as it would be typed; empty where there is none."""
-    value = _DEFAULTS[chosen.field]
+def default_text(option: Option) -> str:
+    """The default of an option as it would be typed; empty if there is none."""
+    value = _DEFAULTS[option.field]
     if value is None or value is False:
         return ""
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    suffix = "s" if chosen.read is seconds else ""
+    suffix = "s" if option.parse is parse_seconds else ""
     return f"{value:g}{suffix}" if isinstance(value, float | int) else str(value)
 
 
-def plan(url: str, given: Mapping[str, Any]) -> Plan:
-    """What these words ask for, by field; those that are None are left out."""
-    found = {}
-    for chosen in OPTIONS:
-        text = given.get(chosen.field)
+def parse_plan(url: str, options: Mapping[str, Any]) -> LoadPlan:
+    """The plan for these texts, by field; fields that are None keep their defaults."""
+    values = {}
+    for option in OPTIONS:
+        text = options.get(option.field)
         if text is None:
             continue
         if text == "":
-            # more often a variable that is not set than a wish for the default
-            raise UsageError(f"{chosen.name}: expected {chosen.metavar}, got nothing")
-        found[chosen.field] = text if chosen.read is None else chosen.read(chosen.name, text)
-    return Plan(url.rstrip("/"), **found)
+            # more likely an unset shell variable than a wish for the default
+            raise UsageError(f"{option.flag}: expected {option.metavar}, got nothing")
+        values[option.field] = text if option.parse is None else option.parse(option.flag, text)
+    return LoadPlan(url.rstrip("/"), **values)

@@ -1,4 +1,4 @@
-"""What a person sees of a load test: a live panel on a terminal, a line now and then elsewhere."""
+"""Terminal output of a load test: a live panel (status lines if it is no terminal), then the final table."""
 
 from __future__ import annotations
 
@@ -18,51 +18,53 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from loadtest.ledger import Summary
-from loadtest.measure.record import Record, Step
-from loadtest.measure.state import State
-from loadtest.report import number_format as wording
+from loadtest.ledger import PeriodSummary
+from loadtest.measure.record import LiveState, RateStep, Record
+from loadtest.report import number_format as fmt
 
-# seconds that "just now" is told from, and seconds between lines where nothing can be drawn
-SECONDS, BETWEEN = 5, 5
-# processes that send tell once a second: what is younger is not known as a whole
-UNTOLD = 1
-SPARKS, HEIGHTS = 40, "▁▂▃▄▅▆▇█"
+# length in seconds of the period that recent figures cover
+RECENT_SECONDS = 5
+# seconds between status lines if the output is not a terminal
+LINE_SECONDS = 5
+# sending processes report once a second, so the newest second is not complete yet
+UNREPORTED_SECONDS = 1
+# length of the sparkline, and its characters from lowest to highest
+SPARKLINE_LENGTH, SPARKLINE_BARS = 40, "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
-    """The figures of the last seconds, as far as their answers have come."""
+class RecentFigures:
+    """Results of the last seconds, as far as answers have arrived."""
 
-    rate: float  # good answers a second
+    rate: float  # good answers per second
     p50: float
     p99: float
-    errors: int  # since the begin
+    errors: int  # since the start of the test
 
     @classmethod
-    def of(cls, state: State, now: float) -> Self:
-        end = int(now) - UNTOLD
-        begin = min(max(end - SECONDS, math.ceil(now - state.elapsed)), end)
-        due = state.ledger.summary(begin, end)
+    def of(cls, state: LiveState, now: float) -> Self:
+        end = int(now) - UNREPORTED_SECONDS
+        begin = min(max(end - RECENT_SECONDS, math.ceil(now - state.elapsed)), end)
+        summary = state.ledger.summary(begin, end)
         answers = sum(state.ledger.completed[second] for second in range(begin, end))
         return cls(
             rate=answers / (end - begin) if end > begin else 0.0,
-            p50=due.percentile(0.5),
-            p99=due.percentile(0.99),
-            errors=sum(cell.faults.total() for cell in state.ledger.cells.values() if cell.faults),
+            p50=summary.percentile(0.5),
+            p99=summary.percentile(0.99),
+            errors=sum(totals.faults.total() for totals in state.ledger.totals.values() if totals.faults),
         )
 
 
-class Display:
+class LoadProgress:
     """Shows a load test while its block runs: call it with each state."""
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.time) -> None:
         self._console = console or Console()
         self._clock = clock
         self._live: Live | None = None
-        self._told = 0.0
-        self._steps = 0
-        self._p99s: deque[float] = deque(maxlen=SPARKS)
+        self._last_line_at = 0.0
+        self._steps_shown = 0
+        self._p99s: deque[float] = deque(maxlen=SPARKLINE_LENGTH)
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -77,71 +79,69 @@ class Display:
             self._live.stop()
             self._live = None
 
-    def __call__(self, state: State) -> None:
-        """Show how it stands."""
-        for step in state.steps[self._steps :]:
-            self._console.print(step_line(step), highlight=False, soft_wrap=True)
-        self._steps = len(state.steps)
+    def __call__(self, state: LiveState) -> None:
+        for step in state.steps[self._steps_shown :]:
+            self._console.print(step_text(step), highlight=False, soft_wrap=True)
+        self._steps_shown = len(state.steps)
         if self._live is not None:
-            just_now = Now.of(state, self._clock())
-            self._p99s.append(just_now.p99)
-            self._live.update(panel(state, just_now, self._p99s), refresh=True)
-        elif state.elapsed - self._told >= BETWEEN:
-            self._told = state.elapsed
-            said = line(state, Now.of(state, self._clock()))
-            self._console.print(escape(said), highlight=False, soft_wrap=True)
+            recent = RecentFigures.of(state, self._clock())
+            self._p99s.append(recent.p99)
+            self._live.update(live_panel(state, recent, self._p99s), refresh=True)
+        elif state.elapsed - self._last_line_at >= LINE_SECONDS:
+            self._last_line_at = state.elapsed
+            line = status_line(state, RecentFigures.of(state, self._clock()))
+            self._console.print(escape(line), highlight=False, soft_wrap=True)
 
-    def result(self, record: Record) -> None:
-        """The figures at the end, as a table; then what the reader should know of them."""
-        self._console.print(final(record))
+    def show_result(self, record: Record) -> None:
+        """Print the final table, then notes and the first wrong answer."""
+        self._console.print(result_table(record))
         for note in record.notes:
             self._console.print(f"[yellow]note:[/] {escape(note)}", highlight=False, soft_wrap=True)
-        if record.wrong is not None:
+        if record.wrong_answer is not None:
             self._console.print(
-                f"[red]wrong answer:[/] {escape(record.wrong)}", highlight=False, soft_wrap=True
+                f"[red]wrong answer:[/] {escape(record.wrong_answer)}", highlight=False, soft_wrap=True
             )
 
 
-def line(state: State, now: Now) -> str:
-    """How it stands, in one plain line."""
+def status_line(state: LiveState, recent: RecentFigures) -> str:
     return ", ".join(
         (
-            wording.length(round(state.elapsed)),
+            fmt.length(round(state.elapsed)),
             state.phase,
-            _wanted(state),
-            f"{wording.number(now.rate)}/s good",
-            f"p50 {wording.seconds(now.p50)}",
-            f"p99 {wording.seconds(now.p99)}",
-            f"errors {wording.number(now.errors)}",
+            _load_text(state),
+            f"{fmt.number(recent.rate)}/s good",
+            f"p50 {fmt.seconds(recent.p50)}",
+            f"p99 {fmt.seconds(recent.p99)}",
+            f"errors {fmt.number(recent.errors)}",
         )
     )
 
 
-def step_line(step: Step) -> str:
-    """A rate that was tried, and what came of it."""
+def step_text(step: RateStep) -> str:
+    """The result of one rate of a capacity search, with markup."""
     verdict = "[green]kept[/]" if step.held else "[red]missed[/]"
     summary = step.summary
-    told = (
-        f"{wording.number(step.rate)}/s: {verdict}, p50 {wording.seconds(summary.percentile(0.5))}, "
-        f"p99 {wording.seconds(summary.percentile(0.99))}, errors {wording.share(summary.errors)}"
+    result = (
+        f"{fmt.number(step.rate)}/s: SLO {verdict}, p50 {fmt.seconds(summary.percentile(0.5))}, "
+        f"p99 {fmt.seconds(summary.percentile(0.99))}, errors {fmt.share(summary.errors)}"
     )
-    return f"{told}, the generator was at its limit" if step.limited else told
+    return f"{result}, load generator too slow" if step.generator_limited else result
 
 
-def panel(state: State, now: Now, p99s: Iterable[float] = ()) -> RenderableType:
-    """How it stands, in some lines that are drawn again and again."""
+def live_panel(state: LiveState, recent: RecentFigures, p99s: Iterable[float] = ()) -> RenderableType:
+    """The current state in a few lines, drawn again about once a second."""
     figures = [
-        _figure("good answers", f"{wording.number(now.rate)}/s"),
-        _figure("p50", wording.seconds(now.p50)),
-        _figure("p99", wording.seconds(now.p99)),
-        _figure("errors", wording.number(now.errors), "red" if now.errors else "bold"),
+        _figure("good answers", f"{fmt.number(recent.rate)}/s"),
+        _figure("p50", fmt.seconds(recent.p50)),
+        _figure("p99", fmt.seconds(recent.p99)),
+        _figure("errors", fmt.number(recent.errors), "red" if recent.errors else "bold"),
     ]
     if state.scrape is not None:
-        figures.append(_figure("server's queue", wording.number(state.scrape.depth)))
-    head = Text.assemble((state.phase, "bold"), f"  {_wanted(state)}  {wording.length(round(state.elapsed))}")
+        figures.append(_figure("server's queue", fmt.number(state.scrape.depth)))
+    head = Text.assemble((state.phase, "bold"), f"  {_load_text(state)}  {fmt.length(round(state.elapsed))}")
     bars: list[RenderableType] = []
     if state.duration is not None:
-        head.append(f" of {wording.length(state.duration)}")
+        head.append(f" of {fmt.length(state.duration)}")
         bar = Table.grid()
         bar.add_row(ProgressBar(total=state.duration, completed=min(state.elapsed, state.duration), width=60))
         bars.append(bar)
@@ -150,18 +150,19 @@ def panel(state: State, now: Now, p99s: Iterable[float] = ()) -> RenderableType:
 
 
 def sparkline(values: Iterable[float]) -> str:
-    """A small picture of some numbers, the highest of them at full height; a gap where there is none."""
-    known = list(values)
-    most = max((value for value in known if not math.isnan(value)), default=0.0)
-    if not most:
+    """A line of small bars: the highest value at full height, a gap for NaN."""
+    numbers = list(values)
+    highest = max((value for value in numbers if not math.isnan(value)), default=0.0)
+    if not highest:
         return ""
-    top = len(HEIGHTS) - 1
-    return "".join(" " if math.isnan(value) else HEIGHTS[round(value / most * top)] for value in known)
+    top = len(SPARKLINE_BARS) - 1
+    return "".join(
+        " " if math.isnan(value) else SPARKLINE_BARS[round(value / highest * top)] for value in numbers
+    )
 
 
-def final(record: Record) -> Table:
-    """The table at the end: a line for each kind, and one for all."""
-    # narrow enough for 80 columns
+def result_table(record: Record) -> Table:
+    """The final table: a row for each kind of request, and one for all. Fits into 80 columns."""
     table = Table(
         title=_title(record),
         title_justify="left",
@@ -183,23 +184,23 @@ def final(record: Record) -> Table:
 
 
 def _title(record: Record) -> str:
-    model, seconds = escape(record.target.model), wording.length(record.last - record.first)
+    model, seconds = escape(record.target.model), fmt.length(record.last - record.first)
     if not record.plan.find_capacity:
-        return f"{model}, the {seconds} that count"
+        return f"{model}, measured for {seconds}"
     if record.capacity is None:
-        return f"{model}, search not finished; the last rate that was tried"
+        return f"{model}, search not finished; results of the last rate"
     if record.capacity.rate is None:
-        return f"{model}, no rate kept the SLO; the last that was tried"
-    return f"{model}, capacity {wording.number(record.capacity.rate)}/s; the {seconds} that confirmed it"
+        return f"{model}, no rate kept the SLO; results of the last rate"
+    return f"{model}, capacity {fmt.number(record.capacity.rate)}/s, confirmed for {seconds}"
 
 
-def _cells(summary: Summary) -> list[str]:
+def _cells(summary: PeriodSummary) -> list[str]:
     return [
-        wording.number(summary.requests),
-        wording.number(summary.rate),
-        wording.number(summary.cell.rows / summary.seconds if summary.seconds else 0.0),
-        *(wording.seconds(summary.percentile(share)) for share in (0.5, 0.99, 1.0)),
-        wording.share(summary.errors),
+        fmt.number(summary.requests),
+        fmt.number(summary.rate),
+        fmt.number(summary.totals.rows / summary.seconds if summary.seconds else 0.0),
+        *(fmt.seconds(summary.percentile(share)) for share in (0.5, 0.99, 1.0)),
+        fmt.share(summary.errors),
     ]
 
 
@@ -207,7 +208,7 @@ def _figure(name: str, value: str, style: str = "bold") -> Text:
     return Text.assemble((f"{name} ", "dim"), (value, style))
 
 
-def _wanted(state: State) -> str:
+def _load_text(state: LiveState) -> str:
     if state.rate is not None:
-        return f"{wording.number(state.rate)}/s due"
+        return f"{fmt.number(state.rate)}/s due"
     return f"{state.users:,} user{'' if state.users == 1 else 's'}"

@@ -1,11 +1,11 @@
-"""The processes that send, seen from the one that leads them."""
+"""Starts and leads the processes that send requests, as the master of a distributed locust test."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,141 +15,147 @@ from locust.env import Environment
 from locust.shape import LoadTestShape
 
 from loadtest.errors import LoadTestError
-from loadtest.generate.users import ByWire
-from loadtest.generate.worker import DIGITS, RATE, SETTLE, SETTLED, work
+from loadtest.generate.users import WireUser
+from loadtest.generate.worker import DRAIN, DRAINED, PORT_DIGITS, RATE, run_worker
 from loadtest.ledger import Ledger
-from loadtest.plan import Plan
-from loadtest.workload.workload import Load
+from loadtest.plan import LoadPlan
+from loadtest.workload.workload import Workload
 
-# seconds that processes have to arrive, and to end
-ARRIVE, END = 30.0, 5.0
-# more than a request may take, for messages to go there and back
-SLACK = 10.0
+# seconds that a process may take to connect, or to start its users
+START_SECONDS = 30.0
+# seconds that a process may take to end before it is killed
+STOP_SECONDS = 5.0
+# seconds for messages to and from the workers, added to the timeout of a request
+MESSAGE_SECONDS = 10.0
 
 
-class Crew:
-    """A locust master without users of its own, and the workers that it was given."""
+class LoadCoordinator:
+    """A locust master that sends nothing itself, and the workers that belong to it."""
 
-    def __init__(self, plan: Plan, pids: list[int]) -> None:
+    def __init__(self, plan: LoadPlan, pids: list[int]) -> None:
         self.plan, self._pids = plan, pids
         self.ledger = Ledger()
-        self.wrong: str | None = None
-        # the part of a processor that a worker used in the second before a time
-        self.busy: list[tuple[float, float]] = []
-        self._environment = Environment(user_classes=[ByWire], host=plan.url)
+        self.first_wrong: str | None = None
+        # (time, share of a CPU that a worker used in the second before it)
+        self.busy_samples: list[tuple[float, float]] = []
+        self._environment = Environment(user_classes=[WireUser], host=plan.url)
         self._runner = self._environment.create_master_runner("127.0.0.1", 0)
-        self._settled: dict[int, set[str]] = {}
-        self._heard = Event()
-        self._environment.events.worker_report.add_listener(self._report)
-        self._runner.register_message(SETTLED, self._note_settled)
+        # workers that have drained, by number of the request to drain
+        self._drained: dict[int, set[str]] = {}
+        self._message_arrived = Event()
+        self._environment.events.worker_report.add_listener(self._on_report)
+        self._runner.register_message(DRAINED, self._on_drained)
 
     @property
     def port(self) -> int:
         return int(self._runner.server.port)
 
     @property
-    def users(self) -> int:
+    def user_count(self) -> int:
         return int(self._runner.user_count)
 
-    def arrive(self) -> None:
-        """Wait until all workers are there."""
-        self._until(lambda: len(self._runner.clients.ready) == self.plan.processes, ARRIVE, "arrive")
+    def wait_until_ready(self) -> None:
+        """Wait until all workers have connected."""
+        self._wait_for(
+            lambda: len(self._runner.clients.ready) == self.plan.processes, START_SECONDS, "be ready"
+        )
 
-    def shape(self, shape: LoadTestShape) -> None:
-        """Have as many users as a shape says, from now on."""
+    def start_shape(self, shape: LoadTestShape) -> None:
+        """Start the users of a closed loop; the shape says how many there are at each time."""
         shape.runner = self._runner
         self._environment.shape_class = shape
         self._runner.start_shape()
 
-    def sources(self) -> None:
-        """Have one user a process, for an open loop; they send nothing until there is a rate."""
+    def start_open_loop(self) -> None:
+        """Start one user per process; each runs a schedule, and sends nothing until there is a rate."""
         count = self.plan.processes
         gevent.spawn(self._runner.start, count, count)
-        self._until(lambda: self._runner.spawning_completed, ARRIVE, "start")
+        self._wait_for(lambda: self._runner.spawning_completed, START_SECONDS, "start")
 
-    def rate(self, rate: float) -> None:
-        """So many requests a second, of all processes together."""
+    def set_rate(self, rate: float) -> None:
+        """Set the requests per second of all processes together."""
         self._runner.send_message(RATE, {"rate": rate / self.plan.processes})
 
-    def settle(self) -> None:
-        """Let nothing more leave, and wait until every request is answered or given up, and told of."""
-        number = len(self._settled)
-        self._settled[number] = set()
-        self._runner.send_message(SETTLE, {"number": number})
-        self._until(
-            lambda: len(self._settled[number]) == len(self._pids),
-            self.plan.timeout + SLACK,
-            "tell all of its requests",
+    def drain(self) -> None:
+        """Stop sending, then wait until every request in flight has an outcome and is reported."""
+        number = len(self._drained)
+        self._drained[number] = set()
+        self._runner.send_message(DRAIN, {"number": number})
+        self._wait_for(
+            lambda: len(self._drained[number]) == len(self._pids),
+            self.plan.timeout + MESSAGE_SECONDS,
+            "report all of its requests",
         )
 
-    def check(self) -> None:
-        """A LoadTestError if a process is gone or has failed: the figures would lack what it sent."""
+    def check_workers(self) -> None:
+        """Raise a LoadTestError if a process ended or a user failed: the results would lack its requests."""
         for pid in self._pids:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 self._pids.remove(pid)
                 code = os.waitstatus_to_exitcode(status)
-                raise LoadTestError(f"expected each sending process to last, and one ended (status {code})")
+                raise LoadTestError(f"a sending process ended during the test, with exit status {code}")
         for error in self._runner.exceptions.values():
             raise LoadTestError(f"a user of the load failed: {error['msg']}")
 
     def close(self) -> None:
-        """End the workers, at the latest after some seconds."""
+        """End the workers; kills those that are still running after some seconds."""
         self._runner.quit()
-        end = time.monotonic() + END
+        end = time.monotonic() + STOP_SECONDS
         for pid in self._pids:
             while not os.waitpid(pid, os.WNOHANG)[0]:
                 if time.monotonic() > end:
                     os.kill(pid, signal.SIGKILL)
                 gevent.sleep(0.02)
 
-    def _until(self, done: Any, seconds: float, what: str) -> None:
+    def _wait_for(self, done: Callable[[], bool], seconds: float, action: str) -> None:
         end = time.monotonic() + seconds
         while not done():
-            self.check()
+            self.check_workers()
             if time.monotonic() > end:
-                raise LoadTestError(f"expected every sending process to {what} within {seconds:g} s")
-            self._heard.wait(0.05)
-            self._heard.clear()
+                raise LoadTestError(f"expected every sending process to {action} within {seconds:g} s")
+            self._message_arrived.wait(0.05)
+            self._message_arrived.clear()
 
-    def _report(self, client_id: str, data: dict[str, Any]) -> None:
-        self.ledger.hear(data["ledger"])
+    def _on_report(self, client_id: str, data: dict[str, Any]) -> None:
+        self.ledger.merge_json(data["ledger"])
         if data["busy"]:
             at, busy = data["busy"]
-            self.busy.append((at, busy))
-        self.wrong = self.wrong or data["wrong"]
-        self._heard.set()
+            self.busy_samples.append((at, busy))
+        self.first_wrong = self.first_wrong or data["wrong"]
+        self._message_arrived.set()
 
-    def _note_settled(self, environment: Environment, msg: Any) -> None:
-        self._settled[msg.data["number"]].add(msg.node_id)
-        self._heard.set()
+    def _on_drained(self, environment: Environment, msg: Any) -> None:
+        self._drained[msg.data["number"]].add(msg.node_id)
+        self._message_arrived.set()
 
 
 @contextmanager
-def hired(plan: Plan, load: Load) -> Iterator[Crew]:
-    """As many workers as the plan has processes, ended at the end whatever happens."""
+def running_workers(plan: LoadPlan, workload: Workload) -> Iterator[LoadCoordinator]:
+    """Start the planned number of sending processes; end all of them when the block ends, however it ends."""
     pids: list[int] = []
-    # each worker's lifeline stays open for as long as this process lives, and in this process alone
-    mouths: list[int] = []
+    # A pipe to each worker. Only this process holds the write ends, so they close when it dies, and a worker
+    # ends when its pipe closes.
+    write_ends: list[int] = []
     try:
         for number in range(plan.processes):
-            ear, mouth = os.pipe()
-            mouths.append(mouth)
+            read_end, write_end = os.pipe()
+            write_ends.append(write_end)
             pid = gevent.fork()
             if not pid:
-                for end in mouths:
+                for end in write_ends:
                     os.close(end)
-                work(plan, load, f"worker {number}", ear)
-            os.close(ear)
+                run_worker(plan, workload, f"worker {number}", read_end)
+            os.close(read_end)
             pids.append(pid)
-        crew = Crew(plan, pids)
-        for mouth in mouths:
-            os.write(mouth, f"{crew.port:0{DIGITS}d}".encode())
+        coordinator = LoadCoordinator(plan, pids)
+        for write_end in write_ends:
+            os.write(write_end, f"{coordinator.port:0{PORT_DIGITS}d}".encode())
         try:
-            crew.arrive()
-            yield crew
+            coordinator.wait_until_ready()
+            yield coordinator
         finally:
-            crew.close()
+            coordinator.close()
     finally:
-        for mouth in mouths:
-            os.close(mouth)
+        for write_end in write_ends:
+            os.close(write_end)

@@ -1,83 +1,90 @@
-"""One process's share of a load: what its users send, by which schedule, and what became of it."""
+"""The part of the load that one process generates: its requests, schedules, connections and ledger."""
 
 from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterator
 
-from loadtest.generate.schedule import Schedule
-from loadtest.generate.sender import Sender, Shot, order, shots
+from loadtest.generate.open_loop import PoissonSchedule
+from loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
 from loadtest.ledger import Ledger, Outcome
-from loadtest.plan import Plan, Wire
-from loadtest.workload.workload import Load
+from loadtest.plan import LoadPlan, Wire
+from loadtest.workload.workload import Workload
 
-Note = Callable[[Outcome, int], None]
+# called with each outcome and the size of its answer in bytes
+OnOutcome = Callable[[Outcome, int], None]
 
 
-class Station:
-    """Shared by all users of a process."""
+class ProcessLoad:
+    """Shared by all locust users of a process."""
 
-    def __init__(self, plan: Plan, load: Load, name: str, *notes: Note) -> None:
-        """`name` sets what is random here apart from other processes; `notes` are told every outcome, too."""
-        self.plan, self.load = plan, load
+    def __init__(self, plan: LoadPlan, workload: Workload, name: str, *on_outcome: OnOutcome) -> None:
+        """Prepare to send.
+
+        Args:
+            plan: what to send, and to which server.
+            workload: the requests and their expected answers.
+            name: part of the random seed, so that processes send different sequences.
+            on_outcome: called with every outcome, in addition to the ledger.
+        """
+        self.plan, self.workload = plan, workload
         self.ledger = Ledger()
-        self.sender = Sender(plan, load.judge, self._note)
-        self._notes = notes
+        self.sender = Sender(plan, workload.checker, self._record)
+        self._on_outcome = on_outcome
         self._name = name
-        self._shots: dict[Wire, tuple[Shot, ...]] = {}
-        self._schedules: list[Schedule] = []
+        self._requests: dict[Wire, tuple[PreparedRequest, ...]] = {}
+        self._schedules: list[PoissonSchedule] = []
         self._rate = 0.0
-        self._drawn = 0
+        self._seed_count = 0
 
-    def order(self, wire: Wire) -> Iterator[Shot]:
-        """Requests of a wire without end, for one user."""
-        if wire not in self._shots:
-            self._shots[wire] = shots(self.plan, self.load.of(wire))
-        return order(self._shots[wire], self._seed())
+    def request_cycle(self, wire: Wire) -> Iterator[PreparedRequest]:
+        """Endless requests of a wire format, for one user."""
+        if wire not in self._requests:
+            self._requests[wire] = prepare(self.plan, self.workload.payloads(wire))
+        return request_cycle(self._requests[wire], self._new_seed())
 
-    def schedule(self, chosen: Iterator[Shot]) -> Schedule:
-        """A user's own schedule, which follows `rate`."""
-        schedule = Schedule(self.sender, chosen, self._seed())
+    def new_schedule(self, requests: Iterator[PreparedRequest]) -> PoissonSchedule:
+        """A schedule for one user; it follows `rate`."""
+        schedule = PoissonSchedule(self.sender, requests, self._new_seed())
         schedule.rate = self._rate
         self._schedules.append(schedule)
         return schedule
 
     @property
     def rate(self) -> float:
-        """Requests a second of each user in an open loop."""
+        """Requests per second of each user in an open loop."""
         return self._rate
 
     @rate.setter
     def rate(self, rate: float) -> None:
         self._rate = rate
-        self.sender.gate.set()
+        self.sender.may_send.set()
         for schedule in self._schedules:
             schedule.rate = rate
 
-    def end(self) -> None:
-        """Have every schedule end."""
+    def stop_schedules(self) -> None:
         for schedule in self._schedules:
-            schedule.end()
+            schedule.stop()
 
-    def settle(self) -> None:
-        """Let nothing more leave, and wait until nothing is in flight."""
+    def drain(self) -> None:
+        """Stop sending, and wait until no request is in flight."""
         self.rate = 0.0
-        self.sender.settle()
-        # too high a rate opened thousands, which would burden the server at the next rate
-        self.sender.connections.keep(self.plan.users // self.plan.processes)
+        self.sender.drain()
+        # too high a rate may have opened thousands, which would slow down the server at the next rate
+        self.sender.connections.shrink(self.plan.users // self.plan.processes)
 
-    def _seed(self) -> str:
-        """What nobody else draws from, and the same in every run."""
-        self._drawn += 1
-        return f"{self.plan.seed} {self._name} {self._drawn}"
+    def _new_seed(self) -> str:
+        """A seed that is unique in the test, and the same in every run of it."""
+        self._seed_count += 1
+        return f"{self.plan.seed} {self._name} {self._seed_count}"
 
-    def _note(self, outcome: Outcome, size: int) -> None:
+    def _record(self, outcome: Outcome, size: int) -> None:
         self.ledger.add(outcome)
-        for note in self._notes:
-            note(outcome, size)
+        for listener in self._on_outcome:
+            listener(outcome, size)
 
 
-def cpu() -> float:
-    """Seconds of a processor that this process has used."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+def cpu_seconds() -> float:
+    """CPU time that this process has used."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

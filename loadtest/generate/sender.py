@@ -1,9 +1,8 @@
-"""One process's share of a load: it sends requests, has their answers judged, and notes what came of them."""
+"""Sends requests of one process, checks their answers and records the outcomes."""
 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -12,101 +11,98 @@ import gevent
 from gevent import Timeout
 from gevent.event import Event
 
-from loadtest.generate.connection import Connections, NoAnswerError, composed
-from loadtest.ledger import Outcome
-from loadtest.plan import Plan
-from loadtest.workload.answer_check import Judge
-from loadtest.workload.http_client import authorization
-from loadtest.workload.payloads import Body
+from loadtest.generate.connection import ConnectionPool, NoAnswerError, compose_request
+from loadtest.ledger import Outcome, now
+from loadtest.plan import LoadPlan
+from loadtest.workload.answer_check import AnswerChecker
+from loadtest.workload.http_client import authorization_header
+from loadtest.workload.payloads import Payload
 
-# what the steady clock is behind the time since 1970; processes that are forked later have the same
-OFFSET = time.time() - time.perf_counter()
-# requests are drawn once, so many, and go in that order again and again
-DRAWN = 4096
-
-
-def now() -> float:
-    """Seconds since 1970, by a clock that nobody sets."""
-    return time.perf_counter() + OFFSET
+# requests drawn at random before the load begins, then sent in this order again and again
+CYCLE_LENGTH = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shot:
-    """A request as the bytes that go."""
+class PreparedRequest:
+    """A payload and the bytes of the whole HTTP request."""
 
-    body: Body
-    request: bytes
+    payload: Payload
+    data: bytes
 
 
-def shots(plan: Plan, bodies: Sequence[Body]) -> tuple[Shot, ...]:
-    key = authorization(plan.api_key)
+def prepare(plan: LoadPlan, payloads: Sequence[Payload]) -> tuple[PreparedRequest, ...]:
+    key = authorization_header(plan.api_key)
     return tuple(
-        Shot(body, composed(plan.url, body.path, body.data, {**key, **body.headers})) for body in bodies
+        PreparedRequest(
+            payload, compose_request(plan.url, payload.path, payload.data, {**key, **payload.headers})
+        )
+        for payload in payloads
     )
 
 
-def order(loaded: Sequence[Shot], seed: str) -> Iterator[Shot]:
-    """Shots without end, each as often as its weight says."""
-    drawn = random.Random(seed).choices(loaded, [shot.body.weight for shot in loaded], k=DRAWN)  # noqa: S311
-    return cycle(drawn)
+def request_cycle(requests: Sequence[PreparedRequest], seed: str) -> Iterator[PreparedRequest]:
+    """Endless requests in random order, each as often as its weight says."""
+    weights = [request.payload.weight for request in requests]
+    return cycle(random.Random(seed).choices(requests, weights, k=CYCLE_LENGTH))  # noqa: S311
 
 
 class Sender:
-    """Sends while its gate is open; what is in flight then is still answered, or given up in time."""
+    """Sends requests. Closed-loop users wait while `may_send` is not set."""
 
-    def __init__(self, plan: Plan, judge: Judge, note: Callable[[Outcome, int], None]) -> None:
-        """`note` is told every outcome and the bytes of its answer."""
+    def __init__(
+        self, plan: LoadPlan, checker: AnswerChecker, on_outcome: Callable[[Outcome, int], None]
+    ) -> None:
+        """`on_outcome` is called with every outcome and the size of the answer in bytes."""
         self.in_flight = 0
-        self.gate = Event()
-        self.gate.set()
-        self.connections = Connections(plan.url, plan.insecure)
+        self.may_send = Event()
+        self.may_send.set()
+        self.connections = ConnectionPool(plan.url, plan.insecure)
         self._timeout = plan.timeout
-        self._judge = judge
-        self._note = note
-        self._answered = Event()
+        self._checker = checker
+        self._on_outcome = on_outcome
+        self._all_answered = Event()
 
-    def send(self, shot: Shot) -> None:
+    def send(self, request: PreparedRequest) -> None:
         """Send one request and wait for its answer."""
         self.in_flight += 1
-        self._exchange(shot)
+        self._exchange(request)
 
-    def launch(self, shot: Shot, due: float) -> None:
-        """Send one request without waiting; its latency counts from the time it was due."""
+    def launch(self, request: PreparedRequest, due: float) -> None:
+        """Send one request without waiting; its latency counts from the time at which it was due."""
         self.in_flight += 1
-        gevent.spawn(self._exchange, shot, due)
+        gevent.spawn(self._exchange, request, due)
 
-    def _exchange(self, shot: Shot, due: float | None = None) -> None:
+    def _exchange(self, request: PreparedRequest, due: float | None = None) -> None:
         begun = now()
         due = begun if due is None else due
-        size, fault = 0, None
+        payload, size, fault = request.payload, 0, None
         timer = Timeout.start_new(self._timeout)
         try:
-            answer = self.connections.post(shot.request)
+            answer = self.connections.post(request.data)
             ended = now()
             size = len(answer.data)
-            fault = self._judge.fault(shot.body, answer.status, answer.headers, answer.data)
+            fault = self._checker.check(payload, answer.status, answer.headers, answer.data)
         except NoAnswerError as error:
             ended, fault = now(), str(error)
-        except Timeout as late:
-            if late is not timer:
+        except Timeout as timeout:
+            if timeout is not timer:
                 raise
             ended, fault = now(), f"no answer in {self._timeout:g} s"
         finally:
             timer.close()
             self.in_flight -= 1
             if not self.in_flight:
-                self._answered.set()
-        body = shot.body
-        self._note(Outcome(body.kind, due, begun - due, ended - due, body.rows, fault), size)
+                self._all_answered.set()
+        self._on_outcome(Outcome(payload.kind, due, begun - due, ended - due, payload.rows, fault), size)
 
-    def refuse(self, shot: Shot, due: float, why: str) -> None:
-        """Note a request that did not leave at all."""
-        late = now() - due
-        self._note(Outcome(shot.body.kind, due, late, late, shot.body.rows, why), 0)
+    def record_unsent(self, request: PreparedRequest, due: float, fault: str) -> None:
+        """Record a request that could not be sent."""
+        late, payload = now() - due, request.payload
+        self._on_outcome(Outcome(payload.kind, due, late, late, payload.rows, fault), 0)
 
-    def settle(self) -> None:
-        """Let nothing more go, and wait for what is in flight; every request is given up in time."""
-        self.gate.clear()
+    def drain(self) -> None:
+        """Stop sending, and wait until no request is in flight; each of them ends by its timeout."""
+        self.may_send.clear()
         while self.in_flight:
-            self._answered.clear()
-            self._answered.wait(self._timeout)
+            self._all_answered.clear()
+            self._all_answered.wait(self._timeout)

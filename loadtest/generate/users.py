@@ -1,46 +1,50 @@
-"""The users that locust runs, one class a wire: each sends, waits for the answer, and sends again.
+"""Locust's classes of the load: one user class per wire format, and the shape that sets the number of users.
 
-They are FastHttpUsers that send by connections of ours, for less than half of the time of locust's session: a
-request is bytes before the load begins, and nobody follows redirects or keeps cookies.
+The users send through our own connections, which takes less than half the time of locust's HTTP session:
+requests are prepared as bytes before the load begins, and there are no redirects or cookies to handle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from time import perf_counter
 from typing import Any, ClassVar
 
-from locust import FastHttpUser, task
+from locust import FastHttpUser, LoadTestShape, task
 from locust.exception import StopTest
 
 from loadtest.errors import LoadTestError
-from loadtest.generate.process_load import Station
+from loadtest.generate.load_shape import LoadProfile
+from loadtest.generate.process_load import ProcessLoad
 from loadtest.plan import Wire
 
 
 class LoadUser(FastHttpUser):
-    """Closed loop: one request at a time. In an open loop, a source of requests that waits for none."""
+    """Closed loop: sends one request at a time. Open loop: runs a schedule that does not wait for answers."""
 
     abstract = True
     wire: ClassVar[Wire]
-    # set in each process before there are users
-    station: ClassVar[Station]
+    # set in each process before its users start
+    process_load: ClassVar[ProcessLoad]
 
     def __init__(self, environment: Any) -> None:
         super().__init__(environment)
         try:
-            self._shots = self.station.order(self.wire)
+            self._requests = self.process_load.request_cycle(self.wire)
         except LoadTestError as error:
             raise StopTest(str(error)) from None
-        self._schedule = self.station.schedule(self._shots) if self.station.plan.open_loop else None
+        open_loop = self.process_load.plan.open_loop
+        self._schedule = self.process_load.new_schedule(self._requests) if open_loop else None
 
     @task
     def load(self) -> None:
         if self._schedule is not None:
             self._schedule.run()
             return
-        sender = self.station.sender
-        if not sender.gate.is_set():
-            sender.gate.wait()
-        sender.send(next(self._shots))
+        sender = self.process_load.sender
+        if not sender.may_send.is_set():
+            sender.may_send.wait()
+        sender.send(next(self._requests))
 
 
 class PredictJson(LoadUser):
@@ -67,9 +71,34 @@ class Mixed(LoadUser):
     wire = "mixed"
 
 
-class ByWire(LoadUser):
-    """The wire that was asked for."""
+class WireUser(LoadUser):
+    """A user of the wire format that `--wire` names."""
 
     @property
     def wire(self) -> Wire:  # type: ignore[override]
-        return self.station.plan.wire
+        return self.process_load.plan.wire
+
+
+class LocustShape(LoadTestShape):
+    """Tells locust how many users there are at each time, by a load profile."""
+
+    use_common_options = True
+
+    def __init__(self, profile: Callable[[], LoadProfile], *, ends: bool) -> None:
+        """Take a profile.
+
+        Args:
+            profile: called at every tick, because the options may change on locust's web page after this.
+            ends: whether the test ends with the profile.
+        """
+        self._profile, self._ends = profile, ends
+        self.reset_time()
+
+    def reset_time(self) -> None:
+        self.start_time = perf_counter()
+
+    def tick(self) -> tuple[int, float] | None:
+        profile, elapsed = self._profile(), perf_counter() - self.start_time
+        if self._ends and profile.progress(elapsed) >= 1:
+            return None
+        return profile.users_at(elapsed)

@@ -1,4 +1,4 @@
-"""A process that only sends: nothing that draws, scrapes or sums up delays its requests."""
+"""A sending process: a locust worker that does nothing but send, so that nothing delays its requests."""
 
 from __future__ import annotations
 
@@ -13,74 +13,82 @@ import locust.runners
 from gevent.os import nb_read
 from locust.env import Environment
 
-from loadtest.generate.process_load import Station, cpu
-from loadtest.generate.sender import now
-from loadtest.generate.users import ByWire, LoadUser
-from loadtest.plan import Plan
-from loadtest.workload.workload import Load
+from loadtest.generate.process_load import ProcessLoad, cpu_seconds
+from loadtest.generate.users import LoadUser, WireUser
+from loadtest.ledger import now
+from loadtest.plan import LoadPlan
+from loadtest.workload.workload import Workload
 
-# what the two sides call their messages
-RATE, SETTLE, SETTLED, LEDGER = "turnpike_rate", "turnpike_settle", "turnpike_settled", "turnpike_ledger"
-# digits of a port, as they are sent
-DIGITS = 5
-# use of the processor is not told for shorter times
+# names of the messages between coordinator and workers
+RATE, DRAIN, DRAINED, LEDGER = "turnpike_rate", "turnpike_drain", "turnpike_drained", "turnpike_ledger"
+# length of the port number that the coordinator sends through the pipe
+PORT_DIGITS = 5
+# seconds over which CPU usage is measured at least: over shorter times the figure would be too rough
 BUSY_SECONDS = 0.9
 
 
-def work(plan: Plan, load: Load, name: str, lifeline: int) -> NoReturn:
-    """Be told the master's port through the lifeline, and work for it until it says so, or is gone."""
+def run_worker(plan: LoadPlan, workload: Workload, name: str, pipe: int) -> NoReturn:
+    """Work for the coordinator until it ends, then end this process.
+
+    Args:
+        plan: what to send, and to which server.
+        workload: the requests and their expected answers.
+        name: tells workers apart in random seeds.
+        pipe: the coordinator's port arrives here; the pipe closes when the coordinator dies.
+    """
     status = 1
     try:
-        # they may reach all processes of a terminal; the one that leads ends the others
+        # a terminal may send these to all processes; the coordinator ends the workers
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        if port := os.read(lifeline, DIGITS):
-            gevent.spawn(_end_with, lifeline)
-            _serve(plan, load, name, int(port))
+        if port := os.read(pipe, PORT_DIGITS):
+            gevent.spawn(_exit_when_closed, pipe)
+            _serve(plan, workload, name, int(port))
         status = 0
-    except BaseException:  # whatever it is, this process must not go on as the one it was forked from
+    except BaseException:  # a forked process must never return into the code of its parent
         traceback.print_exc()
     finally:
         os._exit(status)
 
 
-def _serve(plan: Plan, load: Load, name: str, port: int) -> None:
-    # what is there now stays; the collector need not look at it
+def _serve(plan: LoadPlan, workload: Workload, name: str, port: int) -> None:
+    # objects that exist now live as long as the process: keep the garbage collector from scanning them
     gc.collect()
     gc.freeze()
     locust.runners.WORKER_REPORT_INTERVAL = 1.0
-    environment = Environment(user_classes=[ByWire], host=plan.url)
-    station = LoadUser.station = Station(plan, load, name)
+    environment = Environment(user_classes=[WireUser], host=plan.url)
+    process_load = LoadUser.process_load = ProcessLoad(plan, workload, name)
     if plan.open_loop:
-        station.sender.connections.open(plan.users // plan.processes)
+        process_load.sender.connections.open(plan.users // plan.processes)
     runner = environment.create_worker_runner("127.0.0.1", port)
-    begun, used = now(), cpu()
+    begun, used = now(), cpu_seconds()
 
-    def report(client_id: str, data: dict[str, Any]) -> None:
+    def on_report(client_id: str, data: dict[str, Any]) -> None:
         nonlocal begun, used
-        data["ledger"], data["wrong"], data["busy"] = station.ledger.tell(), load.judge.first_wrong, None
-        ended, spent = now(), cpu()
+        data["ledger"] = process_load.ledger.pop_changes()
+        data["wrong"], data["busy"] = workload.checker.first_wrong, None
+        ended, used_now = now(), cpu_seconds()
         if ended - begun >= BUSY_SECONDS:
-            data["busy"] = [ended, (spent - used) / (ended - begun)]
-            begun, used = ended, spent
+            data["busy"] = [ended, (used_now - used) / (ended - begun)]
+            begun, used = ended, used_now
 
-    def rate(environment: Environment, msg: Any) -> None:
-        station.rate = msg.data["rate"]
+    def on_rate(environment: Environment, msg: Any) -> None:
+        process_load.rate = msg.data["rate"]
 
-    def settle(environment: Environment, msg: Any) -> None:
-        station.settle()
+    def on_drain(environment: Environment, msg: Any) -> None:
+        process_load.drain()
         runner._send_stats()
-        runner.send_message(SETTLED, msg.data)
+        runner.send_message(DRAINED, msg.data)
 
-    environment.events.report_to_master.add_listener(report)
-    runner.register_message(RATE, rate)
-    runner.register_message(SETTLE, settle, concurrent=True)
+    environment.events.report_to_master.add_listener(on_report)
+    runner.register_message(RATE, on_rate)
+    runner.register_message(DRAIN, on_drain, concurrent=True)
     runner.greenlet.join()
 
 
-def _end_with(lifeline: int) -> None:
-    """End when the other end of the lifeline is gone, whatever became of the process that held it."""
-    os.set_blocking(lifeline, False)
-    while nb_read(lifeline, 1):
+def _exit_when_closed(pipe: int) -> None:
+    """End this process when the pipe closes, which it does whenever the coordinator ends."""
+    os.set_blocking(pipe, False)
+    while nb_read(pipe, 1):
         pass
     os._exit(1)

@@ -1,4 +1,8 @@
-"""The search for the highest rate that keeps the limits: by doubling, then by halves, then confirmed."""
+"""Search for the capacity, the highest rate that keeps the SLO.
+
+The rate is doubled until the SLO is missed, then halved between the two, and the result is confirmed by a
+longer run.
+"""
 
 from __future__ import annotations
 
@@ -6,114 +10,127 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loadtest.ledger import Summary
+from loadtest.ledger import PeriodSummary
 from loadtest.slo import PERCENTILES, Slo
 
-# the rate that held and the one that missed are no further apart in the end
-PRECISE = 1.05
-# a rate that does not hold for longer is lowered by this, and by more each time
-LOWER = 0.9
-CONFIRMATIONS = 6
-# below this rate nothing is tried
-LEAST = 0.5
-# of the tightest limit on a time: a generator that is later than this has a part in the figures
-LATE = 0.2
-LATE_SECONDS = 0.1
-# how far a random number of requests lies below what is expected, in standard deviations, without a reason
-ODD = 5.0
-# of the requests of a rate's time so many may be without their answer at its end, and a few in any case
-BEHIND = 0.05
-FEW = 3
+# the search ends when the lowest rate that missed is at most this many times the highest that held
+MAX_RATIO = 1.05
+# after a failed confirmation the rate is multiplied by this; by its second power after the second, and so on
+BACK_OFF = 0.9
+MAX_CONFIRMATIONS = 6
+# requests per second: lower rates are not tried
+MIN_RATE = 0.5
+# If the p99 of lateness is above this share of the tightest limit on a time, the load generator is to blame
+# for a missed SLO. Without such a limit, above this many seconds.
+MAX_LATE_SHARE = 0.2
+MAX_LATE_SECONDS = 0.1
+# standard deviations by which the random number of requests may be below its expectation
+MAX_DEVIATIONS = 5.0
+# A queue grows if, at the end of a rate, more than this share of the requests are unanswered, and more than
+# this number of them.
+MAX_BACKLOG_SHARE = 0.05
+MIN_BACKLOG = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What came of one rate."""
+class RateResult:
+    """The result of one rate."""
 
     rate: float
     held: bool
-    limited: bool
+    generator_limited: bool  # whether the load generator, not the server, was too slow
 
 
-class Search:
-    """Asks for rates one after another, and is told what came of them."""
+class CapacitySearch:
+    """Proposes one rate after another (`next_rate`), and takes the result of each (`record`)."""
 
-    def __init__(self, slo: Slo, start: float) -> None:
-        # a low rate cannot keep a limit that asks for a high one
+    def __init__(self, slo: Slo, start_rate: float) -> None:
+        # a low rate cannot keep a limit that asks for a high rate
         self._slo = Slo(tuple(limit for limit in slo.limits if limit.measure != "rate"))
         times = [
             limit.bound for limit in slo.limits if limit.measure in PERCENTILES or limit.measure == "mean"
         ]
         self._tightest = min(times, default=math.inf)
-        self._late = LATE * self._tightest if times else LATE_SECONDS
-        self.start = start
+        self._max_late = MAX_LATE_SHARE * self._tightest if times else MAX_LATE_SECONDS
+        self.start_rate = start_rate
         self._held: float | None = None
-        self._missed: Tried | None = None
-        self._confirming: float | None = None
+        self._missed: RateResult | None = None
+        self._rate_to_confirm: float | None = None
         self._confirmations = 0
         self._done = False
-        # a rate that missed so narrowly that it is tried once more
-        self._doubtful: Tried | None = None
+        # the last result, if it was so narrow a miss that the same rate is tried once more
+        self._narrow_miss: RateResult | None = None
         self.rate: float | None = None
 
     @property
     def confirming(self) -> bool:
-        """Whether the next rate is one that is to hold for longer."""
-        return self._confirming is not None
+        """Whether the next rate is to be confirmed by a longer run."""
+        return self._rate_to_confirm is not None
 
     @property
     def limited_by(self) -> Literal["server", "generator"]:
-        """What the lowest rate that missed says of why it did."""
-        return "generator" if self._missed and self._missed.limited else "server"
+        """Why the lowest rate that missed did so."""
+        return "generator" if self._missed and self._missed.generator_limited else "server"
 
-    def next(self) -> float | None:
-        """The rate to try, None when the search is over."""
+    def next_rate(self) -> float | None:
+        """The rate to try next; None when the search is over."""
         if self._done:
             return None
-        if self._confirming is not None:
-            return self._confirming
+        if self._rate_to_confirm is not None:
+            return self._rate_to_confirm
         if self._held is None:
-            return self.start if self._missed is None else self._missed.rate / 2
+            return self.start_rate if self._missed is None else self._missed.rate / 2
         if self._missed is None:
             return self._held * 2
         return (self._held + self._missed.rate) / 2
 
-    def tell(self, rate: float, summary: Summary, late_p99: float, completed: int) -> Tried:
-        """Note what came of a rate, and go on from there; `completed` good answers came in its time."""
+    def record(self, rate: float, summary: PeriodSummary, late_p99: float, completed: int) -> RateResult:
+        """Judge a rate that was tried, and choose how to continue.
+
+        Args:
+            rate: requests per second that were due.
+            summary: the requests of the measured time.
+            late_p99: seconds after the due time at which requests were sent, 99th percentile.
+            completed: good answers that arrived within the measured time.
+        """
         expected = rate * summary.seconds
-        fewer = summary.requests < expected - ODD * math.sqrt(expected)
-        # a queue that grows misses no limit on times yet, and in the end any
-        behind = summary.good - completed > max(BEHIND * summary.good, FEW)
-        held = not self._slo.missed(summary) and not fewer and not behind
-        tried = Tried(rate, held, limited=not held and (fewer or late_p99 > self._late))
-        # a disturbance hits few requests, too high a rate most of them
-        first, self._doubtful = self._doubtful, None
-        if first is None and not held and summary.percentile(0.5) < self._tightest:
-            self._doubtful = tried
-            return tried
-        # a generator that was late in either try leaves it open what the server can do
-        judged = replace(tried, limited=tried.limited or (not held and first is not None and first.limited))
-        if self._confirming is not None:
-            self._confirmed(judged)
+        too_few = summary.requests < expected - MAX_DEVIATIONS * math.sqrt(expected)
+        # a growing queue does not miss a limit on times yet, but it will miss every one in the end
+        backlog = summary.good - completed > max(MAX_BACKLOG_SHARE * summary.good, MIN_BACKLOG)
+        held = not self._slo.missed(summary) and not too_few and not backlog
+        result = RateResult(rate, held, generator_limited=not held and (too_few or late_p99 > self._max_late))
+        # Too high a rate slows down most requests. If the median kept the limit, a disturbance may have
+        # slowed down a few, so the same rate is tried again.
+        first_try, self._narrow_miss = self._narrow_miss, None
+        if first_try is None and not held and summary.percentile(0.5) < self._tightest:
+            self._narrow_miss = result
+            return result
+        # a generator that was late in either try says nothing about the server
+        limited = result.generator_limited or (
+            not held and first_try is not None and first_try.generator_limited
+        )
+        combined = replace(result, generator_limited=limited)
+        if self._rate_to_confirm is not None:
+            self._after_confirmation(combined)
         else:
-            self._judged(judged)
-        return tried
+            self._after_trial(combined)
+        return result
 
-    def _judged(self, tried: Tried) -> None:
-        if tried.held:
-            self._held = tried.rate
+    def _after_trial(self, result: RateResult) -> None:
+        if result.held:
+            self._held = result.rate
         else:
-            self._missed = tried
+            self._missed = result
         if self._held is None:
-            self._done = tried.rate / 2 < LEAST
-        elif self._missed is not None and self._missed.rate / self._held <= PRECISE:
-            self._confirming = self._held
+            self._done = result.rate / 2 < MIN_RATE
+        elif self._missed is not None and self._missed.rate / self._held <= MAX_RATIO:
+            self._rate_to_confirm = self._held
 
-    def _confirmed(self, tried: Tried) -> None:
+    def _after_confirmation(self, result: RateResult) -> None:
         self._confirmations += 1
-        if tried.held:
-            self.rate, self._done = tried.rate, True
+        if result.held:
+            self.rate, self._done = result.rate, True
             return
-        self._missed = tried
-        self._confirming = tried.rate * LOWER**self._confirmations
-        self._done = self._confirmations >= CONFIRMATIONS or self._confirming < LEAST
+        self._missed = result
+        self._rate_to_confirm = result.rate * BACK_OFF**self._confirmations
+        self._done = self._confirmations >= MAX_CONFIRMATIONS or self._rate_to_confirm < MIN_RATE

@@ -1,33 +1,33 @@
-"""What a load test found: everything that its report is made of."""
+"""The record of a load test: everything that its report shows, and its state while it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from loadtest.ledger import Ledger, Summary
-from loadtest.measure.scrape import Scrape
-from loadtest.plan import Plan
+from loadtest.ledger import Ledger, PeriodSummary
+from loadtest.measure.server_metrics import Scrape
+from loadtest.plan import LoadPlan
 from loadtest.slo import Limit
 from loadtest.workload.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One rate that was tried for the capacity, and the seconds of the ledger that it is judged by."""
+class RateStep:
+    """One rate of a capacity search; `begin` and `end` are the measured seconds of the ledger."""
 
     rate: float
     begin: int
     end: int
-    summary: Summary
+    summary: PeriodSummary
     late_p99: float  # seconds
     held: bool
-    limited: bool  # whether the generator could not keep the schedule: no proof of the server's limit
+    generator_limited: bool  # the load generator was too slow, so a miss says nothing about the server
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The highest rate that kept the SLO, None when none did; and what stood in the way of more."""
+    """The highest rate that kept the SLO, None if there is none; and what limits a higher one."""
 
     rate: float | None
     limited_by: Literal["server", "generator"]
@@ -35,7 +35,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the load was made."""
+    """The machine that generated the load."""
 
     cpus: int
     python: str
@@ -45,26 +45,40 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One load test that is over. Times are seconds since 1970."""
+    """A finished load test. All times are Unix times."""
 
-    plan: Plan
+    plan: LoadPlan
     target: Target
     machine: Machine
     begun: float
     ended: float
-    # the seconds of the ledger that figures are told from: without the warm-up, and of a search for the
-    # capacity those of the run that confirmed it (without one, those of the last rate that was tried)
+    # Seconds of the ledger that the results cover: `first` until before `last`. The warm-up is left out. A
+    # capacity search covers the run that confirmed the capacity, or the last rate if there is none.
     first: int
     last: int
     ledger: Ledger
-    missed: tuple[Limit, ...] = ()
-    steps: tuple[Step, ...] = ()
+    missed_limits: tuple[Limit, ...] = ()
+    steps: tuple[RateStep, ...] = ()
     capacity: Capacity | None = None
     scrapes: tuple[Scrape, ...] = ()
     notes: tuple[str, ...] = ()
-    wrong: str | None = None  # the first wrong answer: what was expected, what came
-    interrupted: bool = False  # whether somebody ended it before its time
+    wrong_answer: str | None = None  # the first wrong answer: what was expected, what came
+    interrupted: bool = False  # whether the user ended the test early
 
-    def summary(self, kind: str | None = None) -> Summary:
-        """The requests that count (of a kind)."""
+    def summary(self, kind: str | None = None) -> PeriodSummary:
+        """The requests that count (of one kind, or of all)."""
         return self.ledger.summary(self.first, self.last, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """A load test in progress, as the terminal output shows it about once a second."""
+
+    phase: str  # "warm-up", "load", "trying 400/s", "confirming 380/s" or "waiting for answers"
+    elapsed: float  # seconds since the start of the test
+    duration: float | None  # expected seconds of the whole test; None for a capacity search
+    users: int  # users now; 0 in an open loop
+    rate: float | None  # requests per second now; None in a closed loop
+    ledger: Ledger
+    scrape: Scrape | None = None  # the latest metrics of the server
+    steps: tuple[RateStep, ...] = ()  # the rates of a capacity search so far

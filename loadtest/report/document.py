@@ -1,6 +1,6 @@
-"""All figures of a load test as one plain document: what `report.json` holds and the page is drawn from.
+"""The content of `report.json`: all results as plain data, from which the page is rendered, too.
 
-The keys are described in `loadtest/README.md`. Times are seconds; what is no number is None.
+`loadtest/README.md` describes the keys. Times are in seconds; NaN and infinity are None.
 """
 
 from __future__ import annotations
@@ -9,31 +9,33 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from loadtest.ledger import Cell, Summary
+from loadtest.ledger import OutcomeTotals, PeriodSummary
 from loadtest.measure.buckets import Buckets
-from loadtest.measure.record import Record, Step
-from loadtest.measure.verdict import failures
-from loadtest.plan import Plan
-from loadtest.report.series import series, stretches
+from loadtest.measure.record import RateStep, Record
+from loadtest.measure.summary import failures
+from loadtest.plan import LoadPlan
+from loadtest.report.series import time_series, time_table
 from loadtest.slo import PERCENTILES, Limit
 from loadtest.workload.target import Target
-from loadtest.workload.tensors import Tensor
+from loadtest.workload.tensors import TensorSpec
 
 FORMAT = 1
-# of the curve: ever closer to all, as far as there are requests to tell it by
+# Shares of the distribution curve. Above the last, points come closer and closer to 1, this many for each
+# tenfold rarer share, as far as there are enough requests.
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.8, 0.85)
-PER_DECADE = 12
+POINTS_PER_DECADE = 12
 
-Document = dict[str, Any]
+ReportDocument = dict[str, Any]
 
 
-def document(record: Record) -> Document:
-    """Everything that the page shows, without what is secret."""
+def build_document(record: Record) -> ReportDocument:
+    """Everything that the page shows; secrets such as the API key are left out."""
     plan, summary = record.plan, record.summary()
-    found: Document = {
+    kinds = record.ledger.kinds()
+    report: ReportDocument = {
         "format": FORMAT,
-        "begun": _moment(record.begun),
-        "ended": _moment(record.ended),
+        "begun": _iso_time(record.begun),
+        "ended": _iso_time(record.ended),
         "seconds": record.ended - record.begun,
         "interrupted": record.interrupted,
         "counted": {"from": record.first - record.begun, "seconds": summary.seconds},
@@ -47,78 +49,78 @@ def document(record: Record) -> Document:
         },
         "verdict": _verdict(record, summary),
         "notes": list(record.notes),
-        "total": figures("all", summary),
-        "kinds": [figures(kind, record.summary(kind)) for kind in record.ledger.kinds()],
-        "late": _late(summary.cell),
-        "distribution": distribution(summary),
-        "distributions": {kind: distribution(record.summary(kind)) for kind in record.ledger.kinds()},
+        "total": summary_figures("all", summary),
+        "kinds": [summary_figures(kind, record.summary(kind)) for kind in kinds],
+        "late": _late(summary.totals),
+        "distribution": latency_distribution(summary),
+        "distributions": {kind: latency_distribution(record.summary(kind)) for kind in kinds},
         "server": _server(record),
         "capacity": _capacity(record),
         "drift": _drift(record),
-        "stretches": stretches(record),
-        "series": series(record),
+        "stretches": time_table(record),
+        "series": time_series(record),
     }
-    return {key: known(value) for key, value in found.items()}
+    return {key: without_nan(value) for key, value in report.items()}
 
 
-def figures(kind: str, summary: Summary) -> Document:
-    """A line of the table: what became of the requests of a kind."""
+def summary_figures(kind: str, summary: PeriodSummary) -> ReportDocument:
+    """The results of one kind of request: a row of the table."""
     return {
         "kind": kind,
         "requests": summary.requests,
         "good": summary.good,
         "rate": summary.rate,
-        "rows_rate": summary.cell.rows / summary.seconds if summary.seconds else 0.0,
-        "mean": summary.cell.latency.mean,
+        "rows_rate": summary.totals.rows / summary.seconds if summary.seconds else 0.0,
+        "mean": summary.totals.latency.mean,
         **{name: summary.percentile(share) for name, share in PERCENTILES.items()},
         "bad": summary.bad,
         "errors": summary.errors,
-        "faults": dict(summary.cell.faults.most_common()),
+        "faults": dict(summary.totals.faults.most_common()),
     }
 
 
-def distribution(summary: Summary) -> list[list[float]]:
-    """Shares of the good answers, each with the latency that it did not exceed."""
+def latency_distribution(summary: PeriodSummary) -> list[list[float]]:
+    """Pairs of a share of the good answers and the latency that it did not exceed."""
     if not summary.good:
         return []
-    most = math.log10(max(10, summary.good))
-    steps = range(PER_DECADE, math.floor(most * PER_DECADE) + 1)
-    shares = [*SHARES, *(1 - 10 ** (-step / PER_DECADE) for step in steps), 1.0]
+    decades = math.log10(max(10, summary.good))
+    steps = range(POINTS_PER_DECADE, math.floor(decades * POINTS_PER_DECADE) + 1)
+    shares = [*SHARES, *(1 - 10 ** (-step / POINTS_PER_DECADE) for step in steps), 1.0]
     return [[share, summary.percentile(share)] for share in shares]
 
 
-def known(value: Any) -> Any:
-    """The same with None for every number that is none."""
+def without_nan(value: Any) -> Any:
+    """The same data with None for NaN and infinity, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: known(one) for key, one in value.items()}
+        return {key: without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [known(one) for one in value]
+        return [without_nan(item) for item in value]
     return value
 
 
-def _moment(at: float) -> str:
+def _iso_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
-def _target(target: Target) -> Document:
+def _target(target: Target) -> ReportDocument:
     return {
         "url": target.url,
         "server": target.server,
         "server_version": target.server_version,
         "model": target.model,
         "version": target.version,
-        "inputs": [_tensor(tensor) for tensor in target.inputs],
-        "outputs": [_tensor(tensor) for tensor in target.outputs],
+        "inputs": [_tensor(spec) for spec in target.inputs],
+        "outputs": [_tensor(spec) for spec in target.outputs],
     }
 
 
-def _tensor(tensor: Tensor) -> Document:
-    return {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
+def _tensor(spec: TensorSpec) -> ReportDocument:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
 
 
-def _load(plan: Plan) -> Document:
+def _load(plan: LoadPlan) -> ReportDocument:
     return {
         "loop": "open" if plan.open_loop else "closed",
         "wire": plan.wire,
@@ -139,21 +141,22 @@ def _load(plan: Plan) -> Document:
     }
 
 
-def _verdict(record: Record, summary: Summary) -> Document:
+def _verdict(record: Record, summary: PeriodSummary) -> ReportDocument:
+    missed = record.missed_limits
     limits = record.plan.slo.limits if record.plan.slo else ()
     return {
         "slo": str(record.plan.slo) if record.plan.slo else None,
-        "kept": not record.missed if limits else None,
-        "limits": [_limit(limit, summary, limit not in record.missed) for limit in limits],
+        "kept": not missed if limits else None,
+        "limits": [_limit(limit, summary, limit not in missed) for limit in limits],
         "failures": list(failures(record)),
-        "wrong_answer": record.wrong,
+        "wrong_answer": record.wrong_answer,
     }
 
 
-def _limit(limit: Limit, summary: Summary, kept: bool) -> Document:
+def _limit(limit: Limit, summary: PeriodSummary, kept: bool) -> ReportDocument:
     value = limit.value(summary) if summary.requests else None
     return {
-        "words": limit.words,
+        "words": limit.text,
         "measure": limit.measure,
         "bound": limit.bound,
         "value": value,
@@ -161,29 +164,31 @@ def _limit(limit: Limit, summary: Summary, kept: bool) -> Document:
     }
 
 
-def _late(cell: Cell) -> Document:
-    return {name: cell.late.percentile(share) for name, share in PERCENTILES.items()}
+def _late(totals: OutcomeTotals) -> ReportDocument:
+    return {name: totals.late.percentile(share) for name, share in PERCENTILES.items()}
 
 
-def _server(record: Record) -> Document | None:
-    """The server's own times over the seconds that count."""
-    scrapes = [one for one in record.scrapes if record.first <= one.at - one.seconds / 2 < record.last]
+def _server(record: Record) -> ReportDocument | None:
+    """The server's own metrics over the seconds that count."""
+    scrapes = [
+        scrape for scrape in record.scrapes if record.first <= scrape.at - scrape.seconds / 2 < record.last
+    ]
     if not scrapes:
         return None
-    parts: dict[str, Buckets] = {
-        name: Buckets.added(getattr(one, name) for one in scrapes)
+    merged: dict[str, Buckets] = {
+        name: Buckets.merged(getattr(scrape, name) for scrape in scrapes)
         for name in ("request", "queue", "run", "rows")
     }
     return {
-        **{name: _bucket_figures(parts[name]) for name in ("request", "queue", "run")},
-        "rows": {**_bucket_figures(parts["rows"]), "buckets": _pairs(parts["rows"])},
-        "refused": sum(one.refused for one in scrapes),
-        "depth": max(one.depth for one in scrapes),
+        **{name: _bucket_figures(merged[name]) for name in ("request", "queue", "run")},
+        "rows": {**_bucket_figures(merged["rows"]), "buckets": _bucket_pairs(merged["rows"])},
+        "refused": sum(scrape.refused for scrape in scrapes),
+        "depth": max(scrape.depth for scrape in scrapes),
         "workers": scrapes[-1].workers,
     }
 
 
-def _bucket_figures(buckets: Buckets) -> Document:
+def _bucket_figures(buckets: Buckets) -> ReportDocument:
     shares = {name: share for name, share in PERCENTILES.items() if share < 1}
     return {
         "count": buckets.count,
@@ -192,39 +197,43 @@ def _bucket_figures(buckets: Buckets) -> Document:
     }
 
 
-def _pairs(buckets: Buckets) -> list[list[float]]:
+def _bucket_pairs(buckets: Buckets) -> list[list[float]]:
     return [list(pair) for pair in zip(buckets.bounds, buckets.counts, strict=True)]
 
 
-def _capacity(record: Record) -> Document | None:
+def _capacity(record: Record) -> ReportDocument | None:
     if not record.plan.find_capacity:
         return None
-    found = record.capacity
+    capacity = record.capacity
     return {
-        "done": found is not None,
-        "rate": found.rate if found else None,
-        "limited_by": found.limited_by if found else None,
+        "done": capacity is not None,
+        "rate": capacity.rate if capacity else None,
+        "limited_by": capacity.limited_by if capacity else None,
         "steps": [_step(step, record) for step in record.steps],
     }
 
 
-def _step(step: Step, record: Record) -> Document:
+def _step(step: RateStep, record: Record) -> ReportDocument:
     return {
         "from": step.begin - record.begun,
         "seconds": step.summary.seconds,
         "due_rate": step.rate,
-        **figures("all", step.summary),
+        **summary_figures("all", step.summary),
         "late_p99": step.late_p99,
         "held": step.held,
-        "limited": step.limited,
+        "limited": step.generator_limited,
     }
 
 
-def _drift(record: Record) -> Document | None:
-    """Of a soak: the first quarter of the time that counts beside the last."""
+def _drift(record: Record) -> ReportDocument | None:
+    """Of a soak test: the results of the first quarter of the time, and of the last."""
     quarter = (record.last - record.first) // 4
     if record.plan.shape != "soak" or not quarter:
         return None
     first = record.ledger.summary(record.first, record.first + quarter)
     last = record.ledger.summary(record.last - quarter, record.last)
-    return {"seconds": quarter, "first": figures("first", first), "last": figures("last", last)}
+    return {
+        "seconds": quarter,
+        "first": summary_figures("first", first),
+        "last": summary_figures("last", last),
+    }

@@ -1,34 +1,42 @@
-"""What a load test found out, for people and for programs: `report.html` and `report.json` in a folder."""
+"""Writes the report of a load test: `report.html` for people and `report.json` for programs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from loadtest.errors import LoadTestError, UsageError
 from loadtest.measure.record import Record
-from loadtest.report.document import document
-from loadtest.report.page import page
-from loadtest.report.place import put, try_out
+from loadtest.report import sentences
+from loadtest.report.charts import make_charts
+from loadtest.report.document import build_document
+from loadtest.report.html_output import ensure_writable, render_page, write_all
 
-PAGE, FIGURES = "report.html", "report.json"
+HTML_FILE, JSON_FILE = "report.html", "report.json"
+TEMPLATE = Path(__file__).parent / "template" / "report.html"
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder of a report and see that it can be written, before any load."""
+def prepare_folder(folder: Path) -> None:
+    """Make the folder of a report and check that it can be written, before the load begins."""
     try:
-        try_out(folder)
+        ensure_writable(folder)
     except OSError as error:
-        raise UsageError(
-            f"--report: expected a folder that can be written, {folder}: {error.strerror}"
-        ) from error
+        raise UsageError(f"--report: expected a writable folder, {folder}: {error.strerror}") from error
 
 
-def write(folder: Path, record: Record) -> Path:
-    """Write both files, each whole or not at all, and give the page's path."""
-    found = document(record)
+def write_report(folder: Path, record: Record) -> Path:
+    """Write both files, each whole or not at all; returns the path of the page."""
+    report = build_document(record)
+    texts = {JSON_FILE: json.dumps(report, allow_nan=False) + "\n", HTML_FILE: render_report(report)}
     try:
-        put(folder, {FIGURES: json.dumps(found, allow_nan=False) + "\n", PAGE: page(found)})
+        write_all(folder, texts)
     except OSError as error:
         raise LoadTestError(f"{folder}: the report could not be written ({error.strerror})") from error
-    return folder / PAGE
+    return folder / HTML_FILE
+
+
+def render_report(report: Mapping[str, Any]) -> str:
+    """The page for a document that `build_document` made."""
+    return render_page(TEMPLATE, make_charts(report).values(), report=report, sentences=sentences)

@@ -1,126 +1,132 @@
-"""What a report says in whole sentences."""
+"""The sentences of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from loadtest.report import number_format as wording
+from loadtest.report import number_format as fmt
 
 WIRES = {
     "json": "tensors as JSON",
-    "binary": "tensors as bytes",
-    "v1": "rows as /v1 takes them",
-    "gates": "questions for gates",
-    "lesion": "questions for lesions",
-    "mixed": "requests of all kinds",
+    "binary": "binary tensors",
+    "v1": "rows for /v1",
+    "gates": "requests for gates",
+    "lesion": "requests for lesions",
+    "mixed": "a mix of all kinds of requests",
 }
 SHAPES = {
     "constant": "",
-    "ramp": ", rising from nothing to that",
-    "spike": ", a quarter of that but for a spike in the middle",
-    "soak": ", all the time",
-    "step": ", in five equal steps up to that",
+    "ramp": ", rising to that from zero",
+    "spike": " in a spike in the middle, a quarter of that before and after it",
+    "soak": ", constant (soak test)",
+    "step": ", reached in five equal steps",
 }
 CLOSED = (
-    "This was a closed loop: each user waits for an answer before the next request leaves. When the "
-    "server slows down, less is asked of it, and the requests that would have come in the meantime are "
-    "not in the figures (coordinated omission). The percentiles tell what this many users feel, not what "
-    "visitors feel who come whether or not others have been served; for that, give a rate."
+    "This test was a closed loop: each user waits for its answer before it sends the next request. When the "
+    "server slows down, it therefore gets fewer requests, and the requests that would have come in the "
+    "meantime are missing from the figures (coordinated omission). So the percentiles show what this many "
+    "waiting users experience. Independent visitors do not wait for each other: to measure what they "
+    "experience, use --rate."
 )
 OPEN = (
-    "This was an open loop: requests were due on a schedule drawn at random (a Poisson process), whether "
-    "or not earlier answers had come, and a latency counts from the moment at which its request was due, "
-    "even when it left later. A stall of the server is felt by every request that falls into it, and "
-    "none is left out of the figures (no coordinated omission)."
+    "This test was an open loop: requests were due at random times (a Poisson process), whether or not "
+    "earlier requests had been answered. Latency counts from the time at which a request was due, even if "
+    "it was sent later. So a stall of the server shows in every request that was due during the stall, and "
+    "no request is missing from the figures (no coordinated omission)."
 )
-SERVER_LIMITED = "More than that the server did not do within the SLO."
+SERVER_LIMITED = "At higher rates the server did not keep the SLO."
 GENERATOR_LIMITED = (
-    "What stood in the way of more was the generator, not the server: requests left late. The server's "
-    "capacity is this or higher; use more --processes, or another machine for the load."
+    "At higher rates the load generator was too slow, not the server: it sent requests late. The capacity "
+    "of the server is this rate or higher. Use more --processes, or another machine for the load."
 )
-UNDONE = "The search was ended before it had found one."
-NO_RATE = "No rate kept the SLO for as long as a capacity has to."
+UNDONE = "The search was stopped before it found the capacity."
+NO_RATE = "No rate kept the SLO long enough to be confirmed."
 NO_RATE_GENERATOR = (
-    f"{NO_RATE} But the generator could not keep the schedule either, so this says nothing about the "
-    "server; use more --processes, or another machine for the load."
+    f"{NO_RATE} But the load generator could not keep its schedule either, so this says nothing about the "
+    "server. Use more --processes, or another machine for the load."
 )
 
 
-def loaded(load: Mapping[str, Any]) -> str:
+def load_sentence(load: Mapping[str, Any]) -> str:
     """What was sent, and how much."""
-    loop = "an open loop" if load["loop"] == "open" else "a closed loop"
+    loop = "open loop" if load["loop"] == "open" else "closed loop"
     if load["find_capacity"]:
-        how = f"A search for the capacity, {wording.length(load['step_seconds'])} for each rate"
+        amount = f"A search for the capacity, {fmt.length(load['step_seconds'])} for each rate"
     elif load["rate"] is not None:
-        how = f"{wording.number(load['rate'])} requests a second"
+        amount = f"{fmt.number(load['rate'])} requests per second"
     else:
-        how = f"{load['users']:,} user{'' if load['users'] == 1 else 's'}"
+        amount = f"{load['users']:,} user{'' if load['users'] == 1 else 's'}"
     if not load["find_capacity"]:
-        how += f"{SHAPES[load['shape']]}, for {wording.length(load['duration'])}"
-    whose = "; the rows are the user's own" if load["own_rows"] else ""
-    return f"{how}, in {loop}: {WIRES[load['wire']]}, {wording.rows(load['rows'])} each{whose}."
+        amount += f"{SHAPES[load['shape']]}, for {fmt.length(load['duration'])}"
+    source = "; the rows come from the user's file" if load["own_rows"] else ""
+    return f"{amount} ({loop}): {WIRES[load['wire']]}, {fmt.rows(load['rows'])} each{source}."
 
 
-def generated(found: Mapping[str, Any]) -> str:
-    """Where the load came from."""
-    machine, processes = found["machine"], found["load"]["processes"]
+def machine_sentence(report: Mapping[str, Any]) -> str:
+    """Which machine generated the load."""
+    machine, processes = report["machine"], report["load"]["processes"]
     cpus = f"{machine['cpus']} CPU{'' if machine['cpus'] == 1 else 's'}"
     return (
-        f"The load came from {processes} process{'' if processes == 1 else 'es'} on a machine of {cpus} "
-        f"({machine['platform']}, Python {machine['python']}, locust {machine['locust']})."
+        f"The load was generated by {processes} process{'' if processes == 1 else 'es'} on a machine with "
+        f"{cpus} ({machine['platform']}, Python {machine['python']}, locust {machine['locust']})."
     )
 
 
-def counted(found: Mapping[str, Any]) -> str:
-    """Which requests the table is of."""
-    span = wording.length(found["counted"]["seconds"])
-    if found["capacity"] is None:
-        return f"Those that were due in the {span} that count, which is all but the warm-up."
-    which = "that confirmed the capacity" if found["capacity"]["rate"] else "of the last rate that was tried"
-    return f"Those of the {span} {which}."
+def counted_sentence(report: Mapping[str, Any]) -> str:
+    """Which requests the table covers."""
+    seconds = fmt.length(report["counted"]["seconds"])
+    if report["capacity"] is None:
+        return f"All requests that were due in the {seconds} after the warm-up."
+    run = (
+        "the run that confirmed the capacity"
+        if report["capacity"]["rate"]
+        else "the last rate that was tried"
+    )
+    return f"All requests that were due in {run}, which took {seconds}."
 
 
-def shaded(found: Mapping[str, Any]) -> str:
-    """What the bands in the charts mean; nothing where there are none."""
-    aside = found["counted"]["from"] > 1
-    if found["capacity"] is not None:
-        return "Shaded: what the figures above are not told from."
-    return "Shaded: the warm-up, which no figure is told from." if aside else ""
+def shading_sentence(report: Mapping[str, Any]) -> str:
+    """What the shaded bands in the charts mean; empty if there are none."""
+    if report["capacity"] is not None:
+        return "Shaded: time that the figures above leave out."
+    return "Shaded: the warm-up, which the figures leave out." if report["counted"]["from"] > 1 else ""
 
 
-def capacity(searched: Mapping[str, Any]) -> str:
-    """What a search found."""
-    if not searched["done"]:
+def capacity_sentence(capacity: Mapping[str, Any]) -> str:
+    """The result of a search for the capacity."""
+    if not capacity["done"]:
         return UNDONE
-    generator = searched["limited_by"] == "generator"
-    if searched["rate"] is None:
+    generator = capacity["limited_by"] == "generator"
+    if capacity["rate"] is None:
         return NO_RATE_GENERATOR if generator else NO_RATE
-    found = f"{wording.number(searched['rate'])} requests a second kept the SLO, in a longer run as well."
-    return f"{found} {GENERATOR_LIMITED if generator else SERVER_LIMITED}"
+    result = (
+        f"{fmt.number(capacity['rate'])} requests per second kept the SLO, and a longer run confirmed it."
+    )
+    return f"{result} {GENERATOR_LIMITED if generator else SERVER_LIMITED}"
 
 
-def served(server: Mapping[str, Any]) -> str:
-    """What the server did, beside its times."""
-    workers = f"{wording.number(server['workers'])} worker{'' if server['workers'] == 1 else 's'}"
+def server_sentence(server: Mapping[str, Any]) -> str:
+    """Batches, queue and errors of the server."""
+    workers = f"{fmt.number(server['workers'])} worker{'' if server['workers'] == 1 else 's'}"
     return (
-        f"Its {workers} ran {wording.number(server['rows']['mean'])} rows together on average. At most "
-        f"{wording.number(server['depth'])} requests were seen waiting; "
-        f"{wording.number(server['refused'])} were answered with an error."
+        f"Its {workers} ran {fmt.number(server['rows']['mean'])} rows together on average. At most "
+        f"{fmt.number(server['depth'])} requests were seen waiting; "
+        f"{fmt.number(server['refused'])} requests were answered with an error."
     )
 
 
-def omission(load: Mapping[str, Any]) -> str:
-    """How coordinated omission was handled."""
+def omission_paragraph(load: Mapping[str, Any]) -> str:
+    """How the test handled coordinated omission."""
     return OPEN if load["loop"] == "open" else CLOSED
 
 
-def measured(limit: Mapping[str, Any]) -> str:
-    """A limit's value, in the unit of its measure."""
+def limit_value(limit: Mapping[str, Any]) -> str:
+    """The measured value of a limit, with its unit."""
     if limit["value"] is None:
-        return "nothing to judge by"
+        return "no requests"
     if limit["measure"] == "errors":
-        return wording.share(limit["value"])
+        return fmt.share(limit["value"])
     if limit["measure"] == "rate":
-        return f"{wording.number(limit['value'])}/s"
-    return wording.seconds(limit["value"])
+        return f"{fmt.number(limit['value'])}/s"
+    return fmt.seconds(limit["value"])

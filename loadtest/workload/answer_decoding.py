@@ -1,4 +1,4 @@
-"""An answer's body, of whichever wire, to what can be compared: arrays by name."""
+"""Decodes the body of an answer, in any wire format, into named arrays that can be compared."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from loadtest.plan import Wire
-from loadtest.workload.payloads import HEADER
+from loadtest.workload.payloads import JSON_LENGTH_HEADER
 from loadtest.workload.tensors import DTYPES, Array
 
-LENGTH = HEADER.lower()
+LENGTH_HEADER = JSON_LENGTH_HEADER.lower()
 
 
 class AnswerError(Exception):
-    """An answer that the protocol does not know; says in a few fixed words why."""
+    """An answer that does not follow the protocol; the message is one of a few fixed texts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What was answered. Texts and bytes are arrays of objects; datatypes are as the answer names them."""
+class DecodedAnswer:
+    """An answer as arrays. Texts and bytes are object arrays; datatypes are those that the answer names."""
 
     model: str | None
     version: str | None
@@ -30,9 +30,9 @@ class Answer:
     datatypes: dict[str, str]
 
 
-def decode(wire: Wire, headers: Mapping[str, str], data: bytes) -> Answer:
-    """The answer to a request of this wire; names of headers are in lower case."""
-    length = headers.get(LENGTH)
+def decode(wire: Wire, headers: Mapping[str, str], data: bytes) -> DecodedAnswer:
+    """Decode the answer to a request of this wire format; names of headers are in lower case."""
+    length = headers.get(LENGTH_HEADER)
     try:
         size = len(data) if length is None else int(length)
         document = json.loads(data[:size])
@@ -40,43 +40,47 @@ def decode(wire: Wire, headers: Mapping[str, str], data: bytes) -> Answer:
         raise AnswerError("not JSON") from error
     if not isinstance(document, dict):
         raise AnswerError("not a JSON object")
-    return _predictions(document) if wire == "v1" else _tensors(wire, document, _Tail(data, size))
+    if wire == "v1":
+        return _decode_predictions(document)
+    return _decode_tensors(wire, document, _BinaryData(data, size))
 
 
-def _tensors(wire: Wire, document: dict[str, Any], tail: _Tail) -> Answer:
-    """The outputs of an answer, and what else it has on this wire."""
+def _decode_tensors(wire: Wire, document: dict[str, Any], binary: _BinaryData) -> DecodedAnswer:
+    """The outputs of a /v2 answer, and the gates or lesioned outputs that some wire formats add."""
     arrays: dict[str, Array] = {}
     datatypes: dict[str, str] = {}
-    for name, datatype, array in _outputs(document, tail):
+    for name, datatype, array in _outputs(document, binary):
         arrays[name], datatypes[name] = array, datatype
     if wire == "lesion":
-        for name, datatype, array in _outputs(document.get("lesioned"), tail):
+        for name, datatype, array in _outputs(document.get("lesioned"), binary):
             arrays[f"lesioned {name}"], datatypes[f"lesioned {name}"] = array, datatype
     if wire == "gates":
         arrays |= _gates(document)
-    if tail.left:
+    if binary.left:
         raise AnswerError("binary data of another length")
-    return Answer(_text(document.get("model_name")), _text(document.get("model_version")), arrays, datatypes)
+    model, version = _text(document.get("model_name")), _text(document.get("model_version"))
+    return DecodedAnswer(model, version, arrays, datatypes)
 
 
-class _Tail:
+class _BinaryData:
     """The bytes after the JSON, read tensor by tensor."""
 
     def __init__(self, data: bytes, begin: int) -> None:
-        self._data, self._at = data, begin
+        self._data, self._position = data, begin
 
     @property
     def left(self) -> int:
-        return len(self._data) - self._at
+        return len(self._data) - self._position
 
     def take(self, size: Any) -> bytes:
         if size > self.left:
             raise AnswerError("binary data of another length")
-        self._at += size
-        return self._data[self._at - size : self._at]
+        self._position += size
+        return self._data[self._position - size : self._position]
 
 
-def _outputs(document: Any, tail: _Tail) -> Iterator[tuple[str, str, Array]]:
+def _outputs(document: Any, binary: _BinaryData) -> Iterator[tuple[str, str, Array]]:
+    """Name, datatype and values of each output."""
     entries = document.get("outputs") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise AnswerError("no outputs")
@@ -85,10 +89,13 @@ def _outputs(document: Any, tail: _Tail) -> Iterator[tuple[str, str, Array]]:
             name, datatype = str(entry["name"]), str(entry["datatype"])
             shape = _sizes(entry["shape"])
             size = (entry.get("parameters") or {}).get("binary_data_size")
-            flat = _flat(entry["data"], datatype) if size is None else _of_bytes(tail.take(size), datatype)
+            if size is None:
+                flat = _from_json(entry["data"], datatype)
+            else:
+                flat = _from_bytes(binary.take(size), datatype)
             yield name, datatype, flat.reshape(shape)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise AnswerError("an output without name, datatype, shape and as many values") from error
+            raise AnswerError("an output without name, datatype, shape and matching values") from error
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
@@ -98,21 +105,21 @@ def _sizes(shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _flat(data: Any, datatype: str) -> Array:
-    """The values of a JSON list, flat or nested."""
+def _from_json(data: Any, datatype: str) -> Array:
+    """The values of a flat or nested JSON list."""
     dtype = DTYPES.get(datatype)
     if dtype is None:
         return _objects(_leaves(data))
     array = np.array(data)
     with np.errstate(over="ignore"):
         cast = array.astype(dtype, copy=False).ravel() if array.dtype.kind in "biuf" else None
-    # what does not fit into whole numbers would be cut to it
+    # a cast to whole numbers would silently cut off fractions
     if cast is None or (dtype.kind != "f" and not (cast == array.ravel()).all()):
         raise AnswerError("values of another datatype")
     return cast
 
 
-def _of_bytes(data: bytes, datatype: str) -> Array:
+def _from_bytes(data: bytes, datatype: str) -> Array:
     if datatype == "BYTES":
         return _objects(list(_strings(data)))
     if datatype == "BF16":
@@ -124,18 +131,18 @@ def _of_bytes(data: bytes, datatype: str) -> Array:
 
 
 def _strings(data: bytes) -> Iterator[str]:
-    """Strings, each after its length in four bytes."""
-    at = 0
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 4], "little")
-        at += 4 + size
-        if at > len(data):
+    """Strings, each preceded by its length in four bytes."""
+    position = 0
+    while position < len(data):
+        size = int.from_bytes(data[position : position + 4], "little")
+        position += 4 + size
+        if position > len(data):
             raise AnswerError("binary data of another length")
-        yield data[at - size : at].decode("utf-8", "replace")
+        yield data[position - size : position].decode("utf-8", "replace")
 
 
 def _gates(document: dict[str, Any]) -> dict[str, Array]:
-    """The mean of each gate: what a summary is about."""
+    """Name and mean of each gate."""
     try:
         names = _objects([str(gate["name"]) for gate in document["gates"]])
         return {"gate": names, "mean of gates": np.array([gate["mean"] for gate in document["gates"]], float)}
@@ -143,38 +150,38 @@ def _gates(document: dict[str, Any]) -> dict[str, Array]:
         raise AnswerError("no means of gates") from error
 
 
-def _predictions(document: dict[str, Any]) -> Answer:
-    """Rows of the first protocol: the numbers of each in order, and its texts."""
+def _decode_predictions(document: dict[str, Any]) -> DecodedAnswer:
+    """The rows of a /v1 answer: an array of all numbers, and one of all texts."""
     rows = document.get("predictions")
     if not isinstance(rows, list) or not rows:
         raise AnswerError("no predictions")
     leaves = [_leaves(row) for row in rows]
-    figures = [[each for each in row if isinstance(each, int | float)] for row in leaves]
-    texts = [each for row in leaves for each in row if not isinstance(each, int | float)]
-    if len(set(map(len, figures))) > 1:
+    numbers = [[leaf for leaf in row if isinstance(leaf, int | float)] for row in leaves]
+    texts = [leaf for row in leaves for leaf in row if not isinstance(leaf, int | float)]
+    if len(set(map(len, numbers))) > 1:
         raise AnswerError("predictions of several shapes")
     try:
-        arrays = {"prediction": np.array(figures, float).reshape(len(rows), -1)}
+        arrays = {"prediction": np.array(numbers, float).reshape(len(rows), -1)}
     except OverflowError as error:
         raise AnswerError("values of another datatype") from error
     if texts:
         arrays["label"] = _objects(texts)
-    return Answer(_text(document.get("model")), _text(document.get("version")), arrays, {})
+    return DecodedAnswer(_text(document.get("model")), _text(document.get("version")), arrays, {})
 
 
 def _leaves(value: Any) -> list[Any]:
-    """All that lies in lists and objects, in order; objects by their keys, which are told as well."""
-    found, waiting = [], [value]
-    while waiting:
-        value = waiting.pop()
+    """All values in nested lists and objects, in order; of an object its keys, too, in alphabetical order."""
+    leaves, stack = [], [value]
+    while stack:
+        value = stack.pop()
         if isinstance(value, dict):
             for key in sorted(value, reverse=True):
-                waiting += [value[key], key]
+                stack += [value[key], key]
         elif isinstance(value, list):
-            waiting += reversed(value)
+            stack += reversed(value)
         else:
-            found.append(value)
-    return found
+            leaves.append(value)
+    return leaves
 
 
 def _objects(values: list[Any]) -> Array:

@@ -1,4 +1,4 @@
-"""One request at a time to a server, outside the load."""
+"""Simple HTTP client for single requests outside the load: metadata, reference answers, metrics."""
 
 from __future__ import annotations
 
@@ -13,46 +13,54 @@ from urllib.parse import urlsplit
 
 from loadtest.errors import TargetError, UsageError
 
-# of a server's own words in a sentence of ours
-MOST_QUOTED = 300
+# characters of a server's error message that our own message quotes
+MAX_QUOTED_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer; names of headers are in lower case."""
+    """An HTTP answer; names of headers are in lower case."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """What its JSON says, None where it is none."""
+        """The parsed body; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             return None
 
     def document(self) -> dict[str, Any]:
-        """Its JSON object, an empty one where it has none."""
+        """The JSON object of the body; empty if there is none."""
         document = self.json()
         return document if isinstance(document, dict) else {}
 
     @property
     def reason(self) -> str:
-        """What an answer that is not the one hoped for says, in one line: `404: no model 'x'`."""
-        said = self.document().get("error") or self.body.decode("utf-8", "replace")
-        words = " ".join(str(said).split())[:MOST_QUOTED]
-        return f"{self.status}: {words}" if words else f"status {self.status}"
+        """Status and error message in one line: `404: no model 'x'`."""
+        message = self.document().get("error") or self.body.decode("utf-8", "replace")
+        line = " ".join(str(message).split())[:MAX_QUOTED_CHARS]
+        return f"{self.status}: {line}" if line else f"status {self.status}"
 
 
-class Fetch:
-    """Asks one server, with a connection for each request; paths come after the path that its URL has."""
+class HttpClient:
+    """Sends requests to one server, each on a new connection; paths go after the path in its URL."""
 
     def __init__(
         self, url: str, api_key: str | None = None, insecure: bool = False, timeout: float = 30
     ) -> None:
+        """Check the URL and the key; a UsageError if one is invalid.
+
+        Args:
+            url: http://host:port or https://host:port, with or without a path.
+            api_key: sent with every request.
+            insecure: accept any TLS certificate.
+            timeout: seconds to wait for an answer.
+        """
         self.url = url.rstrip("/")
-        self.headers = authorization(api_key)
+        self.headers = authorization_header(api_key)
         parts = urlsplit(self.url)
         try:
             host, self._port = parts.hostname, parts.port
@@ -62,23 +70,23 @@ class Fetch:
         if not host or parts.username is not None or parts.query or parts.fragment or not plain:
             raise UsageError(f"URL: expected http://host:port or https://host:port, got {url!r}")
         self._host, self._path, self._timeout = host, parts.path, timeout
-        self._tls = _context(insecure) if parts.scheme == "https" else None
+        self._tls = _tls_context(insecure) if parts.scheme == "https" else None
 
     def get(self, path: str) -> Reply:
-        return self._ask("GET", path, None, {})
+        return self._send("GET", path, None, {})
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
-        return self._ask("POST", path, body, headers or {})
+        return self._send("POST", path, body, headers or {})
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
+    def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
         connection = self._connection()
         try:
             connection.request(method, self._path + path, body, {**self.headers, **headers})
-            answer = connection.getresponse()
-            named = {name.lower(): value for name, value in answer.getheaders()}
-            return Reply(answer.status, named, answer.read())
+            response = connection.getresponse()
+            answer_headers = {name.lower(): value for name, value in response.getheaders()}
+            return Reply(response.status, answer_headers, response.read())
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            raise TargetError(f"{self.url}: {_why(error, self._timeout)}") from error
+            raise TargetError(f"{self.url}: {_reason(error, self._timeout)}") from error
         finally:
             connection.close()
 
@@ -88,8 +96,8 @@ class Fetch:
         return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
 
 
-def authorization(api_key: str | None) -> dict[str, str]:
-    """The header that carries a key; none without one."""
+def authorization_header(api_key: str | None) -> dict[str, str]:
+    """The header with the key; empty without a key."""
     if api_key is None:
         return {}
     if not (api_key and api_key.isascii() and api_key.isprintable()) or " " in api_key:
@@ -97,7 +105,7 @@ def authorization(api_key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {api_key}"}
 
 
-def _context(insecure: bool) -> ssl.SSLContext:
+def _tls_context(insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if insecure:
         context.check_hostname = False
@@ -105,20 +113,20 @@ def _context(insecure: bool) -> ssl.SSLContext:
     return context
 
 
-def _why(error: Exception, timeout: float) -> str:
-    """What went wrong, as the end of a sentence."""
+def _reason(error: Exception, timeout: float) -> str:
+    """What went wrong, as the end of a message."""
     if isinstance(error, TimeoutError):
         return f"expected an answer within {timeout:g} s, got none"
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"expected a certificate that can be trusted, got one that cannot ({error.verify_message}); "
-            f"--insecure takes it"
+            f"expected a trusted certificate, got an untrusted one ({error.verify_message}); "
+            f"--insecure accepts it"
         )
     if isinstance(error, ssl.SSLError):
-        return "expected TLS, got something else; is it http:// that is spoken there?"
-    # a name that is too long is no name to the resolver
+        return "expected TLS, got something else; the server may speak http:// instead"
+    # the resolver raises UnicodeError for a name that is too long
     if isinstance(error, socket.gaierror | UnicodeError):
-        return "no host of this name is known"
+        return "there is no host with this name"
     if isinstance(error, ConnectionRefusedError):
         return "no server answers there (connection refused)"
     if isinstance(error, OSError | http.client.RemoteDisconnected | http.client.IncompleteRead):

@@ -1,4 +1,4 @@
-"""Tensors as the Open Inference Protocol names, shapes and writes them."""
+"""Tensors of the Open Inference Protocol: datatypes, shapes, and values as JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# a dimension that may have any size
-FREE = -1
+# size of a dimension that may have any size, in metadata
+ANY_SIZE = -1
 
-# numbers are little-endian on the wire, whatever the machine
+# the protocol is little-endian on every machine
 DTYPES = {
     "BOOL": np.dtype("bool"),
     "UINT8": np.dtype("u1"),
@@ -32,8 +32,8 @@ DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """An input or output, as a model's metadata tells it."""
+class TensorSpec:
+    """An input or output in a model's metadata."""
 
     name: str
     datatype: str
@@ -41,21 +41,21 @@ class Tensor:
 
     @property
     def by_row(self) -> bool:
-        """Whether its first dimension is free, and so counts the rows of a request."""
-        return bool(self.shape) and self.shape[0] == FREE
+        """Whether the first dimension counts the rows of a request, which it does if its size is free."""
+        return bool(self.shape) and self.shape[0] == ANY_SIZE
 
     def fits(self, shape: Sequence[int], rows: int) -> bool:
-        """Whether a tensor of this shape is what a request of so many rows has here."""
+        """Whether a tensor of a request with this many rows may have this shape."""
         expected = (rows, *self.shape[1:]) if self.by_row else self.shape
         return len(shape) == len(expected) and all(
-            wanted in (FREE, size) for size, wanted in zip(shape, expected, strict=True)
+            wanted in (ANY_SIZE, size) for size, wanted in zip(shape, expected, strict=True)
         )
 
 
-def numbers(array: Array) -> list[Any]:
-    """All values in order, as JSON can tell them without loss."""
+def json_numbers(array: Array) -> list[Any]:
+    """All values in order, as numbers that JSON can hold without loss."""
     if array.dtype == np.float32:
-        # the fewest digits that give the same float32 again; as a double it would have twice as many
+        # the fewest digits that give the same float32; the digits of the double would be twice as many
         return [float(str(value)) for value in array.ravel()]
     values: list[Any] = array.ravel().tolist()
     return values

@@ -1,4 +1,4 @@
-"""What is sent and what it is judged by: a model, its requests, and their reference answers."""
+"""The workload: target model, payloads to send, and the answers to expect."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from dataclasses import replace
 from statistics import median
 from time import perf_counter
 
-from loadtest.plan import Plan, Wire
-from loadtest.workload.answer_check import Judge
-from loadtest.workload.http_client import Fetch
-from loadtest.workload.payloads import Body, bodies
-from loadtest.workload.target import find
+from loadtest.plan import LoadPlan, Wire
+from loadtest.workload.answer_check import AnswerChecker
+from loadtest.workload.http_client import HttpClient
+from loadtest.workload.payloads import Payload, make_payloads
+from loadtest.workload.target import find_target
 
 
-class Load:
-    """The model that a plan is about. Requests are made, and answered once, when they are first asked for."""
+class Workload:
+    """Finds the target model; makes the payloads of a wire format when they are first needed."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LoadPlan) -> None:
         self._plan = plan
-        self._fetch = Fetch(plan.url, plan.api_key, plan.insecure, plan.timeout)
-        self.target = find(plan, self._fetch)
-        self.judge = Judge(self.target, plan)
-        self._bodies: dict[Wire, tuple[Body, ...]] = {}
-        self._times: list[float] = []
+        self._client = HttpClient(plan.url, plan.api_key, plan.insecure, plan.timeout)
+        self.target = find_target(plan, self._client)
+        self.checker = AnswerChecker(self.target, plan)
+        self._payloads: dict[Wire, tuple[Payload, ...]] = {}
+        self._latencies: list[float] = []
 
-    def of(self, wire: Wire) -> tuple[Body, ...]:
-        """All different requests of a wire."""
-        if wire not in self._bodies:
-            made = bodies(self.target, replace(self._plan, wire=wire))
-            for body in made:
+    def payloads(self, wire: Wire) -> tuple[Payload, ...]:
+        """All payloads of a wire format. Each is sent once when it is made, to learn its reference answer."""
+        if wire not in self._payloads:
+            payloads = make_payloads(self.target, replace(self._plan, wire=wire))
+            for payload in payloads:
                 begun = perf_counter()
-                reply = self._fetch.post(body.path, body.data, body.headers)
-                self._times.append(perf_counter() - begun)
-                self.judge.learn(body, reply)
-            self._bodies[wire] = made
-        return self._bodies[wire]
+                reply = self._client.post(payload.path, payload.data, payload.headers)
+                self._latencies.append(perf_counter() - begun)
+                self.checker.learn(payload, reply)
+            self._payloads[wire] = payloads
+        return self._payloads[wire]
 
     @property
-    def unloaded(self) -> float:
-        """Seconds that an answer took while nothing else ran, the median."""
-        return median(self._times)
+    def idle_latency(self) -> float:
+        """Median latency in seconds of the reference answers, when the server had no other load."""
+        return median(self._latencies)

@@ -1,4 +1,4 @@
-"""A plan refuses what makes no sense before anything is sent."""
+"""A plan rejects invalid options before anything is sent."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.plan import Plan
+from loadtest.plan import LoadPlan
 from loadtest.slo import Slo
 
 URL = "http://127.0.0.1:8000"
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"url": "127.0.0.1:8000"}, "URL: expected http://... or https://..., got '127.0.0.1:8000'"),
         ({"wire": "grpc"}, "--wire: expected one of json, binary, v1, gates, lesion, mixed, got 'grpc'"),
         ({"shape": "wave"}, "--shape: expected one of constant, ramp, spike, soak, step, got 'wave'"),
-        ({"rows": ()}, "--rows: expected whole numbers from 1"),
-        ({"rows": (1, 0)}, "--rows: expected whole numbers from 1"),
+        ({"rows": ()}, "--rows: expected whole numbers of 1 or more"),
+        ({"rows": (1, 0)}, "--rows: expected whole numbers of 1 or more"),
         ({"users": 0}, "--users: expected 1 or more, got 0"),
         ({"seed": -1}, "--seed: expected 0 or more, got -1"),
         ({"tolerance": float("nan")}, "--tolerance: expected 0 or more, got nan"),
@@ -29,18 +29,16 @@ URL = "http://127.0.0.1:8000"
         ({"duration": float("nan")}, "--duration: expected more than 0, got nan"),
         ({"rate": -1}, "--rate: expected more than 0, got -1"),
         ({"find_capacity": True}, "--find-capacity: needs --slo"),
-        ({"find_capacity": True, "rate": 5}, "--find-capacity: looks for the rate itself"),
+        ({"find_capacity": True, "rate": 5}, "--find-capacity: searches for the rate itself"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes: dict[str, Any], words: str) -> None:
-    """In a sentence that names the option, what was expected and what came."""
-    with pytest.raises(UsageError) as caught:
-        Plan(**({"url": URL} | changes))
-    assert str(caught.value).startswith(words)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        LoadPlan(**({"url": URL} | changes))
+    assert str(error.value).startswith(message)
 
 
 def test_loops() -> None:
-    """Users wait for answers; a rate and a search for the capacity do not."""
-    assert not Plan(URL).open_loop
-    assert Plan(URL, rate=10).open_loop
-    assert Plan(URL, find_capacity=True, slo=Slo.parse("p99<50ms")).open_loop
+    assert not LoadPlan(URL).open_loop
+    assert LoadPlan(URL, rate=10).open_loop
+    assert LoadPlan(URL, find_capacity=True, slo=Slo.parse("p99<50ms")).open_loop

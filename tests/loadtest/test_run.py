@@ -1,4 +1,4 @@
-"""The command as its user runs it: real servers, honest and lying, loaded for some seconds."""
+"""The command against real servers, correct and faulty ones, for a few seconds each."""
 
 from __future__ import annotations
 
@@ -13,61 +13,60 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import fake_servers as peers
-from tests.support import live_server as serving
-from tests.support.fake_servers import Asked, Given
+from tests.support import fake_servers, live_server
+from tests.support.fake_servers import FakeAnswer, ReceivedRequest
 from tests.support.tls_certificate import certificate
 
 
-def started(url: str, *options: object) -> subprocess.Popen[str]:
+def start(url: str, *options: object) -> subprocess.Popen[str]:
     words = ["--users", 4, "--spawn-rate", 100, "--duration", "1s", "--warmup", 0, *options]
     return subprocess.Popen(
         [sys.executable, "-m", "turnpike", "loadtest", url, *map(str, words)],
-        cwd=serving.ROOT,
-        env=serving.environment(),
+        cwd=live_server.ROOT,
+        env=live_server.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def ended(process: subprocess.Popen[str], status: int) -> str:
-    """What it said, once it has ended with this status."""
+def wait_for_end(process: subprocess.Popen[str], status: int) -> str:
+    """Wait for the end of the command with this status; returns its output."""
     try:
-        said, _ = process.communicate(timeout=90)
+        output, _ = process.communicate(timeout=90)
     finally:
         process.kill()
-    assert process.returncode == status, said
-    return said
+    assert process.returncode == status, output
+    return output
 
 
-def loaded(folder: Path, url: str, *options: object, status: int = 0) -> tuple[str, dict[str, Any]]:
-    """What the command said and reported."""
-    said = ended(started(url, "--report", folder, *options), status)
+def run_load(folder: Path, url: str, *options: object, status: int = 0) -> tuple[str, dict[str, Any]]:
+    """Run the command; returns its output and report."""
+    output = wait_for_end(start(url, "--report", folder, *options), status)
     assert (folder / "report.html").stat().st_size > 1000
-    return said, json.loads((folder / "report.json").read_text())
+    return output, json.loads((folder / "report.json").read_text())
 
 
-class Peer:
-    """A server as Triton whose answers may change with time."""
+class Responses:
+    """Answers like Triton; a subclass changes the answers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.count = 0
 
-    def infer(self, asked: Asked) -> Given:
+    def infer(self, request: ReceivedRequest) -> FakeAnswer:
         with self._lock:
             self.count += 1
-            return self.answer(peers.scaled(asked))
+            return self.change(fake_servers.scale_rows(request))
 
-    def answer(self, given: Given) -> Given:
-        return given
+    def change(self, answer: FakeAnswer) -> FakeAnswer:
+        return answer
 
 
 def test_our_own_server(tmp_path: Path) -> None:
-    """Every wire is loaded without a fault, and the server has counted as many requests as the report."""
-    with serving.serving() as server:
-        said, document = loaded(
+    """Every wire format works, and the server counted as many requests as the report."""
+    with live_server.serving() as server:
+        output, document = run_load(
             tmp_path / "out", server.url, "--wire", "mixed", "--rows", "1,4", "--slo", "errors<0.1%, rate>1"
         )
         (stats,) = server.get("/v2/models/stats").json()["model_stats"]
@@ -80,141 +79,140 @@ def test_our_own_server(tmp_path: Path) -> None:
         for rows in ("1 row", "4 rows")
     }
     assert sum(entry["good"] for entry in document["kinds"]) == total["good"] > 100
-    # the seconds that count may end before the last answers came
+    # the measured time may end before the last answers arrive
     assert stats["inference_stats"]["success"]["count"] >= total["good"]
-    assert "digits-10" in said
+    assert "digits-10" in output
 
 
 @pytest.mark.slow
 def test_a_server_that_comes_to_lie(tmp_path: Path) -> None:
-    """Wrong answers and refusals under load are told apart, counted, and make the test fail."""
 
-    class Liar(Peer):
-        def answer(self, given: Given) -> Given:
+    class Liar(Responses):
+        def change(self, answer: FakeAnswer) -> FakeAnswer:
             # some answers stay good, whatever part of the test is counted
             if self.count < 100 or self.count % 3 == 0:
-                return given
+                return answer
             if self.count % 3 == 1:
-                return Given({"error": "busy"}, 503)
-            given.body["outputs"][0]["data"][0] += 0.5
-            return given
+                return FakeAnswer({"error": "busy"}, 503)
+            answer.body["outputs"][0]["data"][0] += 0.5
+            return answer
 
-    with peers.serving(peers.triton(Liar().infer)) as peer:
-        said, document = loaded(tmp_path / "out", peer.url, "--slo", "errors<10%", status=1)
+    with fake_servers.fake_server(fake_servers.triton(Liar().infer)) as server:
+        output, document = run_load(tmp_path / "out", server.url, "--slo", "errors<10%", status=1)
     faults = document["total"]["faults"]
     assert set(faults) == {"503", "wrong: logits differs from the reference answer"}
     assert document["total"]["good"] > 0
     assert document["verdict"]["wrong_answer"].startswith("json, 1 row: 'logits' at [0, 0]: expected ")
-    assert "wrong answers: " in said
-    assert "the SLO was missed: errors<10%" in said
+    assert "wrong answers: " in output
+    assert "the SLO was missed: errors<10%" in output
 
 
 @pytest.mark.slow
 def test_faults_within_the_slo(tmp_path: Path) -> None:
-    """Refusals are allowed as far as the SLO allows them, wrong answers never."""
+    """Refusals are allowed as far as the SLO allows errors."""
 
-    class Busy(Peer):
-        def answer(self, given: Given) -> Given:
+    class Busy(Responses):
+        def change(self, answer: FakeAnswer) -> FakeAnswer:
             busy = self.count > 50 and self.count % 10 == 0
-            return Given({"error": "busy"}, 503) if busy else given
+            return FakeAnswer({"error": "busy"}, 503) if busy else answer
 
     for limit, status in ((20, 0), (2, 1)):
-        with peers.serving(peers.triton(Busy().infer)) as peer:
-            _, document = loaded(tmp_path / str(limit), peer.url, "--slo", f"errors<{limit}%", status=status)
+        with fake_servers.fake_server(fake_servers.triton(Busy().infer)) as server:
+            _, document = run_load(
+                tmp_path / str(limit), server.url, "--slo", f"errors<{limit}%", status=status
+            )
         assert set(document["total"]["faults"]) == {"503"}
         assert document["verdict"]["kept"] is (status == 0)
 
 
-class Stalling(Peer):
-    """Stands still for so long, once, some while after the load has begun."""
+class Stalling(Responses):
+    """Stalls once for some seconds, a while after the load has start."""
 
     def __init__(self, after: float, seconds: float) -> None:
         super().__init__()
         self._after, self._seconds = after, seconds
         self._first: float | None = None
 
-    def answer(self, given: Given) -> Given:
-        # the reference answers come before the load
+    def change(self, answer: FakeAnswer) -> FakeAnswer:
+        # the first 16 requests are for reference answers
         if self.count > 16:
             self._first = self._first or time.monotonic()
             if self._seconds and time.monotonic() > self._first + self._after:
                 seconds, self._seconds = self._seconds, 0
                 time.sleep(seconds)
-        return given
+        return answer
 
 
-def felt(document: dict[str, Any], seconds: float) -> float:
-    """How many answers took longer."""
+def count_slower(document: dict[str, Any], seconds: float) -> float:
+    """How many answers took longer than this."""
     shares = [share for share, latency in document["distribution"] if latency <= seconds]
     return (1 - max(shares, default=0.0)) * float(document["total"]["good"])
 
 
 @pytest.mark.slow
 def test_a_stall_is_felt_by_all_who_would_have_come(tmp_path: Path) -> None:
-    """On a schedule, all that are due while the server stands still wait for it; else only its few users."""
+    """In an open loop every request due in a stall waits; in a closed loop only those of its few users."""
     for loop, options in (("open", ("--rate", 50)), ("closed", ("--users", 2))):
         stalling = Stalling(after=1, seconds=2)
-        with peers.serving(peers.triton(stalling.infer)) as peer:
-            _, document = loaded(tmp_path / loop, peer.url, "--duration", "5s", *options)
-        late = felt(document, 0.5)
+        with fake_servers.fake_server(fake_servers.triton(stalling.infer)) as server:
+            _, document = run_load(tmp_path / loop, server.url, "--duration", "5s", *options)
+        late = count_slower(document, 0.5)
         assert document["load"]["loop"] == loop
-        # 50 a second for the 1.5 seconds before the last half
+        # 50 per second are due in the first 1.5 s of the stall
         assert (late > 40) if loop == "open" else (late < 10)
         assert document["total"]["max"] > 1
 
 
 @pytest.mark.slow
 def test_a_capacity_that_is_known(tmp_path: Path) -> None:
-    """A server that takes 20 ms for each request, one after the other, bears less than 50 a second."""
+    """A server that takes 20 ms per request, one after the other, answers less than 50 per second."""
 
-    class Slow(Peer):
-        def answer(self, given: Given) -> Given:
+    class Slow(Responses):
+        def change(self, answer: FakeAnswer) -> FakeAnswer:
             time.sleep(0.02)
-            return given
+            return answer
 
-    with peers.serving(peers.triton(Slow().infer)) as peer:
-        said, document = loaded(
+    with fake_servers.fake_server(fake_servers.triton(Slow().infer)) as server:
+        output, document = run_load(
             tmp_path / "out",
-            peer.url,
+            server.url,
             *("--find-capacity", "--slo", "p99<300ms, errors<1%", "--step-seconds", "1s"),
         )
     capacity = document["capacity"]
-    assert capacity["rate"] is not None, said
+    assert capacity["rate"] is not None, output
     assert 10 < capacity["rate"] < 55
     assert {step["held"] for step in capacity["steps"]} == {True, False}
 
 
 @pytest.mark.slow
 def test_a_server_that_goes_away(tmp_path: Path) -> None:
-    """Requests without an answer are faults of their own, and the report is written all the same."""
-    with serving.serving() as server:
-        process = started(server.url, "--duration", "3s", "--report", tmp_path / "out", "--slo", "errors<1%")
+    with live_server.serving() as server:
+        process = start(server.url, "--duration", "3s", "--report", tmp_path / "out", "--slo", "errors<1%")
         until = time.monotonic() + 30
         while server.get("/v2/models/stats").json()["model_stats"][0]["inference_count"] < 100:
             assert time.monotonic() < until
             time.sleep(0.05)
-        # figures begin with a whole second
+        # results start with a whole second
         time.sleep(1.2)
         server.stop()
-        said = ended(process, 1)
+        output = wait_for_end(process, 1)
     document = json.loads((tmp_path / "out" / "report.json").read_text())
     assert "connection refused" in document["total"]["faults"]
     assert document["total"]["good"] > 0
-    assert "the SLO was missed: errors<1%" in said
+    assert "the SLO was missed: errors<1%" in output
 
 
 @pytest.mark.slow
 def test_other_peoples_servers(tmp_path: Path) -> None:
-    """Servers as Triton, MLServer and KServe are loaded by what they speak, open loop and closed."""
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((64, 4), np.float32))
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).random((64, 4), np.float32))
     for name, routes, options, wires in (
-        ("triton", peers.triton(), ("--rate", 100), {"json", "binary"}),
-        ("kserve", peers.kserve(), ("--data", tmp_path / "rows.npy"), {"json", "v1"}),
-        ("mlserver", peers.mlserver(), ("--data", tmp_path / "rows.npz"), {"json"}),
+        ("triton", fake_servers.triton(), ("--rate", 100), {"json", "binary"}),
+        ("kserve", fake_servers.kserve(), ("--data", tmp_path / "rows.npy"), {"json", "v1"}),
+        ("mlserver", fake_servers.mlserver(), ("--data", tmp_path / "rows.npz"), {"json"}),
     ):
-        with peers.serving(routes) as peer:
-            _, document = loaded(tmp_path / name, peer.url, "--wire", "mixed", "--rows", "1,3", *options)
+        with fake_servers.fake_server(routes) as server:
+            _, document = run_load(tmp_path / name, server.url, "--wire", "mixed", "--rows", "1,3", *options)
         assert document["target"]["server"] == name
         assert {entry["kind"].split(",")[0] for entry in document["kinds"]} == wires
         assert document["total"]["faults"] == {}
@@ -223,14 +221,14 @@ def test_other_peoples_servers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_keys_and_certificates(tmp_path: Path) -> None:
-    """A server that wants a key, over a certificate of its own making, is loaded with both options only."""
+    """A server with an API key and a self-signed certificate needs both options."""
     (cert, key), keys = certificate(tmp_path), tmp_path / "keys"
     keys.write_text("secret-of-ours\n")
     options = ("--tls-cert", cert, "--tls-key", key, "--api-keys-file", keys)
-    with serving.serving(*options) as server:
-        assert "--insecure takes it" in ended(started(server.url), 1)
-        assert "--api-key-file holds a key" in ended(started(server.url, "--insecure"), 1)
-        _, document = loaded(
+    with live_server.serving(*options) as server:
+        assert "--insecure accepts it" in wait_for_end(start(server.url), 1)
+        assert "pass a key with --api-key-file" in wait_for_end(start(server.url, "--insecure"), 1)
+        _, document = run_load(
             tmp_path / "out", server.url, "--insecure", "--api-key-file", keys, "--duration", "3s"
         )
     assert document["total"]["faults"] == {}

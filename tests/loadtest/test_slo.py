@@ -1,4 +1,4 @@
-"""Limits: how they are written, and when they hold."""
+"""Limits of an SLO: how they are parsed, and when they hold."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections import Counter
 import pytest
 
 from loadtest.errors import UsageError
-from loadtest.ledger import Cell, Summary
+from loadtest.ledger import OutcomeTotals, PeriodSummary
 from loadtest.slo import Slo
 
 
-def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Summary:
-    cell = Cell(faults=Counter({"503": bad}) if bad else Counter())
+def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> PeriodSummary:
+    totals = OutcomeTotals(faults=Counter({"503": bad}) if bad else Counter())
     for time in milliseconds:
-        cell.latency.add(time / 1e3)
-    return Summary(seconds, cell)
+        totals.latency.add(time / 1e3)
+    return PeriodSummary(seconds, totals)
 
 
 @pytest.mark.parametrize(
@@ -37,34 +37,31 @@ def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Summ
     ],
 )
 def test_limits_hold_or_not(text: str, held: bool) -> None:
-    """By hand: 10, 20, 30 and 40 ms in a second, one error in five; a bound just met is missed."""
-    named = text if "errors" in text else f"{text}, errors<100%"
-    assert (not Slo.parse(named).missed(summary([10, 20, 30, 40], bad=1))) == held
+    """By hand: 10, 20, 30 and 40 ms in one second, and one error; reaching a bound is a miss."""
+    with_errors = text if "errors" in text else f"{text}, errors<100%"
+    assert (not Slo.parse(with_errors).missed(summary([10, 20, 30, 40], bad=1))) == held
 
 
 def test_errors_are_limited_unless_another_limit_on_them_is_named() -> None:
-    """A server that refuses most of what it is asked is not fast."""
+    """A server that quickly refuses most requests must not pass."""
     slo = Slo.parse("p99<50ms")
     assert str(slo) == "p99<50ms, errors<1%"
     assert not slo.missed(summary([10] * 200, bad=1))
-    assert [limit.words for limit in slo.missed(summary([10] * 99, bad=1))] == ["errors<1%"]
+    assert [limit.text for limit in slo.missed(summary([10] * 99, bad=1))] == ["errors<1%"]
     assert not Slo.parse("p99<50ms, errors<5%").missed(summary([10] * 99, bad=1))
 
 
 def test_those_missed_are_named() -> None:
-    """As they were written."""
     slo = Slo.parse("p99 < 5ms,errors<0.1%")
     assert str(slo) == "p99<5ms, errors<0.1%"
-    assert [limit.words for limit in slo.missed(summary([10]))] == ["p99<5ms"]
+    assert [limit.text for limit in slo.missed(summary([10]))] == ["p99<5ms"]
 
 
 def test_without_any_request_nothing_is_kept() -> None:
-    """No load is no proof."""
     assert len(Slo.parse("p99<50ms, errors<1%, rate>0").missed(summary([]))) == 3
 
 
 def test_without_any_good_answer_no_time_is_kept() -> None:
-    """A server that only refuses has no latency to be proud of."""
     assert [limit.measure for limit in Slo.parse("p99<50ms, errors<100%").missed(summary([], bad=3))] == [
         "p99",
         "errors",
@@ -88,13 +85,11 @@ def test_without_any_good_answer_no_time_is_kept() -> None:
     ],
 )
 def test_what_is_no_limit_is_refused(text: str) -> None:
-    """With what is expected, and what came."""
     with pytest.raises(UsageError, match="--slo: expected limits such as p99<50ms"):
         Slo.parse(text)
 
 
 @pytest.mark.parametrize("text", ["errors<0", "p99<0ms", "p99<50ms, errors<0.0%"])
 def test_a_limit_that_nothing_can_keep_is_refused(text: str) -> None:
-    """None is below zero; no errors at all are below any share."""
-    with pytest.raises(UsageError, match="expected a limit that can be kept, above 0, got"):
+    with pytest.raises(UsageError, match="expected a limit above 0, because nothing can keep 0, got"):
         Slo.parse(text)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.load_clients import Shot
+from tests.support.load_clients import ClientRequest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def check(body: bytes) -> str | None:
     return None if label == "0" else f"expected the label 0, got {label!r}"
 
 
-SHOT = Shot(PREDICT, BODY, check=check)
+SHOT = ClientRequest(PREDICT, BODY, check=check)
 
 
 @functools.cache

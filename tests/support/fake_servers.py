@@ -1,4 +1,4 @@
-"""Small servers that answer as other people's do, for a client that must get along with any."""
+"""Fake inference servers that answer like Triton, MLServer and KServe, for tests of clients."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from typing import Any
 
 import numpy as np
 
-LENGTH = "Inference-Header-Content-Length"
+LENGTH_HEADER = "Inference-Header-Content-Length"
 WEIGHTS = np.arange(12, dtype="<f4").reshape(4, 3) / 7
 
-TRITON = ["classification", "sequence", "model_repository", "binary_tensor_data", "parameters", "statistics"]
+TRITON_EXTENSIONS = [
+    *("classification", "sequence", "model_repository"),
+    *("binary_tensor_data", "parameters", "statistics"),
+]
 INPUT = {"name": "x", "datatype": "FP32", "shape": [-1, 4]}
 OUTPUT = {"name": "logits", "datatype": "FP32", "shape": [-1, 3]}
 
 
 @dataclass
-class Given:
-    """What a server answers."""
+class FakeAnswer:
+    """An answer of a fake server; a body that is not bytes is sent as JSON."""
 
     body: Any
     status: int = 200
@@ -36,8 +39,8 @@ class Given:
 
 
 @dataclass
-class Asked:
-    """A request that came."""
+class ReceivedRequest:
+    """A request that a fake server received; names of headers are in lower case."""
 
     method: str
     path: str
@@ -45,35 +48,36 @@ class Asked:
     body: bytes
 
 
-Answerer = Callable[[Asked], Given]
-Routes = Mapping[str, Any]  # "GET /v2": what is answered, or an Answerer
+Responder = Callable[[ReceivedRequest], FakeAnswer]
+# "GET /v2": a JSON body, a FakeAnswer, or a Responder
+Routes = Mapping[str, Any]
 
 
-class Peer:
-    """A server in a thread; `asked` are the requests so far."""
+class FakeServer:
+    """A server in a thread; `requests` are those it has received."""
 
     def __init__(self, routes: Routes, tls: ssl.SSLContext | None = None) -> None:
-        self.asked: list[Asked] = []
-        peer = self
+        self.requests: list[ReceivedRequest] = []
+        server = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
                 size = int(self.headers.get("Content-Length", 0))
-                named = {name.lower(): value for name, value in self.headers.items()}
-                asked = Asked(self.command, self.path, named, self.rfile.read(size))
-                peer.asked.append(asked)
-                answer = routes.get(f"{asked.method} {asked.path}", Given({"error": "not here"}, 404))
-                given = answer(asked) if callable(answer) else answer
-                given = given if isinstance(given, Given) else Given(given)
-                headers = {"Content-Length": str(len(given.data))} | given.headers
-                self.send_response(given.status)
-                for name, value in headers.items():
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                request = ReceivedRequest(self.command, self.path, headers, self.rfile.read(size))
+                server.requests.append(request)
+                route = routes.get(f"{request.method} {request.path}", FakeAnswer({"error": "not here"}, 404))
+                answer = route(request) if callable(route) else route
+                answer = answer if isinstance(answer, FakeAnswer) else FakeAnswer(answer)
+                answer_headers = {"Content-Length": str(len(answer.data))} | answer.headers
+                self.send_response(answer.status)
+                for name, value in answer_headers.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(given.data)
-                if int(headers["Content-Length"]) != len(given.data):
+                self.wfile.write(answer.data)
+                if int(answer_headers["Content-Length"]) != len(answer.data):
                     self.close_connection = True
 
             do_POST = do_GET  # noqa: N815
@@ -97,55 +101,62 @@ class Peer:
 
 
 @contextlib.contextmanager
-def serving(routes: Routes, tls: ssl.SSLContext | None = None) -> Iterator[Peer]:
-    """Such a server on a free port."""
-    peer = Peer(routes, tls)
-    thread = threading.Thread(target=peer.serve, daemon=True)
+def fake_server(routes: Routes, tls: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
+    """Run a fake server on a free port."""
+    server = FakeServer(routes, tls)
+    thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:
-        yield peer
+        yield server
     finally:
-        peer.stop()
+        server.stop()
         thread.join(10)
 
 
-def triton(infer: Answerer | None = None, **changes: Any) -> dict[str, Any]:
-    """As Triton has it: an index in place of a list of models, and the binary form."""
-    about = {"name": "scale", "versions": ["1"], "platform": "onnxruntime_onnx"}
-    about |= {"inputs": [INPUT], "outputs": [OUTPUT]} | changes
+def triton(infer: Responder | None = None, **changes: Any) -> dict[str, Any]:
+    """Routes of Triton: an index in place of a list of models, and binary tensors."""
+    metadata = {"name": "scale", "versions": ["1"], "platform": "onnxruntime_onnx"}
+    metadata |= {"inputs": [INPUT], "outputs": [OUTPUT]} | changes
     return {
-        "GET /v2": {"name": "triton", "version": "2.50.0", "extensions": TRITON},
+        "GET /v2": {"name": "triton", "version": "2.50.0", "extensions": TRITON_EXTENSIONS},
         "POST /v2/repository/index": [{"name": "scale", "version": "1", "state": "READY"}],
-        "GET /v2/models/scale": about,
-        "POST /v2/models/scale/infer": infer or scaled,
+        "GET /v2/models/scale": metadata,
+        "POST /v2/models/scale/infer": infer or scale_rows,
     }
 
 
 def mlserver(**changes: Any) -> dict[str, Any]:
-    """As MLServer has it: no versions, no extensions, an id with every answer."""
+    """Routes of MLServer: no versions, no extensions, and an id in every answer."""
 
-    def infer(asked: Asked) -> Given:
-        if LENGTH.lower() in asked.headers:
-            return Given({"error": "Invalid JSON"}, 400)
-        answer = scaled(asked).body
-        del answer["model_version"]
-        return Given({**answer, "id": str(uuid.uuid4()), "parameters": {}})
+    def infer(request: ReceivedRequest) -> FakeAnswer:
+        if LENGTH_HEADER.lower() in request.headers:
+            return FakeAnswer({"error": "Invalid JSON"}, 400)
+        document = scale_rows(request).body
+        del document["model_version"]
+        return FakeAnswer({**document, "id": str(uuid.uuid4()), "parameters": {}})
 
-    about = {"name": "scale", "versions": [], "platform": "", "inputs": [], "outputs": [], "parameters": {}}
+    metadata = {
+        "name": "scale",
+        "versions": [],
+        "platform": "",
+        "inputs": [],
+        "outputs": [],
+        "parameters": {},
+    }
     return {
         "GET /v2": {"name": "mlserver", "version": "1.7.1", "extensions": []},
         "POST /v2/repository/index": [{"name": "scale", "version": None, "state": "READY", "reason": ""}],
-        "GET /v2/models/scale": about | changes,
+        "GET /v2/models/scale": metadata | changes,
         "POST /v2/models/scale/infer": infer,
     }
 
 
 def kserve() -> dict[str, Any]:
-    """As KServe has it: a list of names, and both protocols; the binary form it speaks without saying so."""
+    """Routes of KServe: a list of names, both protocols, and binary tensors without the extension."""
 
-    def predict(asked: Asked) -> Given:
-        rows = np.array(json.loads(asked.body)["instances"], "<f4")
-        return Given({"predictions": (rows @ WEIGHTS).tolist()})
+    def predict(request: ReceivedRequest) -> FakeAnswer:
+        rows = np.array(json.loads(request.body)["instances"], "<f4")
+        return FakeAnswer({"predictions": (rows @ WEIGHTS).tolist()})
 
     return triton(versions=None) | {
         "GET /v2": {"name": "kserve", "version": "0.15.0", "extensions": ["model_repository_extension"]},
@@ -155,19 +166,19 @@ def kserve() -> dict[str, Any]:
     }
 
 
-def scaled(asked: Asked) -> Given:
-    """The rows times WEIGHTS, as JSON or in the binary form, as they were asked for."""
-    length = asked.headers.get(LENGTH.lower())
-    head = json.loads(asked.body[: int(length)] if length else asked.body)
+def scale_rows(request: ReceivedRequest) -> FakeAnswer:
+    """The rows times WEIGHTS, as JSON or as binary tensors, as the request asks for."""
+    length = request.headers.get(LENGTH_HEADER.lower())
+    head = json.loads(request.body[: int(length)] if length else request.body)
     (entry,) = head["inputs"]
     size = entry.get("parameters", {}).get("binary_data_size")
-    values = np.array(entry["data"], "<f4") if size is None else np.frombuffer(asked.body[-size:], "<f4")
+    values = np.array(entry["data"], "<f4") if size is None else np.frombuffer(request.body[-size:], "<f4")
     result = values.reshape(entry["shape"]) @ WEIGHTS
-    about: dict[str, Any] = {"name": "logits", "datatype": "FP32", "shape": list(result.shape)}
-    answer = {"model_name": "scale", "model_version": "1", "outputs": [about]}
+    output: dict[str, Any] = {"name": "logits", "datatype": "FP32", "shape": list(result.shape)}
+    document = {"model_name": "scale", "model_version": "1", "outputs": [output]}
     if not head.get("parameters", {}).get("binary_data_output"):
-        about["data"] = result.ravel().tolist()
-        return Given(answer)
-    about["parameters"] = {"binary_data_size": result.nbytes}
-    text = json.dumps(answer).encode()
-    return Given(text + result.tobytes(), headers={LENGTH: str(len(text))})
+        output["data"] = result.ravel().tolist()
+        return FakeAnswer(document)
+    output["parameters"] = {"binary_data_size": result.nbytes}
+    text = json.dumps(document).encode()
+    return FakeAnswer(text + result.tobytes(), headers={LENGTH_HEADER: str(len(text))})

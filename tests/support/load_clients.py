@@ -1,4 +1,4 @@
-"""Load for tests: connections that send one request after another, and count what is lost."""
+"""Load generator of tests: connections that send one request after another and count lost ones."""
 
 from __future__ import annotations
 
@@ -12,55 +12,59 @@ from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True)
-class Shot:
-    """One request, and what its answer must look like; `check` says what is wrong with a body."""
+class ClientRequest:
+    """A request; `check` returns what is wrong with the body of an answer, or None."""
 
     path: str
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
     check: Callable[[bytes], str | None] = lambda body: None
 
-    def wire(self, host: str) -> bytes:
+    def to_bytes(self, host: str) -> bytes:
         lines = [f"POST {self.path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(self.body)}"]
         lines += [f"{name}: {value}" for name, value in self.headers]
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + self.body
 
 
 @dataclass
-class Tally:
-    """What came of it: answers by status, requests without one, wrong answers, when each good one came."""
+class LoadTally:
+    """Results of a load."""
 
+    # answers by status
     statuses: Counter[int] = field(default_factory=Counter)
-    # sent on an open connection, and no whole answer
+    # requests that were sent on an open connection and got no complete answer
     lost: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    # connections that could not be made: nothing was sent, so nothing is lost
+    # connections that could not be opened: nothing was sent, so nothing is lost
     refused: int = 0
+    # times at which good answers arrived
     good: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
 
     def rate(self) -> float:
-        """Good answers a second."""
+        """Good answers per second."""
         return len(self.good) / (max(self.good) - min(self.good)) if len(self.good) > 1 else 0.0
 
 
-class Load:
-    """So many connections against one address, until told to stop."""
+class LoadGenerator:
+    """Connections that send to one server until the time is over or `stopping` is set."""
 
-    def __init__(self, url: str, shots: list[Shot], connections: int, *, fresh: bool = False) -> None:
+    def __init__(
+        self, url: str, requests: list[ClientRequest], connections: int, *, fresh: bool = False
+    ) -> None:
         """`fresh` makes a new connection for every request."""
         parts = urlsplit(url)
         assert parts.hostname
         assert parts.port
         self.host, self.port = parts.hostname, parts.port
-        self.shots = shots
-        self.wires = [shot.wire(f"{self.host}:{self.port}") for shot in shots]
+        self.requests = requests
+        self._data = [request.to_bytes(f"{self.host}:{self.port}") for request in requests]
         self.connections, self.fresh = connections, fresh
-        self.tally = Tally()
+        self.tally = LoadTally()
         self.stopping = False
 
-    async def run(self, seconds: float) -> Tally:
-        """Send for so long, or until `stopping`; then let the last answers come."""
+    async def run(self, seconds: float) -> LoadTally:
+        """Send for this time or until `stopping`, then wait for the last answers."""
         until = monotonic() + seconds
         await asyncio.gather(*(self._connection(number, until) for number in range(self.connections)))
         return self.tally
@@ -77,18 +81,18 @@ class Load:
             try:
                 again = True
                 while again and monotonic() < until and not self.stopping:
-                    again = await self._exchange(turn % len(self.shots), reader, writer) and not self.fresh
+                    again = await self._exchange(turn % len(self.requests), reader, writer) and not self.fresh
                     turn += self.connections
             finally:
                 writer.close()
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
 
-    async def _exchange(self, which: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request; whether the connection may carry another."""
+    async def _exchange(self, index: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Send one request; returns whether the connection can be used again."""
         tally, begun = self.tally, monotonic()
         try:
-            writer.write(self.wires[which])
+            writer.write(self._data[index])
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
             first, *lines = head.decode("latin-1").split("\r\n")
             headers = {
@@ -105,6 +109,6 @@ class Load:
         if status == 200:
             tally.good.append(monotonic())
             tally.latencies.append(monotonic() - begun)
-            if fault := self.shots[which].check(body):
+            if fault := self.requests[index].check(body):
                 tally.wrong.append(fault)
         return headers.get("connection", "").lower() != "close"

@@ -1,4 +1,4 @@
-"""Load tests that never took place, for tests of what is shown of one."""
+"""Made-up records of load tests, for tests of reports and terminal output."""
 
 from __future__ import annotations
 
@@ -8,36 +8,41 @@ from typing import Any
 
 from loadtest.ledger import Ledger, Outcome
 from loadtest.measure.buckets import Buckets
-from loadtest.measure.record import Capacity, Machine, Record, Step
-from loadtest.measure.scrape import Scrape
-from loadtest.plan import Plan
+from loadtest.measure.record import Capacity, Machine, RateStep, Record
+from loadtest.measure.server_metrics import Scrape
+from loadtest.plan import LoadPlan
 from loadtest.slo import Slo
 from loadtest.workload.target import Target
-from loadtest.workload.tensors import Tensor
+from loadtest.workload.tensors import TensorSpec
 
-BEGUN = 1_800_000_000
+# start of all tests, as Unix time
+START = 1_800_000_000
 URL = "http://127.0.0.1:8000"
-TIMES = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, float("inf"))
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, float("inf"))
+# bounds of the server's histograms, in seconds and in rows
+TIME_BOUNDS = (
+    *(0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25),
+    float("inf"),
+)
+SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, float("inf"))
 MACHINE = Machine(cpus=2, python="3.11.7", platform="Linux x86_64", locust="2.47.0")
 
 
-def target(**changes: Any) -> Target:
-    known: dict[str, Any] = {
+def sample_target(**changes: Any) -> Target:
+    fields: dict[str, Any] = {
         "url": URL,
         "server": "turnpike",
         "server_version": "0.1.0",
         "model": "digits-10",
         "version": "1",
-        "inputs": (Tensor("image", "FP32", (-1, 8, 8)),),
-        "outputs": (Tensor("probabilities", "FP32", (-1, 10)),),
+        "inputs": (TensorSpec("image", "FP32", (-1, 8, 8)),),
+        "outputs": (TensorSpec("probabilities", "FP32", (-1, 10)),),
         "binary": True,
         "v1": True,
     }
-    return Target(**(known | changes))
+    return Target(**(fields | changes))
 
 
-def load(
+def add_requests(
     ledger: Ledger,
     begin: int,
     seconds: int,
@@ -48,32 +53,43 @@ def load(
     kinds: tuple[tuple[str, int], ...] = (("json, 1 row", 1),),
     seed: int = 0,
 ) -> None:
-    """Requests at a steady rate, with latencies as they are in life, and of each fault its share."""
-    drawn = random.Random(seed)
+    """Add requests at a steady rate with realistic random latencies.
+
+    Args:
+        ledger: where to add them.
+        begin: second in which the first is due.
+        seconds: for how long they are due.
+        rate: requests per second.
+        median: latency in seconds.
+        faults: share of the requests with each fault.
+        kinds: kinds of requests with their rows, which are equally frequent.
+        seed: of the random numbers.
+    """
+    source = random.Random(seed)
     for number in range(int(seconds * rate)):
-        kind, rows = drawn.choice(kinds)
-        latency = median * rows**0.3 * drawn.lognormvariate(0, 0.45)
-        if drawn.random() < 0.004:
-            latency += drawn.uniform(3, 12) * median
-        fault, point = None, drawn.random()
+        kind, rows = source.choice(kinds)
+        latency = median * rows**0.3 * source.lognormvariate(0, 0.45)
+        if source.random() < 0.004:
+            latency += source.uniform(3, 12) * median
+        fault, point = None, source.random()
         for name, share in (faults or {}).items():
             fault, point = (name, 2.0) if point < share else (fault, point - share)
-        late = drawn.expovariate(1 / 0.0004)
+        late = source.expovariate(1 / 0.0004)
         ledger.add(Outcome(kind, begin + number / rate, late, latency + late, rows, fault))
 
 
-def scrape(at: float, rate: float, median: float = 0.004, seed: int = 0) -> Scrape:
-    """One second of a server that has these requests."""
-    drawn = random.Random(seed + int(at))
+def sample_scrape(at: float, rate: float, median: float = 0.004, seed: int = 0) -> Scrape:
+    """One second of a server that answers this many requests per second."""
+    source = random.Random(seed + int(at))
 
     def times(typical: float) -> Buckets:
-        counts = [0.0] * len(TIMES)
+        counts = [0.0] * len(TIME_BOUNDS)
         total = 0.0
         for _ in range(int(rate)):
-            value = typical * drawn.lognormvariate(0, 0.5)
+            value = typical * source.lognormvariate(0, 0.5)
             total += value
-            counts[next(place for place, bound in enumerate(TIMES) if value <= bound)] += 1
-        return Buckets(TIMES, tuple(counts), total)
+            counts[next(index for index, bound in enumerate(TIME_BOUNDS) if value <= bound)] += 1
+        return Buckets(TIME_BOUNDS, tuple(counts), total)
 
     sizes = [0.0, rate * 0.05, rate * 0.1, rate * 0.06, 0.0, 0.0, 0.0, 0.0, 0.0]
     return Scrape(
@@ -82,60 +98,64 @@ def scrape(at: float, rate: float, median: float = 0.004, seed: int = 0) -> Scra
         queue=times(median * 0.35),
         run=times(median * 0.12),
         request=times(median * 0.6),
-        rows=Buckets(SIZES, tuple(sizes), sum(sizes) * 3.2),
+        rows=Buckets(SIZE_BOUNDS, tuple(sizes), sum(sizes) * 3.2),
         refused=0.0,
-        depth=float(drawn.randrange(12)),
+        depth=float(source.randrange(12)),
         workers=2.0,
     )
 
 
-def record(
-    plan: Plan | None = None,
+def sample_record(
+    plan: LoadPlan | None = None,
     ledger: Ledger | None = None,
     *,
     seconds: int = 10,
-    about: Target | None = None,
+    target: Target | None = None,
     **changes: Any,
 ) -> Record:
-    """A load test of some seconds, of which the first is the warm-up."""
+    """A load test of some seconds; the first is the warm-up."""
     if ledger is None:
         ledger = Ledger()
-        load(ledger, BEGUN, seconds, 60)
-    plan = plan or Plan(URL, duration=seconds, warmup=1, slo=Slo.parse("p99<50ms, errors<0.1%"))
-    known: dict[str, Any] = {
+        add_requests(ledger, START, seconds, 60)
+    plan = plan or LoadPlan(URL, duration=seconds, warmup=1, slo=Slo.parse("p99<50ms, errors<0.1%"))
+    fields: dict[str, Any] = {
         "plan": plan,
-        "target": about or target(),
+        "target": target or sample_target(),
         "machine": MACHINE,
-        "begun": float(BEGUN),
-        "ended": BEGUN + seconds + 0.2,
-        "first": BEGUN + 1,
-        "last": BEGUN + seconds,
+        "begun": float(START),
+        "ended": START + seconds + 0.2,
+        "first": START + 1,
+        "last": START + seconds,
         "ledger": ledger,
     }
     if "scrapes" not in changes:
-        known["scrapes"] = tuple(scrape(BEGUN + second + 0.9, 60) for second in range(seconds))
-    known |= changes
-    summary = ledger.summary(known["first"], known["last"])
-    known.setdefault("missed", plan.slo.missed(summary) if plan.slo else ())
-    return Record(**known)
+        fields["scrapes"] = tuple(sample_scrape(START + second + 0.9, 60) for second in range(seconds))
+    fields |= changes
+    summary = ledger.summary(fields["first"], fields["last"])
+    fields.setdefault("missed_limits", plan.slo.missed(summary) if plan.slo else ())
+    return Record(**fields)
 
 
-def search(rates: tuple[float, ...] = (100, 200, 400, 800, 600, 500, 550), held_to: float = 550) -> Record:
-    """A search for the capacity, a step of five seconds for each rate."""
+def sample_search_record(
+    rates: tuple[float, ...] = (100, 200, 400, 800, 600, 500, 550), capacity: float = 550
+) -> Record:
+    """A search for the capacity, with a step of five seconds for each rate; latency grows near `capacity`."""
     slo = Slo.parse("p99<50ms, errors<0.1%")
-    plan = Plan(URL, find_capacity=True, step_seconds=5, slo=slo)
+    plan = LoadPlan(URL, find_capacity=True, step_seconds=5, slo=slo)
     ledger, steps, scrapes = Ledger(), [], []
-    for place, rate in enumerate(rates):
-        begin = BEGUN + 6 * place
-        load_of = rate / held_to
-        median = 0.003 / max(0.05, 1 - load_of * 0.9) * (1 if load_of <= 1 else 8 * load_of)
-        load(ledger, begin, 5, rate, median=median, faults={"503": 0.1} if load_of > 1.2 else {}, seed=place)
+    for index, rate in enumerate(rates):
+        begin = START + 6 * index
+        utilization = rate / capacity
+        overload = 1 if utilization <= 1 else 8 * utilization
+        median = 0.003 / max(0.05, 1 - utilization * 0.9) * overload
+        faults = {"503": 0.1} if utilization > 1.2 else {}
+        add_requests(ledger, begin, 5, rate, median=median, faults=faults, seed=index)
         summary = ledger.summary(begin, begin + 5)
         held = not slo.missed(summary)
-        steps.append(Step(rate, begin, begin + 5, summary, 0.001, held, False))
-        scrapes += [scrape(begin + second + 0.9, rate, median) for second in range(5)]
+        steps.append(RateStep(rate, begin, begin + 5, summary, 0.001, held, generator_limited=False))
+        scrapes += [sample_scrape(begin + second + 0.9, rate, median) for second in range(5)]
     best = max((step for step in steps if step.held), key=lambda step: step.rate, default=steps[-1])
-    return record(
+    return sample_record(
         plan,
         ledger,
         seconds=6 * len(rates),

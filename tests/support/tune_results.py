@@ -1,4 +1,4 @@
-"""Figures of searches that never took place, and a search that takes them, for tests."""
+"""Made-up results of tuning searches, and a fake machine on which a search can run without servers."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tune.candidates import Candidate
-from tune.decision import Decision
 from tune.errors import ServeError
-from tune.measurements import Figures, Trial, middle
-from tune.model_under_test import Subject
-from tune.plan import Plan
-from tune.result import Found, Line, Lower
-from tune.search import Search
+from tune.measurements import LoadFigures, Trial, median_trial
+from tune.model_under_test import ModelUnderTest
+from tune.plan import TunePlan
+from tune.result import CandidateResult, PrecisionResult, TuneResult
+from tune.search import Decision, SettingsSearch
 
 BASE = Candidate(1, 2, 128, 0.0)
 
 
-def trial(*rates: float, users: Sequence[int] = (1, 16, 64), missed: Sequence[int] = ()) -> Trial:
-    """One with these rates; at the numbers of users in `missed` it fails."""
+def sample_trial(*rates: float, users: Sequence[int] = (1, 16, 64), missed: Sequence[int] = ()) -> Trial:
+    """A trial with these rates; it fails at the numbers of users in `missed`."""
     return tuple(
-        Figures(count, rate, 0.5 / (rate or 1), 2 / (rate or 1), ("the SLO was missed",) * (count in missed))
+        LoadFigures(
+            count, rate, 0.5 / (rate or 1), 2 / (rate or 1), ("the SLO was missed",) * (count in missed)
+        )
         for count, rate in zip(users, rates, strict=True)
     )
 
 
-class Machine:
-    """Measures by a rule, notes the order, and drifts as it is told to."""
+class FakeMachine:
+    """Measures candidates by a function, and records their order."""
 
     def __init__(
         self,
@@ -37,6 +38,14 @@ class Machine:
         absent: Callable[[Candidate], bool] = lambda candidate: False,
         drift: Sequence[float] = (1.0,),
     ) -> None:
+        """Make a machine.
+
+        Args:
+            speed: throughput of a candidate.
+            missed: whether a candidate misses the SLO with 64 users.
+            absent: whether a candidate does not start.
+            drift: factors of the speed in one measurement after another.
+        """
         self.speed, self.missed, self.absent, self.drift = speed, missed, absent, drift
         self.measured: list[Candidate] = []
         self.best: list[Candidate] = []
@@ -47,39 +56,45 @@ class Machine:
         if self.absent(candidate):
             raise ServeError("no room")
         rate = 1000 * self.speed(candidate) * factor
-        return trial(rate, rate * 2, rate * 3, missed=(64,) if self.missed(candidate) else ())
+        return sample_trial(rate, rate * 2, rate * 3, missed=(64,) if self.missed(candidate) else ())
 
-    def watch(self, candidate: Candidate, figures: Trial) -> None:
+    def on_best(self, candidate: Candidate, trial: Trial) -> None:
         self.best.append(candidate)
 
-    def search(self, base: Candidate = BASE, cpus: int = 4, most_rows: int = 64) -> Search:
-        return Search(base, cpus, most_rows, self.measure, self.watch)
+    def search(self, base: Candidate = BASE, cpus: int = 4, max_rows: int = 64) -> SettingsSearch:
+        return SettingsSearch(base, cpus, max_rows, self.measure, self.on_best)
 
 
-def found(
+def sample_result(
     trials: Mapping[Candidate, Trial] | None = None,
     *,
     kept: bool = True,
-    lower: Sequence[Lower] = (),
+    precisions: Sequence[PrecisionResult] = (),
     notes: Sequence[str] = (),
     model: str = "digits-10",
-    **asked: object,
-) -> Found:
-    """What a search would have found: the first of the trials is the best."""
-    given = trials or {Candidate(2, 1, 128, 0.0): trial(1500, 4000, 6000), BASE: trial(1600, 3000, 4000)}
-    best = next(iter(given))
-    gains = {candidate: 1.0 if candidate == BASE else 1.2 for candidate in given}
-    plan = Plan(**{"slo": "p99<50ms, errors<0.1%", **asked})  # type: ignore[arg-type]
-    return Found(
+    **options: object,
+) -> TuneResult:
+    """The result of a search that never ran; the first of the trials is the best."""
+    trials = trials or {
+        Candidate(2, 1, 128, 0.0): sample_trial(1500, 4000, 6000),
+        BASE: sample_trial(1600, 3000, 4000),
+    }
+    best = next(iter(trials))
+    gains = {candidate: 1.0 if candidate == BASE else 1.2 for candidate in trials}
+    plan = TunePlan(**{"slo": "p99<50ms, errors<0.1%", **options})  # type: ignore[arg-type]
+    return TuneResult(
         plan=plan,
-        subject=Subject(model, Path("repo/digits-10/1/model.onnx"), Path("repo")),
+        model=ModelUnderTest(model, Path("repo/digits-10/1/model.onnx"), Path("repo")),
         base=BASE,
         decision=Decision(best, gains, 0.031, kept),
-        lines=tuple(Line(one, middle([figures]), gains[one], 1) for one, figures in given.items()),
-        lower=tuple(lower),
+        candidates=tuple(
+            CandidateResult(candidate, median_trial([trial]), gains[candidate], 1)
+            for candidate, trial in trials.items()
+        ),
+        precisions=tuple(precisions),
         notes=tuple(notes),
         machine={"cpus": 2.0, "cpu": "AMD EPYC", "device": "cpu"},
         versions={"turnpike": "0.1.0", "python": "3.11.7"},
         ended=datetime(2026, 2, 3, 4, 5, tzinfo=UTC),
-        seconds=3,
+        load_seconds=3,
     )

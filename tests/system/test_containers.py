@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from tests.support.compose_project import BODY, PREDICT, ROOT, SHOT, Project, docker, need_engine, project
-from tests.support.load_clients import Load, Tally
+from tests.support.load_clients import LoadGenerator, LoadTally
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
@@ -75,11 +75,11 @@ def routes(one: Project) -> list[str]:
     return one.compose("--profile", "scale", "exec", "-T", "proxy", "proxy", "routes").split()
 
 
-def under_load(url: str, happening: Callable[[], Awaitable[object]], *, fresh: bool = False) -> Tally:
+def under_load(url: str, happening: Callable[[], Awaitable[object]], *, fresh: bool = False) -> LoadTally:
     """What came of requests that were sent while something happened, and for a second after."""
 
-    async def run() -> Tally:
-        load = Load(url, [SHOT], CONNECTIONS, fresh=fresh)
+    async def run() -> LoadTally:
+        load = LoadGenerator(url, [SHOT], CONNECTIONS, fresh=fresh)
         sending = asyncio.create_task(load.run(300))
         await asyncio.sleep(0.5)
         assert load.tally.good

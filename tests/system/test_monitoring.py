@@ -21,7 +21,7 @@ from service.config.settings import Settings
 from service.errors import RequestError
 from service.gates.drift import ALARM, WATCH
 from tests.support.live_server import Server, serving
-from tests.support.load_clients import Load, Shot
+from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.support.prometheus import FOLDER, Prometheus, collecting
 from tests.support.promql import selected, unanswerable
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
@@ -239,7 +239,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pro
     ):
         row = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.5] * 64}]}
         shots = [
-            Shot(path, json.dumps(body).encode(), (("X-Api-Key", KEY),))
+            ClientRequest(path, json.dumps(body).encode(), (("X-Api-Key", KEY),))
             for path, body in (
                 ("/v2/models/digits-10/infer", row),
                 ("/v2/models/digits-10/gates", row),
@@ -248,7 +248,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pro
                 ("/v2/models/damaged/infer", row),
             )
         ]
-        asyncio.run(Load(server.url, shots, 4).run(SECONDS))
+        asyncio.run(LoadGenerator(server.url, shots, 4).run(SECONDS))
         yield server, prometheus
 
 

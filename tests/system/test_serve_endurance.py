@@ -14,7 +14,7 @@ import pytest
 
 from service.artifact.runtime import open_model
 from tests.support.live_server import serving
-from tests.support.load_clients import Load, Shot
+from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.system.test_serve_faults import DEFAULT, shots, until, workers
 
 pytestmark = pytest.mark.timeout(900)
@@ -31,9 +31,9 @@ def test_stops_under_load_lose_nothing(stops: int) -> None:
     answered = 0
     for turn in range(stops):
         with serving("--workers", 2, "--drain-wait", 0.2) as server:
-            load = Load(server.url, shots(16), 16, fresh=turn % 2 == 1)
+            load = LoadGenerator(server.url, shots(16), 16, fresh=turn % 2 == 1)
 
-            async def story(load: Load = load, wait: float = 0.1 + 0.5 * turn / stops) -> None:
+            async def story(load: LoadGenerator = load, wait: float = 0.1 + 0.5 * turn / stops) -> None:
                 running = asyncio.create_task(load.run(20))
                 await asyncio.sleep(wait)
                 server.process.send_signal(signal.SIGTERM)
@@ -54,7 +54,7 @@ def test_stops_under_load_lose_nothing(stops: int) -> None:
 def test_ten_thousand_tagged_requests_come_back_to_their_callers() -> None:
     """Mixed shapes over 64 connections, each knowing its own bits: none swapped, none lost."""
     with serving("--workers", 2) as server:
-        load = Load(server.url, shots(500, sizes=(1, 2, 3, 5, 8, 13, 64, 100)), 64)
+        load = LoadGenerator(server.url, shots(500, sizes=(1, 2, 3, 5, 8, 13, 64, 100)), 64)
 
         async def story() -> None:
             running = asyncio.create_task(load.run(240))
@@ -75,7 +75,7 @@ def test_a_swap_every_two_seconds_loses_nothing(tmp_path: Path, swaps: int) -> N
     """Versions of the same weights come and go under load; every answer is right and none is missing."""
     shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
     with serving("--models", tmp_path, "--workers", 2, "--poll", 0.3) as server:
-        load = Load(server.url, shots(16), 16)
+        load = LoadGenerator(server.url, shots(16), 16)
 
         async def story() -> None:
             running = asyncio.create_task(load.run(2 * swaps + 4))
@@ -98,7 +98,7 @@ def test_a_swap_every_two_seconds_loses_nothing(tmp_path: Path, swaps: int) -> N
 def test_workers_killed_under_load_lose_what_they_had_in_hand(kills: int) -> None:
     """Kills in turn: never more than one request a connection, and the service goes on."""
     with serving("--workers", 2) as server:
-        load = Load(server.url, shots(16), 8)
+        load = LoadGenerator(server.url, shots(16), 8)
 
         async def story() -> None:
             running = asyncio.create_task(load.run(3 * kills + 6))
@@ -119,7 +119,7 @@ def test_five_times_too_much_load_is_refused_in_good_order(seconds: int) -> None
     """All the while only 200, 503 and 504, and good answers all the time."""
     heavy = shots(8, sizes=(64,))
     with serving("--queue", 16) as server:
-        over = asyncio.run(Load(server.url, heavy, 80).run(seconds))
+        over = asyncio.run(LoadGenerator(server.url, heavy, 80).run(seconds))
     assert over.lost == []
     assert over.wrong == []
     assert set(over.statuses) <= {200, 503, 504}
@@ -133,8 +133,8 @@ def test_the_answers_of_a_long_model_are_its_own() -> None:
     """Runs in a thread deal out their rows as those in the event loop do."""
     assert open_model(DEFAULT).inputs
     big = shots(4, sizes=(1000,))
-    assert isinstance(big[0], Shot)
+    assert isinstance(big[0], ClientRequest)
     with serving() as server:
-        tally = asyncio.run(Load(server.url, big, 8).run(5))
+        tally = asyncio.run(LoadGenerator(server.url, big, 8).run(5))
     assert tally.wrong == []
     assert set(tally.statuses) == {200}

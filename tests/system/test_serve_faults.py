@@ -24,7 +24,7 @@ import pytest
 
 from service.artifact.runtime import open_model
 from tests.support.live_server import ROOT, Server, serving
-from tests.support.load_clients import Load, Shot
+from tests.support.load_clients import ClientRequest, LoadGenerator
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DEFAULT = ROOT / "service/default/digits-10/1/model.onnx"
@@ -47,7 +47,7 @@ def binary(given: Array, parameters: str = "") -> tuple[bytes, tuple[tuple[str, 
     return head + given.tobytes(), (("Inference-Header-Content-Length", str(len(head))),)
 
 
-def shots(count: int, path: Path = DEFAULT, sizes: tuple[int, ...] = (1, 2, 3, 5, 8)) -> list[Shot]:
+def shots(count: int, path: Path = DEFAULT, sizes: tuple[int, ...] = (1, 2, 3, 5, 8)) -> list[ClientRequest]:
     """Requests of different rows and sizes, each of which knows its own answer to the last bit."""
     runtime = open_model(path)
     generator = np.random.default_rng(0)
@@ -56,7 +56,7 @@ def shots(count: int, path: Path = DEFAULT, sizes: tuple[int, ...] = (1, 2, 3, 5
         given = generator.integers(0, 17, (sizes[number % len(sizes)], 1, 8, 8)).astype(np.float32)
         expected = runtime.run({"x": given})[0].tobytes()
         body, headers = binary(given)
-        made.append(Shot(INFER, body, headers, expecting(expected, number)))
+        made.append(ClientRequest(INFER, body, headers, expecting(expected, number)))
     return made
 
 
@@ -94,7 +94,7 @@ def until(condition: Any, seconds: float = 20) -> None:
 
 def test_every_answer_is_that_of_the_request_alone(server: Server) -> None:
     """Two thousand requests over 32 connections, batched as they come: each gets its own bits."""
-    load = Load(server.url, shots(64), 32)
+    load = LoadGenerator(server.url, shots(64), 32)
     tally = asyncio.run(load.run(3))
     assert tally.lost == []
     assert tally.wrong == []
@@ -106,7 +106,7 @@ def test_every_answer_is_that_of_the_request_alone(server: Server) -> None:
 def test_a_dead_worker_is_replaced_and_the_others_go_on(server: Server) -> None:
     """Only what the dead one had in hand is lost."""
     before = {process.pid for process in workers(server)}
-    load = Load(server.url, shots(16), 8)
+    load = LoadGenerator(server.url, shots(16), 8)
 
     async def story() -> None:
         running = asyncio.create_task(load.run(3))
@@ -292,7 +292,7 @@ def test_load_and_unload_reach_every_worker(tmp_path: Path) -> None:
 def test_sigterm_under_load_loses_nothing(fresh: bool) -> None:
     """Every request that was sent is answered, on connections that stay and on new ones; exit status 0."""
     with serving("--workers", 2, "--drain-wait", 0.3) as server:
-        load = Load(server.url, shots(16), 8, fresh=fresh)
+        load = LoadGenerator(server.url, shots(16), 8, fresh=fresh)
 
         async def story() -> None:
             running = asyncio.create_task(load.run(20))
@@ -347,7 +347,7 @@ def test_a_refused_client_that_comes_back_at_once_has_to_wait() -> None:
     """Whoever does not heed Retry-After is read from a little later, so that refusals cost little."""
     many = shots(4, sizes=(1,))
     with serving("--queue", 1, "--max-delay-ms", 300) as server:
-        tally = asyncio.run(Load(server.url, many, 16).run(3))
+        tally = asyncio.run(LoadGenerator(server.url, many, 16).run(3))
     assert set(tally.statuses) == {200, 503}
     # without a pause each of 14 connections would be refused some hundred times a second
     assert tally.statuses[503] < 14 * 3 * 6

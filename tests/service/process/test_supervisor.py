@@ -22,17 +22,17 @@ from service.http.listener import listen
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
 from tests.support.fake_service import FakeApp, RunningService, running, until
-from tests.support.load_clients import Load, Shot, Tally
+from tests.support.load_clients import ClientRequest, LoadGenerator, LoadTally
 
 # durations differ, so that some request is always being processed
-SHOTS = [Shot(f"/slow?{seconds}", b"hello") for seconds in (0, 0.003, 0.007, 0.013)]
+SHOTS = [ClientRequest(f"/slow?{seconds}", b"hello") for seconds in (0, 0.003, 0.007, 0.013)]
 
 
 def run_load(
     service: RunningService, action: Any, *, fresh: bool, seconds: float = 0.3, connections: int = 16
-) -> Tally:
+) -> LoadTally:
     """Run a load and an action during it, until the service has ended or the time is over."""
-    load = Load(service.url, SHOTS, connections, fresh=fresh)
+    load = LoadGenerator(service.url, SHOTS, connections, fresh=fresh)
 
     async def scenario() -> None:
         running = asyncio.create_task(load.run(20))

@@ -1,0 +1,146 @@
+"""Summarizes a finished load test: its record, caveats for the reader, and whether it passed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from loadtest.ledger import Ledger, PeriodSummary, now
+from loadtest.measure.record import Machine, Record
+from loadtest.measure.server_metrics import MetricsPoller
+from loadtest.plan import WIRES, LoadPlan
+from loadtest.slo import DEFAULT_ERROR_LIMIT
+from loadtest.workload.payloads import why_unsupported
+from loadtest.workload.workload import Workload
+
+# share of a CPU: a sending process that uses more sends and reads late, so its latencies are too long
+MAX_BUSY = 0.85
+# seconds: a p99 of lateness above this is reported
+MAX_LATE_SECONDS = 0.010
+MORE_PROCESSES = "Use more --processes, or generate the load on another machine."
+
+# beginning of the fault of an answer that arrived but is wrong
+WRONG_PREFIX = "wrong: "
+
+
+def make_record(
+    plan: LoadPlan,
+    workload: Workload,
+    ledger: Ledger,
+    poller: MetricsPoller | None,
+    seconds: tuple[int, int],
+    busy: Sequence[float] = (),
+    **more: Any,
+) -> Record:
+    """The record of a test that ends now.
+
+    Args:
+        plan: what was done.
+        workload: what was sent.
+        ledger: all outcomes.
+        poller: the server's metrics, if they were read.
+        seconds: first second of the ledger that counts, and the one after the last.
+        busy: shares of a CPU that sending processes used, second by second.
+        more: further fields of the record.
+    """
+    first, last = seconds
+    summary = ledger.summary(first, last)
+    return Record(
+        plan=plan,
+        target=workload.target,
+        machine=this_machine(),
+        ended=now(),
+        first=first,
+        last=last,
+        ledger=ledger,
+        missed_limits=plan.slo.missed(summary) if plan.slo else (),
+        scrapes=tuple(poller.scrapes) if poller else (),
+        notes=(*caveats(plan, workload, summary, busy), *(poller.caveats() if poller else ())),
+        **more,
+    )
+
+
+def this_machine() -> Machine:
+    """This machine, without its name."""
+    return Machine(
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        # locust is not imported for this: importing it replaces parts of the standard library
+        locust=importlib.metadata.version("locust"),
+    )
+
+
+def caveats(
+    plan: LoadPlan, workload: Workload, summary: PeriodSummary, busy: Sequence[float]
+) -> tuple[str, ...]:
+    """Notes for the reader of the report; `busy` are shares of a CPU that sending processes used."""
+    return (
+        *_missing_wires(plan, workload),
+        *_equal_answers(workload),
+        *_busy_senders(busy),
+        *_late_requests(plan, summary),
+    )
+
+
+def _missing_wires(plan: LoadPlan, workload: Workload) -> list[str]:
+    if plan.wire != "mixed":
+        return []
+    missing = [wire for wire in WIRES if wire != "mixed" and why_unsupported(workload.target, wire)]
+    if not missing:
+        return []
+    return [f"The mix leaves out {', '.join(missing)}, which this model or server does not support."]
+
+
+def _equal_answers(workload: Workload) -> list[str]:
+    return [
+        f"All requests of the kind {kind!r} have the same answer, so an answer to the wrong request would "
+        "not be noticed."
+        for kind in workload.checker.kinds_with_equal_answers
+    ]
+
+
+def _busy_senders(busy: Sequence[float]) -> list[str]:
+    # a few busy seconds do no harm: the 80th percentile counts
+    share = sorted(busy)[int(len(busy) * 0.8)] if busy else 0.0
+    if share <= MAX_BUSY:
+        return []
+    return [
+        f"A sending process was busy for {min(share, 1):.0%} of its time, so latencies include delays of the "
+        f"load generator. {MORE_PROCESSES}"
+    ]
+
+
+def _late_requests(plan: LoadPlan, summary: PeriodSummary) -> list[str]:
+    late = summary.totals.late.percentile(0.99)
+    if not plan.open_loop or not late > MAX_LATE_SECONDS:
+        return []
+    return [
+        f"One request in a hundred was sent {late * 1e3:.0f} ms late or more, and latencies include this "
+        f"delay: the load generator could not keep the schedule. {MORE_PROCESSES}"
+    ]
+
+
+def failures(record: Record) -> tuple[str, ...]:
+    """The reasons why a load test failed, as sentences; empty if it passed."""
+    summary = record.summary()
+    wrong = sum(count for fault, count in summary.totals.faults.items() if fault.startswith(WRONG_PREFIX))
+    # a test that was stopped before anything was measured has missed no limit
+    missed = record.missed_limits if summary.requests or not record.interrupted else ()
+    reasons = [f"the SLO was missed: {limit.text}" for limit in missed]
+    if record.capacity and record.capacity.rate is None:
+        reasons.append(f"no rate kept {record.plan.slo}")
+    if wrong:
+        reasons.append(f"wrong answers: {wrong:,} of {summary.requests:,}")
+    if not (summary.requests or record.interrupted):
+        reasons.append("no request was due after the warm-up")
+    elif not (summary.good or record.interrupted):
+        reasons.append("no answer was good")
+    elif summary.requests and not (wrong or record.plan.slo or DEFAULT_ERROR_LIMIT.holds(summary)):
+        reasons.append(
+            f"errors: {summary.bad:,} of {summary.requests:,}, and there is no --slo that allows this many"
+        )
+    return tuple(reasons)
