@@ -122,7 +122,7 @@ def test_kserve() -> None:
     with fake_servers.fake_server(fake_servers.kserve()) as server:
         mixed = Client.ready(server.url, wire="mixed", rows=(2,))
         assert mixed.faults() == {None}
-        assert {payload.wire for payload in mixed.requests} == {"json", "v1"}
+        assert {payload.wire for payload in mixed.payloads} == {"json", "v1"}
         assert Client.ready(server.url, wire="binary").faults() == {None}
 
 
