@@ -60,11 +60,8 @@ def run_search(plan: TunePlan, listener: TuneListener, stop_requested: StopReque
         base = base_candidate(settings)
 
         # plan the time
-        cpu_count, max_rows, users = (
-            max(1, int(available_cpus())),
-            max(plan.users) * plan.rows,
-            len(plan.users),
-        )
+        cpu_count = max(1, int(available_cpus()))
+        max_rows, users = max(plan.users) * plan.rows, len(plan.users)
         trials = count_trials(base, cpu_count, max_rows) + TRIALS_PER_PRECISION * len(repositories)
         load_seconds = seconds_per_load(plan.minutes, trials, users)
         listener.started(trials * users, estimate_seconds(trials, users, load_seconds))
