@@ -26,7 +26,15 @@ MAX_GATE_VALUES = 2**26
 MIN_ROWS = 256
 
 
-def profile_gates(runtime: Runtime, gates: Sequence[Gate], rows: Rows, labels: Sequence[str] = ()) -> Profile:
+def profile_gates(
+    runtime: Runtime,
+    gates: Sequence[Gate],
+    rows: Rows,
+    labels: Sequence[str] = (),
+    *,
+    max_values: int = MAX_GATE_VALUES,
+    min_rows: int = MIN_ROWS,
+) -> Profile:
     """Statistics of each gate's T over the rows, and if the classes are known, the contrast between them.
 
     A gate with several positions per row (pixels, words) is measured over all of them. In the contrast a
@@ -37,11 +45,16 @@ def profile_gates(runtime: Runtime, gates: Sequence[Gate], rows: Rows, labels: S
         gates: Its gates.
         rows: Rows of data.
         labels: Names of the classes; the contrast has at least as many columns.
+        max_values: Values of T to measure, over all gates and rows; fewer rows are used if needed.
+        min_rows: Rows that are used in any case.
+
+    Returns:
+        The statistics, as the manifest records them.
 
     Raises:
         SourceError: A gate is NaN or infinite on some row.
     """
-    rows = _limit_rows(runtime, gates, rows)
+    rows = first_rows(rows, max(min_rows, max_values // _values_per_row(runtime, gates, rows)))
     axes = row_axes(runtime)
     statistics = [_RunningStatistics() for _ in gates]
     for batch in run_rows(runtime, rows, [gate.name for gate in gates]):
@@ -66,10 +79,9 @@ def profile_gates(runtime: Runtime, gates: Sequence[Gate], rows: Rows, labels: S
     )
 
 
-def _limit_rows(runtime: Runtime, gates: Sequence[Gate], rows: Rows) -> Rows:
+def _values_per_row(runtime: Runtime, gates: Sequence[Gate], rows: Rows) -> int:
     batch = next(run_rows(runtime, first_rows(rows, 1), [gate.name for gate in gates]))
-    values_per_row = sum(array.size for array in batch.arrays.values()) // batch.batch_rows
-    return first_rows(rows, max(MIN_ROWS, MAX_GATE_VALUES // max(1, values_per_row)))
+    return max(1, sum(array.size for array in batch.arrays.values()) // batch.batch_rows)
 
 
 def _contrast(

@@ -1,4 +1,4 @@
-"""A variant of lower precision beside fp32: how often the two agree, what that costs, and what it saves."""
+"""Compares a lower-precision variant with fp32: agreement of the answers, accuracy, speed and file size."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 AnswerKind = Literal["highest", "near", "equal"]
 
+# default share of answers that must agree
 MIN_AGREEMENT = 0.99
 MAX_COMPARED_ROWS = 2000
+# two numbers are near if they differ by at most this share of their size
 NEAR_TOLERANCE = 0.01
+# numbers of rows in a batch for which the speed is measured
 TIMED_ROWS = (1, 8, 64)
-TIMING_SECONDS = 0.6  # for each of the batches, both models together
+# seconds of timing for each number of rows, both models together
+TIMING_SECONDS = 0.6
 MAX_RUNS, MIN_RUNS = 200, 3
 
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """How far one tensor is from fp32's, over all rows: the mean and the largest difference."""
+    """Mean and largest difference of one tensor from fp32, over all rows."""
 
     name: str
     mean: float
@@ -39,7 +43,7 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class Speed:
-    """Milliseconds of one run of so many rows, and the median of what fp32 took over what this one took."""
+    """Median milliseconds of one run of a batch of `rows`, and the median speed-up over fp32 (`ratio`)."""
 
     rows: int
     fp32_ms: float
@@ -49,12 +53,24 @@ class Speed:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured of a variant. `drawn` rows are random ones, for want of data.
+    """What was measured of a variant.
 
-    `agreement` is the share of answers of the first output that agree. Where it holds several numbers
-    for an answer, two agree when the same one is `highest`; a lone number agrees when it is `near` (within
-    1 % of its own size or of the usual one), and whole numbers when they are `equal`. `metric` is
-    accuracy, where classes are known.
+    Attributes:
+        precision: Precision of the variant.
+        provider: Provider of onnxruntime that ran it.
+        rows: Number of rows compared.
+        drawn: Whether the rows were random, because no data was given.
+        kind: How answers of the first output are compared. If an answer has several numbers, two agree
+            when the same one is "highest". A single number agrees when it is "near" (within 1 % of its own
+            size or of the root mean square of all), and integers when they are "equal".
+        agreement: Share of answers that agree.
+        metric: Accuracy of the variant, if the classes are known.
+        metric_fp32: Accuracy of fp32.
+        outputs: Difference of each public output.
+        gates: Difference of each gate.
+        speed: Speed for several numbers of rows.
+        size: Bytes of the variant's file.
+        size_fp32: Bytes of the fp32 file.
     """
 
     precision: Precision
@@ -73,28 +89,28 @@ class Comparison:
 
     @property
     def variant(self) -> Variant:
-        """What the manifest keeps: nothing that another machine would measure otherwise."""
+        """The manifest's record, without figures that differ between machines."""
         return Variant(
             agreement=self.agreement, rows=self.rows, metric=self.metric, metric_fp32=self.metric_fp32
         )
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know before serving it."""
+        """What a user should know before serving the variant."""
         slower = [speed for speed in self.speed if speed.ratio < 1]
-        found = []
+        warnings = []
         if slower:
             figures = ", ".join(f"{speed.ratio:.2f}x at {speed.rows}" for speed in slower)
-            found.append(
+            warnings.append(
                 f"{self.precision} is slower than fp32 on this machine ({self.provider}; speed by rows "
                 f"in a batch: {figures})"
             )
         if self.drawn:
-            found.append(
-                f"{self.precision} was compared with fp32 on {self.rows} random rows, which say little of "
-                "real ones: give some with --data"
+            warnings.append(
+                f"{self.precision} was compared with fp32 on {self.rows} random rows, which say little "
+                "about real ones: give real rows with --data"
             )
-        return tuple(found)
+        return tuple(warnings)
 
 
 def compare(
@@ -106,77 +122,99 @@ def compare(
     gates: Sequence[Gate],
     sizes: tuple[int, int],
     drawn: bool = False,
+    max_rows: int = MAX_COMPARED_ROWS,
+    timing_seconds: float = TIMING_SECONDS,
 ) -> Comparison:
-    """Run both models over the rows. `sizes` are the files' bytes, fp32's first."""
-    rows = first_rows(rows, MAX_COMPARED_ROWS)
+    """Run both models over the rows, and measure their speed.
+
+    Args:
+        fp32: The fp32 model.
+        lower: The variant.
+        rows: Rows to compare on, with classes if they are known.
+        precision: Precision of the variant.
+        gates: Gates of the model.
+        sizes: Bytes of the two files, fp32 first.
+        drawn: Whether the rows are random.
+        max_rows: Number of rows to compare at most.
+        timing_seconds: Seconds of timing for each number of rows.
+
+    Returns:
+        The comparison.
+    """
+    rows = first_rows(rows, max_rows)
     hidden = [gate.name for gate in gates]
-    # a file that has no manifest yet does not tell its public outputs from the others
-    others = {*hidden, *(name for gate in gates for name in (gate.carry_gate, gate.output))}
-    outputs = [tensor.name for tensor in fp32.outputs if tensor.name not in others]
-    distances = {name: _DifferenceSum() for name in (*outputs, *hidden)}
-    high, low = [], []
-    for ours, theirs in zip(
+    # a file without a manifest does not tell its public outputs from the hidden ones
+    not_public = {*hidden, *(name for gate in gates for name in (gate.carry_gate, gate.output))}
+    outputs = [tensor.name for tensor in fp32.outputs if tensor.name not in not_public]
+    differences = {name: _DifferenceSum() for name in (*outputs, *hidden)}
+    answers_fp32, answers_lower = [], []
+    for batch_fp32, batch_lower in zip(
         run_rows(fp32, rows, [*outputs, *hidden]), run_rows(lower, rows, [*outputs, *hidden]), strict=True
     ):
-        for name, distance in distances.items():
-            distance.add(ours.arrays[name], theirs.arrays[name])
-        high.append(ours.first_axis_rows(outputs[0]))
-        low.append(theirs.first_axis_rows(outputs[0]))
-    wanted, got = np.concatenate(high), np.concatenate(low)
+        for name, difference in differences.items():
+            difference.add(batch_fp32.arrays[name], batch_lower.arrays[name])
+        answers_fp32.append(batch_fp32.first_axis_rows(outputs[0]))
+        answers_lower.append(batch_lower.first_axis_rows(outputs[0]))
+    expected, actual = np.concatenate(answers_fp32), np.concatenate(answers_lower)
     metrics: tuple[float | None, float | None] = (None, None)
-    if rows.classes is not None and is_classification(wanted, rows.classes):
-        metrics = _accuracy(got, rows.classes), _accuracy(wanted, rows.classes)
+    if rows.classes is not None and is_classification(expected, rows.classes):
+        metrics = _accuracy(actual, rows.classes), _accuracy(expected, rows.classes)
     return Comparison(
         precision=precision,
         provider=lower.provider,
         rows=len(rows),
         drawn=drawn,
-        kind=answer_kind(wanted),
-        agreement=round_figure(agreement(wanted, got)),
+        kind=answer_kind(expected),
+        agreement=round_figure(agreement(expected, actual)),
         metric=metrics[0],
         metric_fp32=metrics[1],
-        outputs=tuple(distances[name].figures(name) for name in outputs),
-        gates=tuple(distances[name].figures(name) for name in hidden),
-        speed=tuple(_time_alternately(fp32, lower, rows, outputs, count) for count in _timed_rows(fp32)),
+        outputs=tuple(differences[name].result(name) for name in outputs),
+        gates=tuple(differences[name].result(name) for name in hidden),
+        speed=tuple(
+            _time_alternately(fp32, lower, rows, outputs, count, timing_seconds)
+            for count in _timed_rows(fp32)
+        ),
         size=sizes[1],
         size_fp32=sizes[0],
     )
 
 
-def require_agreement(comparison: Comparison, least: float = MIN_AGREEMENT) -> None:
-    """Stop with a PrecisionError where the two agree too rarely."""
-    if comparison.agreement >= least:
+def require_agreement(comparison: Comparison, min_agreement: float = MIN_AGREEMENT) -> None:
+    """Raise a PrecisionError if the two agree too rarely."""
+    if comparison.agreement >= min_agreement:
         return
     metric = ""
     if comparison.metric is not None and comparison.metric_fp32 is not None:
         metric = f", accuracy {comparison.metric:.4f} against {comparison.metric_fp32:.4f}"
     speed = ", ".join(f"{speed.ratio:.2f}x at {speed.rows}" for speed in comparison.speed)
     raise PrecisionError(
-        f"--precision {comparison.precision}: expected agreement with fp32 of {least:g} or more "
+        f"--precision {comparison.precision}: expected agreement with fp32 of {min_agreement:g} or more "
         f"(--min-agreement), got {comparison.agreement:.4f} on {comparison.rows} "
-        f"{'random' if comparison.drawn else 'given'} rows{metric}; speed against fp32 {speed}"
+        f"{'random' if comparison.drawn else 'given'} rows{metric}; speed relative to fp32 by rows in a "
+        f"batch: {speed}"
     )
 
 
 def answer_kind(output: Array) -> AnswerKind:
-    """What two answers are compared by, which the output's type and shape decide."""
+    """How answers are compared, from the dtype and shape of the output."""
     if output.dtype.kind != "f":
         return "equal"
     return "highest" if output.ndim >= 2 and output.shape[-1] >= 2 else "near"
 
 
-def agreement(wanted: Array, got: Array) -> float:
-    """The share of answers that agree, as `Comparison` defines it; NaN agrees with NaN alone."""
-    kind = answer_kind(wanted)
+def agreement(expected: Array, actual: Array) -> float:
+    """The share of answers that agree, as `Comparison` defines it; NaN agrees only with NaN."""
+    kind = answer_kind(expected)
     if kind == "equal":
-        return float((wanted == got).mean())
-    nan, nan_too = np.isnan(wanted), np.isnan(got)
+        return float((expected == actual).mean())
+    nan_expected, nan_actual = np.isnan(expected), np.isnan(actual)
     if kind == "highest":
-        same = (wanted.argmax(-1) == got.argmax(-1)) & (nan.any(-1) == nan_too.any(-1))
+        same = (expected.argmax(-1) == actual.argmax(-1)) & (nan_expected.any(-1) == nan_actual.any(-1))
         return float(same.mean())
-    rms = float(np.sqrt((wanted[~nan].astype(np.float64) ** 2).mean())) if not nan.all() else 0.0
-    near = np.abs(got.astype(np.float64) - wanted) <= NEAR_TOLERANCE * np.maximum(np.abs(wanted), rms)
-    return float((near | (nan & nan_too)).mean())
+    numbers = expected[~nan_expected].astype(np.float64)
+    rms = float(np.sqrt((numbers**2).mean())) if numbers.size else 0.0
+    near = np.abs(actual.astype(np.float64) - expected) <= NEAR_TOLERANCE * np.maximum(np.abs(expected), rms)
+    return float((near | (nan_expected & nan_actual)).mean())
 
 
 def _accuracy(output: Array, classes: Array) -> float:
@@ -188,43 +226,47 @@ def _timed_rows(runtime: Runtime) -> tuple[int, ...]:
     return (fixed,) if isinstance(fixed, int) else TIMED_ROWS
 
 
-def _time_alternately(fp32: Runtime, lower: Runtime, rows: Rows, outputs: Sequence[str], count: int) -> Speed:
-    """Run the two in turns, so that what else the machine does slows both; too few rows are repeated."""
-    at = np.arange(count) % len(rows)
-    feeds = {name: array[at] for name, array in rows.inputs.items()}
-    times: list[tuple[float, float]] = []
-    for runtime in (fp32, lower):
+def _time_alternately(
+    fp32: Runtime, lower: Runtime, rows: Rows, outputs: Sequence[str], count: int, seconds: float
+) -> Speed:
+    """Time both models alternately, so that other load slows both. Rows are repeated to fill a batch."""
+    indices = np.arange(count) % len(rows)
+    feeds = {name: array[indices] for name, array in rows.inputs.items()}
+    for runtime in (fp32, lower):  # warm up
         runtime.run(feeds, outputs)
-    until = time.perf_counter() + TIMING_SECONDS
-    while len(times) < MIN_RUNS or (len(times) < MAX_RUNS and time.perf_counter() < until):
+    times: list[tuple[float, float]] = []
+    deadline = time.perf_counter() + seconds
+    while len(times) < MIN_RUNS or (len(times) < MAX_RUNS and time.perf_counter() < deadline):
         start = time.perf_counter()
         fp32.run(feeds, outputs)
-        half = time.perf_counter()
+        middle = time.perf_counter()
         lower.run(feeds, outputs)
-        times.append((half - start, time.perf_counter() - half))
-    both = np.array(times) * 1000
-    fp32_ms, ms = np.median(both, axis=0).tolist()
+        times.append((middle - start, time.perf_counter() - middle))
+    milliseconds = np.array(times) * 1000
+    fp32_ms, ms = np.median(milliseconds, axis=0).tolist()
     return Speed(
         count,
         round_figure(fp32_ms),
         round_figure(ms),
-        round_figure(float(np.median(both[:, 0] / both[:, 1]))),
+        round_figure(float(np.median(milliseconds[:, 0] / milliseconds[:, 1]))),
     )
 
 
 class _DifferenceSum:
-    """The difference of one tensor so far."""
+    """Accumulates the difference of one tensor over batches; cells that are not finite do not count."""
 
     def __init__(self) -> None:
-        self.total = self.most = 0.0
+        self.total = self.largest = 0.0
         self.count = 0
 
-    def add(self, wanted: Array, got: Array) -> None:
-        apart = np.abs(got.astype(np.float64) - wanted)
-        apart = apart[np.isfinite(apart)]
-        self.total += float(apart.sum())
-        self.count += apart.size
-        self.most = max(self.most, float(apart.max(initial=0.0)))
+    def add(self, expected: Array, actual: Array) -> None:
+        differences = np.abs(actual.astype(np.float64) - expected)
+        differences = differences[np.isfinite(differences)]
+        self.total += float(differences.sum())
+        self.count += differences.size
+        self.largest = max(self.largest, float(differences.max(initial=0.0)))
 
-    def figures(self, name: str) -> TensorDifference:
-        return TensorDifference(name, round_figure(self.total / max(1, self.count)), round_figure(self.most))
+    def result(self, name: str) -> TensorDifference:
+        return TensorDifference(
+            name, round_figure(self.total / max(1, self.count)), round_figure(self.largest)
+        )

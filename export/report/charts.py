@@ -1,4 +1,8 @@
-"""Line pictures of a report, as SVG that takes its colours from the page's style, light or dark."""
+"""Charts of the report as plain SVG, so that the page opens offline without a chart library.
+
+Colors come from the page's style, light or dark. Heat maps are PNG images with one pixel per number, which
+the browser enlarges.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +19,29 @@ from PIL import Image
 
 from export.report.html import Markup, tag
 
+# size of a chart and its margins, in SVG units
 WIDTH, HEIGHT = 440.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 10.0, 40.0
+# with more points than this a line is drawn without dots, and separate dots are smaller
 MAX_DOTS = 60
+# percentage of the values that may exceed the color scale of a signed map: a few outliers would leave no
+# colors for the rest
+OUTLIER_PERCENT = 0.5
+# palette index of transparent pixels
+TRANSPARENT = 255
+# letters of column names that fit below a map; if there are more, only the first and last name are shown
+MAX_LABEL_LETTERS = 46
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers by place; `colour` is a class of the style. Points that are None are left out."""
+    """Values by position; `color` is a class of the page's style. Values that are None are left out."""
 
     name: str
     values: Sequence[float | None]
-    colour: str
+    color: str
 
 
 def chart(
@@ -41,12 +56,24 @@ def chart(
     band: tuple[Sequence[float], Sequence[float], str] | None = None,
     joined: bool = True,
 ) -> Markup:
-    """Curves over places (layers, say), with a `level` to compare with and a `band` behind them."""
-    known = [value for one in series for value in one.values if value is not None]
-    known += [level[1]] if level else []
-    known += [*band[0], *band[1]] if band else []
-    scale = _LogScale(known) if log else _LinearScale(known, bounds)
-    count = max(len(one.values) for one in series)
+    """A line chart.
+
+    Args:
+        title: Caption.
+        series: The curves.
+        below: Name of the x axis.
+        places: Labels along the x axis, such as layers. Default: 0, 1, 2 ...
+        log: Whether the y axis is logarithmic.
+        bounds: Ends of the y axis; None for an end that follows the values.
+        level: Name and value of a horizontal line to compare with.
+        band: Lower values, upper values and name of a band behind the curves.
+        joined: Whether points are joined by a line.
+    """
+    values = [value for curve in series for value in curve.values if value is not None]
+    values += [level[1]] if level else []
+    values += [*band[0], *band[1]] if band else []
+    scale = _LogScale(values) if log else _LinearScale(values, bounds)
+    count = max(len(curve.values) for curve in series)
     step = (WIDTH - LEFT - RIGHT) / max(1, count)
 
     def x(place: float) -> float:
@@ -55,28 +82,28 @@ def chart(
     def y(value: float) -> float:
         return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
 
-    drawn = _frame(scale, y)
+    elements = _frame(scale, y)
     if band:
         edge = [(x(n), y(v)) for n, v in enumerate(band[1])]
         edge += [(x(n), y(v)) for n, v in reversed(list(enumerate(band[0])))]
-        drawn.append(tag("polygon", points=_points(edge), class_="band"))
+        elements.append(tag("polygon", points=_points(edge), class_="band"))
     if level:
-        drawn.append(_line(LEFT, y(level[1]), WIDTH - RIGHT, y(level[1]), "level"))
-    for one in series:
-        dots = [(x(n), y(v)) for n, v in enumerate(one.values) if v is not None]
+        elements.append(_line(LEFT, y(level[1]), WIDTH - RIGHT, y(level[1]), "level"))
+    for curve in series:
+        dots = [(x(n), y(v)) for n, v in enumerate(curve.values) if v is not None]
         if joined and len(dots) > 1:
-            drawn.append(tag("polyline", points=_points(dots), class_=f"curve {one.colour}"))
+            elements.append(tag("polyline", points=_points(dots), class_=f"curve {curve.color}"))
         if not joined or count <= MAX_DOTS:
             size = 3.2 if count <= MAX_DOTS else 1.8
-            drawn += [
-                tag("circle", cx=_coordinate(a), cy=_coordinate(b), r=size, class_=f"dot {one.colour}")
+            elements += [
+                tag("circle", cx=_coordinate(a), cy=_coordinate(b), r=size, class_=f"dot {curve.color}")
                 for a, b in dots
             ]
-    drawn += _x_axis(below, places or [str(n) for n in range(count)], x)
-    keys = [(one.name, one.colour) for one in series]
-    keys += [(band[2], "band")] if band else []
-    keys += [(level[0], "level")] if level else []
-    return _figure(title, drawn, keys)
+    elements += _x_axis(below, places or [str(n) for n in range(count)], x)
+    legend = [(curve.name, curve.color) for curve in series]
+    legend += [(band[2], "band")] if band else []
+    legend += [(level[0], "level")] if level else []
+    return _figure(title, elements, legend)
 
 
 def histogram(
@@ -86,32 +113,39 @@ def histogram(
     below: str,
     ends: tuple[float, float],
 ) -> Markup:
-    """Shares in equal bins between powers of ten, one outline over the other."""
-    shares = [(name, [n / max(1, sum(row)) for n in row], colour) for name, row, colour in counts]
+    """Histograms as overlaid outlines: shares in equal bins between powers of ten.
+
+    Args:
+        title: Caption.
+        counts: Name, counts by bin, and color of each histogram.
+        below: Name of the x axis.
+        ends: The first and last power of ten.
+    """
+    shares = [(name, [n / max(1, sum(row)) for n in row], color) for name, row, color in counts]
     scale = _LinearScale([share for _, row, _ in shares for share in row], (0.0, None))
-    wide = WIDTH - LEFT - RIGHT
+    width = WIDTH - LEFT - RIGHT
 
     def y(value: float) -> float:
         return TOP + (1 - scale.share(value)) * (HEIGHT - TOP - BOTTOM)
 
-    drawn = _frame(scale, y)
-    for _, row, colour in shares:
-        step = wide / len(row)
+    elements = _frame(scale, y)
+    for _, row, color in shares:
+        step = width / len(row)
         edge = [(LEFT, y(0))]
         for place, share in enumerate(row):
             edge += [(LEFT + place * step, y(share)), (LEFT + (place + 1) * step, y(share))]
         edge.append((WIDTH - RIGHT, y(0)))
-        drawn.append(tag("polygon", points=_points(edge), class_=f"area {colour}"))
+        elements.append(tag("polygon", points=_points(edge), class_=f"area {color}"))
     low, high = (round(end) for end in ends)
     for power in range(low, high + 1, 2):
-        at = LEFT + wide * (power - low) / (high - low)
-        drawn.append(_text(at, HEIGHT - BOTTOM + 16, _power(power), "middle"))
-    drawn.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle"))
-    return _figure(title, drawn, [(name, colour) for name, _, colour in counts])
+        position = LEFT + width * (power - low) / (high - low)
+        elements.append(_text(position, HEIGHT - BOTTOM + 16, _power(power), "middle"))
+    elements.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle"))
+    return _figure(title, elements, [(name, color) for name, _, color in counts])
 
 
 class _LinearScale:
-    """A scale whose ends are round numbers around what is shown."""
+    """A linear axis whose ends are round numbers around the values."""
 
     def __init__(self, values: Sequence[float], bounds: tuple[float | None, float | None] | None) -> None:
         low, high = (min(values, default=0.0), max(values, default=1.0))
@@ -131,7 +165,7 @@ class _LinearScale:
 
 
 class _LogScale:
-    """A scale of powers of ten; zero stands at its foot."""
+    """A logarithmic axis between powers of ten; zero is at its lower end."""
 
     def __init__(self, values: Sequence[float]) -> None:
         logs = [math.log10(value) for value in values if value > 0] or [0.0]
@@ -145,25 +179,26 @@ class _LogScale:
 
 
 def _frame(scale: _LinearScale | _LogScale, y: Callable[[float], float]) -> list[Markup]:
-    drawn = []
+    elements = []
     for value, name in scale.ticks:
-        drawn.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "rule"))
-        drawn.append(_text(LEFT - 6, y(value) + 4, name, "end"))
-    return drawn
+        elements.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "rule"))
+        elements.append(_text(LEFT - 6, y(value) + 4, name, "end"))
+    return elements
 
 
 def _x_axis(below: str, places: Sequence[str], x: Callable[[float], float]) -> list[Markup]:
-    shown = math.ceil(len(places) / 8) if max(map(len, places)) <= 4 else max(1, len(places) - 1)
-    drawn = [
-        _text(x(n), HEIGHT - BOTTOM + 16, name, "middle") for n, name in enumerate(places) if n % shown == 0
+    # short labels: about eight of them; long ones: only the first and the last
+    every = math.ceil(len(places) / 8) if max(map(len, places)) <= 4 else max(1, len(places) - 1)
+    labels = [
+        _text(x(n), HEIGHT - BOTTOM + 16, name, "middle") for n, name in enumerate(places) if n % every == 0
     ]
-    return [*drawn, _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle")]
+    return [*labels, _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, below, "middle")]
 
 
-def _figure(title: str, drawn: Sequence[Markup], keys: Sequence[tuple[str, str]]) -> Markup:
-    svg = tag("svg", *drawn, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", aria_label=title)
-    key = [tag("span", tag("i", class_=colour), name) for name, colour in keys]
-    return tag("figure", tag("figcaption", title), svg, tag("div", *key, class_="legend"))
+def _figure(title: str, elements: Sequence[Markup], legend: Sequence[tuple[str, str]]) -> Markup:
+    svg = tag("svg", *elements, viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}", role="img", aria_label=title)
+    entries = [tag("span", tag("i", class_=color), name) for name, color in legend]
+    return tag("figure", tag("figcaption", title), svg, tag("div", *entries, class_="legend"))
 
 
 def _power(power: int) -> str:
@@ -189,27 +224,18 @@ def _coordinate(number: float) -> str:
     return f"{number:.1f}"
 
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-# of a scale's ends: a few numbers far out would leave no colours for the rest
-OUTLIER_PERCENT = 0.5
-TRANSPARENT = 255
-# letters of names that fit below a map; of more there are only the first and the last
-MAX_LABEL_LETTERS = 46
-
-
 def share_map(title: str, grid: Array, rows: Sequence[str], columns: Sequence[str] = ()) -> Markup:
-    """Numbers from 0 to 1, from dark to bright."""
+    """A heat map of numbers from 0 to 1, from dark to bright; NaN is transparent."""
     return _map(title, grid, rows, columns, (0.0, 1.0), "viridis")
 
 
 def signed_map(
     title: str, grid: Array, rows: Sequence[str], columns: Sequence[str] = (), middle: float = 0.0
 ) -> Markup:
-    """Numbers on both sides of a middle, blue below and red above."""
-    apart = np.abs(grid[np.isfinite(grid)] - middle)
-    bound = float(np.percentile(apart, 100 - OUTLIER_PERCENT)) if apart.size else 0.0
-    bound = bound or float(apart.max(initial=0.0)) or 1.0
+    """A heat map of numbers around a middle, blue below and red above; NaN is transparent."""
+    distances = np.abs(grid[np.isfinite(grid)] - middle)
+    bound = float(np.percentile(distances, 100 - OUTLIER_PERCENT)) if distances.size else 0.0
+    bound = bound or float(distances.max(initial=0.0)) or 1.0
     return _map(title, grid, rows, columns, (middle - bound, middle + bound), "RdBu_r")
 
 
@@ -219,56 +245,56 @@ def _map(
     rows: Sequence[str],
     columns: Sequence[str],
     ends: tuple[float, float],
-    colours: str,
+    colormap: str,
 ) -> Markup:
     low, high = ends
-    shown = (grid - low) / (high - low)
-    if np.isfinite(shown).any():
-        finite = grid[np.isfinite(grid)]
-        says = f"{len(rows)} layers, {finite.min():.3g} to {finite.max():.3g}"
-    else:
+    finite = grid[np.isfinite(grid)]
+    if not finite.size:
         return tag(
             "figure", tag("figcaption", title), tag("p", "Not known for these layers.", class_="quiet")
         )
+    shares = (grid - low) / (high - low)
+    description = f"{len(rows)} layers, {finite.min():.3g} to {finite.max():.3g}"
     height = min(30.0, max(7.0, 0.9 * len(rows)))
-    picture = tag(
+    image = tag(
         "img",
-        src=_png(shown, colours),
-        alt=f"{title}: {says}",
+        src=_png(shares, colormap),
+        alt=f"{title}: {description}",
         style=f"height:{height}rem",
         class_="map",
     )
-    upright = tag(
+    row_labels = tag(
         "div", tag("span", rows[0]), tag("span", rows[-1] if len(rows) > 1 else ""), class_="upright"
     )
-    units = _column_labels(grid.shape[1], columns)
-    bar = tag(
+    column_labels = _column_labels(grid.shape[1], columns)
+    color_bar = tag(
         "div",
         tag("span", f"{low:.2g}"),
-        tag("img", src=_png(np.linspace(0, 1, 128)[None], colours), alt="", class_="bar"),
+        tag("img", src=_png(np.linspace(0, 1, 128)[None], colormap), alt="", class_="bar"),
         tag("span", f"{high:.2g}"),
         class_="key",
     )
-    return tag("figure", tag("figcaption", title), tag("div", upright, picture, units, class_="framed"), bar)
+    framed = tag("div", row_labels, image, column_labels, class_="framed")
+    return tag("figure", tag("figcaption", title), framed, color_bar)
 
 
 def _column_labels(count: int, columns: Sequence[str]) -> Markup:
-    """What stands below a map."""
+    """Labels below a map: all column names if they fit, or else the first and last."""
     if columns and sum(map(len, columns)) + len(columns) <= MAX_LABEL_LETTERS:
         return tag("div", *(tag("span", name) for name in columns), class_="across names")
     ends = [columns[0], columns[-1]] if columns else ["unit 0", str(count - 1) if count > 1 else ""]
     return tag("div", *(tag("span", end) for end in ends), class_="across")
 
 
-def _png(shares: Array, colours: str) -> str:
-    """Numbers from 0 to 1 as a picture; what is no number is left transparent."""
-    # a byte for each pixel: its place in a palette whose last colour is none
-    palette = colormaps[colours](np.linspace(0, 1, TRANSPARENT), bytes=True)[:, :3]
-    places = np.where(
+def _png(shares: Array, colormap: str) -> str:
+    """A data URL of a PNG with one pixel per number from 0 to 1; NaN is transparent."""
+    # one byte per pixel: an index into a palette whose last entry is transparent
+    palette = colormaps[colormap](np.linspace(0, 1, TRANSPARENT), bytes=True)[:, :3]
+    indices = np.where(
         np.isfinite(shares), np.rint(np.clip(np.nan_to_num(shares), 0, 1) * (TRANSPARENT - 1)), TRANSPARENT
     )
-    picture = Image.fromarray(places.astype(np.uint8), "L")
-    picture.putpalette([*palette.reshape(-1).tolist(), 0, 0, 0])
+    image = Image.fromarray(indices.astype(np.uint8), "L")
+    image.putpalette([*palette.reshape(-1).tolist(), 0, 0, 0])
     file = io.BytesIO()
-    picture.save(file, "PNG", optimize=True, transparency=TRANSPARENT)
+    image.save(file, "PNG", optimize=True, transparency=TRANSPARENT)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

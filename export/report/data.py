@@ -1,4 +1,4 @@
-"""Everything that a report shows, as one record."""
+"""The data of a report: everything that the page shows, and the panel of the gates by layer and unit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,25 @@ from service.artifact.runtime import Runtime
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+# for each tensor, the counts of onnxruntime's errors by magnitude, and of PyTorch's
+Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+
 
 @dataclass(frozen=True)
 class GatePanel:
-    """Four grids of layers x units; a layer narrower than the widest ends in NaN, as do values unknown.
+    """Four grids of layers x units, after Figure 2 of the paper.
 
-    The gates' biases, their mean over the rows, and of the first row its gates and its layers' outputs.
-    Without rows there are only biases. `label` is the class of that row, where known. What a gate does in
-    several places or steps is averaged.
+    A layer narrower than the widest ends in NaN, and unknown values are NaN. Gates with several positions
+    or time steps are averaged. Without rows there are only biases.
+
+    Attributes:
+        layers: Names of the layers.
+        biases: Biases of the gates.
+        means: Mean of T over the rows.
+        gates: T for the first row.
+        outputs: Layer outputs for the first row.
+        rows: Number of rows behind `means`.
+        label: Class of the first row, if known.
     """
 
     layers: tuple[str, ...]
@@ -36,83 +47,21 @@ class GatePanel:
     label: str = ""
 
 
-def gate_panel(
-    runtime: Runtime,
-    gates: Sequence[Gate],
-    biases: Mapping[str, Array],
-    profile: Profile | None = None,
-    rows: Rows | None = None,
-    labels: Sequence[str] = (),
-) -> GatePanel | None:
-    """The grids of a network's gates; None where it has none."""
-    groups = gates_by_depth(gates)
-    if not groups:
-        return None
-    names = tuple(groups)
-    bias = _pad_rows([_mean([_gate_biases(gate, biases) for gate in group]) for group in groups.values()])
-    if profile is None or rows is None:
-        return GatePanel(names, bias)
-    units = {layer.gate: np.array(layer.units) for layer in profile.layers}
-    wanted = [name for gate in gates for name in (gate.name, gate.output) if name is not None]
-    axes = row_axes(runtime)
-    (part,) = run_rows(runtime, first_rows(rows, 1), wanted)
-
-    def of_row(gate: Gate, name: str | None) -> Array:
-        return (
-            np.full(1, np.nan)
-            if name is None
-            else part.by_unit(gate, name, axes[name]).mean((0, 1), np.float64)
-        )
-
-    return GatePanel(
-        names,
-        bias,
-        _pad_rows([_mean([units[gate.name] for gate in group]) for group in groups.values()]),
-        _pad_rows([_mean([of_row(gate, gate.name) for gate in group]) for group in groups.values()]),
-        _pad_rows([_mean([of_row(gate, gate.output) for gate in group]) for group in groups.values()]),
-        profile.rows,
-        rows.label(0, labels),
-    )
-
-
-def gates_by_depth(gates: Sequence[Gate]) -> dict[str, list[Gate]]:
-    """The gates of each layer, and of each depth within it, under what a person calls it; steps together."""
-    groups: dict[str, list[Gate]] = {}
-    for gate in gates:
-        depth = "" if gate.depth is None else f".{gate.depth}"
-        groups.setdefault(f"{gate.layer}{depth}", []).append(gate)
-    return groups
-
-
-def _gate_biases(gate: Gate, biases: Mapping[str, Array]) -> Array:
-    if not gate.levers:
-        return np.full(1, np.nan)
-    own = gate.levers[0]
-    return own.sign * biases[own.tensor].reshape(-1)[own.start : own.stop].astype(np.float64)
-
-
-def _mean(values: Sequence[Array]) -> Array:
-    """The mean of several steps of one layer."""
-    return np.mean(_pad_rows(values), axis=0)
-
-
-def _pad_rows(rows: Sequence[Array]) -> Array:
-    grid = np.full((len(rows), max(map(len, rows))), np.nan)
-    for row, values in zip(grid, rows, strict=True):
-        row[: len(values)] = values
-    return grid
-
-
-# errors counted by magnitude: onnxruntime's and PyTorch's
-Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
-
-
 @dataclass(frozen=True)
 class ReportData:
-    """What an export found out. `inputs` and `outputs` are as a person writes them.
+    """Everything that a report shows.
 
-    `size` is the file's, in bytes; `seconds` are what each step took. `histograms` count each tensor's
-    errors in equal bins between the powers of ten of `decades`.
+    Attributes:
+        manifest: The manifest of the exported file.
+        inputs: Inputs as in `x:float32[batch,784]`.
+        outputs: Public outputs in the same form.
+        size: Bytes of the file.
+        warnings: Warnings of the export.
+        seconds: Duration of each step.
+        histograms: Errors of each tensor by magnitude.
+        decades: The powers of ten between which the histograms' equal bins lie.
+        panel: The gates by layer and unit; None for a network without gates.
+        comparison: How a lower precision compares with fp32.
     """
 
     manifest: Manifest
@@ -125,3 +74,83 @@ class ReportData:
     decades: tuple[float, float] = DECADES
     panel: GatePanel | None = None
     comparison: Comparison | None = None
+
+
+def gate_panel(
+    runtime: Runtime,
+    gates: Sequence[Gate],
+    biases: Mapping[str, Array],
+    profile: Profile | None = None,
+    rows: Rows | None = None,
+    labels: Sequence[str] = (),
+) -> GatePanel | None:
+    """The grids of a network's gates.
+
+    Args:
+        runtime: The open model.
+        gates: Its gates.
+        biases: The values of the levers, by the names of their tensors.
+        profile: The gates' statistics over the rows.
+        rows: Rows of data, of which the first is shown.
+        labels: Names of the classes.
+
+    Returns:
+        The panel, or None if there are no gates.
+    """
+    groups = gates_by_depth(gates)
+    if not groups:
+        return None
+    layers = tuple(groups)
+    bias_grid = _pad_rows(
+        [_mean([_gate_biases(gate, biases) for gate in group]) for group in groups.values()]
+    )
+    if profile is None or rows is None:
+        return GatePanel(layers, bias_grid)
+    unit_means = {layer.gate: np.array(layer.units) for layer in profile.layers}
+    names = [name for gate in gates for name in (gate.name, gate.output) if name is not None]
+    axes = row_axes(runtime)
+    (batch,) = run_rows(runtime, first_rows(rows, 1), names)
+
+    def first_row(gate: Gate, name: str | None) -> Array:
+        if name is None:
+            return np.full(1, np.nan)
+        return batch.by_unit(gate, name, axes[name]).mean((0, 1), np.float64)
+
+    return GatePanel(
+        layers,
+        bias_grid,
+        _pad_rows([_mean([unit_means[gate.name] for gate in group]) for group in groups.values()]),
+        _pad_rows([_mean([first_row(gate, gate.name) for gate in group]) for group in groups.values()]),
+        _pad_rows([_mean([first_row(gate, gate.output) for gate in group]) for group in groups.values()]),
+        profile.rows,
+        rows.label(0, labels),
+    )
+
+
+def gates_by_depth(gates: Sequence[Gate]) -> dict[str, list[Gate]]:
+    """The gates by layer and depth (`3`, or `3.1`); time steps of one layer are together."""
+    groups: dict[str, list[Gate]] = {}
+    for gate in gates:
+        depth = "" if gate.depth is None else f".{gate.depth}"
+        groups.setdefault(f"{gate.layer}{depth}", []).append(gate)
+    return groups
+
+
+def _gate_biases(gate: Gate, biases: Mapping[str, Array]) -> Array:
+    if not gate.levers:
+        return np.full(1, np.nan)
+    lever = gate.levers[0]
+    return lever.sign * biases[lever.tensor].reshape(-1)[lever.start : lever.stop].astype(np.float64)
+
+
+def _mean(values: Sequence[Array]) -> Array:
+    """The mean over the time steps of one layer."""
+    return np.mean(_pad_rows(values), axis=0)
+
+
+def _pad_rows(rows: Sequence[Array]) -> Array:
+    """A grid of the rows, padded with NaN to the longest."""
+    grid = np.full((len(rows), max(map(len, rows))), np.nan)
+    for row, values in zip(grid, rows, strict=True):
+        row[: len(values)] = values
+    return grid

@@ -1,4 +1,4 @@
-"""The part of a report about gates: which there are, how they behave, and what each layer is worth."""
+"""The gate sections of the report: the gates, their behavior on data, and what each layer contributes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from export.report.data import ReportData, gates_by_depth
 from export.report.html import Markup, Part, section, side_by_side, table, tag
 from service.artifact.manifest import Gate, LayerProfile, LesionCurve, Profile
 
-NO_ROWS = "No rows of data were given: there is no profile, and drift cannot be told. Give some with --data."
+NO_ROWS = (
+    "No rows of data were given, so there is no gate profile and the service cannot measure drift. "
+    "Give rows with --data."
+)
 
 
 def gate_sections(report: ReportData) -> list[Markup]:
-    """Gates, their panel, contrast and lesions; or a sentence where the network has none."""
+    """Gates, their panel, contrast and lesions; or a sentence if the network has no gates."""
     manifest = report.manifest
     if not manifest.gates:
-        return section("Gates", "This network has no transform gates: it was exported as it is.")
+        return section("Gates", "This network has no transform gates; it was exported unchanged.")
     profile = manifest.profile
     return [
         *_gate_table(report),
         *([] if profile is None else _openness_charts(manifest.gates, profile)),
-        *_panel(report),
+        *_panel_section(report),
         *_contrast(manifest.gates, profile, manifest.labels),
         *([] if manifest.lesion is None else _lesion(manifest.lesion)),
     ]
@@ -34,23 +37,24 @@ def _gate_table(report: ReportData) -> list[Markup]:
     by_name = {} if profile is None else {layer.gate: layer for layer in profile.layers}
     rows: list[list[Part]] = []
     for name, group in gates_by_depth(gates).items():
-        one, layers = group[0], [by_name[gate.name] for gate in group if gate.name in by_name]
+        first, layers = group[0], [by_name[gate.name] for gate in group if gate.name in by_name]
         row: list[Part] = [
             name,
-            one.name if len(group) == 1 else f"{one.name} and {len(group) - 1} more steps",
-            one.kind,
-            one.carry,
-            one.units if one.units is not None else "-",
-            "-" if one.bias is None else f"{one.bias.mean:.3g} ± {one.bias.sd:.2g}",
+            first.name if len(group) == 1 else f"{first.name} and {len(group) - 1} more steps",
+            first.kind,
+            first.carry,
+            first.units if first.units is not None else "-",
+            "-" if first.bias is None else f"{first.bias.mean:.3g} ± {first.bias.sd:.2g}",
             "yes" if all(gate.levers for gate in group) else "no",
         ]
         rows.append([*row, *_behaviour(layers)] if by_name else row)
     head = ["layer", "gate", "kind", "carry", "units", "bias", "lever", "mean T", "closed", "open"]
-    listed = table(head[: len(rows[0])], rows, words=(1, 2, 3))
-    folded = tag("details", tag("summary", f"All {len(rows)} layers"), listed) if len(rows) > 12 else listed
+    gate_table = table(head[: len(rows[0])], rows, text_columns=(1, 2, 3))
+    if len(rows) > 12:
+        gate_table = tag("details", tag("summary", f"All {len(rows)} layers"), gate_table)
     steps = "" if len(rows) == len(gates) else f", at {len(gates):,} steps"
-    intro = f"{len(rows)} gated layers{steps}. T near 1 transforms, T near 0 carries the layer's input on."
-    return section("Gates", intro, folded, *([] if profile is not None else [tag("p", NO_ROWS)]))
+    intro = f"{len(rows)} gated layers{steps}. T near 1 transforms the layer's input, T near 0 carries it on."
+    return section("Gates", intro, gate_table, *([] if profile is not None else [tag("p", NO_ROWS)]))
 
 
 def _behaviour(layers: Sequence[LayerProfile]) -> list[Part]:
@@ -65,51 +69,59 @@ def _openness_charts(gates: Sequence[Gate], profile: Profile) -> list[Markup]:
     by_name = {layer.gate: layer for layer in profile.layers}
     middle = profile.levels.index(0.5)
 
-    def of(pick: Callable[[LayerProfile], float]) -> list[float]:
-        return [float(np.mean([pick(by_name[gate.name]) for gate in group])) for group in groups.values()]
+    def by_layer(figure: Callable[[LayerProfile], float]) -> list[float]:
+        return [float(np.mean([figure(by_name[gate.name]) for gate in group])) for group in groups.values()]
 
-    mean = Series("mean T", of(lambda layer: layer.mean), "blue")
-    median = Series("median", of(lambda layer: layer.quantiles[middle]), "green")
-    band = (of(lambda layer: layer.quantiles[1]), of(lambda layer: layer.quantiles[-2]), "5 % to 95 %")
-    closed = Series(f"T below {profile.epsilon:g}", of(lambda layer: layer.closed), "red")
-    open_ = Series(f"T above {1 - profile.epsilon:g}", of(lambda layer: layer.open), "blue")
-    varies = Series("deviation over rows", of(lambda layer: float(np.mean(layer.units_sd))), "green")
-    names = list(groups)
+    mean = Series("mean T", by_layer(lambda layer: layer.mean), "blue")
+    median = Series("median", by_layer(lambda layer: layer.quantiles[middle]), "green")
+    band = (
+        by_layer(lambda layer: layer.quantiles[1]),
+        by_layer(lambda layer: layer.quantiles[-2]),
+        "5 % to 95 %",
+    )
+    closed = Series(f"T below {profile.epsilon:g}", by_layer(lambda layer: layer.closed), "red")
+    open_ = Series(f"T above {1 - profile.epsilon:g}", by_layer(lambda layer: layer.open), "blue")
+    varies = Series(
+        "standard deviation over rows", by_layer(lambda layer: float(np.mean(layer.units_sd))), "green"
+    )
+    layers = list(groups)
     return [
         side_by_side(
             chart(
                 "How open the layers are",
                 [mean, median],
                 below="layer",
-                places=names,
+                places=layers,
                 bounds=(0, 1),
                 band=band,
             ),
-            chart("Shares of T at its ends", [closed, open_], below="layer", places=names, bounds=(0, 1)),
-            chart("How much the units vary", [varies], below="layer", places=names, bounds=(0, None)),
+            chart(
+                "Share of T near 0 and near 1", [closed, open_], below="layer", places=layers, bounds=(0, 1)
+            ),
+            chart("How much the units vary", [varies], below="layer", places=layers, bounds=(0, None)),
         )
     ]
 
 
-def _panel(report: ReportData) -> list[Markup]:
-    shown = report.panel
-    if shown is None:
+def _panel_section(report: ReportData) -> list[Markup]:
+    panel = report.panel
+    if panel is None:
         return []
-    known = shown.biases[np.isfinite(shown.biases)]
-    # biases stay near where they began: what training made of them shows around their middle
-    middle = float(np.median(known)) if known.size else 0.0
-    maps = [signed_map("Biases of the gates", shown.biases, shown.layers, middle=middle)]
-    of_row = f", of class {shown.label}" if shown.label else ""
-    if shown.means is not None and shown.gates is not None and shown.outputs is not None:
+    biases = panel.biases[np.isfinite(panel.biases)]
+    # biases stay near their initial value, so center the color scale there to show what training changed
+    middle = float(np.median(biases)) if biases.size else 0.0
+    maps = [signed_map("Biases of the gates", panel.biases, panel.layers, middle=middle)]
+    row_class = f" of class {panel.label}" if panel.label else ""
+    if panel.means is not None and panel.gates is not None and panel.outputs is not None:
         maps += [
-            share_map(f"Mean T over {shown.rows:,} rows", shown.means, shown.layers),
-            share_map(f"T for one row{of_row}", shown.gates, shown.layers),
-            signed_map("That row's layer outputs", shown.outputs, shown.layers),
+            share_map(f"Mean T over {panel.rows:,} rows", panel.means, panel.layers),
+            share_map(f"T for one row{row_class}", panel.gates, panel.layers),
+            signed_map("Layer outputs for that row", panel.outputs, panel.layers),
         ]
     return section(
         "Layers by units",
-        "After Figure 2 of “Training Very Deep Networks”: each line is a layer, from the input downwards, "
-        "each column a unit. Grey is where a narrower layer ends, or nothing is known.",
+        "After Figure 2 of “Training Very Deep Networks”: each line is a layer, with the input at the top, "
+        "and each column is a unit. Gray cells are beyond the end of a narrower layer, or not known.",
         tag("div", *maps, class_="maps"),
     )
 
@@ -117,41 +129,47 @@ def _panel(report: ReportData) -> list[Markup]:
 def _contrast(gates: Sequence[Gate], profile: Profile | None, labels: Sequence[str]) -> list[Markup]:
     if profile is None or not profile.contrast:
         return []
-    rows = dict(zip((layer.gate for layer in profile.layers), profile.contrast, strict=True))
+    by_gate = dict(zip((layer.gate for layer in profile.layers), profile.contrast, strict=True))
     groups = gates_by_depth(gates)
-    grid = np.array([np.mean([rows[gate.name] for gate in group], axis=0) for group in groups.values()])
-    names = [*labels, *map(str, range(len(labels), grid.shape[1]))]
+    grid = np.array([np.mean([by_gate[gate.name] for gate in group], axis=0) for group in groups.values()])
+    class_names = [*labels, *map(str, range(len(labels), grid.shape[1]))]
     spread = Series("largest difference between two classes", np.ptp(grid, axis=1).tolist(), "blue")
     return section(
         "Classes",
-        "Where the gates tell classes apart: the mean of T over the rows of a class, less its mean over all.",
+        "How the gates differ between classes: the mean of T over the rows of a class, minus its mean over "
+        "all rows.",
         side_by_side(
-            signed_map("T given the class, less T", grid, list(groups), names),
+            signed_map("Mean T by class, minus mean T", grid, list(groups), class_names),
             chart("Contrast by layer", [spread], below="layer", places=list(groups), bounds=(0, None)),
         ),
     )
 
 
 def _lesion(curve: LesionCurve) -> list[Markup]:
-    names = [str(one.layer) for one in curve.layers]
-    if not names:
-        return section("Lesions", "No layer of this network can be closed from outside.")
-    accuracy = Series("accuracy with the layer closed", [one.accuracy for one in curve.layers], "blue")
-    flipped = Series("answers flipped", [one.flipped for one in curve.layers], "red")
-    loss = Series("mean cross entropy with the layer closed", [one.loss for one in curve.layers], "blue")
+    layers = [str(lesion.layer) for lesion in curve.layers]
+    if not layers:
+        return section(
+            "Lesions",
+            "No layer could be closed: none has levers for all its gates and finite outputs when closed.",
+        )
+    accuracy = Series("accuracy with the layer closed", [lesion.accuracy for lesion in curve.layers], "blue")
+    flipped = Series("answers changed", [lesion.flipped for lesion in curve.layers], "red")
+    loss = Series(
+        "mean cross entropy with the layer closed", [lesion.loss for lesion in curve.layers], "blue"
+    )
     return section(
         "Lesions",
-        f"What the network loses when one layer is closed and carries its input on, over {curve.rows:,} "
-        f"rows. As it is: accuracy {curve.accuracy:.4f}, loss {curve.loss:.4f}.",
+        f"What the network loses if one layer is closed, so that it carries its input on, over "
+        f"{curve.rows:,} rows. With all layers: accuracy {curve.accuracy:.4f}, loss {curve.loss:.4f}.",
         side_by_side(
             chart(
-                "Accuracy, and answers that change",
+                "Accuracy and changed answers",
                 [accuracy, flipped],
                 below="closed layer",
-                places=names,
+                places=layers,
                 bounds=(0, 1),
-                level=("as it is", curve.accuracy),
+                level=("with all layers", curve.accuracy),
             ),
-            chart("Loss", [loss], below="closed layer", places=names, level=("as it is", curve.loss)),
+            chart("Loss", [loss], below="closed layer", places=layers, level=("with all layers", curve.loss)),
         ),
     )

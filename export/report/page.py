@@ -1,4 +1,4 @@
-"""The page of a report: one section after the other, without scripts and without anything from elsewhere."""
+"""The HTML page of the report and its style: a single file without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from export.report.gates_section import gate_sections
 from export.report.html import Markup, Part, format_bytes, section, side_by_side, table, tag, tile
 from export.report.parity_section import parity_sections
 
+# works from the width of a phone to that of a wall display, in light and dark mode
 STYLE = """
 :root { color-scheme: light dark;
   --page: #f6f7f8; --card: #fff; --ink: #1c2126; --quiet: #5c6670; --edge: #dfe3e7; --rule: #e6e9ec;
@@ -79,13 +80,13 @@ code { font-size: .875em; overflow-wrap: anywhere; }
 """
 
 
-# of a lower precision the proof is of the graph it was made from
+# the key is whether the file is fp32; a lower precision is made from a graph that was proved in fp32
 BADGES = {True: "✓ parity proved", False: "✓ parity proved in fp32"}
 PRECISIONS = {"fp32": "single precision", "fp16": "half precision", "int8": "weights in eight bits"}
 
 
 def render_page(report: ReportData) -> str:
-    """The whole page."""
+    """The complete page."""
     manifest = report.manifest
     title = f"{manifest.name} · version {manifest.version}"
     head = tag(
@@ -112,12 +113,14 @@ def _summary(report: ReportData, title: str) -> list[Markup]:
     profile = manifest.profile
     tiles = [
         tile(len(parity.tensors), "tensors proved", "outputs, gates and layers"),
-        tile(sum(batch.rows for batch in parity.batches), "rows compared", f"{len(parity.batches)} batches"),
+        tile(
+            sum(batch.rows for batch in parity.batches), "rows compared", f"in {len(parity.batches)} batches"
+        ),
         tile(len(manifest.gates), "transform gates", "hidden outputs of the graph"),
         tile(format_bytes(report.size), "in one file", PRECISIONS[manifest.precision]),
-        tile("no", "may be batched", "rows depend on each other")
+        tile("no", "batching allowed", "rows depend on each other")
         if manifest.batch_coupled
-        else tile("yes", "may be batched", "rows are independent"),
+        else tile("yes", "batching allowed", "rows are independent"),
     ]
     if profile is not None and profile.layers:
         depth = sum(layer.mean for layer in profile.layers)
@@ -150,39 +153,41 @@ def _codes(names: tuple[str, ...]) -> list[Part]:
 
 
 def _precision(report: ReportData) -> list[Markup]:
-    found = report.comparison
-    if found is None:
+    comparison = report.comparison
+    if comparison is None:
         return []
-    agreed = {"highest": "same highest score", "near": "within 1 %", "equal": "equal"}[found.kind]
+    agreed = {"highest": "same highest score", "near": "within 1 %", "equal": "equal"}[comparison.kind]
     rows: list[list[Part]] = [
-        ["agreement", f"{found.agreement:.4f}", "1", agreed],
+        ["agreement", f"{comparison.agreement:.4f}", "1", agreed],
         [
             "file",
-            format_bytes(found.size),
-            format_bytes(found.size_fp32),
-            f"{found.size / found.size_fp32:.2f} of fp32",
+            format_bytes(comparison.size),
+            format_bytes(comparison.size_fp32),
+            f"{comparison.size / comparison.size_fp32:.2f} of fp32",
         ],
     ]
-    if found.metric is not None and found.metric_fp32 is not None:
-        apart = found.metric - found.metric_fp32
-        rows.insert(1, ["accuracy", f"{found.metric:.4f}", f"{found.metric_fp32:.4f}", f"{apart:+.4f}"])
-    for speed in found.speed:
-        what = f"ms for {speed.rows} row{'s' if speed.rows > 1 else ''}"
-        rows.append([what, f"{speed.ms:.3g}", f"{speed.fp32_ms:.3g}", f"{speed.ratio:.2f}x as fast"])
+    if comparison.metric is not None and comparison.metric_fp32 is not None:
+        difference = comparison.metric - comparison.metric_fp32
+        rows.insert(
+            1, ["accuracy", f"{comparison.metric:.4f}", f"{comparison.metric_fp32:.4f}", f"{difference:+.4f}"]
+        )
+    for speed in comparison.speed:
+        name = f"ms for {speed.rows} row{'s' if speed.rows > 1 else ''}"
+        rows.append([name, f"{speed.ms:.3g}", f"{speed.fp32_ms:.3g}", f"{speed.ratio:.2f}x as fast"])
     rows += [
-        [f"difference of {one.name}", f"{one.mean:.2e}", "0", f"at most {one.max:.2e}"]
-        for one in found.outputs
+        [f"mean difference of {output.name}", f"{output.mean:.2e}", "0", f"at most {output.max:.2e}"]
+        for output in comparison.outputs
     ]
     charts = []
-    if found.gates:
-        means = Series("mean difference of T from fp32", [gate.mean for gate in found.gates], "blue")
-        most = Series("largest", [gate.max for gate in found.gates], "orange")
-        charts.append(chart("How far the gates moved", [means, most], below="gate, in order", log=True))
+    if comparison.gates:
+        mean = Series("mean difference of T from fp32", [gate.mean for gate in comparison.gates], "blue")
+        largest = Series("largest difference", [gate.max for gate in comparison.gates], "orange")
+        charts.append(chart("Change of the gates", [mean, largest], below="gate, in order", log=True))
     return section(
-        f"Precision: {found.precision} beside fp32",
-        f"On {found.rows:,} {'random rows' if found.drawn else 'rows of the data'}, by {found.provider}. "
-        "Speeds are of the machine that made this report, and of one thread.",
-        side_by_side(table(["", found.precision, "fp32", ""], rows, words=(0, 3)), *charts),
+        f"Precision: {comparison.precision} compared with fp32",
+        f"On {comparison.rows:,} {'random rows' if comparison.drawn else 'rows of the data'}, with "
+        f"{comparison.provider}. Speeds were measured on the machine that made this report, with one thread.",
+        side_by_side(table(["", comparison.precision, "fp32", ""], rows, text_columns=(0, 3)), *charts),
     )
 
 
@@ -193,25 +198,25 @@ def _batches(report: ReportData) -> list[Markup]:
     ]
     return section(
         "Batches",
-        f"What was compared, drawn with the seed {report.manifest.parity.seed}; the digest is of the inputs' "
-        "bytes.",
-        table(["batch", "rows", "digest"], rows, words=(0, 2)),
+        f"The batches that were compared. Random rows have the seed {report.manifest.parity.seed}; the "
+        "digest covers names, types, shapes and bytes of the inputs.",
+        table(["batch", "rows", "digest"], rows, text_columns=(0, 2)),
     )
 
 
 def _provenance(report: ReportData) -> list[Markup]:
     manifest = report.manifest
     tools: list[list[Part]] = [[name, version] for name, version in sorted(manifest.tools.items())]
-    seconds: list[list[Part]] = [[step, f"{taken:.2f}"] for step, taken in report.seconds.items()]
+    seconds: list[list[Part]] = [[step, f"{duration:.2f}"] for step, duration in report.seconds.items()]
     facts: list[list[Part]] = [
-        ["weights", tag("code", manifest.weights)],
+        ["digest of the weights", tag("code", manifest.weights)],
         ["labels", ", ".join(manifest.labels) or "none"],
         ["samples", f"{len(manifest.samples)} rows" if manifest.samples else "none"],
     ]
     if manifest.profile is not None:
-        facts.append(["rows of the profile", tag("code", manifest.profile.digest)])
-    tables = [table(["tool", "version"], tools, words=(0, 1))]
+        facts.append(["digest of the profile's rows", tag("code", manifest.profile.digest)])
+    tables = [table(["tool", "version"], tools, text_columns=(0, 1))]
     if seconds:
-        tables.append(table(["step", "seconds"], seconds, words=(0,)))
-    tables.append(table(["what", ""], facts, words=(0, 1)))
-    return section("Made with", None, side_by_side(*tables))
+        tables.append(table(["step", "seconds"], seconds, text_columns=(0,)))
+    tables.append(table(["fact", ""], facts, text_columns=(0, 1)))
+    return section("Provenance", None, side_by_side(*tables))

@@ -1,4 +1,4 @@
-"""The part of a report about parity: how far each tensor was from the truth, beside PyTorch."""
+"""The parity section of the report: each tensor's error against the reference, beside PyTorch's."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from export.report.data import ReportData, gates_by_depth
 from export.report.html import Markup, Part, section, side_by_side, table, tag
 from service.artifact.manifest import Manifest, TensorParity
 
-# more tensors than this are taken together by layer, the worst standing for all
+# with more tensors than this the table has one row per layer and kind, with the largest errors
 MAX_TABLE_ROWS = 80
 
 
 def parity_sections(report: ReportData) -> list[Markup]:
-    """The verdict in words, the errors by tensor, and how they are spread."""
+    """The verdict in words, the errors by tensor, and their distribution."""
     parity = report.manifest.parity
     rows = parity_rows(report.manifest)
-    rival = baseline_name(report.manifest)
-    ours = Series("onnxruntime", [row.rms for row in rows], "blue")
-    own = Series(rival, [row.rms_torch for row in rows], "orange")
+    baseline = baseline_name(report.manifest)
+    ort_errors = Series("onnxruntime", [row.rms for row in rows], "blue")
+    baseline_errors = Series(baseline, [row.rms_torch for row in rows], "orange")
     charts = [
         chart(
-            "Error by tensor, in the order data flows (rms)",
-            [own, ours],
+            "Root mean square error by tensor, in data-flow order",
+            [baseline_errors, ort_errors],
             below="tensor",
             log=True,
             joined=False,
         ),
         *_histograms(report),
     ]
-    weights = f"{parity.identical} weights are bit for bit the network's own"
+    weights = f"{parity.identical} weights are identical to the network's bit for bit"
     if parity.derived:
-        weights += f", {parity.derived} were computed from them and agree to {parity.ulp:g} ulp"
-    listed: list[list[Part]] = [
+        weights += f", {parity.derived} were computed from its weights and agree to {parity.ulp:g} ulp"
+    cells: list[list[Part]] = [
         [
             row.name,
             f"{row.rms:.2e}",
@@ -44,28 +44,28 @@ def parity_sections(report: ReportData) -> list[Markup]:
         ]
         for row in rows
     ]
-    head = ["tensor", "rms error", rival, "ratio", "largest error", rival]
-    figures = table(head, listed, words=(0,))
+    head = ["tensor", "rms error", baseline, "ratio", "largest error", baseline]
+    figures = table(head, cells, text_columns=(0,))
     folded = tag("details", tag("summary", f"All {len(rows)} rows"), figures) if len(rows) > 12 else figures
-    notes = "" if len(rows) == len(parity.tensors) else " Each layer is shown by its worst tensors."
+    notes = "" if len(rows) == len(parity.tensors) else " Each row shows the largest errors in one layer."
     if report.manifest.precision != "fp32":
-        notes += " All this is of the graph in single precision, from which this file was made."
+        notes += " All of this is about the fp32 graph that this file was made from."
     return section(
         "Parity",
-        f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {rival} against {parity.reference}. "
-        f"onnxruntime passes when it is as close to the truth as {rival} is; {weights}.{notes}",
+        f"Errors of onnxruntime ({', '.join(parity.providers)}) and of {baseline} against "
+        f"{parity.reference}. onnxruntime passes if it is as accurate as {baseline}; {weights}.{notes}",
         side_by_side(*charts),
         folded,
     )
 
 
 def baseline_name(manifest: Manifest) -> str:
-    """Whose errors onnxruntime's are measured by."""
+    """The implementation that onnxruntime is compared with."""
     return "onnx's own evaluator" if manifest.source == "onnx" else "PyTorch"
 
 
 def parity_rows(manifest: Manifest) -> Sequence[TensorParity]:
-    """A row for each tensor, or where there are too many for a page, for each layer's kind of tensor."""
+    """A row for each tensor; if there are too many for a page, for each kind of tensor in each layer."""
     tensors = manifest.parity.tensors
     if len(tensors) <= MAX_TABLE_ROWS:
         return tensors
@@ -77,36 +77,36 @@ def parity_rows(manifest: Manifest) -> Sequence[TensorParity]:
     worst: dict[str, TensorParity] = {}
     for tensor in tensors:
         name = groups.get(tensor.name, tensor.name)
-        so_far = worst.get(name, tensor)
+        previous = worst.get(name, tensor)
         worst[name] = TensorParity(
             name=name,
-            rms=max(so_far.rms, tensor.rms),
-            rms_torch=max(so_far.rms_torch, tensor.rms_torch),
-            max=max(so_far.max, tensor.max),
-            max_torch=max(so_far.max_torch, tensor.max_torch),
+            rms=max(previous.rms, tensor.rms),
+            rms_torch=max(previous.rms_torch, tensor.rms_torch),
+            max=max(previous.max, tensor.max),
+            max_torch=max(previous.max_torch, tensor.max_torch),
         )
     return tuple(worst.values())
 
 
 def _histograms(report: ReportData) -> list[Markup]:
-    """The outputs' errors, and those of all gates and layers together."""
+    """Error histograms of the outputs, and of all gates and layers together."""
     public = set(report.manifest.outputs)
     charts = []
-    rival = baseline_name(report.manifest)
-    for title, chosen in (
-        ("Errors of the outputs", [n for n in report.histograms if n in public]),
-        ("Errors of the gates and layers", [n for n in report.histograms if n not in public]),
+    baseline = baseline_name(report.manifest)
+    for title, names in (
+        ("Errors of the outputs", [name for name in report.histograms if name in public]),
+        ("Errors of the gates and layers", [name for name in report.histograms if name not in public]),
     ):
-        if not chosen:
+        if not names:
             continue
-        ours, own = (
-            [sum(bins) for bins in zip(*(report.histograms[n][side] for n in chosen), strict=True)]
+        ort_counts, baseline_counts = (
+            [sum(bins) for bins in zip(*(report.histograms[name][side] for name in names), strict=True)]
             for side in (0, 1)
         )
-        counts = [(rival, own, "orange"), ("onnxruntime", ours, "blue")]
+        counts = [(baseline, baseline_counts, "orange"), ("onnxruntime", ort_counts, "blue")]
         charts.append(histogram(title, counts, below="absolute error", ends=report.decades))
     return charts
 
 
-def _ratio(ours: float, own: float) -> str:
-    return f"{ours / own:.2f}" if own > 0 else "-"
+def _ratio(ort_error: float, baseline_error: float) -> str:
+    return f"{ort_error / baseline_error:.2f}" if baseline_error > 0 else "-"

@@ -1,4 +1,4 @@
-"""What an export found out, for people: one HTML page that needs nothing else, and the same as JSON."""
+"""Writes the report: one self-contained HTML page, and the same figures as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.atomic import replacing
 
 
 def write_report(folder: Path, report: ReportData) -> Path:
-    """Write index.html and report.json into a folder, each whole or not at all; gives the page's path."""
+    """Write index.html and report.json into a folder, each complete or not at all; returns the page."""
     with replacing(folder / "report.json") as draft:
         draft.write_text(json.dumps(report_json(report), allow_nan=False) + "\n", encoding="utf-8")
     path = folder / "index.html"
@@ -25,7 +25,7 @@ def write_report(folder: Path, report: ReportData) -> Path:
 
 
 def report_json(report: ReportData) -> dict[str, Any]:
-    """All figures of the page; what is no number is null."""
+    """All figures of the page; NaN becomes null."""
     return {
         "manifest": report.manifest.model_dump(mode="json"),
         "inputs": report.inputs,
@@ -35,7 +35,9 @@ def report_json(report: ReportData) -> dict[str, Any]:
         "seconds": dict(report.seconds),
         "decades": report.decades,
         "histograms": dict(report.histograms),
-        "panel": None if report.panel is None else {k: _plain(v) for k, v in vars(report.panel).items()},
+        "panel": None
+        if report.panel is None
+        else {key: _plain(value) for key, value in vars(report.panel).items()},
         "comparison": None if report.comparison is None else asdict(report.comparison),
     }
 
@@ -43,4 +45,6 @@ def report_json(report: ReportData) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
-    return [[float(f"{x:.6g}") if np.isfinite(x) else None for x in row] for row in value.tolist()]
+    return [
+        [float(f"{number:.6g}") if np.isfinite(number) else None for number in row] for row in value.tolist()
+    ]

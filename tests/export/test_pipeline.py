@@ -333,11 +333,11 @@ def test_verify_sees_what_changed(tmp_path: Path) -> None:
         other[1].gate.bias[3] += 1e-3  # type: ignore[index,union-attr]
     with pytest.raises(ParityError, match=re.escape("1.gate.bias")):
         verify_model(done.path, other)
-    with pytest.raises(ParityError, match="expected the gates"):
+    with pytest.raises(ParityError, match="expected the 2 gates of its source"):
         verify_model(done.path, nn.Linear(6, 3), inputs=INPUT)
     plain = tmp_path / "plain.onnx"
     model = onnx.load(done.path)
     del model.metadata_props[:]
     onnx.save(model, plain)
-    with pytest.raises(SourceError, match="expected a file that turnpike exported"):
+    with pytest.raises(SourceError, match="expected a file exported by turnpike"):
         verify_model(plain, network())

@@ -8,7 +8,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from export.errors import SourceError
-from export.measure import gate_profile as module
 from export.measure.gate_profile import EPSILON, FINE_BINS, QUANTILE_LEVELS, profile_gates
 from export.source import Rows
 from service.artifact.limits import MAX_ROWS
@@ -141,11 +140,11 @@ def test_it_is_the_same_every_time_and_knows_its_rows() -> None:
     assert profile_gates(net.open(), net.gates, rows_of(50, seed=2)).digest != first.digest
 
 
-def test_large_maps_get_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work is bounded: with a value for each of many pixels, the first rows stand for all."""
-    monkeypatch.setattr(module, "MAX_GATE_VALUES", 64)
-    monkeypatch.setattr(module, "MIN_ROWS", 1)
-    assert profile_gates(sigmoid_of("batch", 8), [gate()], rows_of(50, inputs=8)).rows == 8
+def test_large_maps_get_fewer_rows() -> None:
+    """The work is limited: gates with a value for each of many pixels are measured on the first rows only."""
+    rows = rows_of(50, inputs=8)
+    profile = profile_gates(sigmoid_of("batch", 8), [gate()], rows, max_values=64, min_rows=1)
+    assert profile.rows == 8
 
 
 def test_a_gate_that_is_no_number_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Where files go, and that they go there whole."""
+"""Model repository: where files go, and that they appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.tiny_highway import highway
 
 
 def test_versions_count_from_one(tmp_path: Path) -> None:
-    """Only folders named by a whole number are versions."""
+    """Only folders named by a number without leading zeros are versions."""
     assert newest_version(tmp_path, "net") == 0
     for name in ("2", "10", "03", "0", "x", ".3"):
         (tmp_path / "net" / name).mkdir(parents=True)
@@ -31,13 +31,12 @@ def test_versions_count_from_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [0, -1, 2**31])
 def test_strange_versions_are_refused(version: int) -> None:
-    """The message shows what came."""
     with pytest.raises(RequestError, match=f"expected a whole number from 1, got {version}"):
         expect_version(version)
 
 
 def test_a_file_is_no_repository(tmp_path: Path) -> None:
-    """Nor is anything below a file."""
+    """Nor is a path below a file."""
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "file", tmp_path / "file" / "models"):
         with pytest.raises(RequestError, match="expected a folder, and .*file is a file"):
@@ -46,7 +45,7 @@ def test_a_file_is_no_repository(tmp_path: Path) -> None:
 
 
 def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
-    """The check sees the whole draft, and the file is not there yet."""
+    """The check sees the complete draft, and the file does not exist yet."""
     path = tmp_path / "a" / "1" / "model.onnx"
 
     def check(draft: Path) -> None:
@@ -59,28 +58,28 @@ def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
 
 
 def test_a_file_that_would_not_be_served_does_not_appear(tmp_path: Path) -> None:
-    """A sample that the graph does not take is found before the file is in place."""
-    gated = highway(layers=1)
-    update = {"outputs": ("logits",), "gates": gated.gates}
+    """A sample that does not fit the graph is found before the file is in place."""
+    net = highway(layers=1)
+    update = {"outputs": ("logits",), "gates": net.gates}
     fitting = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3, 4]),)),)})
-    assert write_model(tmp_path / "repo", fitting, gated.model, next_free=False).written
-    other = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3]),)),)})
+    assert write_model(tmp_path / "repo", fitting, net.model, next_free=False).written
+    unfitting = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3]),)),)})
     with pytest.raises(ExportError, match="expected a row of x:.*, got one of shape .3."):
-        write_model(tmp_path / "other", other, gated.model, next_free=False)
+        write_model(tmp_path / "other", unfitting, net.model, next_free=False)
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
 def test_what_stops_it_leaves_nothing_behind(tmp_path: Path, error: BaseException) -> None:
-    """Neither a draft nor a folder that was not there; an old file stays as it was."""
+    """Neither a draft nor a new folder; an old file stays as it was."""
 
     def check(draft: Path) -> None:
         raise error
 
-    (tmp_path / "kept").mkdir()
+    (tmp_path / "existing").mkdir()
     with pytest.raises(type(error)):
-        write_checked(tmp_path / "kept" / "net" / "1" / "model.onnx", b"new", check)
-    assert list((tmp_path / "kept").iterdir()) == []
+        write_checked(tmp_path / "existing" / "net" / "1" / "model.onnx", b"new", check)
+    assert list((tmp_path / "existing").iterdir()) == []
     old = tmp_path / "net" / "1" / "model.onnx"
     write_checked(old, b"old", lambda draft: None)
     with pytest.raises(type(error)):

@@ -1,4 +1,4 @@
-"""Pictures of a report: every number has its place and its colour."""
+"""Charts of the report: every number has its position and its color."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from export.report.html import Markup
 
 
 def pixels(markup: Markup) -> np.ndarray:
-    found = re.search(r'src="data:image/png;base64,([^"]+)"', markup)
-    assert found is not None
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGBA"))
+    match = re.search(r'src="data:image/png;base64,([^"]+)"', markup)
+    assert match is not None
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(match[1]))).convert("RGBA"))
 
 
 def test_a_heat_map_has_a_pixel_for_each_number() -> None:
-    """Dark at 0, bright at 1, blue below and red above the middle, and nothing where there is no number."""
+    """Dark at 0, bright at 1; blue below the middle, red above; NaN is transparent."""
     shares = pixels(share_map("m", np.array([[0.0, 1.0, np.nan]]), ["0"]))
     assert shares.shape == (1, 3, 4)
     assert shares[0, 0].tolist() == [68, 1, 84, 255]
@@ -35,9 +35,9 @@ def test_a_heat_map_has_a_pixel_for_each_number() -> None:
 
 
 def test_curves_stand_where_their_numbers_are() -> None:
-    """A higher number is drawn higher, powers of ten evenly apart, and no number at all not at all."""
-    one = chart("t", [Series("a", [1e-8, 1e-6, None, 1e-4], "blue")], below="x", log=True)
-    dots = [float(y) for y in re.findall(r'cy="([\d.]+)"', one)]
+    """Larger values are higher, powers of ten evenly spaced, and None is not drawn."""
+    log = chart("t", [Series("a", [1e-8, 1e-6, None, 1e-4], "blue")], below="x", log=True)
+    dots = [float(y) for y in re.findall(r'cy="([\d.]+)"', log)]
     assert len(dots) == 3
     assert dots[0] - dots[1] == pytest.approx(dots[1] - dots[2], abs=0.2)
     assert dots[0] > dots[2]

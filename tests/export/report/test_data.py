@@ -1,4 +1,4 @@
-"""Panels: the grids of a network's gates are what the network computes."""
+"""The gate panel: its grids are what the network computes."""
 
 from __future__ import annotations
 
@@ -14,40 +14,39 @@ LABELS = ("cat", "dog", "cow")
 
 
 def test_the_panel_is_layers_by_units() -> None:
-    """Biases, means over rows, and the first row's gates and outputs, as the network computes them."""
     net = highway(layers=3, units=6)
     runtime = net.open()
     x = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
     rows = Rows({"x": x}, net.logits(x).argmax(1))
-    shown = gate_panel(runtime, net.gates, net.biases, profile_gates(runtime, net.gates, rows), rows, LABELS)
-    assert shown is not None
+    panel = gate_panel(runtime, net.gates, net.biases, profile_gates(runtime, net.gates, rows), rows, LABELS)
+    assert panel is not None
     assert rows.classes is not None
     t = np.array(net.gate_values(rows.inputs["x"]))
-    np.testing.assert_array_equal(shown.biases[1], net.weights["layers.1.gate.bias"].astype(np.float64))
-    assert shown.means is not None
-    assert shown.gates is not None
-    assert shown.outputs is not None
-    np.testing.assert_allclose(shown.means, t.mean(1), atol=1e-5)
-    np.testing.assert_allclose(shown.gates, t[:, 0], atol=1e-5)
+    np.testing.assert_array_equal(panel.biases[1], net.weights["layers.1.gate.bias"].astype(np.float64))
+    assert panel.means is not None
+    assert panel.gates is not None
+    assert panel.outputs is not None
+    np.testing.assert_allclose(panel.means, t.mean(1), atol=1e-5)
+    np.testing.assert_allclose(panel.gates, t[:, 0], atol=1e-5)
     outputs = runtime.run({"x": rows.inputs["x"][:1]}, ["layer02.output"])[0]
-    np.testing.assert_allclose(shown.outputs[2], outputs[0], atol=1e-6)
-    assert shown.label == LABELS[int(rows.classes[0])]
+    np.testing.assert_allclose(panel.outputs[2], outputs[0], atol=1e-6)
+    assert panel.label == LABELS[int(rows.classes[0])]
     assert gate_panel(runtime, (), {}) is None
 
 
 def test_a_carry_gates_bias_is_shown_as_the_transform_gates() -> None:
-    """The sign of a lever is applied, narrower layers end in NaN, and steps of one layer are one line."""
+    """A lever's sign is applied, narrower layers end in NaN, and time steps of one layer are one line."""
     biases = {"fused": np.array([9.0, 9.0, 1.0, 2.0], np.float32), "wide": np.zeros(3, np.float32)}
     carry = Lever(tensor="fused", start=2, stop=4, sign=-1)
     wide = Lever(tensor="wide", start=0, stop=3, sign=1)
-    plain = {"kind": "coupled", "carry": "identity", "unit_axis": -1, "units": None}
+    common = {"kind": "coupled", "carry": "identity", "unit_axis": -1, "units": None}
     gates = [
-        Gate(name="a", layer=0, time=0, levers=(carry,), **plain),
-        Gate(name="b", layer=0, time=1, levers=(carry,), **plain),
-        Gate(name="c", layer=1, levers=(wide,), **plain),
-        Gate(name="d", layer=2, **plain),
+        Gate(name="a", layer=0, time=0, levers=(carry,), **common),
+        Gate(name="b", layer=0, time=1, levers=(carry,), **common),
+        Gate(name="c", layer=1, levers=(wide,), **common),
+        Gate(name="d", layer=2, **common),
     ]
-    shown = gate_panel(highway().open(), gates, biases)
-    assert shown is not None
-    assert shown.layers == ("0", "1", "2")
-    np.testing.assert_array_equal(shown.biases, [[-1, -2, np.nan], [0, 0, 0], [np.nan, np.nan, np.nan]])
+    panel = gate_panel(highway().open(), gates, biases)
+    assert panel is not None
+    assert panel.layers == ("0", "1", "2")
+    np.testing.assert_array_equal(panel.biases, [[-1, -2, np.nan], [0, 0, 0], [np.nan, np.nan, np.nan]])

@@ -1,4 +1,4 @@
-"""Markup: text is text, wherever it came from."""
+"""HTML building blocks: text is escaped, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from export.report.html import join, tag
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:
-    """Only what tag and join made is taken as it is, in attributes as in text."""
+    """Only results of tag and join are taken as markup, in attributes as in text."""
     inner = tag("b", "<&>", title='"<')
     assert inner == '<b title="&quot;&lt;">&lt;&amp;&gt;</b>'
     assert tag("p", inner, "<i>", None, 3) == f"<p>{inner}&lt;i&gt;3</p>"

@@ -1,4 +1,4 @@
-"""Reports: that the page says what was measured, is whole by itself, and never takes a name for markup."""
+"""Reports: the page shows what was measured, needs nothing else, and never takes a name for markup."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def rows_of(net: Gated) -> Rows:
 
 def parity(names: tuple[str, ...]) -> Parity:
     tensors = tuple(
-        TensorParity(name=name, rms=(n + 1) * 1e-8, rms_torch=2e-8, max=(n + 1) * 1e-7, max_torch=3e-7)
-        for n, name in enumerate(names)
+        TensorParity(
+            name=name, rms=(index + 1) * 1e-8, rms_torch=2e-8, max=(index + 1) * 1e-7, max_torch=3e-7
+        )
+        for index, name in enumerate(names)
     )
     batches = (
         ParityBatch(name="one row", rows=1, digest="ab" * 32),
@@ -56,11 +58,11 @@ def parity(names: tuple[str, ...]) -> Parity:
 
 @pytest.fixture(scope="module")
 def full() -> ReportData:
-    """A report of a network with rows and classes, in which everything is there."""
+    """A report of a network with rows and classes, in which every section is present."""
     net = highway(layers=3, units=6)
     runtime, rows = net.open(), rows_of(net)
     hidden = [name for gate in net.gates for name in (gate.name, gate.output) if name is not None]
-    baseline = profile_gates(runtime, net.gates, rows, LABELS)
+    profile = profile_gates(runtime, net.gates, rows, LABELS)
     manifest = Manifest(
         name="tiny",
         version=3,
@@ -70,7 +72,7 @@ def full() -> ReportData:
         labels=LABELS,
         gates=net.gates,
         parity=parity(("logits", *hidden)),
-        profile=baseline,
+        profile=profile,
         lesion=lesion_curve(runtime, net.gates, rows, "logits", net.biases),
         weights="ef" * 32,
         tools={"torch": "2.13.0"},
@@ -99,13 +101,13 @@ def full() -> ReportData:
         warnings=("rows are few",),
         seconds={"trace": 1.25},
         histograms=dict.fromkeys(("logits", *hidden), (counts, counts)),
-        panel=gate_panel(runtime, net.gates, net.biases, baseline, rows, LABELS),
+        panel=gate_panel(runtime, net.gates, net.biases, profile, rows, LABELS),
         comparison=comparison,
     )
 
 
 class Reader(HTMLParser):
-    """Reads a page as a browser would: its text, its elements, and whether all are closed."""
+    """Reads a page as a browser would: its text, its elements, and whether all of them are closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -132,19 +134,18 @@ class Reader(HTMLParser):
 
 
 def test_the_page_says_what_was_measured(full: ReportData) -> None:
-    """Verdict, every tensor's errors, gates, lesions, precision, batches, tools and warnings are on it."""
-    read = Reader(render_page(full))
-    assert read.open == []
+    page = Reader(render_page(full))
+    assert page.open == []
     manifest = full.manifest
     assert manifest.lesion is not None
     assert manifest.profile is not None
-    for said in (
+    for text in (
         "tiny · version 3",
         "parity proved in fp32",
-        "of the graph in single precision",
+        "about the fp32 graph that this file was made from",
         "rows are few",
         "x:float32[batch,4]",
-        "17 weights are bit for bit",
+        "17 weights are identical to the network's bit for bit",
         "the network in float64",
         f"accuracy {manifest.lesion.accuracy:.4f}, loss {manifest.lesion.loss:.4f}",
         "0.9917",
@@ -159,30 +160,30 @@ def test_the_page_says_what_was_measured(full: ReportData) -> None:
         "ef" * 32,
         manifest.profile.digest,
     ):
-        assert said in read.text
+        assert text in page.text
     for tensor in manifest.parity.tensors:
-        assert f"{tensor.name} {tensor.rms:.2e} {tensor.rms_torch:.2e}" in read.text
+        assert f"{tensor.name} {tensor.rms:.2e} {tensor.rms_torch:.2e}" in page.text
     for layer in manifest.profile.layers:
-        assert f"{layer.mean:.3f} {layer.closed:.1%} {layer.open:.1%}" in read.text
-    titles = " ".join(text for text in read.words)
+        assert f"{layer.mean:.3f} {layer.closed:.1%} {layer.open:.1%}" in page.text
+    titles = " ".join(page.words)
     for figure in (
-        "Error by tensor",
+        "Root mean square error by tensor",
         "Errors of the outputs",
         "Errors of the gates",
         "Biases",
         "T for one row",
     ):
         assert figure in titles
-    for figure in ("How open", "T given the class", "Accuracy, and answers", "How far the gates moved"):
+    for figure in ("How open", "Mean T by class", "Accuracy and changed answers", "Change of the gates"):
         assert figure in titles
 
 
 def test_the_page_needs_nothing_else(full: ReportData) -> None:
-    """No script, nothing from the network or another file, and both colour schemes."""
+    """No script and no external resource; both color schemes."""
     html = render_page(full)
-    read = Reader(html)
-    assert not [name for name, _ in read.elements if name in ("script", "link", "iframe", "object")]
-    for _, attributes in read.elements:
+    page = Reader(html)
+    assert not [name for name, _ in page.elements if name in ("script", "link", "iframe", "object")]
+    for _, attributes in page.elements:
         assert not any(name.startswith("on") for name in attributes)
         assert (attributes.get("src") or "data:").startswith("data:")
         assert "href" not in attributes
@@ -193,7 +194,7 @@ def test_the_page_needs_nothing_else(full: ReportData) -> None:
 
 
 def test_names_are_never_markup(full: ReportData) -> None:
-    """A label, name, tensor or warning that looks like HTML is shown as it is written."""
+    """A label, name, tensor or warning that looks like HTML is shown as text."""
     evil = "</td><script>alert(2)</script>\"'&amp;"
     manifest = full.manifest.model_copy(
         update={
@@ -217,39 +218,39 @@ def test_names_are_never_markup(full: ReportData) -> None:
         )
     )
     assert "<script" not in html
-    read = Reader(html)
-    assert read.open == []
-    assert read.text.count("alert(2)") >= 8
-    assert LABELS[1] in read.text
+    page = Reader(html)
+    assert page.open == []
+    assert page.text.count("alert(2)") >= 8
+    assert LABELS[1] in page.text
 
 
 def test_the_json_holds_the_figures_of_the_page(full: ReportData, tmp_path: Path) -> None:
-    """Manifest, comparison, panel and seconds come back from the file; what is no number is null."""
+    """NaN becomes null."""
     assert full.panel is not None
     assert full.panel.means is not None
     means = full.panel.means.copy()
     means[0, 0] = np.nan
     full = replace(full, panel=replace(full.panel, means=means))
-    written = write_report(tmp_path / "new" / "folder", full)
-    assert written == tmp_path / "new" / "folder" / "index.html"
-    read = json.loads((tmp_path / "new" / "folder" / "report.json").read_text())
-    assert Manifest.model_validate(read["manifest"]) == full.manifest
-    assert read["comparison"]["agreement"] == 0.9917
-    assert read["seconds"] == {"trace": 1.25}
-    assert read["panel"]["means"][0][0] is None
-    assert read["panel"]["means"][1] == pytest.approx(means[1].tolist(), rel=1e-5)
-    assert read == json.loads(json.dumps(report_json(full)))
+    path = write_report(tmp_path / "new" / "folder", full)
+    assert path == tmp_path / "new" / "folder" / "index.html"
+    report = json.loads((tmp_path / "new" / "folder" / "report.json").read_text())
+    assert Manifest.model_validate(report["manifest"]) == full.manifest
+    assert report["comparison"]["agreement"] == 0.9917
+    assert report["seconds"] == {"trace": 1.25}
+    assert report["panel"]["means"][0][0] is None
+    assert report["panel"]["means"][1] == pytest.approx(means[1].tolist(), rel=1e-5)
+    assert report == json.loads(json.dumps(report_json(full)))
 
 
 def test_json_is_json(full: ReportData, tmp_path: Path) -> None:
-    """A figure that JSON has no word for is not written as one that other readers choke on."""
+    """A NaN outside of the panel is an error, since JSON cannot express it."""
     with pytest.raises(ValueError, match="JSON"):
         write_report(tmp_path, replace(full, seconds={"trace": float("nan")}))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_same_report_gives_the_same_bytes(full: ReportData, tmp_path: Path) -> None:
-    """Two writings differ in nothing, and leave nothing beside the two files."""
+    """And nothing is left beside the two files."""
     for folder in ("a", "b"):
         write_report(tmp_path / folder, full)
         assert sorted(entry.name for entry in (tmp_path / folder).iterdir()) == ["index.html", "report.json"]
@@ -260,7 +261,6 @@ def test_the_same_report_gives_the_same_bytes(full: ReportData, tmp_path: Path) 
 def test_a_failed_write_leaves_the_old_page(
     full: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page is replaced whole or not at all."""
     write_report(tmp_path, full)
     before = (tmp_path / "report.json").read_bytes()
 
@@ -275,31 +275,31 @@ def test_a_failed_write_leaves_the_old_page(
 
 
 def test_a_network_without_gates_says_so(full: ReportData) -> None:
-    """No empty tables or pictures in the place of gates."""
+    """No empty tables or charts in place of gates."""
     manifest = full.manifest.model_copy(
         update={"gates": (), "profile": None, "lesion": None, "precision": "fp32"}
     )
-    read = Reader(render_page(replace(full, manifest=manifest, panel=None, comparison=None)))
-    assert "This network has no transform gates" in read.text
-    for absent in ("Layers by units", "Lesions", "Precision", "single precision, from which"):
-        assert absent not in read.text
-    assert "✓ parity proved" in read.text
+    page = Reader(render_page(replace(full, manifest=manifest, panel=None, comparison=None)))
+    assert "This network has no transform gates" in page.text
+    for absent in ("Layers by units", "Lesions", "Precision:", "about the fp32 graph"):
+        assert absent not in page.text
+    assert "✓ parity proved" in page.text
 
 
-def test_without_rows_the_page_tells_how_to_give_some(full: ReportData) -> None:
-    """Gates are listed and their biases drawn, and the remedy for the rest is named."""
+def test_without_rows_the_page_says_how_to_give_some(full: ReportData) -> None:
+    """Gates are listed and their biases drawn."""
     net = highway(layers=3, units=6)
     manifest = full.manifest.model_copy(update={"profile": None, "lesion": None})
-    shown = gate_panel(net.open(), net.gates, net.biases)
-    read = Reader(render_page(replace(full, manifest=manifest, panel=shown, comparison=None)))
-    assert "Give some with --data" in read.text
-    assert "layer02.transform_gate" in read.text
-    assert "Biases of the gates" in read.text
-    assert "Mean T" not in read.text
+    panel = gate_panel(net.open(), net.gates, net.biases)
+    page = Reader(render_page(replace(full, manifest=manifest, panel=panel, comparison=None)))
+    assert "Give rows with --data" in page.text
+    assert "layer02.transform_gate" in page.text
+    assert "Biases of the gates" in page.text
+    assert "Mean T" not in page.text
 
 
-def test_hundreds_of_steps_are_taken_together(full: ReportData) -> None:
-    """Steps of a recurrent layer become one row, with the worst of their errors."""
+def test_hundreds_of_steps_are_one_row(full: ReportData) -> None:
+    """Time steps of a recurrent layer become one row, with their largest errors."""
     gates = tuple(
         Gate(
             name=f"g{depth}.{time}",
@@ -332,8 +332,7 @@ def test_hundreds_of_steps_are_taken_together(full: ReportData) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "says"), [(12, "12 B"), (5000, "5 kB"), (98_528_272, "98.5 MB"), (2_500_000_000, "2.5 GB")]
+    ("count", "text"), [(12, "12 B"), (5000, "5 kB"), (98_528_272, "98.5 MB"), (2_500_000_000, "2.5 GB")]
 )
-def test_sizes_are_said_as_people_say_them(count: int, says: str) -> None:
-    """Three digits and a unit."""
-    assert format_bytes(count) == says
+def test_sizes_have_three_digits_and_a_unit(count: int, text: str) -> None:
+    assert format_bytes(count) == text
