@@ -8,7 +8,7 @@ from collections import defaultdict
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import collect_metrics, metrics_response
-from tests.service.api.test_metrics import Drift, Shelf, worker
+from tests.service.api.test_metrics import FakeDrift, FakeRegistry, worker
 
 # what Prometheus itself adds to every series of a target
 ADDED = {"job", "instance"}
@@ -33,10 +33,13 @@ def grouped(query: str) -> set[str]:
 
 def exposed() -> dict[str, set[str]]:
     """Each series that the service exposes, and its labels; `up` is what Prometheus makes of it."""
-    drift, index = Drift(), {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": "damaged"}
+    drift, index = (
+        FakeDrift(),
+        {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": "damaged"},
+    )
     model = type("Model", (), {"name": "digits", "version": 1, "drift": drift})
     text = metrics_response(
-        collect_metrics([worker(1, seen=1000)], Shelf(model, index=(index,)))
+        collect_metrics([worker(1, drift_rows=1000)], FakeRegistry(model, index=(index,)))
     ).body.decode()
     found: dict[str, set[str]] = {"up": set(ADDED)}
     for family in text_string_to_metric_families(text):

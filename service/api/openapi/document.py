@@ -1,4 +1,4 @@
-"""The OpenAPI document: the framework's own part, and what the framework cannot know of raw endpoints."""
+"""Builds the OpenAPI document: FastAPI's own part, completed by the table of operations."""
 
 from __future__ import annotations
 
@@ -11,145 +11,149 @@ from fastapi.routing import iter_route_contexts
 from starlette.routing import BaseRoute, Route
 
 from service.api.openapi.operations import OPERATIONS, Operation
-from service.api.openapi.schemas import SCHEMAS, TEXT, ref
+from service.api.openapi.schemas import SCHEMAS, STRING, ref
 from service.http.auth import Level, level_of
 
 JSON = "application/json"
-BINARY = "application/octet-stream"
-VERSIONS = "/versions/{version}"
+RAW_BYTES = "application/octet-stream"
+VERSION_PATH = "/versions/{version}"
 
 DESCRIPTION = (
-    "Models with their gates: the Open Inference Protocol (version 2), predictions for people, and gates "
-    'read, closed and watched. Every answer other than 200 is `{"error": "one sentence"}`, '
-    "but for those of the ready routes."
+    "Models with their gates: the Open Inference Protocol (version 2), a simple predict route, and routes "
+    'that read, close and monitor gates. Every response other than 200 is `{"error": "one sentence"}`, '
+    "except those of the ready routes."
 )
-PARAMETERS = {
-    "model": "A model's name, as /v2/models lists it.",
-    "version": "One of the model's versions.",
+PATH_PARAMETERS = {
+    "model": ("A model's name, as /v2/models lists it.", "digits-10"),
+    "version": ("One of the model's versions.", "1"),
 }
-EXAMPLES = {"model": "digits-10", "version": "1"}
-SECURITY = {
+SECURITY_SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
 }
-KEYS: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}]
+KEY_REQUIRED: list[dict[str, list[str]]] = [{"bearer": []}, {"key": []}]
 
-REASONS = {
-    400: "The request makes no sense; the sentence says where.",
-    401: "No key, or one that is not known.",
-    403: "The key does not open this route, or admin routes are off.",
+ERRORS = {
+    400: "The request is invalid. The sentence says where.",
+    401: "No key, or an unknown one.",
+    403: "The key is not valid for this route, or admin routes are disabled.",
     404: "There is no such model or version.",
     408: "The body took too long to arrive.",
-    413: "The body, its rows or its answer would be too large.",
-    415: "An encoding of the body that is not spoken here.",
-    422: "NaN or Inf in the answer, which JSON cannot say.",
+    413: "The body, its rows or its response would be too large.",
+    415: "The encoding of the body is not supported.",
+    422: "The result has NaN or infinity, which JSON cannot represent.",
     431: "The headers are too large.",
-    500: "Something of the service failed; its log says what.",
-    503: "Not ready, or no room to wait in; `Retry-After` says for how long.",
+    500: "The service failed. Its log says why.",
+    503: "Not ready, or the queue is full. `Retry-After` has the seconds to wait.",
     504: "The deadline passed before the run began.",
 }
-# of a connection, and of any route
-ALWAYS = (400, 431, 500)
-OF_LEVEL: dict[Level, tuple[int, ...]] = {"open": (), "api": (401, 503), "admin": (401, 403, 503)}
-OF_MODEL = (404,)
-OF_BODY = (408, 413, 415)
-OF_RUN = (422, 504)
+# errors of any route, by level of access, of routes of a model, with a body, and that run a model
+ANY_ERRORS = (400, 431, 500)
+LEVEL_ERRORS: dict[Level, tuple[int, ...]] = {"open": (), "api": (401, 503), "admin": (401, 403, 503)}
+MODEL_ERRORS = (404,)
+BODY_ERRORS = (408, 413, 415)
+RUN_ERRORS = (422, 504)
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """The whole document, made once."""
+    """The whole document, which is built once."""
     if app.openapi_schema is None:
-        app.openapi_schema = _document(app)
+        app.openapi_schema = _build(app)
     return app.openapi_schema
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _build(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
     paths = document["paths"]
     for route in _routes(app):
         for method in sorted(route.methods or ()):
             verb, path = method.lower(), route.path
-            known = OPERATIONS.get((verb, path.replace(VERSIONS, "")))
-            if type(route) is Route and known is not None:
-                paths.setdefault(path, {})[verb] = _raw(route, known)
+            operation = OPERATIONS.get((verb, path.replace(VERSION_PATH, "")))
+            # FastAPI describes only its own routes, which are a subclass of Route
+            if type(route) is Route and operation is not None:
+                paths.setdefault(path, {})[verb] = _raw_operation(route, operation)
             if verb in paths.get(path, {}):
-                _complete(paths[path][verb], path, known, level_of(route) or "admin")
+                _complete(paths[path][verb], path, operation, level_of(route) or "admin")
     components = document.setdefault("components", {})
     components["schemas"] = SCHEMAS
-    components["securitySchemes"] = SECURITY
+    components["securitySchemes"] = SECURITY_SCHEMES
     return document
 
 
 def _routes(app: FastAPI) -> list[Route]:
-    found: list[BaseRoute] = [context.original_route for context in iter_route_contexts(app.routes)]
-    return [route for route in found if isinstance(route, Route)]
+    routes: list[BaseRoute] = [context.original_route for context in iter_route_contexts(app.routes)]
+    return [route for route in routes if isinstance(route, Route)]
 
 
-def _raw(route: Route, known: Operation) -> dict[str, Any]:
-    """An operation that the framework does not see."""
-    operation: dict[str, Any] = {
-        "tags": [known.tag],
-        "summary": known.summary,
+def _raw_operation(route: Route, operation: Operation) -> dict[str, Any]:
+    """The description of a raw endpoint, without bodies and responses."""
+    described: dict[str, Any] = {
+        "tags": [operation.tag],
+        "summary": operation.summary,
         "operationId": route.name,
         "parameters": [_path_parameter(name) for name in re.findall(r"{(\w+)}", route.path)],
     }
-    if known.description:
-        operation["description"] = known.description
-    return operation
+    if operation.description:
+        described["description"] = operation.description
+    return described
 
 
-def _complete(operation: dict[str, Any], path: str, known: Operation | None, level: Level) -> None:
-    """Add what comes in and out, and every status that there may be."""
-    statuses = {*ALWAYS, *OF_LEVEL[level]}
+def _complete(described: dict[str, Any], path: str, operation: Operation | None, level: Level) -> None:
+    """Add the bodies, the keys, and a response for each status that can occur."""
+    errors = {*ANY_ERRORS, *LEVEL_ERRORS[level]}
     if "{model}" in path:
-        statuses.update(OF_MODEL)
-    responses = operation.setdefault("responses", {})
-    # the framework's own way to refuse, which is not ours
+        errors.update(MODEL_ERRORS)
+    responses = described.setdefault("responses", {})
+    # FastAPI's own validation error, which our routes never return
     responses.pop("422", None)
-    if known is not None:
-        operation.setdefault("parameters", []).extend(known.parameters)
-        responses["200"] = {"description": "The answer", "content": _content(known, known.answers)}
-        if known.asks is not None:
-            statuses.update(OF_BODY)
-            operation["requestBody"] = {
-                "required": known.must_ask,
-                "content": _content(known, known.asks, known.examples),
+    if operation is not None:
+        described.setdefault("parameters", []).extend(operation.parameters)
+        responses["200"] = {"description": "The result", "content": _content(operation, operation.response)}
+        if operation.body is not None:
+            errors.update(BODY_ERRORS)
+            described["requestBody"] = {
+                "required": operation.body_required,
+                "content": _content(operation, operation.body, operation.examples),
             }
-        if known.runs:
-            statuses.update(OF_RUN)
-        if known.also_unready:
-            responses["503"] = {"description": "Not ready", "content": _content(known, known.answers)}
-    for status in sorted(statuses):
+        if operation.runs_model:
+            errors.update(RUN_ERRORS)
+        if operation.unready_response:
+            responses["503"] = {
+                "description": "Not ready",
+                "content": _content(operation, operation.response),
+            }
+    for status in sorted(errors):
         responses.setdefault(str(status), _error(status))
-    operation["responses"] = dict(sorted(responses.items()))
+    described["responses"] = dict(sorted(responses.items()))
     if level != "open":
-        # the API's own keys may be off
-        operation["security"] = [*KEYS, {}] if level == "api" else KEYS
+        # the empty entry means that no key is needed, as API keys may be disabled
+        described["security"] = [*KEY_REQUIRED, {}] if level == "api" else KEY_REQUIRED
 
 
-def _content(known: Operation, schema: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:
-    content: dict[str, Any] = {known.media: {"schema": ref(schema)}}
+def _content(operation: Operation, schema: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:
+    content: dict[str, Any] = {operation.media_type: {"schema": ref(schema)}}
     if examples:
-        content[known.media]["examples"] = examples
-    if known.binary:
-        content[BINARY] = {"schema": {"type": "string", "format": "binary"}}
+        content[operation.media_type]["examples"] = examples
+    if operation.binary:
+        content[RAW_BYTES] = {"schema": {"type": "string", "format": "binary"}}
     return content
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
+    description, example = PATH_PARAMETERS[name]
     return {
         "name": name,
         "in": "path",
         "required": True,
-        "description": PARAMETERS[name],
-        "schema": TEXT,
-        "example": EXAMPLES[name],
+        "description": description,
+        "schema": STRING,
+        "example": example,
     }
 
 
 def _error(status: int) -> dict[str, Any]:
     response: dict[str, Any] = {
-        "description": REASONS[status],
+        "description": ERRORS[status],
         "content": {JSON: {"schema": ref("Error")}},
     }
     if status == 503:

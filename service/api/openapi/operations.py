@@ -1,4 +1,10 @@
-"""What each route asks for and answers, for the OpenAPI document; examples fit the bundled digits model."""
+"""What each route takes and returns, for the OpenAPI document. Examples fit the bundled digits model.
+
+FastAPI derives its part of the document from the signatures of functions. Routes that run a model are raw
+endpoints, which it cannot see, and the others build their responses themselves. So this table describes all
+routes. `tests/service/api/openapi/test_document.py` checks that it has exactly those of the application, and
+that every example and every GET gets a response that fits its schema.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from typing import Any
 
 from service.api.openapi.schemas import Schema
 
-# a handwritten 2, as the bundled model was taught to read: 8 x 8 pixels from 0 to 16
+# a handwritten 2 from the data of the bundled model: 8 x 8 pixels from 0 to 16
 DIGIT = (
     0, 0, 0, 4, 15, 12, 0, 0,
     0, 0, 3, 16, 15, 14, 0, 0,
@@ -20,159 +26,174 @@ DIGIT = (
 )  # fmt: skip
 TENSORS = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": list(DIGIT)}]}
 
-OIP = "Open Inference Protocol"
-GATES = "Gates"
-FILE = "Model file"
+# groups of operations on the page
+OIP, PREDICT, GATES, MODEL_FILE = "Open Inference Protocol", "Predict", "Gates", "Model file"
 
-HOW_BINARY = (
-    "\n\nTensors may also come as raw bytes: the JSON first, its length in the header "
-    "`Inference-Header-Content-Length`, then the bytes of each input that says how many they are in its "
-    "parameter `binary_data_size`; little-endian, row-major. Outputs are answered so where the request's "
-    "parameter `binary_data_output`, or an output's `binary_data`, is true."
+BINARY_DATA = (
+    "\n\nTensors can also be sent as raw bytes (little-endian, row-major). The body then has the JSON first, "
+    "whose length is in the header `Inference-Header-Content-Length`, and after it the bytes of each input "
+    "with a parameter `binary_data_size`. Outputs are returned in the same way if the parameter "
+    "`binary_data_output` of the request, or `binary_data` of an output, is true."
 )
-HEADER: Schema = {
-    "name": "Inference-Header-Content-Length",
-    "in": "header",
-    "required": False,
-    "description": "How many bytes of the body are JSON; 0 for a body that is one raw tensor.",
-    "schema": {"type": "integer", "minimum": 0},
-}
-TIMEOUT: Schema = {
-    "name": "X-Request-Timeout-Ms",
-    "in": "header",
-    "required": False,
-    "description": "How long the request may wait for its run.",
-    "schema": {"type": "integer", "minimum": 1, "maximum": 9_999_999_999},
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One verb of one route. `asks` and `answers` name schemas; `runs` where a model is run for it."""
+    """One method of one route. Routes that FastAPI describes itself need only the schemas.
 
-    answers: str
+    Attributes:
+        response: name of the schema of a response with status 200.
+        summary: a few words for lists of operations.
+        tag: the group that it belongs to.
+        description: longer text in Markdown.
+        body: name of the schema of the request body, None if it has no body.
+        body_required: whether a request without a body is an error.
+        binary: whether bodies may also be raw bytes.
+        runs_model: whether it runs a model, and can fail in the ways that runs do.
+        unready_response: whether status 503 has a body of the same schema as 200, instead of an error.
+        examples: example request bodies by name.
+        parameters: OpenAPI parameters beside those of the path.
+        media_type: of the response, and of the request if it is not binary.
+    """
+
+    response: str
     summary: str = ""
     tag: str = ""
     description: str = ""
-    asks: str | None = None
-    must_ask: bool = True
+    body: str | None = None
+    body_required: bool = True
     binary: bool = False
-    runs: bool = False
-    # a 503 of its own, of the same form as its 200
-    also_unready: bool = False
+    runs_model: bool = False
+    unready_response: bool = False
     examples: dict[str, Any] = field(default_factory=dict)
     parameters: tuple[Schema, ...] = ()
-    media: str = "application/json"
+    media_type: str = "application/json"
 
 
-# by verb and path, of which `/versions/{version}` may be left out
+def parameter(name: str, place: str, description: str, schema: Schema) -> Schema:
+    """An optional parameter. `place` is "header" or "query"."""
+    return {"name": name, "in": place, "required": False, "description": description, "schema": schema}
+
+
+def example(summary: str, value: Any) -> dict[str, Any]:
+    return {"summary": summary, "value": value}
+
+
+JSON_LENGTH = parameter(
+    "Inference-Header-Content-Length",
+    "header",
+    "Bytes of JSON at the start of the body; 0 if the body is one raw tensor.",
+    {"type": "integer", "minimum": 0},
+)
+TIMEOUT = parameter(
+    "X-Request-Timeout-Ms",
+    "header",
+    "Milliseconds that the request may wait for its run.",
+    {"type": "integer", "minimum": 1, "maximum": 9_999_999_999},
+)
+DETAIL = parameter(
+    "detail",
+    "query",
+    "Only statistics, the mean of each unit, or T itself for every row.",
+    {"type": "string", "enum": ["summary", "units", "rows"], "default": "summary"},
+)
+BLOCKS = parameter(
+    "blocks", "query", "Also the outputs of the layers.", {"type": "boolean", "default": False}
+)
+BINARY = parameter("binary", "query", "Tensors as raw bytes.", {"type": "boolean", "default": False})
+
+# by method and path. Paths of a model also exist with `/versions/{version}` after the model.
 OPERATIONS: dict[tuple[str, str], Operation] = {
+    # described by FastAPI
     ("get", "/v2"): Operation("Server"),
     ("get", "/v2/health/live"): Operation("Health"),
-    ("get", "/v2/health/ready"): Operation("Health", also_unready=True),
+    ("get", "/v2/health/ready"): Operation("Health", unready_response=True),
     ("get", "/v2/models"): Operation("Models"),
     ("get", "/v2/models/stats"): Operation("Statistics"),
     ("get", "/v2/models/{model}"): Operation("Model"),
-    ("get", "/v2/models/{model}/ready"): Operation("Ready", also_unready=True),
+    ("get", "/v2/models/{model}/ready"): Operation("Ready", unready_response=True),
     ("get", "/v2/models/{model}/config"): Operation("Config"),
     ("get", "/v2/models/{model}/stats"): Operation("Statistics"),
-    ("get", "/metrics"): Operation("Metrics", media="text/plain"),
+    ("get", "/metrics"): Operation("Metrics", media_type="text/plain"),
     ("get", "/v1/models"): Operation("Models"),
     ("get", "/v1/models/{model}"): Operation("Ready"),
-    ("post", "/v2/repository/index"): Operation("Index", asks="IndexRequest", must_ask=False),
-    ("post", "/v2/repository/models/{model}/load"): Operation("Nothing", asks="Nothing", must_ask=False),
-    ("post", "/v2/repository/models/{model}/unload"): Operation("Nothing", asks="Nothing", must_ask=False),
+    ("post", "/v2/repository/index"): Operation("Index", body="IndexRequest", body_required=False),
+    ("post", "/v2/repository/models/{model}/load"): Operation("Nothing", body="Nothing", body_required=False),
+    ("post", "/v2/repository/models/{model}/unload"): Operation(
+        "Nothing", body="Nothing", body_required=False
+    ),
+    # raw endpoints that run a model
     ("post", "/v2/models/{model}/infer"): Operation(
         "InferAnswer",
         "Run a model",
         OIP,
-        "Tensors in, tensors out." + HOW_BINARY,
-        asks="InferRequest",
+        "Takes tensors and returns tensors." + BINARY_DATA,
+        body="InferRequest",
         binary=True,
-        runs=True,
-        parameters=(HEADER, TIMEOUT),
+        runs_model=True,
+        parameters=(JSON_LENGTH, TIMEOUT),
         examples={
-            "digit": {"summary": "One handwritten digit", "value": TENSORS},
-            "classes": {
-                "summary": "Its three best classes",
-                "value": TENSORS | {"outputs": [{"name": "output", "parameters": {"classification": 3}}]},
-            },
-            "gate": {
-                "summary": "A gate, asked for by name",
-                "value": TENSORS | {"outputs": [{"name": "layer00.transform_gate"}]},
-            },
+            "digit": example("One handwritten digit", TENSORS),
+            "classes": example(
+                "Its three most likely classes",
+                TENSORS | {"outputs": [{"name": "output", "parameters": {"classification": 3}}]},
+            ),
+            "gate": example(
+                "A gate, requested by name", TENSORS | {"outputs": [{"name": "layer00.transform_gate"}]}
+            ),
         },
     ),
     ("post", "/v1/models/{model}:predict"): Operation(
         "PredictAnswer",
         "Run a model on rows",
-        "Predict",
-        "Rows in, predictions out, with labels and probabilities where the model has labels.",
-        asks="PredictRequest",
-        runs=True,
+        PREDICT,
+        "Takes rows and returns predictions, with labels and probabilities if the model has labels.",
+        body="PredictRequest",
+        runs_model=True,
         parameters=(TIMEOUT,),
-        examples={"digit": {"summary": "One handwritten digit", "value": {"instances": [list(DIGIT)]}}},
+        examples={"digit": example("One handwritten digit", {"instances": [list(DIGIT)]})},
     ),
     ("post", "/v2/models/{model}/gates"): Operation(
         "GatesAnswer",
         "Run a model and read its gates",
         GATES,
-        "The same body as for infer; answers the outputs, and what every transform gate did." + HOW_BINARY,
-        asks="InferRequest",
+        "Takes the same body as infer. Returns the outputs and statistics of every transform gate."
+        + BINARY_DATA,
+        body="InferRequest",
         binary=True,
-        runs=True,
-        parameters=(
-            HEADER,
-            TIMEOUT,
-            {
-                "name": "detail",
-                "in": "query",
-                "required": False,
-                "description": "Statistics only, the mean of each unit, or T itself for every row.",
-                "schema": {"type": "string", "enum": ["summary", "units", "rows"], "default": "summary"},
-            },
-            {
-                "name": "blocks",
-                "in": "query",
-                "required": False,
-                "description": "The layers' outputs, too.",
-                "schema": {"type": "boolean", "default": False},
-            },
-            {
-                "name": "binary",
-                "in": "query",
-                "required": False,
-                "description": "Tensors as raw bytes.",
-                "schema": {"type": "boolean", "default": False},
-            },
-        ),
-        examples={"digit": {"summary": "One handwritten digit", "value": TENSORS}},
+        runs_model=True,
+        parameters=(JSON_LENGTH, TIMEOUT, DETAIL, BLOCKS, BINARY),
+        examples={"digit": example("One handwritten digit", TENSORS)},
     ),
     ("post", "/v2/models/{model}/lesion"): Operation(
         "LesionAnswer",
         "Run a model with gates closed or opened",
         GATES,
-        "The same body as for infer, and which gates to close, open or shift; answers the outputs with and "
-        "without, and what changed. A `curve` closes each layer in its turn.",
-        asks="LesionRequest",
+        "Takes the same body as infer, and the gates to close, open or shift. Returns the outputs with and "
+        "without these changes, and what changed. `curve` closes each layer alone.",
+        body="LesionRequest",
         binary=True,
-        runs=True,
-        parameters=(HEADER, TIMEOUT),
+        runs_model=True,
+        parameters=(JSON_LENGTH, TIMEOUT),
         examples={
-            "close": {"summary": "Two layers closed", "value": TENSORS | {"close": [3, 4]}},
-            "curve": {"summary": "Each layer in its turn", "value": TENSORS | {"curve": True}},
+            "close": example("Two layers closed", TENSORS | {"close": [3, 4]}),
+            "curve": example("Each layer closed alone", TENSORS | {"curve": True}),
         },
     ),
+    # raw endpoints that return facts about a model
     ("get", "/v2/models/{model}/gates/profile"): Operation(
-        "Profile", "How a model's gates behaved at export", GATES
+        "Profile", "Gate statistics on the rows of the export", GATES
     ),
     ("get", "/v2/models/{model}/gates/drift"): Operation(
-        "Drift", "How far live traffic has moved a model's gates", GATES
+        "Drift", "Gate statistics of live traffic against those of the export", GATES
     ),
     ("get", "/v2/models/{model}/certificate"): Operation(
-        "Certificate", "What was proved of a model's file, and what it was made from", FILE
+        "Certificate", "What was proved about a model's file, and its source", MODEL_FILE
     ),
     ("get", "/v2/models/{model}/samples"): Operation(
-        "Samples", "Rows to try a model with", FILE, "The inputs of each may be posted to infer as they are."
+        "Samples",
+        "Rows to try a model with",
+        MODEL_FILE,
+        "The inputs of each can be posted to infer unchanged.",
     ),
 }

@@ -1,4 +1,4 @@
-"""The page `/docs`: the OpenAPI document to read and to try, with nothing fetched from elsewhere."""
+"""The page /docs (Swagger UI) and /openapi.json. The page loads nothing from other servers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from starlette.responses import HTMLResponse, Response
 from service.errors import NotFoundError
 from service.http.auth import Authenticator
 
-# file of the page: its type
-PARTS = {
+# files of Swagger UI, which come from the package fastapi_offline, and their media types
+ASSETS = {
     "swagger-ui-bundle.js": "text/javascript",
     "swagger-ui.css": "text/css",
     "favicon.png": "image/png",
@@ -23,11 +23,11 @@ PARTS = {
 
 
 def add_reference(app: FastAPI, access: Authenticator) -> None:
-    """Give the application its page, whose parts come out of an installed package."""
+    """Add the page, its files and the document to the application."""
     folder = files("fastapi_offline") / "static"
-    anyone = [Depends(access.needs("open"))]
+    no_key = [Depends(access.needs("open"))]
 
-    @app.get("/docs", include_in_schema=False, dependencies=anyone)
+    @app.get("/docs", include_in_schema=False, dependencies=no_key)
     async def page() -> HTMLResponse:
         return get_swagger_ui_html(
             openapi_url="openapi.json",
@@ -37,21 +37,21 @@ def add_reference(app: FastAPI, access: Authenticator) -> None:
             swagger_favicon_url="docs/favicon.png",
         )
 
-    @app.get("/docs/{part}", include_in_schema=False, dependencies=anyone)
+    @app.get("/docs/{part}", include_in_schema=False, dependencies=no_key)
     async def asset(part: str) -> Response:
-        if part not in PARTS:
-            raise NotFoundError(f"/docs: expected one of {', '.join(PARTS)}, got {part[:80]!r}")
+        if part not in ASSETS:
+            raise NotFoundError(f"/docs: expected one of {', '.join(ASSETS)}, got {part[:80]!r}")
         return Response(
             (folder / part).read_bytes(),
-            media_type=PARTS[part],
+            media_type=ASSETS[part],
             headers={"Cache-Control": "public, max-age=86400"},
         )
 
-    @app.get("/openapi.json", include_in_schema=False, dependencies=anyone)
+    @app.get("/openapi.json", include_in_schema=False, dependencies=no_key)
     async def document() -> Response:
-        # it takes long enough to make for others not to wait for it
-        return Response(await asyncio.to_thread(written), media_type="application/json")
+        # building it takes long, so other requests must not wait for it
+        return Response(await asyncio.to_thread(encoded_document), media_type="application/json")
 
     @cache
-    def written() -> bytes:
+    def encoded_document() -> bytes:
         return orjson.dumps(app.openapi())

@@ -1,4 +1,4 @@
-"""What bodies look like, in the words of the OpenAPI document."""
+"""JSON schemas of request and response bodies, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,119 +10,130 @@ Schema = dict[str, Any]
 
 
 def ref(name: str) -> Schema:
-    """A schema of those below, by name."""
+    """A reference to one of SCHEMAS."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def record(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
-    """An object with these fields; others may be there, too."""
-    found: Schema = {"type": "object", "properties": properties}
-    return found | {"required": list(required)} if required else found
+    """An object with these fields, which may have others too."""
+    schema: Schema = {"type": "object", "properties": properties}
+    return schema | {"required": list(required)} if required else schema
 
 
-def listed(items: Schema) -> Schema:
+def array(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-TEXT: Schema = {"type": "string"}
+STRING: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
-WHOLE: Schema = {"type": "integer"}
-YES_NO: Schema = {"type": "boolean"}
+INTEGER: Schema = {"type": "integer"}
+BOOLEAN: Schema = {"type": "boolean"}
 ANYTHING: Schema = {}
 OBJECT: Schema = {"type": "object"}
-SHAPE = listed({"type": "integer", "minimum": 0})
+SHAPE = array({"type": "integer", "minimum": 0})
 PARAMETERS: Schema = {
     "type": "object",
-    "additionalProperties": {"anyOf": [TEXT, NUMBER, YES_NO]},
+    "additionalProperties": {"anyOf": [STRING, NUMBER, BOOLEAN]},
 }
-MODEL_ANSWER = {"model_name": TEXT, "model_version": TEXT, "id": TEXT, "outputs": listed(ref("OutputTensor"))}
-TIMES = record(("count", "ns"), count=WHOLE, ns=WHOLE)
+MODEL_RESULT = {
+    "model_name": STRING,
+    "model_version": STRING,
+    "id": STRING,
+    "outputs": array(ref("OutputTensor")),
+}
+DURATION = record(("count", "ns"), count=INTEGER, ns=INTEGER)
 INFER_FIELDS = {
-    "id": TEXT,
+    "id": STRING,
     "parameters": PARAMETERS,
-    "inputs": listed(ref("InputTensor")),
-    "outputs": listed(ref("WantedOutput")),
+    "inputs": array(ref("InputTensor")),
+    "outputs": array(ref("WantedOutput")),
 }
-# gates, by name or all of one layer by its number
-GATES = listed({"anyOf": [TEXT, {"type": "integer", "minimum": 0}]})
+# gates by name, or the number of a layer for all of its gates
+GATES = array({"anyOf": [STRING, {"type": "integer", "minimum": 0}]})
 
 SCHEMAS: dict[str, Schema] = {
-    "Error": record(("error",), error=TEXT | {"description": "What was expected, what came, and where."}),
-    "Health": record(("live", "ready"), live=YES_NO, ready=YES_NO),
-    "Server": record(("name", "version", "extensions"), name=TEXT, version=TEXT, extensions=listed(TEXT)),
-    "Models": record(("models",), models=listed(TEXT)),
-    "Ready": record(("name", "ready"), name=TEXT, ready=YES_NO),
+    "Error": record(("error",), error=STRING | {"description": "What was expected, what came, and where."}),
+    "Health": record(("live", "ready"), live=BOOLEAN, ready=BOOLEAN),
+    "Server": record(
+        ("name", "version", "extensions"), name=STRING, version=STRING, extensions=array(STRING)
+    ),
+    "Models": record(("models",), models=array(STRING)),
+    "Ready": record(("name", "ready"), name=STRING, ready=BOOLEAN),
     "TensorMetadata": record(
         ("name", "datatype", "shape"),
-        name=TEXT,
-        datatype=TEXT,
-        shape=listed(WHOLE) | {"description": "-1 where the size may vary."},
+        name=STRING,
+        datatype=STRING,
+        shape=array(INTEGER) | {"description": "-1 for a size that may vary."},
     ),
     "Model": record(
         ("name", "versions", "platform", "inputs", "outputs"),
-        name=TEXT,
-        versions=listed(TEXT),
-        platform=TEXT,
-        inputs=listed(ref("TensorMetadata")),
-        outputs=listed(ref("TensorMetadata")),
+        name=STRING,
+        versions=array(STRING),
+        platform=STRING,
+        inputs=array(ref("TensorMetadata")),
+        outputs=array(ref("TensorMetadata")),
     ),
-    "Config": record(("name", "platform", "max_batch_size"), name=TEXT, platform=TEXT, max_batch_size=WHOLE),
+    "Config": record(
+        ("name", "platform", "max_batch_size"), name=STRING, platform=STRING, max_batch_size=INTEGER
+    ),
     "Statistics": record(
         ("model_stats",),
-        model_stats=listed(
+        model_stats=array(
             record(
                 ("name", "version", "inference_stats", "batch_stats"),
-                name=TEXT,
-                version=TEXT,
-                last_inference=WHOLE | {"description": "Milliseconds since 1970."},
-                inference_count=WHOLE | {"description": "Rows."},
-                execution_count=WHOLE | {"description": "Runs."},
-                inference_stats={"type": "object", "additionalProperties": TIMES},
-                batch_stats=listed(OBJECT),
+                name=STRING,
+                version=STRING,
+                last_inference=INTEGER | {"description": "Milliseconds since 1970."},
+                inference_count=INTEGER | {"description": "Rows."},
+                execution_count=INTEGER | {"description": "Runs."},
+                inference_stats={"type": "object", "additionalProperties": DURATION},
+                batch_stats=array(OBJECT),
             )
         ),
     ),
-    "IndexRequest": record(ready=YES_NO | {"description": "Only what is served now."}),
-    "Index": listed(
+    "IndexRequest": record(ready=BOOLEAN | {"description": "Only versions that are served now."}),
+    "Index": array(
         record(
             ("name", "version", "state", "reason"),
-            name=TEXT,
-            version=TEXT,
+            name=STRING,
+            version=STRING,
             state={"type": "string", "enum": ["READY", "LOADING", "UNAVAILABLE"]},
-            reason=TEXT,
+            reason=STRING,
         )
     ),
     "InputTensor": record(
         ("name", "shape", "datatype"),
-        name=TEXT,
+        name=STRING,
         shape=SHAPE,
         datatype={"type": "string", "enum": list(DATATYPES.values())},
         parameters=PARAMETERS,
-        data=listed(ANYTHING) | {"description": "Row-major, flat or nested; left out where it is binary."},
+        data=array(ANYTHING) | {"description": "Row-major, flat or nested. Missing if the data is binary."},
     ),
-    "WantedOutput": record(("name",), name=TEXT, parameters=PARAMETERS),
+    "WantedOutput": record(("name",), name=STRING, parameters=PARAMETERS),
     "OutputTensor": record(
         ("name", "shape", "datatype"),
-        name=TEXT,
+        name=STRING,
         shape=SHAPE,
-        datatype=TEXT,
+        datatype=STRING,
         parameters=PARAMETERS,
-        data=listed(ANYTHING),
+        data=array(ANYTHING),
     ),
     "InferRequest": record(("inputs",), **INFER_FIELDS),
-    "InferAnswer": record(("model_name", "model_version", "outputs"), **MODEL_ANSWER),
+    "InferAnswer": record(("model_name", "model_version", "outputs"), **MODEL_RESULT),
     "PredictRequest": record(
-        ("instances",), instances=listed(ANYTHING) | {"description": "Rows, or for each an object by input."}
+        ("instances",),
+        instances=array(ANYTHING)
+        | {"description": "Rows, or for each row an object with one value per input."},
     ),
     "PredictAnswer": record(
-        ("predictions", "model", "version"), predictions=listed(ANYTHING), model=TEXT, version=TEXT
+        ("predictions", "model", "version"), predictions=array(ANYTHING), model=STRING, version=STRING
     ),
     "GatesAnswer": record(
         ("model_name", "model_version", "outputs", "gates"),
-        **MODEL_ANSWER,
-        gates=listed(OBJECT) | {"description": "For each gate the statistics of T and of what it carries."},
+        **MODEL_RESULT,
+        gates=array(OBJECT) | {"description": "Statistics of T and of the carry for each gate."},
         route=ANYTHING,
-        tensors=listed(ref("OutputTensor")),
+        tensors=array(ref("OutputTensor")),
     ),
     "LesionRequest": record(
         ("inputs",),
@@ -130,43 +141,43 @@ SCHEMAS: dict[str, Schema] = {
         close=GATES,
         open=GATES,
         shift={"type": "object", "additionalProperties": NUMBER},
-        curve=YES_NO | {"description": "Close each layer in its turn."},
+        curve=BOOLEAN | {"description": "Close each layer alone."},
     ),
     "LesionAnswer": record(
         ("model_name", "model_version", "outputs"),
-        **MODEL_ANSWER,
-        lesion=OBJECT | {"description": "What was moved, and what became of each row."},
-        lesioned=OBJECT | {"description": "The outputs with gates moved."},
-        curve=OBJECT | {"description": "For each layer what closing it did."},
+        **MODEL_RESULT,
+        lesion=OBJECT | {"description": "Which gates were changed, and the effect on each row."},
+        lesioned=OBJECT | {"description": "The outputs with the changed gates."},
+        curve=OBJECT | {"description": "The effect of closing each layer."},
     ),
     "Nothing": OBJECT,
-    "Metrics": TEXT,
+    "Metrics": STRING,
     "Profile": record(
         ("model_name", "model_version"),
-        model_name=TEXT,
-        model_version=TEXT,
-        gates=listed(OBJECT),
+        model_name=STRING,
+        model_version=STRING,
+        gates=array(OBJECT),
         profile={"type": ["object", "null"]},
         lesion={"type": ["object", "null"]},
-        biases=OBJECT | {"description": "By gate the bias of each unit; null where nobody may move it."},
+        biases=OBJECT | {"description": "The bias of each unit by gate; null for a gate without a lever."},
     ),
     "Certificate": record(
         ("model_name", "model_version", "verified", "bytes", "digest", "batched", "samples", "gates"),
-        model_name=TEXT,
-        model_version=TEXT,
-        verified=YES_NO | {"description": "Whether the file holds a proof of parity."},
-        bytes=WHOLE,
-        digest=TEXT | {"description": "SHA-256 of the file."},
-        batched=YES_NO,
+        model_name=STRING,
+        model_version=STRING,
+        verified=BOOLEAN | {"description": "Whether the file has a proof of parity."},
+        bytes=INTEGER,
+        digest=STRING | {"description": "SHA-256 of the file."},
+        batched=BOOLEAN,
         distribution={"enum": ["probabilities", "logits", None]},
         precision={"enum": ["fp32", "fp16", "int8", None]},
         source={"type": ["string", "null"]},
-        labels=listed(TEXT),
-        alphabet=TEXT | {"description": "Of networks that read letters: id i stands for the i-th."},
-        batch_coupled=YES_NO,
-        ranges=OBJECT | {"description": "By input the least and the greatest value of real rows."},
-        samples=WHOLE,
-        gates=WHOLE,
+        labels=array(STRING),
+        alphabet=STRING | {"description": "For networks that read characters: the character of each id."},
+        batch_coupled=BOOLEAN,
+        ranges=OBJECT | {"description": "The smallest and largest value of real rows, by input."},
+        samples=INTEGER,
+        gates=INTEGER,
         parity={"type": ["object", "null"]},
         variant={"type": ["object", "null"]},
         tools=OBJECT,
@@ -174,18 +185,18 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Samples": record(
         ("model_name", "model_version", "samples"),
-        model_name=TEXT,
-        model_version=TEXT,
-        samples=listed(record(("label", "inputs"), label=TEXT, inputs=listed(ref("InputTensor")))),
+        model_name=STRING,
+        model_version=STRING,
+        samples=array(record(("label", "inputs"), label=STRING, inputs=array(ref("InputTensor")))),
     ),
     "Drift": record(
         ("model_name", "model_version", "rows", "layers"),
-        model_name=TEXT,
-        model_version=TEXT,
-        rows=WHOLE,
+        model_name=STRING,
+        model_version=STRING,
+        rows=INTEGER,
         level={"enum": ["ok", "watch", "alarm", None]},
         worst={"type": ["string", "null"]},
         reason={"type": ["string", "null"], "description": "Why there is no index yet."},
-        layers=listed(OBJECT),
+        layers=array(OBJECT),
     ),
 }

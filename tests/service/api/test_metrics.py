@@ -1,4 +1,4 @@
-"""The exposition: what Prometheus reads is what the workers have counted."""
+"""/metrics: what Prometheus reads is what the workers have counted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from service.inference_types import InferenceResult
 from service.telemetry.counters import NS_PER_MS, RequestCounters, ended
 
 
-class Shelf:
-    """Models that are served, and the index of all that there is."""
+class FakeRegistry:
+    """Models that are served, and the index of all versions."""
 
     def __init__(self, *models: Any, index: tuple[dict[str, str], ...] = ()) -> None:
         self.models = list(models)
@@ -25,8 +25,8 @@ class Shelf:
         return self._index
 
 
-class Drift:
-    """Adds up what the workers have seen."""
+class FakeDrift:
+    """Adds up the rows of all workers."""
 
     def merge(self, snapshots: Any) -> Any:
         rows = sum(snapshots)
@@ -34,8 +34,8 @@ class Drift:
         return SimpleNamespace(rows=rows, layers=layers)
 
 
-def worker(requests: int, *, waiting: int = 0, seen: int | None = None) -> dict[str, Any]:
-    """The snapshot of a worker that answered so many requests of two rows, each in 3 ms."""
+def worker(requests: int, *, waiting: int = 0, drift_rows: int | None = None) -> dict[str, Any]:
+    """The snapshot of a worker that answered this many requests of two rows, each in 3 ms."""
     meter = RequestCounters()
     model = meter.for_model("digits", 1)
     for _ in range(requests):
@@ -46,23 +46,25 @@ def worker(requests: int, *, waiting: int = 0, seen: int | None = None) -> dict[
         )
     meter.count_error("overloaded")
     model.count_failure("overloaded", 5)
-    drift = {} if seen is None else {"digits": {"1": seen}}
-    # as it comes over the channel between processes
+    drift = {} if drift_rows is None else {"digits": {"1": drift_rows}}
+    # as it arrives over the channel between processes
     return json.loads(json.dumps({"meter": meter.snapshot({("digits", 1): waiting}), "drift": drift}))
 
 
-def scraped(
-    snapshots: list[dict[str, Any]], shelf: Shelf | None = None
+def scrape(
+    snapshots: list[dict[str, Any]], registry: FakeRegistry | None = None
 ) -> tuple[dict[str, Any], dict[Any, float]]:
-    """Families by name, and values by name and labels, as Prometheus would have them."""
-    response = metrics_response(collect_metrics(snapshots, shelf or Shelf()))
+    """Families by name, and values by name and labels, as Prometheus parses them."""
+    response = metrics_response(collect_metrics(snapshots, registry or FakeRegistry()))
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(response.body.decode())}
     values: dict[Any, float] = {}
     for family in families.values():
         for sample in family.samples:
             key = (sample.name, *sorted(sample.labels.items()))
-            assert key not in values, "one value a name and labels, or the whole scrape is lost"
+            assert key not in values, (
+                "expected one value for each name and labels: Prometheus rejects duplicates"
+            )
             values[key] = sample.value
     return families, values
 
@@ -71,8 +73,8 @@ MODEL = (("model", "digits"), ("version", "1"))
 
 
 def test_workers_add_up() -> None:
-    """Every count is the sum over workers, and a gauge of those that are alive."""
-    _, values = scraped([worker(3, waiting=2), worker(4, waiting=1)])
+    """Counters and gauges are sums over workers."""
+    _, values = scrape([worker(3, waiting=2), worker(4, waiting=1)])
     route = ("route", "/v2/models/{model}/infer")
     assert values["turnpike_workers",] == 2
     assert values["turnpike_http_requests_total", ("method", "POST"), route, ("status", "200")] == 7
@@ -89,9 +91,9 @@ def test_workers_add_up() -> None:
     assert values["turnpike_model_request_seconds_sum", *MODEL] == pytest.approx(0.021)
 
 
-def test_buckets_grow_up_to_all() -> None:
-    """A bucket counts what is at or below its bound, in seconds or rows, and the last one everything."""
-    _, values = scraped([worker(3)])
+def test_buckets_are_cumulative() -> None:
+    """A bucket counts values up to its bound, in seconds or rows, and the last one counts all."""
+    _, values = scrape([worker(3)])
 
     def bucket(name: str, bound: str) -> float:
         return values[f"turnpike_model_{name}_bucket", ("le", bound), *MODEL]
@@ -102,18 +104,18 @@ def test_buckets_grow_up_to_all() -> None:
     assert (bucket("batch_rows", "1.0"), bucket("batch_rows", "2.0")) == (0, 3)
 
 
-def test_who_is_gone_still_counts() -> None:
-    """Requests of a worker that died stay in the counts, what it was doing does not."""
+def test_counters_of_ended_workers_still_count() -> None:
+    """Its requests stay in the counters; its gauges are 0."""
     dead = {"meter": ended(worker(5, waiting=9)["meter"]), "drift": {}}
-    _, values = scraped([worker(1), dead])
+    _, values = scrape([worker(1), dead])
     assert values["turnpike_workers",] == 1
     assert values["turnpike_model_requests_total", *MODEL] == 6
     assert values["turnpike_model_queue_depth", *MODEL] == 0
 
 
-def test_every_family_says_what_it_is() -> None:
-    """Each has a kind and a sentence, a counter ends in _total, a time is in seconds."""
-    families, _ = scraped([worker(1)])
+def test_every_family_is_described() -> None:
+    """Each has a type and a sentence. Counters end in _total, and times are in seconds."""
+    families, _ = scrape([worker(1)])
     assert families["turnpike_build_info"].type == "gauge"
     for name, family in families.items():
         assert name.startswith("turnpike_")
@@ -131,8 +133,8 @@ def test_every_family_says_what_it_is() -> None:
 
 
 def test_states_and_reasons() -> None:
-    """One state a version is 1; a file that failed is told even where an older one is served in its place."""
-    shelf = Shelf(
+    """One state of a version is 1. A file that failed has its reason, even if an older one is served."""
+    registry = FakeRegistry(
         index=(
             {"name": "digits", "version": "1", "state": "READY", "reason": ""},
             {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": 'a "new" file\nis damaged'},
@@ -141,7 +143,7 @@ def test_states_and_reasons() -> None:
             {"name": "away", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"},
         )
     )
-    _, values = scraped([worker(1)], shelf)
+    _, values = scrape([worker(1)], registry)
     states = {key[1:]: value for key, value in values.items() if key[0] == "turnpike_model_state"}
     assert {key for key, value in states.items() if value} == {
         (MODEL[0], ("state", "READY"), MODEL[1]),
@@ -153,21 +155,20 @@ def test_states_and_reasons() -> None:
     assert failed == [(MODEL[0], ("reason", 'a "new" file\nis damaged'), MODEL[1])]
 
 
-def test_drift_is_told_once_enough_rows_are_seen() -> None:
-    """All rows count together; without enough of them there is no index, and no zero in its place."""
-    shelf = Shelf(
-        SimpleNamespace(name="digits", version=1, drift=Drift()),
+def test_drift_needs_enough_rows() -> None:
+    """The rows of all workers count. With too few of them there is no index, instead of a zero."""
+    registry = FakeRegistry(
+        SimpleNamespace(name="digits", version=1, drift=FakeDrift()),
         SimpleNamespace(name="plain", version=1, drift=None),
     )
-    _, values = scraped([worker(1, seen=150), worker(1, seen=100), worker(1)], shelf)
+    _, values = scrape([worker(1, drift_rows=150), worker(1, drift_rows=100), worker(1)], registry)
     assert values["turnpike_gate_drift_rows", *MODEL] == 250
     assert values["turnpike_gate_drift_psi", ("gate", "layer00.transform_gate"), *MODEL] == 0.25
-    _, values = scraped([worker(1, seen=50)], shelf)
+    _, values = scrape([worker(1, drift_rows=50)], registry)
     assert values["turnpike_gate_drift_rows", *MODEL] == 50
     assert not [key for key in values if key[0] == "turnpike_gate_drift_psi"]
 
 
-def test_nobody_at_all_can_be_scraped() -> None:
-    """With no worker to answer the exposition is whole still."""
-    _, values = scraped([])
+def test_a_scrape_without_workers() -> None:
+    _, values = scrape([])
     assert values["turnpike_workers",] == 0

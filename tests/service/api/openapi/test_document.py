@@ -1,4 +1,4 @@
-"""The OpenAPI document: true of every route, and its examples run as they stand."""
+"""The OpenAPI document: it describes every route, and its examples and responses fit its schemas."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from service.repository.deployment import Deployment
 from service.repository.scan import scan
 from tests.support.asgi import ask
 
-# pages for people, and what they are made of
-UNSEEN = {"/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json", "/v2/"}
+# routes that are left out: pages and their files
+NOT_IN_DOCUMENT = {"/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json", "/v2/"}
 
 
-class Alone:
-    """A worker that asks for counts and gets its own."""
+class SingleWorker:
+    """A client of the supervisor for an application without one: snapshots are those of this worker."""
 
     def __init__(self) -> None:
         self.app: Application | None = None
@@ -42,27 +42,27 @@ class Alone:
 
 @pytest.fixture(scope="module")
 def routed() -> tuple[Application, FastAPI]:
-    """An application that serves the bundled model, and the framework's part of it."""
-    made: list[FastAPI] = []
-    whole = service.api.app.routed
+    """An application that serves the bundled model, and the FastAPI application in it."""
+    apps: list[FastAPI] = []
+    make_routes = service.api.app.routed
 
-    def watched(*arguments: Any) -> FastAPI:
-        made.append(whole(*arguments))
-        return made[-1]
+    def recorded(*arguments: Any) -> FastAPI:
+        apps.append(make_routes(*arguments))
+        return apps[-1]
 
-    control = Alone()
+    control = SingleWorker()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.api.app, "routed", watched)
+        patch.setattr(service.api.app, "routed", recorded)
         application = create_app(Settings(access_log=False, admin_key="root"), control)
     control.app = application
-    plan = Deployment(serial=1, models=scan(BUNDLED_REPOSITORY).models).to_json()
+    deployment = Deployment(serial=1, models=scan(BUNDLED_REPOSITORY).models).to_json()
 
     async def load() -> None:
-        await application.shelf.prepare(plan)
-        await application.shelf.commit(plan)
+        await application.shelf.prepare(deployment)
+        await application.shelf.commit(deployment)
 
     asyncio.run(load())
-    return application, made[0]
+    return application, apps[0]
 
 
 @pytest.fixture
@@ -77,17 +77,19 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 
 
 def routes(app: FastAPI) -> list[Route]:
-    found = [context.original_route for context in iter_route_contexts(app.routes)]
-    return [route for route in found if isinstance(route, Route)]
+    originals = [context.original_route for context in iter_route_contexts(app.routes)]
+    return [route for route in originals if isinstance(route, Route)]
 
 
-def test_every_route_is_there(routed: tuple[Application, FastAPI], document: dict[str, Any]) -> None:
-    """Raw endpoints as well as those that the framework knows, and none that there is not."""
+def test_the_document_has_exactly_the_routes(
+    routed: tuple[Application, FastAPI], document: dict[str, Any]
+) -> None:
+    """Raw endpoints and FastAPI's own, and OPERATIONS has no others."""
     expected = {
         (method.lower(), route.path)
         for route in routes(routed[1])
         for method in (route.methods or set()) - {"HEAD"}
-        if route.path not in UNSEEN
+        if route.path not in NOT_IN_DOCUMENT
     }
     assert {(verb, path) for verb, path, _ in operations(document)} == expected
     known = {(verb, path.replace("/versions/{version}", "")) for verb, path in expected}
@@ -95,7 +97,7 @@ def test_every_route_is_there(routed: tuple[Application, FastAPI], document: dic
 
 
 def test_every_route_declares_a_level(routed: tuple[Application, FastAPI], document: dict[str, Any]) -> None:
-    """And the document says which keys it wants: none, one that may be off, or the admin's."""
+    """The document says which key it needs: none, an API key if those are enabled, or the admin key."""
     for route in routes(routed[1]):
         level = level_of(route)
         assert level is not None, route.path
@@ -106,29 +108,29 @@ def test_every_route_declares_a_level(routed: tuple[Application, FastAPI], docum
             assert level != "admin" or {} not in security
 
 
-def test_references_lead_somewhere(document: dict[str, Any]) -> None:
-    """Each schema that is named is there, and each that is there is named."""
+def test_references_and_schemas_match(document: dict[str, Any]) -> None:
+    """Every reference has a schema, and every schema is used."""
     text = json.dumps(document)
-    named = set(re.findall(r"#/components/schemas/(\w+)", text))
-    assert named == set(SCHEMAS) == set(document["components"]["schemas"])
+    references = set(re.findall(r"#/components/schemas/(\w+)", text))
+    assert references == set(SCHEMAS) == set(document["components"]["schemas"])
 
 
-def test_operations_have_names_of_their_own(document: dict[str, Any]) -> None:
-    """Tools make functions of them; and each says in a few words what it does."""
+def test_operations_have_unique_names_and_summaries(document: dict[str, Any]) -> None:
+    """Code generators make functions from the names."""
     names = [operation["operationId"] for _, _, operation in operations(document)]
     assert len(names) == len(set(names))
     assert all(operation["summary"] and operation["tags"] for _, _, operation in operations(document))
 
 
-def test_parameters_of_a_path_are_told(document: dict[str, Any]) -> None:
-    """Each name in braces once, required."""
+def test_path_parameters_are_described(document: dict[str, Any]) -> None:
     for _, path, operation in operations(document):
-        told = [one["name"] for one in operation.get("parameters", []) if one["in"] == "path"]
-        assert told == re.findall(r"{(\w+)}", path)
+        parameters = operation.get("parameters", [])
+        names = [parameter["name"] for parameter in parameters if parameter["in"] == "path"]
+        assert names == re.findall(r"{(\w+)}", path)
 
 
-def test_every_error_has_the_one_form(document: dict[str, Any]) -> None:
-    """Any answer but 200 is an error of ours, never the framework's; a probe's 503 tells its state."""
+def test_every_error_has_the_same_schema(document: dict[str, Any]) -> None:
+    """Our errors and never FastAPI's. Ready routes return their state with 503."""
     assert "HTTPValidationError" not in json.dumps(document)
     for _, path, operation in operations(document):
         for status, response in operation["responses"].items():
@@ -149,38 +151,35 @@ def examples() -> list[Any]:
 
 
 @pytest.mark.parametrize(("verb", "path", "body"), examples())
-def test_examples_run_as_they_stand(
-    routed: tuple[Application, FastAPI], verb: str, path: str, body: Any
-) -> None:
-    """Each is answered by the bundled model, with and without its version, in the form that is promised."""
-    for place in (path, path.replace("{model}", "{model}/versions/{version}")):
-        address = place.format(model="digits-10", version="1")
-        reply = ask(routed[0], verb.upper(), address, body=json.dumps(body).encode())
+def test_examples_run(routed: tuple[Application, FastAPI], verb: str, path: str, body: Any) -> None:
+    """The bundled model accepts each, with and without its version, and the response fits the schema."""
+    for template in (path, path.replace("{model}", "{model}/versions/{version}")):
+        url = template.format(model="digits-10", version="1")
+        reply = ask(routed[0], verb.upper(), url, body=json.dumps(body).encode())
         assert reply.status == 200, reply.body
-        assert_fits(reply.json, SCHEMAS[OPERATIONS[verb, path].answers])
+        assert_fits(reply.json, SCHEMAS[OPERATIONS[verb, path].response])
 
 
-def test_the_example_is_read_right(routed: tuple[Application, FastAPI]) -> None:
-    """The digit of the examples is a 2, and so says the bundled model."""
+def test_the_example_is_classified_correctly(routed: tuple[Application, FastAPI]) -> None:
+    """The digit of the examples is a 2."""
     body = json.dumps(OPERATIONS["post", "/v1/models/{model}:predict"].examples["digit"]["value"]).encode()
     reply = ask(routed[0], "POST", "/v1/models/digits-10:predict", body=body)
     assert reply.json["predictions"][0]["label"] == "2"
 
 
-def test_what_only_tells_answers_as_promised(routed: tuple[Application, FastAPI]) -> None:
-    """Every GET is answered for the bundled model, in the form that the document says."""
+def test_every_get_fits_its_schema(routed: tuple[Application, FastAPI]) -> None:
     for (verb, path), operation in OPERATIONS.items():
         if verb == "get":
             reply = ask(routed[0], "GET", path.format(model="digits-10"))
             assert reply.status == 200, (path, reply.body)
-            if operation.media == "application/json":
-                assert_fits(reply.json, SCHEMAS[operation.answers])
+            if operation.media_type == "application/json":
+                assert_fits(reply.json, SCHEMAS[operation.response])
             else:
-                assert reply.headers["content-type"].startswith(operation.media)
+                assert reply.headers["content-type"].startswith(operation.media_type)
 
 
 def assert_fits(value: Any, schema: dict[str, Any]) -> None:
-    """The few words of JSON Schema that ours use."""
+    """Check a value against the subset of JSON Schema that our schemas use."""
     if "$ref" in schema:
         schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
     if "enum" in schema:
@@ -199,8 +198,8 @@ def assert_fits(value: Any, schema: dict[str, Any]) -> None:
     assert not kinds or any(isinstance(value, python[kind]) for kind in kinds), (value, schema)
     if isinstance(value, dict):
         assert set(schema.get("required", [])) <= value.keys()
-        for name, one in value.items():
-            assert_fits(one, schema.get("properties", {}).get(name, {}))
+        for name, item in value.items():
+            assert_fits(item, schema.get("properties", {}).get(name, {}))
     if isinstance(value, list):
-        for one in value:
-            assert_fits(one, schema.get("items", {}))
+        for item in value:
+            assert_fits(item, schema.get("items", {}))

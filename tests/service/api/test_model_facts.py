@@ -1,0 +1,286 @@
+"""Responses that depend on a model's file alone: certificate, samples and gate profile."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from starlette.types import Message, Scope
+
+from service.api.context import ServiceContext
+from service.api.endpoint import MUCH
+from service.api.model_facts import (
+    StaticModelEndpoint,
+    bias_of,
+    certificate_json,
+    gate_profile_json,
+    samples_json,
+)
+from service.artifact.levers import override_biases
+from service.artifact.manifest import (
+    Gate,
+    InputRange,
+    Lever,
+    ParityBatch,
+    Sample,
+    TensorParity,
+    Variant,
+)
+from service.artifact.runtime import open_model
+from service.errors import OverloadedError
+from service.http.body import MemoryBudget
+from service.registry.model import Model
+from tests.service.artifact.test_manifest import PARITY
+from tests.service.artifact.test_sample_rows import kept
+from tests.support.gates_app import Asker, OneModel, manifest_of, profile_of
+from tests.support.tiny_highway import Ending, highway
+from tests.support.tiny_repository import opened, put, sealed
+
+SAMPLES = (
+    Sample(label="<script>", inputs=(kept("x", [0, 1, 2, 255]),)),
+    Sample(inputs=(kept("x", [0.5, -1.25, 3e-8, 0], "float32"),)),
+)
+GATE_FIELDS = {"layer": 0, "kind": "coupled", "carry": "identity", "unit_axis": -1, "units": 2}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    return opened(put(tmp_path, "net", 3, sealed(highway(layers=1))))
+
+
+def context_of(model: Model, max_held: int = 1 << 30) -> ServiceContext:
+    held = MemoryBudget(max_held, limit=max_held, seconds=10)
+    return cast("ServiceContext", SimpleNamespace(shelf=OneModel(model), held=held))
+
+
+def get(endpoint: StaticModelEndpoint, **version: str) -> bytes:
+    """The body of the endpoint's response."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {"type": "http", "path_params": {"model": "net", **version}}
+    asyncio.run(endpoint(scope, cast("Any", None), send))
+    assert sent[0]["status"] == 200
+    return b"".join(message["body"] for message in sent[1:])
+
+
+def certificate_of(model: Model) -> Any:
+    return json.loads(certificate_json(model))
+
+
+def tensor_parity(name: str, rms: float) -> TensorParity:
+    return TensorParity(name=name, rms=rms, rms_torch=1e-7, max=1e-6, max_torch=1e-6)
+
+
+def test_a_response_is_rendered_once_and_in_a_thread(model: Model) -> None:
+    """Other requests do not wait for it. Each endpoint keeps its own response."""
+    threads = []
+
+    def render(rendered: Model) -> bytes:
+        assert rendered is model
+        threads.append(threading.current_thread())
+        return b"{}"
+
+    endpoint = StaticModelEndpoint(context_of(model), render)
+    assert get(endpoint) == get(endpoint, version="3") == b"{}"
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+    assert get(StaticModelEndpoint(context_of(model), lambda _: b"[]")) == b"[]"
+
+
+def test_another_file_has_another_response(tmp_path: Path, model: Model) -> None:
+    """A version that replaces a model is rendered again."""
+
+    def render(rendered: Model) -> bytes:
+        return rendered.digest.encode()
+
+    assert get(StaticModelEndpoint(context_of(model), render)) == model.digest.encode()
+    other = opened(put(tmp_path, "net", 4, sealed(highway(layers=2))))
+    assert get(StaticModelEndpoint(context_of(other), render)) == other.digest.encode()
+
+
+def test_an_endpoint_may_find_its_model_differently(model: Model) -> None:
+    """The routes of gates reject models without gates."""
+
+    def find(context: ServiceContext, params: Mapping[str, str]) -> Model:
+        raise LookupError(params["model"])
+
+    with pytest.raises(LookupError, match="net"):
+        get(StaticModelEndpoint(context_of(model), lambda _: b"", find))
+
+
+def test_large_responses_count_as_held(model: Model) -> None:
+    """A slow client reads them in pieces, so they are part of the bytes that a worker may hold."""
+    large = b"x" * MUCH
+    assert get(StaticModelEndpoint(context_of(model, MUCH), lambda _: large)) == large
+    model.cached_answers.clear()
+    with pytest.raises(OverloadedError):
+        get(StaticModelEndpoint(context_of(model, MUCH - 1), lambda _: large))
+
+
+def test_the_certificate_has_what_was_proved(tmp_path: Path) -> None:
+    """Parity with its worst tensor, the digest of the file, and its source."""
+    parity = PARITY.model_copy(
+        update={
+            "tensors": (tensor_parity("logits", 2e-7), tensor_parity("layer00.output", 3e-7)),
+            "batches": (ParityBatch(name="ordinary", rows=7, digest="d"),),
+        }
+    )
+    file = put(
+        tmp_path,
+        data=sealed(
+            highway(),
+            parity=parity,
+            alphabet="ab",
+            precision="int8",
+            variant=Variant(agreement=0.99, rows=100),
+            ranges=(InputRange(input="x", low=-1, high=16),),
+            samples=(Sample(inputs=(kept("x", [1, 2, 3, 4]),)),) * 2,
+        ),
+    )
+    data = file.path.read_bytes()
+    assert certificate_of(opened(file)) == {
+        "model_name": "net",
+        "model_version": "1",
+        "verified": True,
+        "bytes": len(data),
+        "digest": hashlib.sha256(data).hexdigest(),
+        "batched": True,
+        "distribution": "logits",
+        "precision": "int8",
+        "source": "module",
+        "labels": ["a", "b", "c"],
+        "alphabet": "ab",
+        "batch_coupled": False,
+        "ranges": {"x": {"low": -1, "high": 16}},
+        "samples": 2,
+        "gates": 3,
+        "parity": json.loads(parity.model_dump_json()) | {"worst": "layer00.output"},
+        "variant": {"agreement": 0.99, "rows": 100, "metric": None, "metric_fp32": None},
+        "tools": {"torch": "2"},
+        "weights": "0" * 64,
+    }
+
+
+def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
+    """With the same fields. Unknown ones are empty, and `verified` is false."""
+    model = opened(put(tmp_path, data=highway().model), allow_unverified=True)
+    certificate = certificate_of(model)
+    assert certificate["verified"] is False
+    assert certificate["bytes"] == model.bytes
+    assert certificate["digest"] == model.digest
+    assert (certificate["batched"], certificate["distribution"]) == (True, "logits")
+    for name in ("precision", "source", "parity", "variant", "weights"):
+        assert certificate[name] is None
+    assert certificate["labels"] == []
+    assert certificate["ranges"] == certificate["tools"] == {}
+    assert (certificate["alphabet"], certificate["samples"], certificate["gates"]) == ("", 0, 0)
+    assert certificate.keys() == certificate_of(opened(put(tmp_path, "other"))).keys()
+
+
+@pytest.mark.parametrize(
+    ("ending", "classes", "distribution"), [("softmax", 3, "probabilities"), ("logits", 1, None)]
+)
+def test_the_distribution_of_the_first_output(
+    tmp_path: Path, ending: Ending, classes: int, distribution: str | None
+) -> None:
+    model = opened(put(tmp_path, data=sealed(highway(ending=ending, classes=classes), labels=())))
+    assert certificate_of(model)["distribution"] == distribution
+
+
+def test_a_model_with_coupled_rows_is_not_batched(tmp_path: Path) -> None:
+    certificate = certificate_of(opened(put(tmp_path, data=sealed(highway(), batch_coupled=True))))
+    assert (certificate["batch_coupled"], certificate["batched"]) == (True, False)
+
+
+def test_the_certificate_has_no_path(tmp_path: Path) -> None:
+    assert str(tmp_path).encode() not in certificate_json(opened(put(tmp_path)))
+
+
+def test_samples_have_the_form_of_infer_requests(tmp_path: Path) -> None:
+    """With one row, in the input's own datatype, whatever dtype it was stored in."""
+    response = json.loads(samples_json(opened(put(tmp_path, "net", 3, sealed(highway(), samples=SAMPLES)))))
+    assert (response["model_name"], response["model_version"]) == ("net", "3")
+    first, second = response["samples"]
+    assert first == {
+        "label": "<script>",
+        "inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [0, 1, 2, 255]}],
+    }
+    assert second["label"] == ""
+    assert second["inputs"][0]["data"] == [0.5, -1.25, 3e-8, 0]
+
+
+def test_samples_can_be_posted_unchanged(tmp_path: Path) -> None:
+    gated = highway()
+    asker = Asker.of(tmp_path, gated, manifest_of(gated).model_copy(update={"samples": SAMPLES}))
+    for sample in json.loads(asker.ask("samples")[1])["samples"]:
+        response = json.loads(asker.ask("gates", json.dumps({"inputs": sample["inputs"]}).encode())[1])
+        assert response["outputs"][0]["shape"] == [1, 3]
+
+
+def test_files_without_samples_have_an_empty_list(tmp_path: Path) -> None:
+    """With a manifest and without one."""
+    bare = opened(put(tmp_path, "bare", data=highway().model), allow_unverified=True)
+    for model in (opened(put(tmp_path)), bare):
+        assert json.loads(samples_json(model))["samples"] == []
+
+
+def test_the_gate_profile_is_that_of_the_manifest(tmp_path: Path) -> None:
+    """Gates, profile and lesion curve as the export wrote them, and the biases of the file."""
+    gated = highway()
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    manifest = manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows)))
+    model = opened(put(tmp_path, data=sealed(gated, profile=manifest.profile)))
+    response = json.loads(gate_profile_json(model))
+    assert manifest.profile is not None
+    assert response["profile"] == json.loads(manifest.profile.model_dump_json())
+    assert response["gates"] == [json.loads(gate.model_dump_json()) for gate in gated.gates]
+    assert response["lesion"] is None
+    assert list(response["biases"]) == [gate.name for gate in gated.gates]
+    for number, gate in enumerate(gated.gates):
+        bias = np.array(response["biases"][gate.name], np.float32)
+        np.testing.assert_array_equal(bias, gated.weights[f"layers.{number}.gate.bias"])
+
+
+def test_a_bias_has_the_sign_of_t() -> None:
+    """The part of a fused tensor, with the sign of a carry gate turned; None without a lever."""
+    biases = {"fused": np.array([[9, 9, 1, -2]], np.float16)}
+    carry = Gate(name="a", levers=(Lever(tensor="fused", start=2, stop=4, sign=-1),), **GATE_FIELDS)
+    bias = bias_of(carry, biases)
+    assert bias is not None
+    assert bias.tolist() == [-1, 2]
+    assert bias.dtype == np.float32
+    assert bias_of(Gate(name="b", **GATE_FIELDS), biases) is None
+
+
+def test_a_higher_bias_opens_the_gate(tmp_path: Path) -> None:
+    """In the network too: where a shift raises the bias, T rises."""
+    gated = highway(layers=1)
+    (gate,) = gated.gates
+    before = bias_of(gate, gated.biases)
+    shifted = override_biases(gated.biases, shifted=[(gate, 1.0)])
+    after = bias_of(gate, shifted)
+    assert before is not None
+    assert after is not None
+    assert (after > before).all()
+    x = {"x": np.ones((1, 4), np.float32)}
+    runtime = open_model(gated.model)
+    assert (runtime.run({**x, **shifted}, [gate.name])[0] > runtime.run(x, [gate.name])[0]).all()
+
+
+@pytest.mark.parametrize("levers", [True, False])
+def test_gates_without_levers_have_no_bias(tmp_path: Path, levers: bool) -> None:
+    """Null instead of an empty list: there may be a bias, but it is not known."""
+    gated = highway(layers=1, levers=levers)
+    (bias,) = json.loads(gate_profile_json(opened(put(tmp_path, data=sealed(gated)))))["biases"].values()
+    assert (bias is not None) == levers
