@@ -19,7 +19,7 @@ class HighwayLayer(Transform, GatedJoin):
 
     Args:
         dim: number of units of input and output.
-        map_kind: what H and T are made of: dense maps or convolutions.
+        map_kind: dense maps or convolutions, for H and T.
         gate_bias: initial bias of T. At -2, T is about 0.12, so a new layer mostly carries its input.
             None keeps PyTorch's own initialization.
         activation: relu, tanh or maxout(k).

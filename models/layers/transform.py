@@ -1,4 +1,4 @@
-"""The transform H of a layer, and plain and residual layers made of it."""
+"""The transform H of a layer; plain and residual layers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RowNorm(nn.BatchNorm1d):
 
 @dataclass(frozen=True)
 class MapKind:
-    """What the maps of a layer are made of, so that one layer class is dense or convolutional.
+    """The kind of maps in a layer, so that one layer class can be dense or convolutional.
 
     Attributes:
         make_linear: creates the map of H from a number of inputs and a number of units.

@@ -10,7 +10,7 @@ from models.data.dataset import Dataset
 
 @dataclass(frozen=True)
 class MajorityBaseline:
-    """What can be reached by knowing only how frequent the classes are.
+    """The accuracy and loss that need no more knowledge than the class frequencies.
 
     Attributes:
         accuracy: accuracy on the test rows of always predicting the most frequent class.

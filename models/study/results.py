@@ -28,7 +28,7 @@ RunState = Literal["finished", "diverged", "unfinished"]
 
 @dataclass(frozen=True)
 class RunResult:
-    """What is known of one run so far. Values that do not exist (yet) are None.
+    """The result of one run so far. Values that do not exist (yet) are None.
 
     Attributes:
         run: kind of layers, depth and learning rate.

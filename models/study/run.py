@@ -85,7 +85,7 @@ def run_study(
             result = results[message.run] = load_result(plans[message.run], message.run, digest)
             on_progress(_to_progress(result))
 
-    # what earlier calls have left
+    # results of earlier calls
     for result in results.values():
         on_progress(_to_progress(result))
     _write_results(study, digest, baseline, list(results.values()), folder)

@@ -1,4 +1,4 @@
-"""What a depth study consists of: one run per kind of layer, depth and learning rate."""
+"""The definition of a depth study: one run per kind of layer, depth and learning rate."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a progress display gets after every step. Loss and accuracy are means over the epoch so far."""
+    """The progress after a step. Loss and accuracy are means over the epoch so far."""
 
     step: int
     steps: int
@@ -340,4 +340,6 @@ def _find_non_finite(net: Net, x: Tensor) -> str:
         net(x)
     for hook in hooks:
         hook.remove()
-    return f"{names[0]} is the first part whose output is not finite" if names else "the logits are too large"
+    return (
+        f"{names[0]} is the first module whose output is not finite" if names else "the logits are too large"
+    )

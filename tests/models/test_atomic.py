@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from models.atomic import replacing
 
 
 def files(folder: Path) -> dict[str, str]:
-    """Every file in a folder, hidden ones too, and what is in it."""
+    """Every file in a folder, including hidden ones, with its content."""
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("old", [None, "old"])
 def test_what_was_written_takes_the_place(tmp_path: Path, old: str | None) -> None:
-    """After the block the file is new, whether there was one before or not, and nothing else is there."""
+    """After the block the file is new, whether or not there was one before, and no other file is left."""
     path = tmp_path / "model.safetensors"
     if old is not None:
         path.write_text(old)
@@ -30,7 +30,7 @@ def test_what_was_written_takes_the_place(tmp_path: Path, old: str | None) -> No
 
 
 def test_a_draft_stands_beside_its_file(tmp_path: Path) -> None:
-    """In the same folder, so that it can be renamed, hidden, of the same kind, and of a name of its own."""
+    """In the same folder, so that it can be renamed; hidden, with the same suffix and a unique name."""
     path = tmp_path / "plot.png"
     with replacing(path) as first, replacing(path) as second:
         assert first.parent == second.parent == tmp_path
@@ -43,7 +43,7 @@ def test_a_draft_stands_beside_its_file(tmp_path: Path) -> None:
 
 
 def test_the_disk_has_it_before_the_old_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draft is flushed to the disk whole while the old file is still in its place."""
+    """The complete draft is flushed to disk while the old file is still there."""
     path = tmp_path / "a.txt"
     path.write_text("old")
     flushed: list[tuple[int, str]] = []
@@ -60,7 +60,7 @@ def test_the_disk_has_it_before_the_old_file_goes(tmp_path: Path, monkeypatch: p
 def test_whatever_stops_the_block_the_old_file_stays(
     tmp_path: Path, error: type[BaseException], old: str | None, begun: bool
 ) -> None:
-    """The error goes on to the caller, and no draft is left behind, begun or not."""
+    """The error reaches the caller, and no draft is left behind."""
     path = tmp_path / "last.json"
     if old is not None:
         path.write_text(old)
@@ -76,14 +76,13 @@ def test_whatever_stops_the_block_the_old_file_stays(
 
 
 def test_folders_are_made_on_the_way(tmp_path: Path) -> None:
-    """A file's folder need not be there."""
     with replacing(tmp_path / "runs" / "a" / "log.txt") as draft:
         draft.write_text("x")
     assert files(tmp_path) == {str(Path("runs", "a", "log.txt")): "x"}
 
 
 def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
-    """There is nothing to put in the old file's place, so it stays."""
+    """There is nothing to replace the old file with, so it stays."""
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(FileNotFoundError), replacing(path):
@@ -92,7 +91,7 @@ def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
-    """Where the last step fails, a folder being in the way, no draft is left either."""
+    """If the rename fails because a folder has the name, no draft is left either."""
     (tmp_path / "a.txt").mkdir()
     with pytest.raises(OSError), replacing(tmp_path / "a.txt") as draft:  # noqa: PT011
         draft.write_text("new")
@@ -102,7 +101,7 @@ def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
 def test_who_may_read_it_is_up_to_the_umask(tmp_path: Path, mask: int, mode: int) -> None:
-    """Not to the library that wrote it, whose drafts may be for their owner alone."""
+    """Some libraries create files that only their owner can read."""
     before = os.umask(mask)
     try:
         with replacing(tmp_path / "file") as draft:

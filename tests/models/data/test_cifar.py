@@ -1,4 +1,4 @@
-"""CIFAR-10: the binary archive, its folder, and what is refused."""
+"""Reading CIFAR-10: the binary archive, its folder, and files that are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from models.errors import DataError
 
 
 def batch(number: int) -> bytes:
-    """Two records: red, green and blue planes of number, number + 1 and number + 2; classes number, 9."""
+    """Two records of classes `number` and 9; the red, green and blue planes are number, number + 1 and number
+    + 2.
+    """
     planes = b"".join(bytes([number + channel]) * 1024 for channel in range(3))
     return bytes([number]) + planes + bytes([9]) + planes
 
@@ -47,7 +49,7 @@ def in_folder(files: dict[str, bytes] = FILES, folder: str = FOLDER) -> dict[str
 @pytest.mark.parametrize("below", ["", "cifar10"])
 @pytest.mark.parametrize("form", ["archive", "folder", "files", "file"])
 def test_each_form_is_read(tmp_path: Path, below: str, form: str) -> None:
-    """The archive, its folder, or a folder that holds either: the same rows, batches in order."""
+    """An archive, its folder, or a folder that holds either gives the same rows, batches in order."""
     given = tmp_path
     if form == "folder":
         unpacked(tmp_path / below / FOLDER)
@@ -67,7 +69,7 @@ def test_each_form_is_read(tmp_path: Path, below: str, form: str) -> None:
 
 
 def test_the_archive_is_fetched_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a folder the archive is asked for by its checksum and read where it lies."""
+    """Without a folder, the archive is fetched by its checksum and read from the cache."""
     packed(tmp_path / "there.tar.gz", in_folder())
     asked: list[tuple[object, Path]] = []
 
@@ -99,7 +101,7 @@ def python_files(folder: Path) -> None:
 
 @pytest.mark.parametrize("make", [python_archive, renamed_python_archive, python_folder, python_files])
 def test_pickles_are_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    """The version made of Python pickles is refused, with the name of the file to get instead."""
+    """The Python version of the archive is refused, and the message names the right file."""
     make(tmp_path)
     with pytest.raises(DataError, match=rf"pickles, which are never opened; use {ARCHIVE.name} instead$"):
         read_cifar(tmp_path)
@@ -147,7 +149,7 @@ def no_tar(folder: Path) -> None:
 
 
 def linked(folder: Path) -> None:
-    """An archive whose members of the right names are links out of it."""
+    """An archive whose members have the right names but are links to files outside of it."""
     with tarfile.open(folder / ARCHIVE.name, "w:gz") as tar:
         for name in FILES:
             member = tarfile.TarInfo(f"{FOLDER}/{name}")
@@ -172,7 +174,7 @@ def linked(folder: Path) -> None:
     ],
 )
 def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
-    """Missing, short, damaged and foreign files are each told in one line that names the place."""
+    """Missing, short, damaged and foreign files each give a one-line error with the path."""
     make(tmp_path)
     with pytest.raises(DataError) as caught:
         read_cifar(tmp_path)
@@ -182,7 +184,7 @@ def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], said
 
 
 def test_the_checksum_counts_to_the_last_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong CRC is found even where the archive's last member was read long before it."""
+    """A wrong CRC is found even if it comes long after the last member that is read."""
     monkeypatch.setattr(cifar, "CHUNK_BYTES", 512)
     wrong_crc(tmp_path)
     with pytest.raises(DataError, match="CRC"):
@@ -190,7 +192,7 @@ def test_the_checksum_counts_to_the_last_byte(tmp_path: Path, monkeypatch: pytes
 
 
 def test_nothing_is_written_where_an_archive_points(tmp_path: Path) -> None:
-    """Members that name places outside are passed by: the archive is only ever read."""
+    """Members that name paths outside are skipped; the archive is only read."""
     packed(tmp_path / "a" / ARCHIVE.name, {"../stray": b"stray", f"/{FOLDER}/x": b"x", **in_folder()})
     before = sorted(tmp_path.rglob("*"))
     assert len(read_cifar(tmp_path / "a").rows) == 10
@@ -198,7 +200,7 @@ def test_nothing_is_written_where_an_archive_points(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_unpacks_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive that holds more than the real one is refused before all of it is unpacked."""
+    """An archive that unpacks to more than the real one is refused before all of it is unpacked."""
     monkeypatch.setattr(cifar._BoundedGzip, "remaining_bytes", 3_000_000)
     packed(tmp_path / ARCHIVE.name, {"filler": bytes(20_000_000), **in_folder()})
     with pytest.raises(DataError, match="unpacks to more than the real archive"):

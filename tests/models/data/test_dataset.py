@@ -1,4 +1,4 @@
-"""How rows are divided."""
+"""Splitting a data set into training, validation and test rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from models.errors import DataError
 
 
 def numbered(rows: int, first: int = 0) -> Split:
-    """Rows that carry their own number, so that one can see where each went."""
+    """Rows that contain their own number, to see which split each ends up in."""
     numbers = torch.arange(first, first + rows)
     return Split(numbers.float().unsqueeze(1), numbers % 2)
 
@@ -25,7 +25,7 @@ def numbers(split: Split) -> list[int]:
 
 
 def test_every_row_lands_in_exactly_one_part() -> None:
-    """Train, valid and test together are the rows, each once, in the data's order, with its own class."""
+    """The three splits together are the rows, each once, in their order, with their own class."""
     data = split_dataset(source(100), test_fraction=None, valid_fraction=0.25, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (60, 20, 20)
     parts = (data.train, data.valid, data.test)
@@ -35,14 +35,13 @@ def test_every_row_lands_in_exactly_one_part() -> None:
 
 
 def test_the_official_test_rows_are_kept() -> None:
-    """Without a test fraction the official test rows stay whole and in order."""
     data = split_dataset(source(50, test=10), test_fraction=None, valid_fraction=0.1, seed=3)
     assert numbers(data.test) == list(range(50, 60))
     assert (len(data.train), len(data.valid)) == (45, 5)
 
 
 def test_a_test_fraction_shuffles_all_rows_together() -> None:
-    """Given a test fraction, official test rows and training rows are pooled before they are parted."""
+    """With a test fraction, official test rows and training rows are pooled before the split."""
     data = split_dataset(source(60, test=40), test_fraction=0.25, valid_fraction=0.2, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (60, 15, 25)
     official = set(range(60, 100))
@@ -51,7 +50,7 @@ def test_a_test_fraction_shuffles_all_rows_together() -> None:
 
 
 def test_the_seed_decides_the_parts() -> None:
-    """The same seed parts alike; another seed parts otherwise, save for the fixed test part."""
+    """Another seed splits differently, except for the fixed test rows."""
     one, again, other = (
         split_dataset(source(), test_fraction=None, valid_fraction=0.2, seed=seed) for seed in (1, 1, 2)
     )
@@ -63,27 +62,28 @@ def test_the_seed_decides_the_parts() -> None:
 
 
 def test_the_held_out_rows_are_drawn_from_everywhere() -> None:
-    """A held out part is random, not the head or the tail of the data."""
+    """A held-out split is random and not the start or the end of the data."""
     held = numbers(split_dataset(source(1000), test_fraction=None, valid_fraction=0.1, seed=0).valid)
     assert min(held) < 100
     assert max(held) > 900
 
 
 def test_small_data_keeps_a_row_in_each_part() -> None:
-    """Three rows are enough: one to train on, one to choose by, one to test on."""
+    """Three rows are enough: one per split."""
     data = split_dataset(source(3), test_fraction=None, valid_fraction=0.01, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_too_few_rows_are_refused(rows: int) -> None:
-    """Data that leaves nothing to train on is refused with its number of rows."""
     with pytest.raises(DataError, match=r"numbered: holding out .* of 1 rows leaves none"):
         split_dataset(source(rows), test_fraction=None, valid_fraction=0.5, seed=0)
 
 
 def test_a_dataset_says_what_its_rows_are() -> None:
-    """The shape of a row and the number of classes come from the data, and an epoch is the training rows."""
+    """The row's shape and the number of classes come from the data; by default, every epoch has the same
+    rows.
+    """
     data = split_dataset(source(), test_fraction=None, valid_fraction=0.2, seed=0)
     assert data.inputs == (1,)
     assert data.classes == 2
@@ -91,7 +91,7 @@ def test_a_dataset_says_what_its_rows_are() -> None:
 
 
 def test_generators_of_neighbouring_keys_differ() -> None:
-    """(0, 1) and (1, 0) give other numbers, as do a number and its text; one key gives the same ones."""
+    """(0, 1) and (1, 0) give different numbers, as do a number and its text; equal keys give equal ones."""
     keys: list[tuple[object, ...]] = [(0, 1), (1, 0), ("0", 1), (-1,)]
     draws = [torch.rand(4, generator=seeded_generator(*key)) for key in keys]
     assert len({tuple(draw.tolist()) for draw in draws}) == len(keys)

@@ -1,4 +1,4 @@
-"""Downloads, against a server on this machine."""
+"""Downloads from a local server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ BODY = bytes(range(256)) * 20
 
 
 class Handler(BaseHTTPRequestHandler):
-    """/good/ has the file, /other/ another, /short/ ends early, /endless/ goes on, /silent/ says nothing."""
+    """/good/ has the file, /other/ another file, /short/ ends early, /endless/ never ends, /silent/ never
+    answers.
+    """
 
     asked: list[str]
     release: threading.Event
@@ -78,7 +80,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def test_a_good_file_arrives_and_is_kept(site: Site, tmp_path: Path) -> None:
-    """A file is fetched once, into a folder made for it; after that the cache answers."""
+    """A file is downloaded once, into a new folder; afterwards it comes from the cache."""
     folder = tmp_path / "new" / "cache"
     path = fetch(site.remote("good"), folder)
     assert path == folder / "file.gz"
@@ -89,14 +91,13 @@ def test_a_good_file_arrives_and_is_kept(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_damaged_cache_is_fetched_again(site: Site, tmp_path: Path) -> None:
-    """A cached file whose checksum is wrong is replaced."""
     (tmp_path / "file.gz").write_bytes(b"damaged")
     assert fetch(site.remote("good"), tmp_path).read_bytes() == BODY
 
 
 @pytest.mark.parametrize("bad", ["missing", "other", "short", "endless"])
 def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
-    """A mirror without the file, with another, with half of it or without an end is passed over."""
+    """Mirrors without the file, or with a wrong, short or endless file, are skipped."""
     assert fetch(site.remote(bad, "good"), tmp_path).read_bytes() == BODY
     assert site.asked == [f"/{bad}/file.gz", "/good/file.gz"]
 
@@ -111,7 +112,7 @@ def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
     ],
 )
 def test_a_bad_file_leaves_nothing_behind(site: Site, tmp_path: Path, bad: str, said: str) -> None:
-    """When no mirror is good the cache stays empty, and one line tells why and what to do."""
+    """If no mirror is good, the cache stays empty, and the error gives the reasons and what to do."""
     with pytest.raises(DataError) as caught:
         fetch(site.remote(bad), tmp_path)
     message = str(caught.value)
@@ -123,7 +124,7 @@ def test_a_bad_file_leaves_nothing_behind(site: Site, tmp_path: Path, bad: str, 
 
 
 def test_a_bad_download_spares_what_was_cached(site: Site, tmp_path: Path) -> None:
-    """A file in the cache is replaced by a good one or not at all."""
+    """A cached file is replaced by a good one or not at all."""
     (tmp_path / "file.gz").write_bytes(b"damaged")
     with pytest.raises(DataError):
         fetch(site.remote("short"), tmp_path)
@@ -131,7 +132,7 @@ def test_a_bad_download_spares_what_was_cached(site: Site, tmp_path: Path) -> No
 
 
 def test_a_mirror_that_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every mirror's reason is in the line, the refused connection's too."""
+    """The error has the reason of every mirror, including a refused connection."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
@@ -141,13 +142,12 @@ def test_a_mirror_that_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: py
 
 
 def test_a_silent_server_is_given_up(site: Site, tmp_path: Path) -> None:
-    """A server that never answers is left after the timeout."""
     with pytest.raises(DataError, match="timed out"):
         fetch(site.remote("silent"), tmp_path, timeout=0.2)
 
 
 def test_progress_is_told(site: Site, tmp_path: Path) -> None:
-    """The callback hears the file's name, the bytes so far and all of them."""
+    """The callback gets the file's name, the bytes so far and the total."""
     heard: list[tuple[str, int, int | None]] = []
     fetch(site.remote("good"), tmp_path, progress=lambda *step: heard.append(step))
     assert heard[-1] == ("file.gz", len(BODY), len(BODY))
@@ -155,7 +155,7 @@ def test_progress_is_told(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_cache_that_cannot_be_written_is_told(site: Site, tmp_path: Path) -> None:
-    """A cache below something that is no folder is named, with the variable that moves it."""
+    """The error names the path, and the variable that moves the cache."""
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"cannot use the cache .*TURNPIKE_CACHE"):
         fetch(site.remote("good"), tmp_path / "file" / "cache")

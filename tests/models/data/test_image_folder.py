@@ -1,4 +1,4 @@
-"""A user's own images."""
+"""Reading a user's folder of images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.errors import DataError
 def image(
     path: Path, mode: str = "L", size: tuple[int, int] = (3, 2), colour: int = 7, kind: str = "PNG"
 ) -> None:
-    """An image of one colour: (colour, colour + 1, colour + 2) in RGB."""
+    """An image of one color: (color, color + 1, color + 2) in RGB."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fill: dict[str, int | tuple[int, ...]] = {
         "RGB": (colour, colour + 1, colour + 2),
@@ -38,7 +38,7 @@ def animals(tmp_path: Path) -> Path:
 
 
 def test_greyscale_images_keep_one_channel(animals: Path) -> None:
-    """Classes and files come in the order of their names; a row is (1, height, width) of bytes."""
+    """Classes and files are sorted by name; a row is (1, height, width) of bytes."""
     source = read_image_folder(animals)
     assert source.name == "animals"
     assert source.labels == ("cat", "dog")
@@ -62,7 +62,7 @@ def test_pixels_keep_their_places(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
 def test_one_image_in_colour_makes_all_rgb(animals: Path, mode: str) -> None:
-    """A greyscale image among coloured ones has its one value in all three channels; alpha is dropped."""
+    """Among colored images, a greyscale image has equal channels; alpha is dropped."""
     image(animals / "cat" / "two.png", mode, colour=100)
     x = read_image_folder(animals).rows.x
     assert x.shape == (4, 3, 2, 3)
@@ -70,7 +70,7 @@ def test_one_image_in_colour_makes_all_rgb(animals: Path, mode: str) -> None:
 
 
 def test_jpegs_hidden_files_and_links_are_fine(animals: Path) -> None:
-    """JPEG is read whatever its suffix, hidden files and folders are left out, links are followed."""
+    """JPEG is read whatever its suffix, hidden files and folders are skipped, links are followed."""
     image(animals / "dog" / "c.JPG", colour=200, kind="JPEG")
     (animals / "dog" / ".DS_Store").write_bytes(b"no image")
     (animals / ".git").mkdir()
@@ -82,7 +82,7 @@ def test_jpegs_hidden_files_and_links_are_fine(animals: Path) -> None:
 
 
 def test_the_folder_here_has_a_name(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder given as . is called by its real name."""
+    """The folder "." gets its real name."""
     monkeypatch.chdir(animals)
     assert read_image_folder(Path()).name == "animals"
 
@@ -157,7 +157,7 @@ def one_class(folder: Path) -> Path:
     ],
 )
 def test_wrong_folders_are_told(animals: Path, make: Callable[[Path], Path], said: str) -> None:
-    """Each thing that a folder can have wrong is told in one line that begins with the place."""
+    """Every problem of a folder gives a one-line error that begins with the path."""
     place = make(animals)
     with pytest.raises(DataError) as caught:
         read_image_folder(place if make is one_class else animals)
@@ -166,7 +166,7 @@ def test_wrong_folders_are_told(animals: Path, make: Callable[[Path], Path], sai
 
 
 def test_an_image_that_unpacks_without_end_is_refused(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pillow's warning of a decompression bomb is taken at its word."""
+    """Pillow's warning about a decompression bomb becomes an error."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5)
     with pytest.raises(DataError, match="decompression bomb"):
         read_image_folder(animals)

@@ -1,4 +1,4 @@
-"""The one loader."""
+"""Loading a data set by name or by path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mnist_files(folder: Path, rows: int = 20) -> None:
 
 
 def test_digits_are_embedded() -> None:
-    """Digits need no file: 1,797 images of bytes from 0 to 16, in three parts."""
+    """Digits need no file: 1,797 images of bytes from 0 to 16, in three splits."""
     data = load_dataset("digits")
     assert (len(data.train), len(data.valid), len(data.test)) == (1318, 120, 359)
     assert data.inputs == (1, 8, 8)
@@ -43,7 +43,7 @@ def test_digits_are_embedded() -> None:
 
 
 def test_loading_again_gives_the_same_rows() -> None:
-    """The same arguments give the same rows in the same parts; another seed, other training rows."""
+    """Equal arguments give equal splits; another seed gives other training rows."""
     one, again, other = load_dataset("digits"), load_dataset("digits"), load_dataset("digits", seed=1)
     for part in ("train", "valid", "test"):
         assert same_rows(getattr(one, part), getattr(again, part))
@@ -52,13 +52,13 @@ def test_loading_again_gives_the_same_rows() -> None:
 
 
 def test_fractions_are_heeded() -> None:
-    """A quarter for testing, and a fifth of what is left for validation."""
+    """A quarter of the rows for testing, and a fifth of the rest for validation."""
     data = load_dataset("digits", test_fraction=0.25, valid_fraction=0.2)
     assert (len(data.test), len(data.valid)) == (449, 270)
 
 
 def test_names_are_text() -> None:
-    """Names come with the alphabet that their ids point into."""
+    """Names come with the alphabet of their ids."""
     data = load_dataset("names")
     assert data.kind == "text"
     assert data.inputs == (8, 12)
@@ -67,7 +67,7 @@ def test_names_are_text() -> None:
 
 
 def test_parity_is_drawn_afresh() -> None:
-    """Epochs of parity differ, and a test fraction has no meaning there."""
+    """Epochs of parity differ, and a test fraction is refused."""
     data = load_dataset("parity-6")
     assert isinstance(data, Dataset)
     assert not same_rows(data.training_rows(0, 0), data.training_rows(0, 1))
@@ -76,7 +76,7 @@ def test_parity_is_drawn_afresh() -> None:
 
 
 def test_files_come_from_the_folder_named(tmp_path: Path) -> None:
-    """mnist is read from data_dir, its official test rows kept, or pooled when a fraction is given."""
+    """MNIST is read from data_dir; its official test rows are kept, or pooled if there is a fraction."""
     mnist_files(tmp_path)
     data = load_dataset("mnist", data_dir=tmp_path, valid_fraction=0.1)
     assert (len(data.train), len(data.valid), len(data.test)) == (18, 2, 20)
@@ -85,7 +85,7 @@ def test_files_come_from_the_folder_named(tmp_path: Path) -> None:
 
 
 def test_a_path_to_arrays_is_read(tmp_path: Path) -> None:
-    """An .npz file is a data set, with its name."""
+    """An .npz file is a data set with the name of the file."""
     np.savez(tmp_path / "mine.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
     data = load_dataset(str(tmp_path / "mine.npz"))
     assert data.name == "mine"
@@ -93,7 +93,7 @@ def test_a_path_to_arrays_is_read(tmp_path: Path) -> None:
 
 
 def test_a_path_to_a_folder_is_read(tmp_path: Path) -> None:
-    """A folder of images is a data set, with its name."""
+    """A folder of images is a data set with the name of the folder."""
     for label in ("cat", "dog"):
         (tmp_path / "mine" / label).mkdir(parents=True)
         for number in range(5):
@@ -106,7 +106,7 @@ def test_a_path_to_a_folder_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["", "mnits", "nowhere/mine.npz", "a\nb", "x" * 5000, "parity-x"])
 def test_an_unknown_source_is_told(source: str) -> None:
-    """What is neither a name nor a path is refused in one line; a readable one lists what is known."""
+    """A source that is neither a name nor a path gives a one-line error that lists the known names."""
     with pytest.raises(DataError) as caught:
         load_dataset(source)
     assert "\n" not in str(caught.value)
@@ -117,21 +117,20 @@ def test_an_unknown_source_is_told(source: str) -> None:
 
 @pytest.mark.parametrize("below", ["", "mnist", "fashion-mnist"])
 def test_a_folder_of_idx_files_is_pointed_out(tmp_path: Path, below: str) -> None:
-    """IDX files in a folder of one's own are told apart from images, with what to say instead."""
+    """IDX files in a user's folder are not taken for images; the error shows the right options."""
     mnist_files(tmp_path / below)
     with pytest.raises(DataError, match=r"found the files of (fashion-)?mnist.*--data-dir"):
         load_dataset(str(tmp_path))
 
 
 def test_a_folder_of_cifar_is_pointed_out(tmp_path: Path) -> None:
-    """CIFAR-10's archive in a folder of one's own is told apart from images too."""
+    """CIFAR-10's archive in a user's folder is not taken for images either."""
     (tmp_path / "cifar-10-binary.tar.gz").touch()
     with pytest.raises(DataError, match=r"found the files of cifar10.*--data-dir"):
         load_dataset(str(tmp_path))
 
 
 def test_a_data_dir_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """A folder that does not exist is named."""
     with pytest.raises(DataError, match="nowhere: expected a folder with the files of mnist, there is none"):
         load_dataset("mnist", data_dir=tmp_path / "nowhere")
 
@@ -139,7 +138,7 @@ def test_a_data_dir_that_is_not_there_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["test_fraction", "valid_fraction"])
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, float("nan")])
 def test_a_senseless_fraction_is_refused(name: str, value: float) -> None:
-    """A fraction lies between 0 and 1."""
+    """A fraction must be between 0 and 1."""
     with pytest.raises(
         ConfigError, match=re.escape(f"{name}: expected a number between 0 and 1, got {value}")
     ):

@@ -1,4 +1,4 @@
-"""Files in the form of MNIST: a user's, the cache's, and the real ones where they are at hand."""
+"""Reading MNIST and IDX files: a user's, cached ones, and the real ones if they are on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REAL = os.environ.get("TURNPIKE_DATA")
 
 
 def write(folder: Path, names: tuple[str, str], rows: int, side: int = 4, *, zipped: bool = True) -> None:
-    """Images whose every pixel is the row's number, of class row modulo 10."""
+    """Images in which every pixel is the row's number; the class is the row modulo 10."""
     folder.mkdir(parents=True, exist_ok=True)
     images = struct.pack(">4B3I", 0, 0, 8, 3, rows, side, side)
     images += b"".join(bytes([row]) * side * side for row in range(rows))
@@ -86,7 +86,7 @@ def other_size(folder: Path) -> None:
     ],
 )
 def test_a_wrong_folder_is_told(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
-    """A missing file, counts that differ, a strange label and two sizes are each told in one line."""
+    """A missing file, unequal counts, an unknown label and two image sizes each give a one-line error."""
     write(tmp_path, TRAIN, 12)
     write(tmp_path, TEST, 5)
     damage(tmp_path)
@@ -98,7 +98,7 @@ def test_a_wrong_folder_is_told(tmp_path: Path, damage: Callable[[Path], None], 
 
 
 def test_without_a_folder_the_four_files_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each canonical file is asked for once, by its checksum, in the cache's folder of that name."""
+    """Each file is fetched once, by its checksum, into the cache folder of the data set."""
     write(tmp_path, TRAIN, 12)
     write(tmp_path, TEST, 5)
     asked: list[tuple[RemoteFile, Path]] = []
@@ -119,7 +119,7 @@ def test_without_a_folder_the_four_files_are_fetched(tmp_path: Path, monkeypatch
 @pytest.mark.skipif(REAL is None, reason="TURNPIKE_DATA names no folder with the real files")
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
 def test_the_real_files_have_the_checksums_we_ask_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The canonical files pass as a cache: nothing is downloaded, and 70,000 images come out."""
+    """The real files are accepted as a cache: nothing is downloaded, and there are 70,000 images."""
     monkeypatch.setenv("TURNPIKE_CACHE", str(REAL))
     monkeypatch.setattr("models.data.download._download", lambda *args: pytest.fail("asked the network"))
     source = read_mnist(name)
@@ -142,7 +142,7 @@ def idx(*sizes: int, payload: bytes, magic: bytes | None = None) -> bytes:
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_file_is_read_by_hand(tmp_path: Path, zipped: bool) -> None:
-    """Two images of 2x3 bytes come out row by row, gzipped or not, whatever the file is called."""
+    """Two images of 2x3 bytes are read row by row, gzipped or not, whatever the file's name."""
     content = idx(2, 2, 3, payload=bytes(range(12)))
     path = tmp_path / "images"
     path.write_bytes(gzip.compress(content) if zipped else content)
@@ -169,7 +169,7 @@ GOOD = idx(2, 2, payload=b"abcd")
 )
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_wrong_file_is_told(tmp_path: Path, content: bytes, said: str, zipped: bool) -> None:
-    """A bad magic, sizes cut off, and a payload too short, too long or empty are each told in one line."""
+    """A bad magic, incomplete sizes, and a payload of a wrong length each give a one-line error."""
     path = tmp_path / "images.gz"
     path.write_bytes(gzip.compress(content) if zipped else content)
     with pytest.raises(DataError) as caught:
@@ -194,7 +194,7 @@ ZIPPED = gzip.compress(GOOD)
     ids=["CRC", "short stream", "short trailer", "stray bytes", "not gzip"],
 )
 def test_a_damaged_gzip_is_told(tmp_path: Path, content: bytes) -> None:
-    """A gzip file that is cut, or whose CRC does not agree, is damaged even where its payload looks whole."""
+    """A gzip file that is cut or has a wrong CRC is damaged, even if its payload looks complete."""
     path = tmp_path / "images.gz"
     path.write_bytes(content)
     with pytest.raises(DataError, match="got a damaged one"):
@@ -202,13 +202,12 @@ def test_a_damaged_gzip_is_told(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    """A file that is not there is named."""
     with pytest.raises(DataError, match="nothing: expected an IDX file, there is none"):
         read_idx(tmp_path / "nothing", 1)
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a compressed file holds beyond its declared sizes is never unpacked."""
+    """Bytes beyond the declared sizes are never unpacked."""
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(idx(2, 2, payload=bytes(10_000_000))))
     unpacked = 0

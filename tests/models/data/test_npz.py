@@ -1,4 +1,4 @@
-"""A user's own arrays."""
+"""Reading a user's arrays from .npz files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def saved(folder: Path, **arrays: Any) -> Path:
 
 
 def test_rows_and_classes_are_read(tmp_path: Path) -> None:
-    """x and y are enough: float64 becomes float32, and the classes are called by their numbers."""
+    """x and y are enough: float64 becomes float32, and the classes' numbers become their labels."""
     source = read_npz(saved(tmp_path, x=X, y=Y))
     assert source.name == "mine"
     assert source.rows.x.dtype == torch.float32
@@ -52,7 +52,7 @@ def test_rows_and_classes_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_each_dtype_finds_its_place(tmp_path: Path, given: str, kept: torch.dtype) -> None:
-    """Bytes stay bytes, other integers become int64, other numbers float32, whatever their byte order."""
+    """Bytes stay bytes, other integers become int64, other numbers float32, in any byte order."""
     x = (X % 2).astype(given)
     source = read_npz(saved(tmp_path, x=np.asfortranarray(x), y=Y))
     assert source.rows.x.dtype == kept
@@ -73,7 +73,7 @@ def test_each_dtype_finds_its_place(tmp_path: Path, given: str, kept: torch.dtyp
 def test_classes_are_numbered(
     tmp_path: Path, y: list[Any], labels: list[str] | None, ids: list[int], named: tuple[str, ...]
 ) -> None:
-    """By the order of labels where they are given, else by the sorted distinct values."""
+    """In the order of `labels` if there are any, otherwise in the order of the sorted distinct values."""
     arrays = {"x": X, "y": np.array(y)} | ({} if labels is None else {"labels": np.array(labels)})
     source = read_npz(saved(tmp_path, **arrays))
     assert source.rows.y.tolist() == ids
@@ -81,7 +81,7 @@ def test_classes_are_numbered(
 
 
 def test_official_test_rows_are_read(tmp_path: Path) -> None:
-    """x_test and y_test become the test rows, and share the classes of both."""
+    """x_test and y_test become the test rows; the classes are those of y and y_test together."""
     source = read_npz(saved(tmp_path, x=X, y=Y, x_test=X[:2] + 1, y_test=np.array([5, 0])))
     assert source.test is not None
     assert source.test.x.tolist() == (X[:2] + 1).tolist()
@@ -90,7 +90,7 @@ def test_official_test_rows_are_read(tmp_path: Path) -> None:
 
 
 def test_rows_of_three_axes_are_images(tmp_path: Path) -> None:
-    """(channels, height, width) is an image."""
+    """A row (channels, height, width) is an image."""
     source = read_npz(saved(tmp_path, x=np.zeros((4, 1, 5, 6), np.uint8), y=Y))
     assert source.kind == "image"
     assert source.rows.x.shape == (4, 1, 5, 6)
@@ -164,7 +164,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_arrays_are_told(tmp_path: Path, case: str) -> None:
-    """Each thing that arrays can have wrong is told in one line with the file's name."""
+    """Every problem of the arrays gives a one-line error with the file's name."""
     arrays, said = WRONG[case]
     path = saved(tmp_path, **arrays)
     with pytest.raises(DataError) as caught:
@@ -175,7 +175,7 @@ def test_wrong_arrays_are_told(tmp_path: Path, case: str) -> None:
 
 
 class Touch:
-    """Unpickled, it leaves a file behind."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,7 +185,7 @@ class Touch:
 
 
 def test_objects_are_refused_unopened(tmp_path: Path) -> None:
-    """An array of Python objects is refused, and no code of it runs."""
+    """An array of Python objects is refused, and none of its code runs."""
     objects = np.empty(4, dtype=object)
     objects[:] = [Touch(tmp_path / "ran")] * 4
     path = saved(tmp_path, x=X, y=objects)
@@ -195,7 +195,7 @@ def test_objects_are_refused_unopened(tmp_path: Path) -> None:
 
 
 def test_what_is_no_zip_is_told(tmp_path: Path) -> None:
-    """A pickle, an .npy file and an empty file are no .npz files."""
+    """A pickle, an .npy file and an empty file are not .npz files."""
     npy = io.BytesIO()
     np.save(npy, X)
     path = tmp_path / "mine.npz"
@@ -206,7 +206,7 @@ def test_what_is_no_zip_is_told(tmp_path: Path) -> None:
 
 
 def test_damaged_members_are_told(tmp_path: Path) -> None:
-    """A cut file, flipped bytes, a header that promises too much and a member that is no array are told."""
+    """A cut file, flipped bytes, a wrong header and a member that is not an array give an error."""
     whole = saved(tmp_path, x=X, y=Y).read_bytes()
     place = whole.index(X.tobytes())
     flipped = whole[:place] + b"\xff" + whole[place + 1 :]

@@ -1,4 +1,4 @@
-"""Parity, drawn afresh."""
+"""The parity data set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from models.errors import DataError
 
 
 def test_the_class_is_the_sum_modulo_2() -> None:
-    """Each row's class is counted here bit by bit."""
+    """The expected class is counted here bit by bit."""
     split = draw_rows(5, 200, "any")
     assert split.x.shape == (200, 5)
     assert split.x.dtype == torch.float32
@@ -21,14 +21,14 @@ def test_the_class_is_the_sum_modulo_2() -> None:
 
 
 def test_bits_are_even_handed() -> None:
-    """Every place holds about as many ones as zeros, and so do the classes."""
+    """At every position, about half of the bits are ones, and about half of the rows are odd."""
     split = draw_rows(8, 20_000, "any")
     assert (split.x.mean(0) - 0.5).abs().max() < 0.02
     assert (split.y.double().mean() - 0.5).abs() < 0.02
 
 
 def test_an_epoch_is_decided_by_seed_and_epoch_alone() -> None:
-    """The same pair draws the same rows whatever happened before; another pair draws others."""
+    """Equal seed and epoch give equal rows whatever was drawn before; others give others."""
     data = read_parity(16)
     first = data.training_rows(1, 2)
     torch.manual_seed(99)
@@ -48,7 +48,7 @@ def test_an_epoch_is_decided_by_seed_and_epoch_alone() -> None:
 
 
 def test_drawing_leaves_the_global_generator_alone() -> None:
-    """What a net draws is the same whether an epoch was drawn before it or not."""
+    """A network draws the same weights whether or not an epoch was drawn before."""
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
@@ -57,7 +57,7 @@ def test_drawing_leaves_the_global_generator_alone() -> None:
 
 
 def test_the_dataset_says_what_it_is() -> None:
-    """K bits a row, two classes, and valid and test rows that never change."""
+    """K bits per row, two classes, and validation and test rows that never change."""
     data = read_parity(12)
     assert data.name == "parity-12"
     assert data.inputs == (12,)
@@ -67,7 +67,7 @@ def test_the_dataset_says_what_it_is() -> None:
 
 
 def test_names_are_told_apart() -> None:
-    """parity-K gives K, another name gives None."""
+    """parity-K gives K, any other name gives None."""
     assert parse_parity_name("parity-16") == 16
     assert [
         parse_parity_name(name)
@@ -77,6 +77,6 @@ def test_names_are_told_apart() -> None:
 
 @pytest.mark.parametrize("name", ["parity-0", "parity-1", "parity-1025", "parity-999999999"])
 def test_a_senseless_k_is_refused(name: str) -> None:
-    """One bit has nothing to add, and there is a most."""
+    """One bit has no sum, and there is a maximum."""
     with pytest.raises(DataError, match=rf"{name}: expected 2 to 1024 bits, got \d+"):
         parse_parity_name(name)

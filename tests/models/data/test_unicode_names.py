@@ -1,4 +1,4 @@
-"""The names of Unicode's characters as rows of ids."""
+"""The names of Unicode characters as rows of ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def source() -> RawDataset:
 
 
 def test_a_text_is_spelt_by_hand() -> None:
-    """Words are lines, padded with 0 and cut; characters without an id are left out."""
+    """Words are padded with 0 and cut; characters without an id are left out."""
     rows = encode_texts(["AB, B", "BBBB A A", ""], " AB", words=2, characters=3)
     assert rows.dtype == torch.int64
     assert rows.tolist() == [
@@ -29,7 +29,7 @@ def test_a_text_is_spelt_by_hand() -> None:
 
 
 def test_the_rows_are_the_same_on_every_python(source: RawDataset) -> None:
-    """Unicode 3.2 is fixed: so many names, these classes, and these very ids."""
+    """Unicode 3.2 never changes, so the number of names, the classes and the ids are known."""
     assert source.rows.x.shape == (12199, 8, 12)
     assert source.labels == ("Cf", "Ll", "Lo", "Lu", "Mc", "Mn", "Nd", "No", "Po", "Sm", "So")
     assert source.kind == "text"
@@ -39,7 +39,7 @@ def test_the_rows_are_the_same_on_every_python(source: RawDataset) -> None:
 
 
 def test_ids_spell_the_name_of_the_character(source: RawDataset) -> None:
-    """The first rows are those of the first characters, and each class is the character's own category."""
+    """The first rows are those of the first characters, and each class is the character's category."""
     named = [chr(code) for code in range(0x20, 0x7F)]
     kept = [c for c in named if unicodedata.ucd_3_2_0.category(c) in source.labels]
     for row, character in enumerate(kept):
@@ -49,12 +49,11 @@ def test_ids_spell_the_name_of_the_character(source: RawDataset) -> None:
 
 
 def test_the_padding_is_id_0_and_inside_no_word(source: RawDataset) -> None:
-    """Once a word has ended, nothing but padding follows in its line."""
+    """After the end of a word there is nothing but padding."""
     filled = source.rows.x > 0
     assert not (filled[..., 1:] & ~filled[..., :-1]).any()
     assert int(source.rows.x.max()) == len(source.alphabet) - 1
 
 
 def test_every_class_has_rows_enough(source: RawDataset) -> None:
-    """No class has under a hundred rows."""
     assert int(torch.bincount(source.rows.y, minlength=len(source.labels)).min()) >= 100

@@ -1,4 +1,4 @@
-"""Activations, and the weights drawn for them."""
+"""Activations and weight initialization."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Same = Callable[[Tensor, Tensor], None]
 
 
 def test_a_unit_takes_the_largest_of_its_own_neighbours() -> None:
-    """A unit's k values stand side by side: the first k belong to the first unit, at either axis."""
+    """The k values of a unit are adjacent: the first k belong to the first unit, on either axis."""
     row = torch.tensor([1.0, 9.0, 2.0, -5.0, -3.0, -4.0])
     assert Maxout(3, -1)(row).tolist() == [9.0, -3.0]
     assert Maxout(2, -1)(row).tolist() == [9.0, 2.0, -3.0]
@@ -50,7 +50,7 @@ def test_dense_maxout_is_its_equation(pieces: int, same: Same) -> None:
 
 @pytest.mark.parametrize("dims", [1, 2])
 def test_convolutional_maxout_is_its_equation(dims: int, same: Same) -> None:
-    """Map i of the output is, at every place, the largest of the maps i k to i k + k - 1 of the filters."""
+    """Output channel i is, at every position, the maximum of channels i k to i k + k - 1 of the filters."""
     layer = PlainLayer(2, 3, map_kind=convolution_maps(dims, 1), activation="maxout(2)").double()
     x = torch.randn(4, 2, *(5, 6)[:dims], dtype=torch.float64)
     w, b = layer.normal_layer.weight.flatten(1).tolist(), layer.normal_layer.bias.tolist()
@@ -67,7 +67,6 @@ def test_convolutional_maxout_is_its_equation(dims: int, same: Same) -> None:
 
 
 def test_relu_and_tanh_are_what_they_are_called() -> None:
-    """The names stand for PyTorch's functions, one value a unit."""
     x = torch.tensor([-1.5, 0.0, 2.0])
     assert torch.equal(make_activation("relu")(x), torch.tensor([0.0, 0.0, 2.0]))
     assert torch.equal(make_activation("tanh")(x), torch.tanh(x))
@@ -78,7 +77,6 @@ def test_relu_and_tanh_are_what_they_are_called() -> None:
     "name", ["", "gelu", "ReLU", "maxout", "maxout()", "maxout(0)", "maxout(1)", "maxout(-2)", "maxout(2) "]
 )
 def test_other_names_are_refused(name: str) -> None:
-    """The message names the setting, the value and the valid ones."""
     with pytest.raises(ConfigError) as caught:
         make_activation(name)
     assert str(caught.value) == (
@@ -98,7 +96,7 @@ def test_other_names_are_refused(name: str) -> None:
 def test_weights_are_drawn_after_he_or_glorot(
     linear: nn.Linear | nn.Conv1d | nn.Conv2d, fan_in: int, fan_out: int, activation: str
 ) -> None:
-    """The variance is 2 / fan in before relu and maxout, 2 / (fan in + fan out) else, and the bias zero."""
+    """The variance is 2 / fan_in for relu and maxout, else 2 / (fan_in + fan_out); the bias is zero."""
     initialize_weights(linear, activation)
     variance = 2 / (fan_in + fan_out) if activation == "tanh" else 2 / fan_in
     assert linear.weight.std().item() == pytest.approx(variance**0.5, rel=0.02)
@@ -108,7 +106,6 @@ def test_weights_are_drawn_after_he_or_glorot(
 
 
 def test_a_map_without_a_bias_is_initialised_too() -> None:
-    """There is nothing to set to zero, and that is no error."""
     linear = nn.Linear(4, 3, bias=False)
     before = linear.weight.clone()
     initialize_weights(linear, "relu")

@@ -1,4 +1,4 @@
-"""Gates, the join they make, and the record of what went through."""
+"""Gates, the gated join, and the recording of gates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sigmoid(x: float) -> float:
 
 
 def join_of(gate_weight: float, gate_bias: float, carry: Carry, carry_weight: float = 0.0) -> GatedJoin:
-    """A join of one unit in float64, whose gates have the given weights."""
+    """A join of one unit in float64, with the given weights of its gates."""
     join = GatedJoin(lambda: DenseGate(1, 1), gate_bias=gate_bias, carry=carry).double()
     nn.init.constant_(join.gate.weight, gate_weight)
     if join.carry_gate is not None:
@@ -45,7 +45,7 @@ def number(value: float) -> Tensor:
 
 
 def test_gates_are_sigmoids_of_their_maps(same: Same) -> None:
-    """T is between 0 and 1, and is the map of an ordinary layer with the same weights, squashed."""
+    """T is the sigmoid of an ordinary layer with the same weights."""
     dense = DenseGate(3, 2)
     x = torch.randn(4, 3)
     same(dense(x), 1 / (1 + torch.exp(-F.linear(x, dense.weight, dense.bias))))
@@ -58,7 +58,6 @@ def test_gates_are_sigmoids_of_their_maps(same: Same) -> None:
 
 
 def test_a_coupled_join_worked_out_by_hand() -> None:
-    """T lets h through and 1 - T lets x through."""
     # t = sigmoid(2 * 0.5 - 1) = sigmoid(0) = 1/2, y = 3 * 1/2 + 0.5 * 1/2
     assert join_of(2.0, -1.0, "coupled").join(number(3.0), number(0.5)).item() == pytest.approx(1.75)
     # t = sigmoid(ln 3) = 3/4, y = 8 * 3/4 + 4 * 1/4
@@ -66,7 +65,7 @@ def test_a_coupled_join_worked_out_by_hand() -> None:
 
 
 def test_an_independent_join_worked_out_by_hand() -> None:
-    """C is a gate of its own, with weights of its own, and a bias that starts at the opposite of T's."""
+    """C is a gate with its own weights; its bias starts at the opposite of T's."""
     join = join_of(2.0, -1.0, "independent", carry_weight=-4.0)
     # t = sigmoid(2 * 0.5 - 1) = 1/2, c = sigmoid(-4 * 0.5 + 1) = sigmoid(-1)
     assert join.join(number(3.0), number(0.5)).item() == pytest.approx(1.5 + 0.5 * sigmoid(-1), rel=1e-12)
@@ -74,7 +73,7 @@ def test_an_independent_join_worked_out_by_hand() -> None:
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
-    """With `by`, both gates read it, and x is still what is carried."""
+    """With `gate_input`, both gates read it, and x is still what is carried."""
     join = join_of(1.0, 0.0, carry, carry_weight=-1.0)
     t = sigmoid(0.7)  # and sigmoid(-0.7) = 1 - t: both kinds agree here
     got = join.join(number(3.0), number(-2.0), gate_input=number(0.7))
@@ -82,7 +81,7 @@ def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
 
 
 def test_a_gate_is_made_for_each_of_t_and_c() -> None:
-    """One maker's call when the two are coupled, starting at -2 unless told; two when they are not."""
+    """One gate is created for a coupled carry, two for an independent one; the default bias is -2."""
     made: list[DenseGate] = []
 
     def make() -> DenseGate:
@@ -98,7 +97,7 @@ def test_a_gate_is_made_for_each_of_t_and_c() -> None:
 
 @pytest.mark.parametrize("bias", [-2.0, 0.0, 1.5])
 def test_biases_start_where_they_were_put(bias: float) -> None:
-    """T's bias is the one asked for; C's is its opposite, so that C = 1 - T while the weights are zero."""
+    """C's bias is the opposite of T's, so that C = 1 - T while the weights are zero."""
     join = GatedJoin(lambda: DenseGate(3, 4), gate_bias=bias, carry="independent")
     assert join.gate.bias.tolist() == [bias] * 4
     assert join.carry_gate is not None
@@ -106,7 +105,7 @@ def test_biases_start_where_they_were_put(bias: float) -> None:
 
 
 def test_none_keeps_what_pytorch_drew() -> None:
-    """Without a bias asked for, both gates have the biases that an nn.Linear has after the same draws."""
+    """With a bias of None, both gates keep the biases that nn.Linear draws from the same generator."""
     torch.manual_seed(5)
     expected = [nn.Linear(3, 4).bias.tolist() for _ in range(2)]
     torch.manual_seed(5)
@@ -120,7 +119,7 @@ def test_none_keeps_what_pytorch_drew() -> None:
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_no_gate_bias_keeps_pytorchs_own_draw(scaled: bool) -> None:
-    """Asked for no bias, a gate has the one that a plain nn.Linear would have drawn, scaled or not."""
+    """With a bias of None, a gate has the bias of a plain nn.Linear, with or without scaled weights."""
     torch.manual_seed(3)
     own = torch.nn.Linear(6, 4).bias
     torch.manual_seed(3)
@@ -129,7 +128,7 @@ def test_no_gate_bias_keeps_pytorchs_own_draw(scaled: bool) -> None:
 
 
 def test_scaled_gates_are_drawn_after_glorot() -> None:
-    """Both gates have a variance of 2 / (inputs + units), not the third of 1 / inputs that PyTorch draws."""
+    """Both gates have a variance of 2 / (inputs + units), not PyTorch's 1 / (3 inputs)."""
     join = GatedJoin(lambda: DenseGate(300, 200), carry="independent", scaled_init=True)
     for gate in (join.gate, join.carry_gate):
         assert gate is not None
@@ -137,13 +136,12 @@ def test_scaled_gates_are_drawn_after_glorot() -> None:
 
 
 def test_another_carry_is_refused() -> None:
-    """The message names the setting, the value and the valid ones."""
     with pytest.raises(ConfigError, match=r"^carry: expected one of coupled, independent, got 'both'$"):
         GatedJoin(lambda: DenseGate(1, 1), carry="both")  # type: ignore[arg-type]
 
 
 def test_what_is_watched_is_what_went_through(same: Same) -> None:
-    """Layers come in order of depth by their names, T and y are those of the call, without gradients."""
+    """Layers are recorded in order of depth by name, with T and y of the call, without gradients."""
     net = nn.Sequential(HighwayLayer(4), nn.Tanh(), HighwayLayer(4, carry="independent"))
     net.add_module("deep", nn.ModuleDict({"inner": HighwayLayer(4, gate_bias=1.0)}))
     x = torch.randn(3, 4)
@@ -167,7 +165,7 @@ def test_what_is_watched_is_what_went_through(same: Same) -> None:
 
 
 def test_every_call_is_recorded_in_order(same: Same) -> None:
-    """A layer that is called once for every step of time leaves a T and a y for each."""
+    """A layer that is called at every time step has one T and one y per time step."""
     net = Rhn(RhnConfig(inputs=(5, 3), classes=2, width=4, depth=2))
     x = torch.randn(2, 5, 3)
     with record_gates(net) as recordings:
@@ -185,7 +183,7 @@ def test_every_call_is_recorded_in_order(same: Same) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_watched_afterwards(fails: bool) -> None:
-    """The hooks go when the block ends, be it by an error, and what was recorded stays as it was."""
+    """The hooks are removed when the block ends, also by an error, and the recording stays unchanged."""
     net = nn.Sequential(HighwayLayer(2), ConvHighwayLayer(2, dims=1))
     x = torch.randn(3, 2)
     with suppress(ShapeError), record_gates(net) as recordings:
@@ -199,7 +197,7 @@ def test_nothing_is_watched_afterwards(fails: bool) -> None:
 
 
 def test_a_net_without_gates_has_nothing_to_watch() -> None:
-    """There is no recording where there is no gated layer; a gated layer itself is one of the name ''."""
+    """Without a gated layer there is no recording; a gated layer itself has the name ''."""
     with record_gates(nn.Linear(2, 2)) as recordings:
         pass
     assert recordings == {}

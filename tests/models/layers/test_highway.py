@@ -1,4 +1,4 @@
-"""The dense highway layer."""
+"""Dense and convolutional highway layers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def highway_by_loops(layer: HighwayLayer, row: list[float], pieces: int) -> list
 
 
 def test_two_units_worked_out_by_hand() -> None:
-    """y = relu(Wh x + bh) * T + x * (1 - T), on paper."""
+    """y = relu(Wh x + bh) * T + x * (1 - T)."""
     layer = HighwayLayer(2).double()
     with torch.no_grad():
         layer.normal_layer.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, -1.0]]))
@@ -71,7 +71,7 @@ def test_two_units_worked_out_by_hand() -> None:
 def test_the_layer_is_its_equation(
     shape: tuple[int, ...], carry: Carry, activation: str, pieces: int, same: Same
 ) -> None:
-    """Every row, whatever stands before it, is what a loop over the units makes of it."""
+    """Compared with a loop over the units, for any leading dimensions."""
     layer = HighwayLayer(4, gate_bias=None, carry=carry, activation=activation).double()
     x = torch.randn(shape, dtype=torch.float64)
     expected = [highway_by_loops(layer, row, pieces) for row in x.reshape(-1, 4).tolist()]
@@ -83,7 +83,7 @@ def test_the_layer_is_its_equation(
 )
 @pytest.mark.parametrize("init", ["torch", "scaled"])
 def test_the_gate_starts_at_its_bias(given: dict[str, Any], bias: float, init: Any) -> None:
-    """The bias is -2 unless another is asked for, in every unit, however the weights are drawn."""
+    """The default bias is -2, in every unit, however the weights are drawn."""
     layer = HighwayLayer(3, init=init, **given)
     assert layer.gate.bias.tolist() == [bias] * 3
     nn.init.zeros_(layer.gate.weight)
@@ -93,7 +93,7 @@ def test_the_gate_starts_at_its_bias(given: dict[str, Any], bias: float, init: A
 
 
 def test_without_a_bias_the_gate_keeps_pytorchs_draw() -> None:
-    """After the same seed, an nn.Linear has the very bias that the gate has."""
+    """After the same seed, an nn.Linear has the same bias as the gate."""
     torch.manual_seed(3)
     expected = nn.Linear(6, 6).bias
     torch.manual_seed(3)
@@ -101,7 +101,7 @@ def test_without_a_bias_the_gate_keeps_pytorchs_draw() -> None:
 
 
 def test_both_kinds_of_carry_begin_as_the_same_layer(same: Same) -> None:
-    """With the gates' weights at zero, an independent carry starts as 1 - T."""
+    """While the gates' weights are zero, an independent carry is 1 - T."""
     coupled, independent = (
         HighwayLayer(5, gate_bias=-1.5),
         HighwayLayer(5, gate_bias=-1.5, carry="independent"),
@@ -123,7 +123,7 @@ def test_scaled_weights_are_drawn_after_he_and_glorot() -> None:
 
 
 def test_dropout_falls_on_h_alone_and_only_in_training(same: Same) -> None:
-    """In training each unit of H is dropped or doubled at a rate of 1/2, x never; in eval nothing is."""
+    """In training, half of the units of H are dropped and the others doubled; x is unchanged."""
     layer = HighwayLayer(200, dropout=0.5, gate_bias=0.0).double()
     nn.init.ones_(layer.normal_layer.bias)
     x = torch.rand(1, 200, dtype=torch.float64)
@@ -140,7 +140,7 @@ def test_dropout_falls_on_h_alone_and_only_in_training(same: Same) -> None:
 
 @pytest.mark.parametrize("shape", [(6, 3), (2, 5, 3), (2, 2, 4, 3)])
 def test_batch_norm_stands_before_hs_activation(shape: tuple[int, ...], same: Same) -> None:
-    """Every unit of Wh x + bh is standardised over all rows, whatever stands before them; T is not."""
+    """Each unit of Wh x + bh is standardized over all rows and leading dimensions; T is not."""
     layer = HighwayLayer(3, batch_norm=True).double()
     assert layer.norm is not None
     nn.init.normal_(layer.norm.weight)
@@ -157,7 +157,7 @@ def test_batch_norm_stands_before_hs_activation(shape: tuple[int, ...], same: Sa
 
 
 def test_a_state_dict_of_two_linear_maps_loads_as_it_stands(same: Same) -> None:
-    """The default's parameters are normal_layer and gate, with no other, and mean what they say."""
+    """The default layer has the parameters of `normal_layer` and `gate` and no others."""
     state = {
         "normal_layer.weight": torch.randn(4, 4),
         "normal_layer.bias": torch.randn(4),
@@ -192,7 +192,6 @@ def test_a_senseless_setting_is_refused(dim: int, given: dict[str, Any], field: 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 4), (3, 1)])
 def test_rows_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
-    """The message says what was expected and what came."""
     with pytest.raises(ShapeError) as caught:
         HighwayLayer(3)(torch.zeros(shape))
     sizes = ", ".join(map(str, shape))
@@ -201,7 +200,7 @@ def test_rows_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.slow
 def test_zetas_layer_gives_the_same_bits(tmp_path: Path) -> None:
-    """The layer of zetascale 2.8.8 and ours, given its state dict, agree on every row to the last bit."""
+    """The layer of zetascale 2.8.8 and ours, with its state dict, agree on every row to the last bit."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--retries=1", "--no-deps"]
     command = [*pip, "--only-binary=:all:", f"--dest={tmp_path}", "zetascale==2.8.8"]
     got = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -230,7 +229,7 @@ def sizes_of(dims: int) -> tuple[int, ...]:
 
 
 def convolved(maps: nn.Module | None, x: Numbers) -> Numbers:
-    """W * x + b of one row (channels, ...), what lies outside of it being zero."""
+    """W * x + b of one row (channels, ...), with zeros outside of it."""
     assert maps is not None
     w, b = maps.weight.detach().numpy(), maps.bias.detach().numpy()
     kernel = w.shape[2:]
@@ -254,7 +253,7 @@ def sigmoid_array(x: Numbers) -> Numbers:
 @pytest.mark.parametrize("dims", [1, 2])
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 def test_a_convolutional_highway_is_its_equation(dims: int, kernel: int, carry: Carry, same: Same) -> None:
-    """H, T and C at a place all come from the same neighbourhood of it, zeros beyond the edges."""
+    """H, T and C at a position read the same neighborhood, with zeros beyond the edges."""
     layer = ConvHighwayLayer(2, kernel=kernel, dims=dims, gate_bias=0.5, carry=carry).double()
     x = torch.randn(2, 2, *sizes_of(dims), dtype=torch.float64)
     expected = []
@@ -268,7 +267,7 @@ def test_a_convolutional_highway_is_its_equation(dims: int, kernel: int, carry: 
 
 @pytest.mark.parametrize("dims", [1, 2])
 def test_h_and_t_have_one_kernel(dims: int) -> None:
-    """The gate has the kernel size of the transform, and the default layer the two maps' names alone."""
+    """The gate has the kernel size of the transform, and the default layer has only these two maps."""
     layer = ConvHighwayLayer(3, kernel=5, dims=dims)
     assert layer.gate.weight.shape == layer.normal_layer.weight.shape == (3, 3, *[5] * dims)
     names = {"normal_layer.weight", "normal_layer.bias", "gate.weight", "gate.bias"}
@@ -279,7 +278,7 @@ def test_h_and_t_have_one_kernel(dims: int) -> None:
 
 
 def test_a_line_of_one_channel_worked_out_by_hand() -> None:
-    """A kernel that adds both neighbours finds zeros beyond the ends."""
+    """A kernel that adds both neighbors reads zeros beyond the ends."""
     layer = ConvHighwayLayer(1, dims=1).double()
     with torch.no_grad():
         layer.normal_layer.weight.copy_(torch.tensor([[[1.0, 0.0, 10.0]]]))
@@ -304,7 +303,7 @@ def test_plain_and_residual_layers_are_made_of_the_same_maps(dims: int, same: Sa
 
 @pytest.mark.parametrize("dims", [1, 2])
 def test_batch_norm_is_over_rows_and_places(dims: int, same: Same) -> None:
-    """Each channel of Wh * x + bh is standardised over everything but channels."""
+    """Each channel of Wh * x + bh is standardized over rows and positions."""
     layer = ConvHighwayLayer(2, dims=dims, batch_norm=True).double()
     x = torch.randn(3, 2, *sizes_of(dims), dtype=torch.float64)
     z = layer.normal_layer(x).transpose(0, 1).flatten(1)
@@ -315,7 +314,6 @@ def test_batch_norm_is_over_rows_and_places(dims: int, same: Same) -> None:
 
 
 def test_settings_reach_the_layer() -> None:
-    """Bias, activation, dropout and init are those that were asked for."""
     layer = ConvHighwayLayer(2, gate_bias=-7.0, activation="maxout(2)", dropout=0.25, init="scaled")
     assert layer.gate.bias.tolist() == [-7.0] * 2
     assert layer.normal_layer.weight.shape == (4, 2, 3, 3)
@@ -328,7 +326,6 @@ def test_settings_reach_the_layer() -> None:
 @pytest.mark.parametrize("kernel", [-1, 0, 2, 4])
 @pytest.mark.parametrize("dims", [1, 2])
 def test_kernels_that_cannot_be_centred_are_refused(dims: int, kernel: int) -> None:
-    """The message names the kernel and its size."""
     with pytest.raises(
         ConfigError, match=f"^kernel: expected an odd size, which can be centred, got {kernel}$"
     ):
@@ -337,7 +334,7 @@ def test_kernels_that_cannot_be_centred_are_refused(dims: int, kernel: int) -> N
 
 @pytest.mark.parametrize("dims", [0, 3])
 def test_other_dimensions_are_refused(dims: int) -> None:
-    """There are convolutions over a line and over a plane."""
+    """Convolutions are over a line or a plane."""
     with pytest.raises(ConfigError, match=f"^dims: expected 1 or 2, got {dims}$"):
         convolution_maps(dims)
 
@@ -356,7 +353,7 @@ def test_other_dimensions_are_refused(dims: int) -> None:
 )
 @pytest.mark.parametrize("kind", [PlainLayer, ResidualLayer, ConvHighwayLayer])
 def test_rows_of_another_shape_are_refused(kind: type[nn.Module], dims: int, shape: tuple[int, ...]) -> None:
-    """Channels stand on axis 1 of 3 or 4 axes, and PyTorch's own rows without a batch are not taken."""
+    """Channels are axis 1 of 3 or 4 axes; rows without a batch axis are refused, unlike in PyTorch."""
     layer = (
         ConvHighwayLayer(2, dims=dims)
         if kind is ConvHighwayLayer

@@ -1,4 +1,4 @@
-"""Ways to change the size: zeros appended, values left out, or a plain layer."""
+"""Layers that change the number of units: zero padding, sub-sampling, plain layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.layers.transform import PlainLayer
 
 
 def test_zeros_are_appended() -> None:
-    """What came stands first and unchanged, under any leading dimensions."""
+    """The input comes first and unchanged, for any leading dimensions."""
     assert ZeroPad(2, 5)(torch.tensor([3.0, -4.0])).tolist() == [3.0, -4.0, 0.0, 0.0, 0.0]
     assert ZeroPad(1, 2)(torch.tensor([[[1.0], [2.0]]])).tolist() == [[[1.0, 0.0], [2.0, 0.0]]]
     x = torch.randn(3, 4)
@@ -33,7 +33,7 @@ def test_zeros_are_appended() -> None:
     ],
 )
 def test_evenly_spaced_values_are_kept(inputs: int, units: int, kept: list[int]) -> None:
-    """Unit i is input floor(i * inputs / units), worked out by hand, under any leading dimensions."""
+    """Unit i is input floor(i * inputs / units), worked out by hand, for any leading dimensions."""
     layer = SubSample(inputs, units)
     assert layer(torch.arange(inputs)).tolist() == kept
     x = torch.randn(2, 3, inputs)
@@ -43,7 +43,7 @@ def test_evenly_spaced_values_are_kept(inputs: int, units: int, kept: list[int])
 
 
 def test_no_value_is_kept_twice() -> None:
-    """At any ratio the kept places rise strictly and lie inside the row."""
+    """At any ratio the indices increase strictly and lie within the row."""
     for inputs in range(1, 40):
         for units in range(1, inputs + 1):
             places = SubSample(inputs, units).indices.tolist()
@@ -54,14 +54,14 @@ def test_no_value_is_kept_twice() -> None:
 
 @pytest.mark.parametrize(("inputs", "units"), [(3, 7), (7, 3)])
 def test_a_plain_layer_changes_the_size_either_way(inputs: int, units: int) -> None:
-    """It learns to: there are units times inputs weights, and a bias each."""
+    """It has units times inputs weights, and a bias per unit."""
     layer = PlainLayer(inputs, units)
     assert layer(torch.randn(2, 5, inputs)).shape == (2, 5, units)
     assert sum(p.numel() for p in layer.parameters()) == units * inputs + units
 
 
 def test_padding_and_sub_sampling_learn_nothing() -> None:
-    """They have no parameters and leave nothing in a state dict."""
+    """They have no parameters and add nothing to a state dict."""
     for layer in (ZeroPad(2, 3), SubSample(3, 2)):
         assert list(layer.parameters()) == []
         assert layer.state_dict() == {}
@@ -86,7 +86,6 @@ def test_sizes_in_the_wrong_direction_are_refused(make: type[nn.Module], message
 @pytest.mark.parametrize("layer", [ZeroPad(3, 5), SubSample(3, 2), PlainLayer(3, 2)])
 @pytest.mark.parametrize("shape", [(), (4,), (3, 2), (2, 5)])
 def test_rows_of_another_size_are_refused(layer: nn.Module, shape: tuple[int, ...]) -> None:
-    """The message says which layer, what it expected and what came."""
     with pytest.raises(ShapeError) as caught:
         layer(torch.zeros(shape))
     sizes = ", ".join(map(str, shape))

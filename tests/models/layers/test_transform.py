@@ -1,4 +1,4 @@
-"""The transform H, and the plain and residual layers made of it."""
+"""The transform H; plain and residual layers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_a_plain_layer_is_its_equation(shape: tuple[int, ...], activation: str, 
 
 
 def test_a_plain_layer_keeps_the_size_unless_told() -> None:
-    """Without units there are as many as inputs."""
+    """By default there are as many units as inputs."""
     assert PlainLayer(4)(torch.randn(2, 4)).shape == (2, 4)
 
 
 def test_the_weights_are_pytorchs_own_unless_scaled() -> None:
-    """init="torch" leaves the draw of an nn.Linear, init="scaled" draws after He with a zero bias."""
+    """init="torch" keeps the weights of nn.Linear, init="scaled" draws after He with a zero bias."""
     torch.manual_seed(2)
     expected = nn.Linear(400, 300).state_dict()
     torch.manual_seed(2)
@@ -56,7 +56,9 @@ def test_the_weights_are_pytorchs_own_unless_scaled() -> None:
 
 @pytest.mark.parametrize("kind", [PlainLayer, ResidualLayer])
 def test_dropout_falls_on_what_the_layer_makes(kind: type[nn.Module], same: Same) -> None:
-    """In training units are dropped or doubled at a rate of 1/2, in eval none are; x passes unharmed."""
+    """In training, units are dropped or doubled at a rate of 1/2, in eval mode none are; a residual layer's x
+    never is.
+    """
     layer = kind(300, dropout=0.5).double()
     x = torch.rand(1, 300, dtype=torch.float64)
     carried = x if kind is ResidualLayer else torch.zeros_like(x)
@@ -72,7 +74,7 @@ def test_dropout_falls_on_what_the_layer_makes(kind: type[nn.Module], same: Same
 
 @pytest.mark.parametrize("shape", [(6, 3), (2, 5, 3), (2, 2, 4, 3)])
 def test_row_norm_is_over_every_leading_axis(shape: tuple[int, ...], same: Same) -> None:
-    """Each unit has mean 0 and deviation 1 over all rows, and eval takes one row by what it has seen."""
+    """Each unit has mean 0 and deviation 1 over all rows; eval mode uses the running statistics."""
     norm = RowNorm(3).double()
     x = torch.randn(shape, dtype=torch.float64) * 4 + 1
     rows = x.reshape(-1, 3)
@@ -85,7 +87,7 @@ def test_row_norm_is_over_every_leading_axis(shape: tuple[int, ...], same: Same)
 
 
 def test_batch_norm_stands_before_the_activation(same: Same) -> None:
-    """A plain layer's output is the relu of standardised units, so each is zero somewhere."""
+    """A plain layer's output is the relu of standardized units, so each unit is zero somewhere."""
     layer = PlainLayer(3, 4, batch_norm=True).double()
     x = torch.randn(50, 3, dtype=torch.float64)
     z = layer.normal_layer(x)
@@ -93,7 +95,7 @@ def test_batch_norm_stands_before_the_activation(same: Same) -> None:
 
 
 def test_a_residual_layer_worked_out_by_hand() -> None:
-    """y = x + W relu(x) + b: the activation comes before the map, and x itself is not squashed."""
+    """y = x + W relu(x) + b: the activation comes before the map, and x itself is not activated."""
     layer = filled(ResidualLayer(2), [[1, 10], [100, 1000]], [0.5, -0.5])
     # relu(x) = (0, 2), so y = (-3 + 20 + 0.5, 2 + 2000 - 0.5)
     assert layer(torch.tensor([-3.0, 2.0]).double()).tolist() == [17.5, 2001.5]
@@ -102,7 +104,7 @@ def test_a_residual_layer_worked_out_by_hand() -> None:
 @pytest.mark.parametrize("shape", [(9, 3), (2, 5, 3)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_a_residual_layer_norms_first(shape: tuple[int, ...], activation: str, same: Same) -> None:
-    """y = x + W a(norm(x)) + b over any leading dimensions."""
+    """y = x + W a(norm(x)) + b for any leading dimensions."""
     layer = ResidualLayer(3, activation=activation, batch_norm=True).double()
     x = torch.randn(shape, dtype=torch.float64) * 3 + 2
     rows = x.reshape(-1, 3)
@@ -113,7 +115,7 @@ def test_a_residual_layer_norms_first(shape: tuple[int, ...], activation: str, s
 
 @pytest.mark.parametrize("depth", [1, 10, 100])
 def test_scaled_branches_keep_the_signals_size(depth: int) -> None:
-    """Each of the layers adds 1/depth of the variance, so the deviation grows by sqrt(e) at most."""
+    """Each layer adds 1/depth of the variance, so the deviation grows by sqrt(e) at most."""
     layers = nn.Sequential(*(ResidualLayer(128, init="scaled", depth=depth) for _ in range(depth)))
     with torch.no_grad():
         y = layers(torch.randn(256, 128))
@@ -153,7 +155,6 @@ def test_a_senseless_setting_is_refused(make: Callable[[], nn.Module], field: st
 @pytest.mark.parametrize("shape", [(), (4,), (3, 2)])
 @pytest.mark.parametrize("kind", [PlainLayer, ResidualLayer])
 def test_rows_of_another_size_are_refused(kind: type[nn.Module], shape: tuple[int, ...]) -> None:
-    """The message says which layer, what it expected and what came."""
     sizes = ", ".join(map(str, shape))
     with pytest.raises(ShapeError) as caught:
         kind(3)(torch.zeros(shape))

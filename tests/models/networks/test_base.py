@@ -1,4 +1,4 @@
-"""What every network does with its rows before its family's own part sees them."""
+"""Checks and scaling of rows, which all networks share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ToyConfig(NetConfig):
 
 
 class Toy(Net):
-    """Shows what it is given: the logits are the scaled rows themselves."""
+    """Its logits are the scaled rows."""
 
     def logits(self, x: Tensor) -> Tensor:
         return x.flatten(1)
@@ -57,7 +57,7 @@ def toy(kind: type[Net] = Toy, inputs: tuple[int, ...] = (2, 3), **settings: Any
     ],
 )
 def test_rows_of_another_shape_are_refused(kind: type[Net], shape: tuple[int, ...], message: str) -> None:
-    """The message gives the shape expected, its free axes starred, and the one that came."""
+    """The message has the expected shape, with * for free axes, and the actual one."""
     with pytest.raises(ShapeError) as caught:
         toy(kind)(torch.zeros(shape))
     assert str(caught.value) == message
@@ -65,7 +65,7 @@ def test_rows_of_another_shape_are_refused(kind: type[Net], shape: tuple[int, ..
 
 @pytest.mark.parametrize("size", [1, 3, 8])
 def test_free_axes_take_any_size(size: int) -> None:
-    """What is named free may differ from the config, as the batch may."""
+    """Free axes may differ from the config, as the batch may."""
     assert toy(FreeToy)(torch.zeros(4, 2, size)).shape == (4, 2 * size)
 
 
@@ -80,20 +80,20 @@ def test_free_axes_take_any_size(size: int) -> None:
     ],
 )
 def test_rows_of_another_dtype_are_refused(kind: type[Net], dtype: torch.dtype, message: str) -> None:
-    """Numbers must be of the network's own precision, and ids whole."""
+    """Numbers must have the network's precision, and ids must be integers."""
     with pytest.raises(ShapeError) as caught:
         toy(kind)(torch.zeros(5, 2, 3, dtype=dtype))
     assert str(caught.value) == message
 
 
 def test_a_net_made_double_takes_doubles() -> None:
-    """The precision expected is the net's, not always single."""
+    """The expected precision is the network's, not always float32."""
     assert toy().double()(torch.zeros(5, 2, 3, dtype=torch.float64)).dtype == torch.float64
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 def test_unit_scaling_divides_by_the_largest(dtype: torch.dtype, same: Same) -> None:
-    """The largest absolute value becomes 1 and zero stays zero, whatever the rows' dtype."""
+    """The largest magnitude becomes 1 and zero stays zero, for any dtype of rows."""
     net = toy(inputs=(2,), scaling="unit")
     rows = torch.tensor([[0, 4], [200, 100]]).to(dtype)
     net.fit_scale(rows)
@@ -103,7 +103,7 @@ def test_unit_scaling_divides_by_the_largest(dtype: torch.dtype, same: Same) -> 
 
 
 def test_standard_scaling_worked_out_by_hand(same: Same) -> None:
-    """All values together get mean 0 and deviation 1: one shift and one scale, not one a column."""
+    """All values together get mean 0 and deviation 1: one shift and one scale, not one per column."""
     net = toy(inputs=(2,), scaling="standard")
     # mean (1 + 3 + 5 + 7) / 4 = 4, variance (9 + 1 + 1 + 9) / 4 = 5
     rows = torch.tensor([[1.0, 3.0], [5.0, 7.0]])
@@ -112,7 +112,7 @@ def test_standard_scaling_worked_out_by_hand(same: Same) -> None:
 
 
 def test_without_scaling_rows_go_in_as_they_are() -> None:
-    """scaling="none" learns nothing from the rows, and a network that reads ids never does."""
+    """scaling="none" ignores the training rows, and so does a network that reads ids."""
     rows = torch.tensor([[1, 30], [500, 7]])
     for net, x in ((toy(inputs=(2,), scaling="none"), rows.float()), (toy(IdsToy, inputs=(2,)), rows)):
         net.fit_scale(rows)
@@ -125,7 +125,7 @@ def test_without_scaling_rows_go_in_as_they_are() -> None:
     [("unit", 0.0, 0.0), ("unit", 0.1, 1.0), ("standard", 0.0, 0.0), ("standard", 0.1, 0.0)],
 )
 def test_rows_that_are_all_alike_do_no_harm(scaling: str, value: float, scaled: float, same: Same) -> None:
-    """There is no deviation to divide by, and other rows still come out finite and near."""
+    """There is no deviation to divide by; other rows still give finite values."""
     net = toy(inputs=(2,), scaling=scaling)
     rows = torch.full((1001, 2), value)
     net.fit_scale(rows)
@@ -134,7 +134,7 @@ def test_rows_that_are_all_alike_do_no_harm(scaling: str, value: float, scaled: 
 
 
 def test_raw_rows_give_what_scaled_rows_gave(same: Same) -> None:
-    """Scaling is a part of the net: raw rows come to the same as rows scaled before a net without it."""
+    """Raw rows give the same as scaled rows do with scaling="none"."""
     rows = torch.randn(50, 2, 3) * 20 + 100
     net, bare = toy(), toy(scaling="none")
     net.fit_scale(rows)
@@ -143,7 +143,7 @@ def test_raw_rows_give_what_scaled_rows_gave(same: Same) -> None:
 
 
 def test_scaling_is_saved_with_the_weights() -> None:
-    """A state dict carries shift and scale, so another net that loads it scales alike."""
+    """A state dict contains shift and scale."""
     net, other = toy(), toy()
     rows = torch.randn(4, 2, 3) * 3 + 7
     net.fit_scale(rows)
@@ -171,7 +171,7 @@ def test_a_senseless_config_is_refused(settings: dict[str, Any], message: str) -
 
 
 def test_a_config_is_plain_values_and_fits_other_data() -> None:
-    """Its dict begins with the family; fitted to other data, all else stays."""
+    """The dict begins with the family; `for_data` changes nothing else."""
     config = ToyConfig(inputs=(2, 3), classes=6, width=9, scaling="unit")
     expected = {"family": "toy", "inputs": (2, 3), "classes": 6, "scaling": "unit", "width": 9}
     assert list(config.to_dict().items()) == list(expected.items())
@@ -197,7 +197,7 @@ def test_a_config_is_plain_values_and_fits_other_data() -> None:
 def test_a_layer_expects_a_size_along_an_axis(
     shape: tuple[int, ...], axis: int, axes: int | None, fits: bool
 ) -> None:
-    """A shape without such an axis is refused as one of another size is."""
+    """A shape without that axis is refused, as one of another size is."""
     if fits:
         expect_axis_size(nn.Identity(), torch.zeros(shape), 4, axis, axes)
         return
@@ -209,7 +209,6 @@ def test_a_layer_expects_a_size_along_an_axis(
 
 
 def test_choices_are_told() -> None:
-    """A value outside the choices is shown beside them."""
     expect_choice("size", 2, (1, 2))
     with pytest.raises(ConfigError, match=r"^size: expected one of 1, 2, got 3$"):
         expect_choice("size", 3, (1, 2))
@@ -224,6 +223,6 @@ def test_parameters_are_counted_while_they_may_change() -> None:
 
 
 def test_a_net_without_logits_is_no_net() -> None:
-    """Each family writes its own."""
+    """Every family defines `logits`."""
     with pytest.raises(NotImplementedError):
         toy(Net)(torch.zeros(1, 2, 3))

@@ -1,4 +1,4 @@
-"""Tacotron's CBHG."""
+"""CBHG."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def small(**changes: object) -> CbhgConfig:
 
 
 def randomised(module: nn.Module) -> nn.Module:
-    """In use, in double precision, with nothing left at zero or one: the statistics of the norms too."""
+    """In eval mode and double precision, with no parameter or statistic left at zero or one."""
     module = module.double().eval()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -43,7 +43,7 @@ def randomised(module: nn.Module) -> nn.Module:
 
 
 def conv_by_loops(conv: NormedConv, x: Tensor) -> Tensor:
-    """One sequence (time, inputs) -> (time, units), step by step, nothing beyond the ends."""
+    """One sequence (time, inputs) -> (time, units), step by step, with zeros beyond the ends."""
     units, _, width = conv.convolve.weight.shape
     norm = conv.norm
     y = torch.zeros(len(x), units, dtype=x.dtype)
@@ -60,7 +60,7 @@ def conv_by_loops(conv: NormedConv, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("time", [1, 3, 9])
 @torch.no_grad()
 def test_convolution_keeps_the_length(width: int, time: int, same: Same) -> None:
-    """Odd and even widths alike answer once a step, the even ones looking one step further ahead."""
+    """For odd and even widths; even ones read one step further ahead."""
     conv = randomised(NormedConv(3, 4, width))
     x = torch.randn(2, 3, time, dtype=torch.float64)
     expected = torch.stack([conv_by_loops(conv, row.T) for row in x])
@@ -68,13 +68,13 @@ def test_convolution_keeps_the_length(width: int, time: int, same: Same) -> None
 
 
 def test_convolution_has_no_superfluous_bias() -> None:
-    """The norm would take a bias away at once, so the convolution has none."""
+    """The normalization would subtract a bias at once."""
     assert NormedConv(3, 4, 2).convolve.bias is None
 
 
 @torch.no_grad()
 def test_bank_stacks_every_width(same: Same) -> None:
-    """Widths 1 to K stand after each other, rectified, all as long as the input."""
+    """Widths 1 to K follow each other, after a relu, each as long as the input."""
     bank = randomised(ConvBank(3, 5, 2))
     x = torch.randn(2, 3, 4, dtype=torch.float64)
     got = bank(x)
@@ -88,7 +88,7 @@ def test_bank_stacks_every_width(same: Same) -> None:
 
 @pytest.mark.parametrize("time", [1, 2, 6])
 def test_pair_max_is_a_loop(time: int, same: Same) -> None:
-    """Each step takes the larger of itself and the next, negative or not; the last has no next."""
+    """Each step is the maximum of itself and the next, negative or not; the last has no next."""
     x = torch.randn(2, 3, time) - 2
     expected = x.clone()
     for t in range(time - 1):
@@ -154,7 +154,7 @@ def test_net_averages_over_time(same: Same) -> None:
 
 
 def test_image_is_read_line_by_line(same: Same) -> None:
-    """A row of an image, all its channels, is one step of the sequence."""
+    """A line of an image, with all its channels, is one time step."""
     net = CbhgNet(small(inputs=(2, 5, 4))).eval()
     x = torch.randn(3, 2, 5, 4)
     lines = torch.stack([x[:, :, line].reshape(3, 8) for line in range(5)], dim=1)
@@ -162,7 +162,6 @@ def test_image_is_read_line_by_line(same: Same) -> None:
 
 
 def test_sizes_are_the_configs() -> None:
-    """The bank, projection and highway layers of the net are as large as was asked for."""
     cbhg = CbhgNet(small(highways=2)).cbhg
     assert [conv.convolve.weight.shape for conv in cbhg.bank.convs] == [(3, 3, k) for k in (1, 2, 3, 4)]
     assert cbhg.projections[0].convolve.weight.shape == (5, 4 * 3, 3)
@@ -172,7 +171,7 @@ def test_sizes_are_the_configs() -> None:
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
-    """A sequence may have any length, an image keeps its lines; neither takes other features or axes."""
+    """A sequence may have any length, an image has a fixed number of lines; features and axes are fixed."""
     net = CbhgNet(small()).eval()
     assert net(torch.randn(2, 7, 3)).shape == net(torch.randn(2, 1, 3)).shape
     with pytest.raises(ShapeError, match=r"\[batch, \*, 3\]"):
@@ -198,7 +197,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     ],
 )
 def test_meaningless_settings_are_named(setting: str, value: object) -> None:
-    """A config that no net can be made of says which setting is wrong, and so does the layer."""
+    """The config and the layer name the wrong setting."""
     with pytest.raises(ConfigError, match=f"{setting}:"):
         small(**{setting: value})
     if setting not in ("dropout", "inputs"):
@@ -207,7 +206,7 @@ def test_meaningless_settings_are_named(setting: str, value: object) -> None:
 
 
 def test_gates_are_seen() -> None:
-    """Four highway layers show four gates, a value for each step and unit, as closed as their bias says."""
+    """Four highway layers have four gates, one value per step and unit, as closed as their bias says."""
     net = CbhgNet(small(gate_bias=-9.0)).eval()
     with record_gates(net) as recordings:
         net(torch.randn(2, 6, 3))
@@ -218,7 +217,6 @@ def test_gates_are_seen() -> None:
 
 
 def test_gradient_reaches_every_parameter() -> None:
-    """No parameter is left out of the graph."""
     net = CbhgNet(small())
     net(torch.randn(8, 6, 3)).square().sum().backward()
     for name, parameter in net.named_parameters():
@@ -228,7 +226,7 @@ def test_gradient_reaches_every_parameter() -> None:
 
 @torch.no_grad()
 def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
-    """In use, nothing leaks from one row to another, the norms included."""
+    """In eval mode, rows do not influence each other, not even by normalization."""
     net = CbhgNet(small())
     for _ in range(3):
         net(torch.randn(8, 6, 3) * 2 + 1)  # gives the norms something to have learnt

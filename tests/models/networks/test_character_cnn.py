@@ -1,4 +1,4 @@
-"""Words read by their characters."""
+"""The character CNN."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def random_encoder(activation: str = "tanh") -> CharacterEncoder:
 
 
 def word_by_loops(encoder: CharacterEncoder, ids: list[int], activation: str) -> Tensor:
-    """One word's vector: every filter at every place, the largest kept, then the highways in numbers."""
+    """One word's vector: every filter at every position, the maximum, then the highway layers in numbers."""
     ids = ids + [0] * max(0, 3 - len(ids))
     letters = [encoder.embed.weight[i] for i in ids]
     found: list[float] = []
@@ -78,7 +78,7 @@ def test_encoder_is_the_equation(activation: str, characters: int, same: Same) -
 
 @torch.no_grad()
 def test_any_leading_axes_are_taken(same: Same) -> None:
-    """One word, a text and a batch of texts: a word's vector is the same in each."""
+    """A word has the same vector alone, in a text, and in a batch of texts."""
     encoder = random_encoder()
     ids = torch.randint(0, 11, (2, 3, 4, 6))
     got = encoder(ids)
@@ -90,7 +90,7 @@ def test_any_leading_axes_are_taken(same: Same) -> None:
 
 @torch.no_grad()
 def test_smaller_integers_are_taken(same: Same) -> None:
-    """Ids may be any integers, not int64 alone."""
+    """Ids may have any integer dtype."""
     encoder = random_encoder()
     ids = torch.randint(0, 11, (2, 6))
     for dtype in (torch.int32, torch.int16, torch.uint8):
@@ -99,14 +99,14 @@ def test_smaller_integers_are_taken(same: Same) -> None:
 
 @pytest.mark.parametrize("ids", [torch.zeros(2, 6), torch.tensor(3), torch.zeros(2, 0, dtype=torch.int64)])
 def test_what_are_not_ids_of_characters_is_refused(ids: Tensor) -> None:
-    """Floating point numbers, a lone number and words of no characters are a ShapeError."""
+    """Floating point numbers, a single number and words without characters are a ShapeError."""
     with pytest.raises(ShapeError, match="CharacterEncoder: expected integer ids"):
         random_encoder()(ids)
 
 
 @pytest.mark.parametrize("wrong", [-1, 11])
 def test_ids_outside_the_alphabet_are_named(wrong: int) -> None:
-    """An id that the alphabet lacks is a ShapeError that gives the valid ones."""
+    """The ShapeError gives the valid ids."""
     ids = torch.ones(2, 5, 6, dtype=torch.int64)
     ids[1, 2, 3] = wrong
     with pytest.raises(ShapeError, match=f"expected ids 0 to 10, got .*{wrong}"):
@@ -114,7 +114,7 @@ def test_ids_outside_the_alphabet_are_named(wrong: int) -> None:
 
 
 def test_padding_is_not_learnt() -> None:
-    """The padding's embedding is zero and no gradient moves it."""
+    """The embedding of padding is zero and has no gradient."""
     encoder = CharacterEncoder(11, 4, [(2, 5)], 7)
     assert not encoder.embed.weight[0].any()
     encoder(torch.randint(0, 11, (20, 6))).square().sum().backward()
@@ -125,7 +125,7 @@ def test_padding_is_not_learnt() -> None:
 
 @torch.no_grad()
 def test_net_averages_the_words_that_are_there(same: Same) -> None:
-    """The mean counts words with at least one character, whichever places they are in."""
+    """The mean counts words with at least one character, at any position."""
     net = CharacterCnn(small()).double().eval()
     ids = torch.randint(1, 11, (1, 5, 6))
     ids[0, 1] = ids[0, 4] = 0
@@ -136,7 +136,7 @@ def test_net_averages_the_words_that_are_there(same: Same) -> None:
 
 @torch.no_grad()
 def test_padding_words_change_nothing(same: Same) -> None:
-    """A text filled up with padding words is answered as the text itself is; words may vary in number."""
+    """A text filled up with padding words gives the same logits; texts may have any number of words."""
     net = CharacterCnn(small()).eval()
     ids = torch.randint(1, 11, (2, 5, 6))
     same(net(torch.cat([ids, torch.zeros(2, 4, 6, dtype=torch.int64)], dim=1)), net(ids))
@@ -144,7 +144,7 @@ def test_padding_words_change_nothing(same: Same) -> None:
 
 @torch.no_grad()
 def test_an_empty_text_is_answered(same: Same) -> None:
-    """A text of padding alone gives the output's bias, not a division by zero."""
+    """A text of padding alone gives the output's bias, without a division by zero."""
     net = CharacterCnn(small()).eval()
     nn.init.normal_(net.output.bias)
     same(net(torch.zeros(1, 5, 6, dtype=torch.int64))[0], net.output.bias)
@@ -152,12 +152,11 @@ def test_an_empty_text_is_answered(same: Same) -> None:
 
 @pytest.mark.parametrize(("activation", "kind"), [("tanh", nn.Tanh), ("relu", nn.ReLU)])
 def test_activation_is_the_configs(activation: str, kind: type) -> None:
-    """What follows the filters is what was asked for."""
     assert isinstance(CharacterCnn(small(activation=activation)).words.activation, kind)
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
-    """The number of characters is the config's, and rows are integers."""
+    """The number of characters is fixed by the config, and rows are integers."""
     net = CharacterCnn(small())
     with pytest.raises(ShapeError, match=r"\[batch, \*, 6\]"):
         net(torch.zeros(2, 5, 7, dtype=torch.int64))
@@ -182,19 +181,18 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     ],
 )
 def test_meaningless_settings_are_named(setting: str, value: object) -> None:
-    """A config that no net can be made of says which setting is wrong."""
     with pytest.raises(ConfigError, match=f"{setting}:"):
         small(**{setting: value})
 
 
 def test_config_is_fitted_to_other_texts() -> None:
-    """The alphabet follows the data where it is known, and stays where it is not."""
+    """The alphabet follows the data if it is known, and otherwise stays."""
     assert small().for_data((9, 8), 2, 40) == small(inputs=(9, 8), classes=2, alphabet=40)
     assert small().for_data((9, 8), 2) == small(inputs=(9, 8), classes=2)
 
 
 def test_encoder_checks_its_own_settings() -> None:
-    """The layer, used alone, refuses what the config does."""
+    """The layer itself refuses what the config refuses."""
     with pytest.raises(ConfigError, match="filters:"):
         CharacterEncoder(11, 4, [], 7)
     with pytest.raises(ConfigError, match="filters:"):
@@ -205,7 +203,7 @@ def test_encoder_checks_its_own_settings() -> None:
 
 @pytest.mark.parametrize("highways", [0, 2, 3])
 def test_gates_are_seen(highways: int) -> None:
-    """There are as many gates as asked for, as wide as all filters together, as closed as their bias says."""
+    """The gates are as wide as all filters together, and as closed as their bias says."""
     net = CharacterCnn(small(highways=highways, gate_bias=-5.0)).eval()
     with record_gates(net) as recordings:
         net(torch.randint(1, 11, (2, 5, 6)))
@@ -217,7 +215,6 @@ def test_gates_are_seen(highways: int) -> None:
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_gradient_reaches_every_parameter(activation: str) -> None:
-    """No parameter is left out of the graph."""
     net = CharacterCnn(small(activation=activation))
     net(torch.randint(0, 11, (8, 5, 6))).square().sum().backward()
     for name, parameter in net.named_parameters():
@@ -227,7 +224,7 @@ def test_gradient_reaches_every_parameter(activation: str) -> None:
 
 @torch.no_grad()
 def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
-    """In use, nothing leaks from one row to another."""
+    """In eval mode, rows do not influence each other."""
     net = CharacterCnn(small()).eval()
     ids = torch.randint(0, 11, (5, 5, 6))
     same(net(ids), torch.cat([net(row.unsqueeze(0)) for row in ids]))

@@ -1,4 +1,4 @@
-"""From a config to its plain values and back, and to a network."""
+"""From a config to plain values and back, and to a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONFIGS: list[NetConfig] = [
 
 
 def test_every_family_is_tried_here() -> None:
-    """A family that joins the others has a config in this list, and names differ."""
+    """Every family must have a config in this list, and family names differ."""
     assert {type(config) for config in CONFIGS} == FAMILIES.keys()
     assert len({config.family for config in FAMILIES}) == len(FAMILIES)
 
@@ -42,7 +42,7 @@ def test_every_family_is_tried_here() -> None:
     "config", [*CONFIGS, *(preset.config for preset in PRESETS.values())], ids=lambda config: config.family
 )
 def test_a_config_comes_back_from_json_as_it_was(config: NetConfig) -> None:
-    """Its values survive a file: same class, same fields, tuples where tuples were."""
+    """Same class and fields; tuples are tuples again."""
     values = config.to_dict()
     assert list(values) == ["family", *(field.name for field in fields(config))]
     back = config_from_dict(json.loads(json.dumps(values)))
@@ -54,7 +54,7 @@ def test_a_config_comes_back_from_json_as_it_was(config: NetConfig) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.family)
 def test_a_config_builds_its_network(config: NetConfig) -> None:
-    """The network is the family's, keeps its config, and is drawn from PyTorch's generator alone."""
+    """The network is the family's, keeps its config, and draws from PyTorch's generator alone."""
     torch.manual_seed(4)
     net = build_network(config)
     assert type(net) is FAMILIES[type(config)]
@@ -89,7 +89,7 @@ MLP = {"family": "mlp", "inputs": [6], "classes": 3, "width": 5, "layers": 2}
     ],
 )
 def test_values_that_are_no_config_are_refused(changes: dict[str, Any], message: str) -> None:
-    """Unknown families and settings, and values of another kind or without sense, are told by name."""
+    """Unknown families and settings, and values of a wrong type or without meaning, are named."""
     assert config_from_dict(MLP) == MlpConfig(inputs=(6,), classes=3, width=5, layers=2)
     with pytest.raises(ConfigError) as caught:
         config_from_dict({**MLP, **changes})
@@ -101,6 +101,6 @@ def test_values_that_are_no_config_are_refused(changes: dict[str, Any], message:
 
 @pytest.mark.parametrize("missing", MLP)
 def test_what_is_missing_is_named(missing: str) -> None:
-    """A config without a default for it cannot do without."""
+    """A setting without a default is required."""
     with pytest.raises(ConfigError, match=missing):
         config_from_dict({name: value for name, value in MLP.items() if name != missing})

@@ -1,4 +1,4 @@
-"""Whole dense and convolutional nets, and their twins."""
+"""Dense and convolutional networks of plain, residual and highway layers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def every(net: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -
 @pytest.mark.parametrize("width", [50, 64, 128, 784])
 @pytest.mark.parametrize("kind", ["plain", "residual"])
 def test_twins_are_matched_in_parameters(width: int, kind: LayerKind) -> None:
-    """A layer of the twin has within 3 % of what a highway layer has, and the width of Figure 1 is 71."""
+    """A matched layer has within 3 % of a highway layer's parameters; the width in Figure 1 is 71."""
     assert matched_width(50) == 71
     sizes = {
         kind: parameter_count(mlp(kind=kind, width=size).layers[0])
@@ -79,7 +79,7 @@ def test_a_dense_net_is_its_parts_in_order(kind: LayerKind, same: Same) -> None:
 @pytest.mark.parametrize(("entry", "width"), [("plain", 4), ("pad", 8), ("subsample", 4), ("none", 6)])
 @pytest.mark.parametrize("kind", get_args(LayerKind))
 def test_every_entry_makes_rows_of_the_width(entry: EntryKind, width: int, kind: LayerKind) -> None:
-    """What the layers are given is a plain layer's, or the row itself with zeros, with gaps, or whole."""
+    """A plain layer, zero padding, sub-sampling, or the row itself."""
     net = mlp(entry=entry, width=width, kind=kind)
     x = torch.randn(3, 1, 2, 3)
     row = x.reshape(3, 6)
@@ -100,7 +100,7 @@ def test_every_entry_makes_rows_of_the_width(entry: EntryKind, width: int, kind:
 @pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize("init", ["torch", "scaled"])
 def test_settings_reach_every_layer(make: Callable[..., Any], kind: LayerKind, init: Init) -> None:
-    """Activation and batch norm are those of the config in each layer, and init in each map."""
+    """Activation and batch norm reach each layer, and init each map."""
     net = make(kind=kind, activation="tanh", batch_norm=True, init=init)
     layers = list(net.layers) if make is mlp else every(net.body, tuple(LAYERS.values()))
     assert sum(isinstance(layer, LAYERS[kind]) for layer in layers) >= 2
@@ -112,7 +112,7 @@ def test_settings_reach_every_layer(make: Callable[..., Any], kind: LayerKind, i
 
 @pytest.mark.parametrize("make", [mlp, conv])
 def test_settings_reach_every_gate(make: Callable[..., Net]) -> None:
-    """Bias and carry are those of the config in each highway layer, and so is maxout in its transform."""
+    """Bias and carry reach each highway layer, and maxout its transform."""
     layers = every(make(gate_bias=-3.5, carry="independent", activation="maxout(2)"), HighwayLayer)
     assert len(layers) in (2, 3)
     for layer in layers:
@@ -122,7 +122,6 @@ def test_settings_reach_every_gate(make: Callable[..., Net]) -> None:
 
 
 def test_dropout_reaches_the_entry_and_the_layers() -> None:
-    """A dense net drops in its plain entry and in every layer, at the one rate."""
     for kind in get_args(LayerKind):
         assert [dropout.p for dropout in every(mlp(kind=kind, dropout=0.3), nn.Dropout)] == [0.3] * 3
     assert every(mlp(), nn.Dropout) == []
@@ -141,7 +140,7 @@ def test_residual_branches_know_how_many_they_are(make: Callable[..., Net], laye
 @pytest.mark.parametrize("dims", [1, 2])
 @pytest.mark.parametrize("average", [False, True])
 def test_a_convolutional_net_is_its_parts_in_order(dims: int, average: bool, same: Same) -> None:
-    """Stages change the channels where they must, pools halve, and the last stage may be averaged."""
+    """Stages change the channels if they differ, pools halve, and the last stage may be averaged."""
     head = 3 if average else 0
     net = conv(inputs=(2, 8, 8)[: dims + 1], stages=((4, 1), (6, 2), (6, 1)), average=average, head=head)
     sizes = [tuple(layer.normal_layer.weight.shape[:2]) for layer in every(net, PlainLayer)]
@@ -162,20 +161,20 @@ def test_a_convolutional_net_is_its_parts_in_order(dims: int, average: bool, sam
 
 
 def test_a_head_is_one_wide_and_a_kernel_is_everywhere_else() -> None:
-    """Every convolution has the config's kernel but the one that makes the head."""
+    """Every convolution but the head's has the config's kernel."""
     net = conv(kernel=5, average=True, head=3)
     kernels = [layer.weight.shape[2:] for layer in every(net.body, nn.Conv2d)]
     assert kernels == [(5, 5)] * 8 + [(1, 1)]
 
 
 def test_the_first_stage_begins_plain_whatever_comes_in() -> None:
-    """A later stage that keeps the channels does not."""
+    """A later stage with the same channels does not."""
     names = [type(part).__name__ for part in conv(stages=((2, 1), (2, 1))).body]
     assert names == ["PlainLayer", "HighwayLayer", "MaxPool2d", "HighwayLayer", "MaxPool2d"]
 
 
 def test_dropout_of_a_convolutional_net_stands_before_and_after_stages() -> None:
-    """One rate for the input and one for each stage, after its pool; zero leaves it out."""
+    """One rate for the input and one per stage, after its pool; a rate of zero adds no module."""
     found = [(type(part).__name__, getattr(part, "p", None)) for part in conv(dropout=(0.1, 0.0, 0.3)).body]
     layers = [("PlainLayer", None), ("HighwayLayer", None), ("MaxPool2d", None)]
     more = [("PlainLayer", None), ("HighwayLayer", None), ("HighwayLayer", None), ("MaxPool2d", None)]
@@ -185,7 +184,7 @@ def test_dropout_of_a_convolutional_net_stands_before_and_after_stages() -> None
 @pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize("inputs", [(2, 8), (2, 9), (2, 8, 8), (2, 9, 5)])
 def test_convolutional_nets_read_lines_and_planes(inputs: tuple[int, ...], kind: LayerKind) -> None:
-    """Sizes that poolings do not divide lose the rest, and every parameter is learnt."""
+    """Pools drop a remainder of the size, and every parameter has a gradient."""
     net = conv(inputs=inputs, kind=kind)
     y = net(torch.randn(3, *inputs))
     assert y.shape == (3, 4)
@@ -234,7 +233,7 @@ def test_convolutional_nets_read_lines_and_planes(inputs: tuple[int, ...], kind:
 def test_a_senseless_config_is_refused(
     make: Callable[..., Net], settings: dict[str, Any], message: str
 ) -> None:
-    """The message names the field and what came, and no network is begun."""
+    """The message names the field and its value."""
     with pytest.raises(ConfigError) as caught:
         make(**settings)
     assert str(caught.value).startswith(message)
@@ -242,6 +241,6 @@ def test_a_senseless_config_is_refused(
 
 
 def test_as_many_poolings_as_rows_allow() -> None:
-    """A stage that is averaged is not pooled, so there may be one more of them."""
+    """An averaged stage is not pooled, so there may be one more of them."""
     assert conv(stages=((4, 1),) * 3)(torch.randn(1, 2, 8, 8)).shape == (1, 4)
     assert conv(stages=((4, 1),) * 4, average=True)(torch.randn(1, 2, 8, 8)).shape == (1, 4)

@@ -1,3 +1,5 @@
+"""Grid LSTM."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -30,7 +32,7 @@ def sigmoid(x: Numbers) -> Numbers:
 
 
 def shaken(layer: Any) -> Any:
-    """The layer in float64 with no parameter left at a value that hides it (zero, or all alike)."""
+    """The layer in float64, with no parameter at a value that could hide an error (zero, or all equal)."""
     layer.double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -39,7 +41,7 @@ def shaken(layer: Any) -> Any:
 
 
 def recursion(grid: Grid, sizes: tuple[int, ...], h: Numbers, m: Numbers) -> Numbers:
-    """h of the last layer, [positions, N, width], for one row: each block asks those it comes from."""
+    """h of the last layer, [positions, N, width], for one row, by recursion over the blocks."""
     sides = len(sizes)
     places = list(product(*map(range, sizes)))
 
@@ -79,7 +81,7 @@ def recursion(grid: Grid, sizes: tuple[int, ...], h: Numbers, m: Numbers) -> Num
 
 
 def test_a_block_worked_out_by_hand(same: Same) -> None:
-    """Two dimensions of one number each: both look at both h, each keeps its own m."""
+    """Two dimensions of one number each: both read both h, each has its own m."""
     block = GridLstmBlock(2, 1).double()
     with torch.no_grad():
         block.gates.weight.zero_()
@@ -96,7 +98,7 @@ def test_a_block_worked_out_by_hand(same: Same) -> None:
 
 
 def test_a_block_is_the_same_for_any_leading_axes(same: Same) -> None:
-    """Rows and positions may stand in one axis or in two."""
+    """Rows and positions may share one axis or have two."""
     block = GridLstmBlock(3, 4)
     h, m = torch.randn(2, 5, 3, 4), torch.randn(2, 5, 3, 4)
     got = block(h, m)[0]
@@ -106,7 +108,7 @@ def test_a_block_is_the_same_for_any_leading_axes(same: Same) -> None:
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("sizes", [(), (5,), (3, 4), (2, 3, 2)])
 def test_a_grid_is_its_recursion(sizes: tuple[int, ...], tied: bool, same: Same) -> None:
-    """For 1 to 4 dimensions every block of the last layer is what asking its neighbours gives."""
+    """For 1 to 4 dimensions, every block of the last layer agrees with a recursion over its neighbors."""
     grid = shaken(Grid(sizes, 3, 3, tied=tied))
     h, m = torch.randn(2, 2, grid.positions, 3, dtype=torch.float64)
     got, _ = grid(h, m)
@@ -115,21 +117,21 @@ def test_a_grid_is_its_recursion(sizes: tuple[int, ...], tied: bool, same: Same)
 
 
 def test_a_tied_grid_has_one_block_whatever_its_depth() -> None:
-    """Tying layers keeps the count of parameters that of one layer; untied ones multiply it."""
+    """Tied layers have the parameters of one layer; untied ones multiply them."""
     one = parameter_count(Grid((4,), 3, 1))
     assert parameter_count(Grid((4,), 3, 5, tied=True)) == one
     assert parameter_count(Grid((4,), 3, 5, tied=False)) == 5 * one
 
 
 def test_memory_crosses_a_new_grid() -> None:
-    """Only the forget gates start away from zero, at the bias that was asked for."""
+    """Only the biases of the forget gates start away from zero."""
     bias = GridLstmBlock(2, 3, forget_bias=2.5).gates.bias.view(2, 4, 3)
     assert bias[:, 1].unique().tolist() == [2.5]
     assert bias[:, [0, 2, 3]].unique().tolist() == [0.0]
 
 
 def test_gain_multiplies_the_first_weights() -> None:
-    """The spread of the weights is Glorot's for one gate, times the gain."""
+    """The deviation of the weights is Glorot's for one gate, times the gain."""
     for gain in (1.0, 3.0):
         spread = GridLstmBlock(2, 60, gain=gain).gates.weight.std().item()
         assert spread == pytest.approx(gain * (2 / (120 + 60)) ** 0.5, rel=0.02)
@@ -144,7 +146,7 @@ def test_how_a_net_starts_comes_from_its_config() -> None:
 
 
 def test_a_new_net_feeds_its_grid_at_the_size_of_its_inputs() -> None:
-    """Standardised rows come to h and m with a deviation of about 1, from one feature or from many."""
+    """Standardized rows give h and m a deviation of about 1, from one feature or from many."""
     for inputs in [(1,), (400,)]:
         net = GridLstm(GridLstmConfig(inputs=inputs, classes=2, dimensions=1, width=200))
         assert net.into(torch.randn(500, *inputs)).std().item() == pytest.approx(1, rel=0.15)
@@ -152,7 +154,7 @@ def test_a_new_net_feeds_its_grid_at_the_size_of_its_inputs() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_a_net_is_projection_grid_and_last_block(config: GridLstmConfig, same: Same) -> None:
-    """Logits are read from h of the last position's block, whose grid was fed at depth's side."""
+    """Logits come from h of the last position's block; the projection is the input along depth."""
     net = shaken(GridLstm(config))
     x = torch.randn(3, *config.inputs, dtype=torch.float64)
     if config.dimensions == 1:
@@ -174,7 +176,7 @@ def test_a_net_is_projection_grid_and_last_block(config: GridLstmConfig, same: S
 
 
 def test_plain_numbers_are_read_one_a_step_in_two_dimensions(same: Same) -> None:
-    """A row of k numbers is what a sequence of k steps with one feature is."""
+    """A row of k numbers equals a sequence of k steps with one feature."""
     row = GridLstm(GridLstmConfig(inputs=(6,), classes=2, dimensions=2, width=4)).eval()
     sequence = GridLstm(GridLstmConfig(inputs=(6, 1), classes=2, dimensions=2, width=4)).eval()
     sequence.load_state_dict(row.state_dict())
@@ -193,7 +195,7 @@ def test_an_image_is_read_line_by_line_in_two_dimensions(same: Same) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_number_of_a_row_reaches_the_last_block(config: GridLstmConfig) -> None:
-    """No logit is deaf to any input: the last block stands behind the whole grid."""
+    """Every logit depends on every input."""
     x = torch.randn(1, *config.inputs, requires_grad=True)
     GridLstm(config)(x).pow(2).sum().backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
@@ -218,7 +220,7 @@ def test_a_grid_lstm_can_be_trained(config: GridLstmConfig) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_a_grid_lstm_exports_with_any_batch(config: GridLstmConfig, same: Same) -> None:
-    """A graph traced from two rows gives for five what the net gives."""
+    """A graph traced with two rows gives the network's result for five."""
     net = GridLstm(config).eval()
     graph = torch.export.export(
         net, (torch.randn(2, *config.inputs),), dynamic_shapes=({0: torch.export.Dim("batch")},)
@@ -228,7 +230,7 @@ def test_a_grid_lstm_exports_with_any_batch(config: GridLstmConfig, same: Same) 
 
 
 def test_a_net_is_rebuilt_from_its_weights_alone(same: Same) -> None:
-    """What is saved is what is learnt: the order in which a grid is walked belongs to its config."""
+    """Only parameters are saved: the order of the positions follows from the config."""
     net, other = GridLstm(CONFIGS[2]).eval(), GridLstm(CONFIGS[2]).eval()
     assert all(value.is_floating_point() for value in net.state_dict().values())
     other.load_state_dict(net.state_dict())
@@ -250,19 +252,18 @@ def test_a_net_is_rebuilt_from_its_weights_alone(same: Same) -> None:
     ],
 )
 def test_a_senseless_setting_is_named(name: str, wrong: dict[str, Any]) -> None:
-    """A config says which of its settings has no meaning."""
     with pytest.raises(ConfigError, match=f"^{name}: expected"):
         GridLstmConfig(**{"inputs": (1, 8, 8), "classes": 4, **wrong})
 
 
 def test_patches_that_do_not_divide_are_said_with_the_image() -> None:
-    """The message gives the edge of a patch and the shape that came."""
+    """The message has the patch size and the shape of the image."""
     with pytest.raises(ConfigError, match=r"patches of 4 divide, got \(1, 8, 6\)"):
         GridLstmConfig(inputs=(1, 8, 6), classes=4, dimensions=3, patch=4)
 
 
 def test_layers_refuse_shapes_that_do_not_fit() -> None:
-    """A wrong width, count of dimensions or of positions is a ShapeError that names the layer."""
+    """A wrong width, number of dimensions or of positions is a ShapeError that names the layer."""
     block, grid = GridLstmBlock(2, 4), Grid((3,), 4, 2)
     fits = torch.zeros(5, 2, 4)
     for shape in [(5, 2, 3), (5, 3, 4), (4,), (6, 2, 4)]:
@@ -277,6 +278,6 @@ def test_layers_refuse_shapes_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("wrong", [{"sizes": (3, 0)}, {"width": 0}, {"depth": 0}])
 def test_a_grid_without_extent_is_refused(wrong: dict[str, Any]) -> None:
-    """Every side of a grid has a size."""
+    """Every side of a grid has a length of 1 or more."""
     with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: expected"):
         Grid(**{"sizes": (3,), "width": 4, "depth": 2, **wrong})

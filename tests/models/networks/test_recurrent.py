@@ -1,3 +1,5 @@
+"""Recurrent highway networks and highway LSTMs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,7 +33,7 @@ def sigmoid(x: Numbers) -> Numbers:
 
 
 def shaken(layer: nn.Module) -> nn.Module:
-    """The layer in float64 with no parameter left at a value that hides it (zero, or all alike)."""
+    """The layer in float64, with no parameter at a value that could hide an error (zero, or all equal)."""
     layer.double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -57,7 +59,7 @@ def loss_falls(net: Net, x: Tensor) -> bool:
 
 
 def test_a_recurrent_highway_step_worked_out_by_hand(same: Same) -> None:
-    """With weights of one number each, s' = h t + s (1 - t) comes out as on paper."""
+    """s' = h t + s (1 - t) with weights of one number each."""
     step = RecurrentHighwayStep(1, 1).double()
     with torch.no_grad():
         step.transform.weight.copy_(torch.tensor([[1.0, 2.0]]))  # x, then s
@@ -70,7 +72,7 @@ def test_a_recurrent_highway_step_worked_out_by_hand(same: Same) -> None:
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 def test_recurrent_highway_is_its_equations(carry: Carry, same: Same) -> None:
-    """Every state is what the equations, written with W and R apart, make of the row before it."""
+    """Every state agrees with the equations, written with separate W and R."""
     inputs, width, depth, time = 3, 4, 3, 5
     layer = shaken(RecurrentHighway(inputs, width, depth, carry=carry))
     x = torch.randn(2, time, inputs, dtype=torch.float64)
@@ -93,7 +95,7 @@ def test_recurrent_highway_is_its_equations(carry: Carry, same: Same) -> None:
 
 
 def test_recurrent_highway_goes_on_from_a_state(same: Same) -> None:
-    """A row read in two pieces, the state handed over, gives what reading it at once gives."""
+    """A row read in two pieces, with the state passed on, gives the same as in one."""
     layer = RecurrentHighway(3, 4, 2)
     x = torch.randn(2, 6, 3)
     first = layer(x[:, :2])
@@ -101,7 +103,7 @@ def test_recurrent_highway_goes_on_from_a_state(same: Same) -> None:
 
 
 def test_recurrent_highway_at_first_mostly_keeps_its_state() -> None:
-    """The default gate bias of -2 lets about sigmoid(-2) = 0.12 through on a silent input."""
+    """The default gate bias of -2 gives T = sigmoid(-2) = 0.12 for inputs of zero."""
     layer = RecurrentHighway(3, 16, 1)
     with record_gates(layer) as recordings:
         layer(torch.zeros(1, 1, 3))
@@ -110,7 +112,7 @@ def test_recurrent_highway_at_first_mostly_keeps_its_state() -> None:
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 def test_every_gate_of_an_rhn_is_seen_at_every_step_of_time(carry: Carry) -> None:
-    """Watching shows T and y of each step of depth, once for each step of time."""
+    """A recording has T and y of each highway step, once per time step."""
     net = Rhn(RhnConfig(inputs=(5, 3), classes=4, width=6, depth=3, carry=carry))
     with record_gates(net) as recordings:
         net(torch.randn(2, 5, 3))
@@ -122,7 +124,7 @@ def test_every_gate_of_an_rhn_is_seen_at_every_step_of_time(carry: Carry) -> Non
 
 
 def test_a_highway_lstm_cell_worked_out_by_hand(same: Same) -> None:
-    """With all weights zero the gates are their biases, and c is d c_below and i g alone."""
+    """With all weights zero, the gates are their biases, and c is d c_below plus i g."""
     layer = HighwayLstmLayer(1, 1, lowest=False, depth_bias=0.0).double()
     with torch.no_grad():
         layer.read.weight.zero_()
@@ -169,7 +171,7 @@ def test_highway_lstm_is_its_equations(same: Same) -> None:
 
 
 def test_the_lowest_highway_lstm_layer_is_a_plain_lstm(same: Same) -> None:
-    """With no layer below, PyTorch's own LSTM with the same weights gives the same states."""
+    """Without a layer below, PyTorch's LSTM with the same weights gives the same states."""
     layer = HighwayLstmLayer(3, 4, lowest=True).double()
     lstm = nn.LSTM(3, 4, batch_first=True).double()
 
@@ -187,7 +189,7 @@ def test_the_lowest_highway_lstm_layer_is_a_plain_lstm(same: Same) -> None:
 
 
 def test_highway_lstm_gates_start_where_cells_keep_their_size() -> None:
-    """The default biases make the carried cells' shares, f and d, one in sum."""
+    """With the default biases, f and d, the shares of the carried cells, sum to one."""
     layer = HighwayLstmLayer(3, 4, lowest=False)
     f, d = torch.sigmoid(layer.read.bias[4:8]), torch.sigmoid(layer.depth_gate.map.bias)
     torch.testing.assert_close(f + d, torch.ones(4))
@@ -201,7 +203,7 @@ NETS = [
 
 @pytest.mark.parametrize(("net", "config"), NETS)
 def test_a_recurrent_net_can_be_trained(net: Any, config: Any) -> None:
-    """A few steps on a few rows bring the loss down, and every parameter has its share in it."""
+    """A few steps reduce the loss, and every parameter has a gradient."""
     made = net(config)
     assert loss_falls(made, torch.randn(4, 4, 3))
     assert all(parameter.grad.abs().max() > 0 for parameter in made.parameters())
@@ -219,7 +221,7 @@ def test_an_image_is_read_line_by_line(net: Any, config: Any, same: Same) -> Non
 
 @pytest.mark.parametrize(("net", "config"), NETS)
 def test_the_order_of_time_and_its_first_step_count(net: Any, config: Any) -> None:
-    """The logits depend on the first step, and on which step comes when."""
+    """The logits depend on the first step, and on the order of the steps."""
     made = net(config).eval()
     x = torch.randn(2, 4, 3)
     other = torch.cat([x[:, :1] + 1, x[:, 1:]], dim=1)
@@ -229,7 +231,7 @@ def test_the_order_of_time_and_its_first_step_count(net: Any, config: Any) -> No
 
 @pytest.mark.parametrize(("net", "config"), NETS)
 def test_a_recurrent_net_exports_with_any_batch(net: Any, config: Any, same: Same) -> None:
-    """A graph traced from two rows gives for five what the net gives."""
+    """A graph traced with two rows gives the network's result for five."""
     made = net(config).eval()
     graph = torch.export.export(
         made, (torch.randn(2, 4, 3),), dynamic_shapes=({0: torch.export.Dim("batch")},)
@@ -241,19 +243,17 @@ def test_a_recurrent_net_exports_with_any_batch(net: Any, config: Any, same: Sam
 @pytest.mark.parametrize("config", [RhnConfig, HighwayLstmConfig])
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"depth": 0}, {"inputs": (5,)}, {"classes": 1}])
 def test_a_senseless_setting_is_named(config: Any, wrong: dict[str, Any]) -> None:
-    """A config says which of its settings has no meaning."""
     with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: expected"):
         config(**{"inputs": (5, 3), "classes": 4, **wrong})
 
 
 def test_an_unknown_carry_is_named() -> None:
-    """The message lists the carries there are."""
     with pytest.raises(ConfigError, match="carry: expected one of coupled, independent, got 'loose'"):
         RhnConfig(inputs=(5, 3), classes=4, carry="loose")  # type: ignore[arg-type]
 
 
 def test_layers_refuse_shapes_that_do_not_fit() -> None:
-    """A wrong size, a missing axis, no time at all or a missing companion is a ShapeError."""
+    """A wrong size, a missing axis, no time steps, or a missing second input is a ShapeError."""
     rhn = RecurrentHighway(3, 4, 2)
     for shape in [(2, 5, 4), (2, 3), (2, 0, 3)]:
         with pytest.raises(ShapeError, match="RecurrentHighway"):
@@ -273,6 +273,6 @@ def test_layers_refuse_shapes_that_do_not_fit() -> None:
 
 
 def test_a_layer_without_depth_is_refused() -> None:
-    """A recurrent highway layer needs a step of depth."""
+    """A recurrent highway layer needs at least one highway step."""
     with pytest.raises(ConfigError, match="depth: expected 1 or more, got 0"):
         RecurrentHighway(3, 4, 0)

@@ -1,4 +1,4 @@
-"""Rows read as sequences."""
+"""Rows as sequences."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from models.networks.sequence import as_sequence, expect_sequence, sequence_shap
     ("inputs", "shape"), [((7, 3), (7, 3)), ((1, 8, 6), (8, 6)), ((3, 32, 20), (32, 60))]
 )
 def test_a_row_is_a_sequence_or_is_read_line_by_line(inputs: tuple[int, ...], shape: tuple[int, int]) -> None:
-    """An image's height is its time, and a line of all channels the features; rows come out so."""
+    """An image's height is its time, and a line of all channels its features."""
     assert sequence_shape(inputs) == shape
     assert as_sequence(torch.zeros(2, *inputs)).shape == (2, *shape)
 
 
 def test_a_line_holds_one_channel_after_the_other() -> None:
-    """Step t is line t of the first channel, then of the next; nothing is mixed between lines or rows."""
+    """Step t is line t of the first channel, then of the next; lines and rows are not mixed."""
     image = torch.tensor([[[1, 2], [3, 4], [5, 6]], [[10, 20], [30, 40], [50, 60]]])  # (2, 3, 2)
     steps = [[1, 2, 10, 20], [3, 4, 30, 40], [5, 6, 50, 60]]
     assert as_sequence(torch.stack([image, -image])).tolist() == [steps, [[-v for v in s] for s in steps]]
 
 
 def test_a_sequence_stays_as_it_is() -> None:
-    """(batch, time, features) is what it should be already."""
     x = torch.randn(2, 5, 3)
     assert as_sequence(x) is x
 
 
 @pytest.mark.parametrize("inputs", [(5,), (1, 2, 3, 4)])
 def test_other_rows_are_no_sequences(inputs: tuple[int, ...]) -> None:
-    """The message names the setting and both shapes there are."""
+    """The message names the setting and both valid shapes."""
     with pytest.raises(ConfigError) as caught:
         sequence_shape(inputs)
     assert str(caught.value) == (
@@ -44,7 +43,7 @@ def test_other_rows_are_no_sequences(inputs: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("shape", [(), (4,), (5, 4), (2, 0, 4), (2, 3, 5, 4)])
 def test_a_layer_expects_three_axes_and_some_time(shape: tuple[int, ...]) -> None:
-    """A batch of sequences without a step has nothing to read."""
+    """A sequence without time steps is refused."""
     with pytest.raises(ShapeError) as caught:
         expect_sequence(nn.Identity(), torch.zeros(shape), 4)
     sizes = ", ".join(map(str, shape))
@@ -54,7 +53,6 @@ def test_a_layer_expects_three_axes_and_some_time(shape: tuple[int, ...]) -> Non
 
 
 def test_a_layer_expects_its_features() -> None:
-    """Three axes with the right size pass, with another size they do not."""
     expect_sequence(nn.Identity(), torch.zeros(2, 1, 4), 4)
     with pytest.raises(ShapeError, match="^Identity: expected 4 values along axis -1"):
         expect_sequence(nn.Identity(), torch.zeros(2, 1, 5), 4)

@@ -1,4 +1,4 @@
-"""Attention, its joins, and the Transformer made of them."""
+"""Attention, residual and highway joins, and the Transformer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small(**changes: object) -> TransformerConfig:
 
 @pytest.mark.parametrize("width", [1, 7, 8])
 def test_positions_follow_the_formula(width: int, same: Same) -> None:
-    """Even columns are sines and odd ones cosines of t / 10000^(2i/width), for an odd width too."""
+    """Even columns are sines and odd ones cosines of t / 10000^(2i/width), also for an odd width."""
     time = 2500
     got = SinusoidalPositions(width)(torch.zeros(2, time, width, dtype=torch.float64))
     for t in (0, 1, 2, 17, time - 1):
@@ -44,7 +44,7 @@ def test_positions_follow_the_formula(width: int, same: Same) -> None:
 
 
 def test_positions_are_added_and_nothing_is_kept(same: Same) -> None:
-    """The input stays in the sum, and the module has no state to save."""
+    """The result is the input plus the positions, and the module has no state to save."""
     positions = SinusoidalPositions(6)
     x = torch.randn(2, 5, 6)
     same(positions(x) - positions(torch.zeros_like(x)), x)
@@ -52,7 +52,7 @@ def test_positions_are_added_and_nothing_is_kept(same: Same) -> None:
 
 
 def test_half_precision_tells_distant_positions_apart() -> None:
-    """Beyond 2048, where half precision no longer counts, neighbours still differ as they should."""
+    """Above 2048, where half precision cannot represent all integers, neighbors still differ."""
     half = SinusoidalPositions(4)(torch.zeros(1, 3002, 4, dtype=torch.float16))
     exact = SinusoidalPositions(4)(torch.zeros(1, 3002, 4, dtype=torch.float64))
     torch.testing.assert_close(half.double(), exact, rtol=0, atol=2e-3)
@@ -80,7 +80,7 @@ def attention_by_loops(attention: MultiHeadAttention, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def test_attention_is_the_equation(same: Same) -> None:
-    """Each head shares out its values by a softmax of scaled dot products; any leading axes will do."""
+    """Each head averages its values by a softmax of scaled dot products, for any leading axes."""
     attention = MultiHeadAttention(6, 3).double()
     for parameter in attention.parameters():
         nn.init.normal_(parameter)
@@ -91,7 +91,7 @@ def test_attention_is_the_equation(same: Same) -> None:
 
 @torch.no_grad()
 def test_attention_ignores_order_until_positions_are_added(same: Same) -> None:
-    """Turning a sequence round turns the output round, and positions are what breaks that."""
+    """Reversing a sequence reverses the output, unless positions are added."""
     attention, positions = MultiHeadAttention(6, 2).double(), SinusoidalPositions(6)
     x = torch.randn(2, 5, 6, dtype=torch.float64)
     same(attention(x.flip(1)), attention(x).flip(1))
@@ -99,7 +99,7 @@ def test_attention_ignores_order_until_positions_are_added(same: Same) -> None:
 
 
 def test_attention_drops_only_in_training(same: Same) -> None:
-    """Dropout of the attention weights changes the output in training and not in use."""
+    """Dropout of the attention weights changes the output in training mode only."""
     attention = MultiHeadAttention(8, 2, dropout=0.5)
     x = torch.randn(2, 5, 8)
     assert not torch.allclose(attention(x), attention(x))
@@ -110,7 +110,7 @@ def test_attention_drops_only_in_training(same: Same) -> None:
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 @torch.no_grad()
 def test_highway_join_is_the_equation(carry: str, same: Same) -> None:
-    """y = norm(h T(x) + x C(x)), the gates looking at the sublayer's input alone."""
+    """y = norm(h T(x) + x C(x)), where the gates read the sublayer's input alone."""
     join = HighwayJoin(5, carry=carry).double()  # type: ignore[arg-type]
     for parameter in join.parameters():
         nn.init.normal_(parameter)
@@ -129,7 +129,7 @@ def test_highway_join_is_the_equation(carry: str, same: Same) -> None:
 
 @torch.no_grad()
 def test_a_shut_join_carries_its_input(same: Same) -> None:
-    """A gate closed for good lets nothing of the sublayer through: only the normalised input."""
+    """With a closed gate, the result is the normalized input."""
     join = HighwayJoin(5, gate_bias=-1000.0)
     h, x = torch.randn(2, 3, 5)
     same(join(h, x), join.norm(x))
@@ -154,7 +154,7 @@ def test_encoder_layer_is_two_joined_sublayers(join: str, kind: type, same: Same
 
 @torch.no_grad()
 def test_transformer_is_its_parts_in_order(same: Same) -> None:
-    """Projected, scaled by sqrt(width), given positions, encoded, averaged over time, mapped to classes."""
+    """Projection, scaling by sqrt(width), positions, encoder layers, mean over time, linear output."""
     net = Transformer(small(scaling="none")).double().eval()
     x = torch.randn(2, 6, 3, dtype=torch.float64)
     h = torch.stack([net.project(x[:, t]) * 8**0.5 for t in range(6)], dim=1)
@@ -166,14 +166,14 @@ def test_transformer_is_its_parts_in_order(same: Same) -> None:
 
 @torch.no_grad()
 def test_rows_start_as_large_as_their_positions() -> None:
-    """Scaled, a projected row of standard numbers has a deviation near 1, whatever the sizes."""
+    """A projected and scaled row of standard normal numbers has a deviation near 1 for all sizes."""
     net = Transformer(small(inputs=(6, 50), width=256))
     x = net.project(torch.randn(200, 50)) * net.gain
     assert 0.9 < x.std().item() < 1.1
 
 
 def test_image_is_read_line_by_line() -> None:
-    """A row of an image, all its channels, is one step of the sequence."""
+    """A line of an image, with all its channels, is one time step."""
     net = Transformer(small(inputs=(2, 5, 4))).eval()
     assert net.project.in_features == 8
     assert net(torch.randn(3, 2, 5, 4)).shape == (3, 4)
@@ -182,7 +182,7 @@ def test_image_is_read_line_by_line() -> None:
 
 
 def test_sequences_of_other_lengths_are_taken() -> None:
-    """Time may differ from the config's; the features may not."""
+    """The length may differ from the config's; the features may not."""
     net = Transformer(small()).eval()
     assert net(torch.randn(2, 11, 3)).shape == (2, 4)
     with pytest.raises(ShapeError, match=r"\[batch, \*, 3\]"):
@@ -212,20 +212,18 @@ def test_wrong_shapes_are_named(layer: nn.Module) -> None:
     ],
 )
 def test_meaningless_settings_are_named(setting: str, value: object) -> None:
-    """A config that no net can be made of says which setting is wrong."""
     with pytest.raises(ConfigError, match=f"{setting}:"):
         small(**{setting: value})
 
 
 def test_layer_refuses_heads_that_do_not_divide() -> None:
-    """The layer checks the same by itself."""
     with pytest.raises(ConfigError, match="heads: expected a divisor of 8, got 3"):
         MultiHeadAttention(8, 3)
 
 
 @pytest.mark.parametrize(("join", "gates"), [("residual", 0), ("highway", 4)])
 def test_gates_are_seen(join: str, gates: int) -> None:
-    """A highway join shows its gate and its output, two to a layer in order of depth; a residual none."""
+    """A highway join has a gate and an output, two per layer in order of depth; a residual join has none."""
     net = Transformer(small(join=join, gate_bias=-5.0)).eval()
     with record_gates(net) as recordings:
         net(torch.randn(3, 6, 3))
@@ -239,7 +237,7 @@ def test_gates_are_seen(join: str, gates: int) -> None:
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 def test_carry_is_the_configs(carry: str) -> None:
-    """Every join of the net has a carry gate of its own, or none, as was asked for."""
+    """Depending on the config, every join has a carry gate or none."""
     net = Transformer(small(carry=carry, layers=3))
     joins = [module for module in net.modules() if isinstance(module, HighwayJoin)]
     assert len(joins) == 6
@@ -247,7 +245,7 @@ def test_carry_is_the_configs(carry: str) -> None:
 
 
 def test_widths_can_be_matched() -> None:
-    """A residual twin with a larger feed-forward has the parameters of the highway net, to a percent."""
+    """A residual network with a larger feed-forward has the parameters of the highway network, within 1 %."""
     highway = Transformer(small(width=32, feedforward=64))
     residual = Transformer(small(width=32, feedforward=64 + 32, join="residual"))
     assert parameter_count(residual) == pytest.approx(parameter_count(highway), rel=0.01)
@@ -256,7 +254,6 @@ def test_widths_can_be_matched() -> None:
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 @pytest.mark.parametrize("join", ["residual", "highway"])
 def test_gradient_reaches_every_parameter(join: str, carry: str) -> None:
-    """No parameter is left out of the graph."""
     net = Transformer(small(join=join, carry=carry))
     net(torch.randn(4, 6, 3)).square().sum().backward()
     for name, parameter in net.named_parameters():
@@ -266,7 +263,7 @@ def test_gradient_reaches_every_parameter(join: str, carry: str) -> None:
 
 @torch.no_grad()
 def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
-    """In use, nothing leaks from one row to another."""
+    """In eval mode, rows do not influence each other."""
     net = Transformer(small()).eval()
     x = torch.randn(5, 6, 3)
     same(net(x), torch.cat([net(row.unsqueeze(0)) for row in x]))

@@ -1,4 +1,4 @@
-"""Pictures of a run: what is measured for them, and what each kind of data and of net gets."""
+"""Figures of a run: the values they show, for every kind of data and network."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def images(rows: int = 30) -> Tensor:
 
 
 def words(figure: Figure) -> list[str]:
-    """Everything that is written in a figure, besides the axes' ticks."""
+    """All texts in a figure except the tick labels."""
     found = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
     found += [axes.get_title(loc="left") for axes in figure.axes]
     return [text for text in [figure.get_suptitle(), *found] if text]
 
 
 class Fixed(Net):
-    """Says what it was told to, whatever the rows."""
+    """A network that returns fixed logits, whatever the rows."""
 
     def __init__(self, config: NetConfig, logits: Tensor) -> None:
         super().__init__(config)
@@ -75,7 +75,7 @@ class Fixed(Net):
 def test_draw_writes_whole_pictures_and_none_of_gates_that_are_not_there(
     tmp_path: Path, config: NetConfig, gated: bool
 ) -> None:
-    """A run gets its history and mistakes, and its gates where it has some; the net is left as it was."""
+    """Every run gets a history and mistakes, and gates if it has some; the network's mode stays."""
     net = build_network(config).train()
     paths = pictures.draw_run(tmp_path, net, record(config), dataset(images()))
     names = ["history.png", "misclassified.png", *(["gates.png"] if gated else [])]
@@ -90,7 +90,7 @@ def test_draw_writes_whole_pictures_and_none_of_gates_that_are_not_there(
 
 
 def test_history_shows_every_epoch_and_marks_the_best() -> None:
-    """Each of the four curves has the record's values; the best epoch is ringed, the test in the title."""
+    """The four curves have the record's values; the best epoch is marked; the title has the test result."""
     run = record(MLP)
     figure = pictures.history_figure(run)
     for axes, name in zip(figure.axes, ("loss", "accuracy"), strict=True):
@@ -102,7 +102,7 @@ def test_history_shows_every_epoch_and_marks_the_best() -> None:
 
 
 def test_history_of_a_run_that_was_stopped_at_once(tmp_path: Path) -> None:
-    """Without a whole epoch there is nothing to plot, and the picture says why."""
+    """Without a complete epoch there is nothing to plot, and the title says so."""
     assert "not tested" in pictures.history_figure(record(MLP, epochs=0)).get_suptitle()
     assert pictures.draw_run(tmp_path, build_network(MLP), record(MLP, epochs=0), dataset(images()))[
         0
@@ -110,7 +110,7 @@ def test_history_of_a_run_that_was_stopped_at_once(tmp_path: Path) -> None:
 
 
 def test_misclassified_shows_the_surest_mistakes_first() -> None:
-    """Of many mistakes ten are shown, with both labels and the predicted probability."""
+    """Ten mistakes are shown, with both labels and the predicted probability."""
     rows = images(15)
     logits = torch.zeros(15, 3)
     logits[:, 0] = torch.linspace(1, 5, 15)  # every third row is right
@@ -125,7 +125,7 @@ def test_misclassified_shows_the_surest_mistakes_first() -> None:
 
 
 def test_misclassified_says_so_when_nothing_is() -> None:
-    """A perfect network gets a picture that says it is one."""
+    """The figure of a network without mistakes says so."""
     data = dataset(images(6))
     figure = pictures.misclassified_figure(
         Fixed(MLP, nn.functional.one_hot(data.test.y) * 9.0), record(MLP), data
@@ -160,7 +160,7 @@ def test_misclassified_numbers_are_bars_a_curve_or_a_strip(tmp_path: Path, rows:
 
 
 def test_misclassified_texts_are_spelled_out() -> None:
-    """A text is shown as its words, without their padding."""
+    """A text is shown as its words, without padding."""
     rows = torch.tensor([[[1, 2, 0], [3, 0, 0], [0, 0, 0]]])
     data = dataset(rows, "text", alphabet=" $bc")
     config = CharacterCnnConfig(inputs=(3, 3), classes=3)
@@ -172,7 +172,7 @@ def test_misclassified_texts_are_spelled_out() -> None:
 
 
 def test_gates_are_those_of_a_loop_over_the_layers(same: Any) -> None:
-    """Biases, mean gates, one row's gates and its outputs agree with the layers called one by one."""
+    """Biases, mean gates, one row's gates and outputs agree with the layers called one by one."""
     net = build_network(replace(MLP, activation="tanh", scaling="none")).eval()
     rows = torch.rand(7, *IMAGE)
     with torch.no_grad():
@@ -192,7 +192,7 @@ def test_gates_are_those_of_a_loop_over_the_layers(same: Any) -> None:
 
 
 def test_gates_of_feature_maps_are_averaged_over_space_and_padded_with_blanks(same: Any) -> None:
-    """Each map is one unit; a layer with fewer maps than the widest ends in NaN."""
+    """Each channel is one unit; a layer with fewer channels than the widest ends in NaN."""
     net = build_network(ConvConfig(inputs=IMAGE, classes=3, stages=((4, 1), (6, 1)), scaling="none")).eval()
     rows = torch.rand(5, *IMAGE)
     grids = gate_picture.gate_grids(net, rows)
@@ -209,7 +209,6 @@ def test_gates_of_feature_maps_are_averaged_over_space_and_padded_with_blanks(sa
 
 
 def test_gates_of_recurrent_nets_are_averaged_over_time(same: Any) -> None:
-    """A recurrent layer's gate is the mean of what it was at every step."""
     net = build_network(RhnConfig(inputs=(4, 2), classes=2, width=3, depth=1, scaling="none")).eval()
     rows = torch.rand(1, 4, 2)
     grids = gate_picture.gate_grids(net, rows)
@@ -224,7 +223,7 @@ def test_gates_of_recurrent_nets_are_averaged_over_time(same: Any) -> None:
 
 
 def test_gates_of_texts_leave_padding_out(same: Any) -> None:
-    """Words that are padding count for nothing, however many a text is filled up with."""
+    """Padding words do not count, however many there are."""
     net = build_network(CharacterCnnConfig(inputs=(4, 5), classes=2, alphabet=9)).eval()
     full = torch.randint(1, 9, (3, 2, 5))
     filled = torch.cat([full, torch.zeros(3, 7, 5, dtype=torch.int64)], dim=1)
@@ -236,7 +235,7 @@ def test_gates_of_texts_leave_padding_out(same: Any) -> None:
 
 
 def test_gates_show_each_unit_of_a_wide_net_and_signs_around_their_middle() -> None:
-    """The widest layer gets a pixel a unit; biases are coloured around their median, outputs around 0."""
+    """The widest layer has one pixel per unit; biases are colored around their median, outputs around 0."""
     config = MlpConfig(inputs=IMAGE, classes=3, width=900, layers=2)
     net = build_network(config)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The depth study: what it trains, what it keeps, what it refuses, and what it writes."""
+"""The depth study: training, resuming, errors, and the files it writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STUDY = Study(
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A study of one run, of a few hundred steps, on small data that is quickly read."""
+    """A study of one run of a few hundred steps, on small data that loads quickly."""
     path = tmp_path_factory.mktemp("data") / "rows.npz"
     x = np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32)
     np.savez(path, x=x, y=(x[:, 0] > 0).astype(np.int64))
@@ -69,7 +69,9 @@ Done = tuple[Path, list[RunResult], list[RunProgress]]
 
 
 def test_each_cell_is_trained_or_diverges(done: Done) -> None:
-    """Every family, depth and rate has a run of its own; a rate without measure diverges, with its epoch."""
+    """Each family, depth and learning rate is a run; a huge learning rate diverges, and its epoch is
+    recorded.
+    """
     folder, results, _ = done
     assert [result.run for result in results] == [
         StudyRun(family, depth, lr)
@@ -91,7 +93,7 @@ def test_each_cell_is_trained_or_diverges(done: Done) -> None:
 
 
 def test_twins_are_of_one_size(done: Done) -> None:
-    """The families' nets have about the same number of parameters at each depth."""
+    """The networks of all families have about the same number of parameters at each depth."""
     _, results, _ = done
     for depth in STUDY.depths:
         sizes = [result.parameters for result in results if result.run.depth == depth]
@@ -100,7 +102,7 @@ def test_twins_are_of_one_size(done: Done) -> None:
 
 
 def test_progress_is_told_run_by_run(done: Done) -> None:
-    """A display hears of every run: at the start, while it trains, and how it ended."""
+    """Progress is reported for every run: at the start, while it trains, and at its end."""
     _, results, told = done
     names = [result.run.name for result in results]
     assert [(progress.name, progress.step) for progress in told[:8]] == [(name, 0) for name in names]
@@ -112,7 +114,7 @@ def test_progress_is_told_run_by_run(done: Done) -> None:
 
 
 def test_study_writes_table_figures_and_picture(done: Done) -> None:
-    """The table has the best rate's run of each family and depth; the JSON has everything; the PNG opens."""
+    """The table has the best run of each family and depth; the JSON has all runs; the PNG is valid."""
     folder, results, _ = done
     text = (folder / "compare.md").read_text()
     best, every = (part.splitlines() for part in text.split("All runs:"))
@@ -133,7 +135,7 @@ def test_study_writes_table_figures_and_picture(done: Done) -> None:
 
 
 def test_second_run_trains_nothing(done: Done) -> None:
-    """A finished study, diverged runs and all, is recalled: no process, and each run's files as they were."""
+    """The results of a finished study, also of diverged runs, are read back, and no file changes."""
     folder, results, _ = done
     before = contents(folder)
     told: list[RunProgress] = []
@@ -151,7 +153,7 @@ def test_second_run_trains_nothing(done: Done) -> None:
     ],
 )
 def test_changed_study_is_refused(done: Done, changed: Study, named: str) -> None:
-    """Other settings in the same folder are an error that names them, and nothing is touched."""
+    """Other settings in the same folder are an error that names them, and no file changes."""
     folder, _, _ = done
     before = contents(folder)
     with pytest.raises(ConfigError, match=named):
@@ -160,7 +162,7 @@ def test_changed_study_is_refused(done: Done, changed: Study, named: str) -> Non
 
 
 def test_changed_study_is_refused_by_its_runs_alone(done: Done, tmp_path: Path) -> None:
-    """Without the study's own file, the runs still tell that they are of another study."""
+    """Without the study's own file, its runs are compared."""
     name = StudyRun("highway", 2, 1e-2).name
     (tmp_path / name).mkdir()
     (tmp_path / name / BEST_CHECKPOINT).write_bytes((done[0] / name / BEST_CHECKPOINT).read_bytes())
@@ -170,7 +172,6 @@ def test_changed_study_is_refused_by_its_runs_alone(done: Done, tmp_path: Path) 
 
 
 def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
-    """A study's file that is none is named."""
     (tmp_path / "compare.json").write_text("[1")
     with pytest.raises(ConfigError, match=r"compare\.json"):
         compare.run_study(STUDY, tmp_path)
@@ -178,7 +179,7 @@ def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) -> None:
-    """Stopped once, interrupted once, a study ends with the bits of one that was left alone."""
+    """Stopped once and interrupted once, a study ends with the same bits as an undisturbed one."""
     name = long.runs[0].name
     seen: list[RunProgress] = []
     (found,) = compare.run_study(
@@ -214,7 +215,7 @@ def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) 
 
 
 def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: Path) -> None:
-    """What a run cannot get over is one line that names it; what others had done stays."""
+    """A run that cannot be trained is a one-line error that names it; results of other runs stay."""
     study = replace(long, depths=(2, 3), recipe=Recipe(epochs=1, batch=200))
     bad = study.runs[0].name
     (tmp_path / bad).write_text("in the way of the run's folder")
@@ -226,7 +227,7 @@ def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: P
 
 
 def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
-    """A process that is killed, as when memory runs out, ends the study with a word on it, not a hang."""
+    """A killed process, as when memory runs out, is an error and not a hang."""
 
     def kill(progress: RunProgress) -> None:
         if progress.step:
@@ -255,13 +256,12 @@ def test_study_that_makes_no_sense_is_refused(change: dict[str, object], named: 
 
 
 def test_jobs_must_be_positive(tmp_path: Path) -> None:
-    """No processes train nothing."""
     with pytest.raises(ConfigError, match="jobs: expected 1 or more, got 0"):
         compare.run_study(STUDY, tmp_path, jobs=0)
 
 
 def test_chance_is_what_can_be_had_blindly() -> None:
-    """Always saying the commonest class of the test rows; the entropy of the training rows' classes."""
+    """Accuracy of the most frequent class of the test rows; entropy of the training rows' classes."""
     train_rows = Split(torch.zeros(4, 2), torch.tensor([0, 0, 1, 3]))
     test_rows = Split(torch.zeros(10, 2), torch.tensor([1, 1, 1, 1, 0, 0, 0, 3, 3, 3]))
     data = Dataset("made", train_rows, test_rows, test_rows, ("a", "b", "c", "d"), "numbers")
@@ -280,7 +280,7 @@ def made(lr: float, *, loss: float | None, state: RunState = "finished", **value
 
 
 def test_best_run_is_the_one_whose_training_loss_ended_lowest() -> None:
-    """Not by test rows, and a run that diverged is shown only where all did."""
+    """Not the one with the best test accuracy; a diverged run is shown only if all diverged."""
     low, high = made(1.0, loss=0.1, test_accuracy=0.2), made(2.0, loss=0.5, test_accuracy=0.9)
     lost = made(3.0, loss=0.01, state="diverged", epoch=2)
     assert compare_table.best_results([lost, high, low]) == [low]
@@ -288,7 +288,7 @@ def test_best_run_is_the_one_whose_training_loss_ended_lowest() -> None:
 
 
 def test_chance_is_noted_in_the_table() -> None:
-    """A net that learnt nothing is called that."""
+    """A network that learned nothing is marked."""
     chance = MajorityBaseline(0.1, 2.3, 1000)
     study = replace(STUDY, depths=(9,), families=("plain",), lrs=(1.0,))
     stuck = compare_table.study_table(study, [made(1.0, loss=2.3, test_accuracy=0.11)], chance)
@@ -302,7 +302,7 @@ def test_chance_is_noted_in_the_table() -> None:
 def test_picture_has_a_panel_for_each_depth_and_one_for_accuracy(
     count: int, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """Each panel has its depth's curves, as they are; a run that diverged is crossed out."""
+    """Each panel has the curves of its depth; a diverged run is marked by a cross."""
     depths = tuple(range(2, 2 + count))
     study = replace(STUDY, depths=depths, lrs=(1.0,))
     history = ({"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 0.5})

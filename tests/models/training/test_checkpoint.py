@@ -1,4 +1,4 @@
-"""Checkpoints: whole, self-describing, and never trusted further than they can be checked."""
+"""Checkpoints: complete, self-describing, and checked before they are used."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def record() -> TrainingRecord:
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
-    """Network and record come back, the network in eval mode with the same logits."""
+    """Network and record are restored, the network in eval mode with the same logits."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
     loaded, said = load_network(path)
@@ -59,14 +59,13 @@ def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: TrainingRecor
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The path is said, and that nothing is there."""
     with pytest.raises(CheckpointError, match="absent.safetensors: no such file"):
         load_network(tmp_path / "absent.safetensors")
 
 
 @pytest.mark.parametrize("keep", [0, 7, 100, -1])
 def test_a_cut_file_is_refused(tmp_path: Path, net: Net, record: TrainingRecord, keep: int) -> None:
-    """A file that ends early is damaged, wherever it ends."""
+    """Wherever the file ends."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
     path.write_bytes(path.read_bytes()[:keep])
@@ -75,7 +74,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, net: Net, record: TrainingRecord,
 
 
 def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
-    """A pickle under the right name is refused without running what it holds."""
+    """A pickle named model.safetensors is refused without running its code."""
     ran = tmp_path / "ran"
 
     class Trap:
@@ -93,7 +92,7 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
 
 
 def test_a_foreign_safetensors_is_told_apart(tmp_path: Path) -> None:
-    """Weights without our record are somebody else's."""
+    """Weights without a record were written by another program."""
     path = tmp_path / "other.safetensors"
     save_file({"w": torch.ones(1)}, path)
     with pytest.raises(CheckpointError, match="without a 'turnpike' record"):
@@ -112,7 +111,7 @@ def test_a_foreign_safetensors_is_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, values: str, says: str) -> None:
-    """Damaged, foreign and future records are one clear line each."""
+    """Damaged, foreign and future records each give a clear one-line error."""
     path = tmp_path / "model.safetensors"
     save_file({"w": torch.ones(1)}, path, metadata={METADATA_KEY: values})
     with pytest.raises(CheckpointError, match=says):
@@ -131,7 +130,7 @@ def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, values: str, sa
 def test_weights_must_fit(
     tmp_path: Path, net: Net, record: TrainingRecord, change: object, says: str
 ) -> None:
-    """A tensor that is missing, left over, or of another shape or dtype is named."""
+    """A tensor that is missing, unknown, or of another shape or dtype is named."""
     tensors = dict(net.state_dict())
     change(tensors)
     save_checkpoint(tmp_path / "model.safetensors", tensors, record)
@@ -140,7 +139,7 @@ def test_weights_must_fit(
 
 
 def test_a_claimed_size_is_not_allocated(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
-    """A small file whose config claims a network of terabytes is refused before anything is reserved."""
+    """A small file whose config claims a network of terabytes is refused before memory is allocated."""
     huge = replace(record, config={**record.config, "width": 1_000_000})
     save_checkpoint(tmp_path / "model.safetensors", net.state_dict(), huge)
     with pytest.raises(CheckpointError, match="expected .*1000000"):
@@ -148,7 +147,7 @@ def test_a_claimed_size_is_not_allocated(tmp_path: Path, net: Net, record: Train
 
 
 def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
-    """An unknown family or setting is said with the file's name."""
+    """An unknown family or setting is reported with the file's name."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), replace(record, config={"family": "perceptron"}))
     with pytest.raises(CheckpointError, match=r"model.safetensors: family: expected one of mlp"):
@@ -158,7 +157,7 @@ def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, net: Net, recor
 def test_a_failed_write_leaves_the_old_file(
     tmp_path: Path, net: Net, record: TrainingRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk half-way through a save costs nothing that was there."""
+    """For example, when the disk is full."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
     before = path.read_bytes()

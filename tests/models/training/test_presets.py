@@ -1,4 +1,4 @@
-"""The named networks."""
+"""The presets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows_for(config: NetConfig, batch: int) -> Tensor:
 
 @every_preset
 def test_a_preset_makes_logits_and_learns(name: str) -> None:
-    """A batch of its rows comes out as finite logits, and a gradient reaches every parameter."""
+    """A batch of its rows gives finite logits, and a gradient reaches every parameter."""
     config = find_preset(name).config
     net = build_network(config)
     logits = net(rows_for(config, 4))
@@ -41,7 +41,7 @@ def test_a_preset_makes_logits_and_learns(name: str) -> None:
 
 @every_preset
 def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
-    """In eval mode a row's logits are the same alone as among others, and among others in turn."""
+    """In eval mode, a row has the same logits alone, among others, and in another order."""
     config = find_preset(name).config
     net = build_network(config).eval()
     x = rows_for(config, 3)
@@ -60,13 +60,13 @@ def test_an_unknown_name_is_told_the_known_ones() -> None:
 
 
 def test_the_default_is_among_them() -> None:
-    """It is found by its name, and reads the data that needs no download."""
+    """It is found by its name, and its data needs no download."""
     assert find_preset(DEFAULT_PRESET) is PRESETS[DEFAULT_PRESET]
     assert find_preset(DEFAULT_PRESET).data == "digits"
 
 
 def test_every_preset_says_what_it_is_for() -> None:
-    """There is a line about each, its own, and the name of its data."""
+    """Each has its own description, and the name of its data."""
     assert all(preset.description and preset.data for preset in PRESETS.values())
     assert len({preset.description for preset in PRESETS.values()}) == len(PRESETS)
 
@@ -74,7 +74,9 @@ def test_every_preset_says_what_it_is_for() -> None:
 @pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize(("depth", "bias"), [(2, -2.0), (10, -2.0), (20, -2.0), (21, -4.0), (100, -4.0)])
 def test_figure_1_nets_are_as_deep_as_they_say(kind: LayerKind, depth: int, bias: float) -> None:
-    """One plain layer and depth - 1 of their kind, 50 wide or 71, gates the more closed the deeper."""
+    """One plain layer and depth - 1 of their kind, of 50 or 71 units; gates of deeper networks start further
+    closed.
+    """
     config = figure_1_config(kind, depth)
     assert config == MlpConfig(
         inputs=(1, 28, 28),
@@ -91,13 +93,13 @@ def test_figure_1_nets_are_as_deep_as_they_say(kind: LayerKind, depth: int, bias
 
 @pytest.mark.parametrize(("kind", "width"), [("highway", 20), ("plain", 28), ("residual", 28)])
 def test_figure_1_nets_may_be_of_another_width(kind: LayerKind, width: int) -> None:
-    """The width given is the highway's; the others get the one that matches."""
+    """The width is that of highway layers; the other kinds get the matching one."""
     assert figure_1_config(kind, 10, width=20).width == width
 
 
 @pytest.mark.parametrize("depth", [-1, 0, 1])
 def test_figure_1_nets_have_two_layers_at_least(depth: int) -> None:
-    """The first is plain, and there is one of their kind."""
+    """The first layer is plain, and there is at least one of the network's kind."""
     with pytest.raises(ConfigError, match=f"^depths: expected 2 or more, .* got {depth}$"):
         figure_1_config("highway", depth)
 
@@ -107,7 +109,7 @@ def test_figure_1_nets_have_two_layers_at_least(depth: int) -> None:
     ("suffix", "kind"), [("", "highway"), ("-plain", "plain"), ("-residual", "residual")]
 )
 def test_figure_1_is_among_the_presets(depth: int, suffix: str, kind: LayerKind) -> None:
-    """Each depth has its three nets, all trained by one recipe."""
+    """Each depth has three networks, all with one recipe."""
     preset = find_preset(f"fig1-{depth}{suffix}")
     assert preset.config == figure_1_config(kind, depth)
     assert preset.recipe == find_preset("fig1-10").recipe
@@ -144,7 +146,7 @@ def test_convolutional_presets_have_the_layers_of_the_papers_tables(name: str, l
 
 
 def test_transformers_are_twins_in_size() -> None:
-    """The residual one has within 1 % of the parameters of the gated one."""
+    """The residual one has within 1 % of the parameters of the highway one."""
     sizes = [
         parameter_count(build_network(find_preset(f"transformer{end}").config)) for end in ("", "-residual")
     ]
@@ -152,7 +154,7 @@ def test_transformers_are_twins_in_size() -> None:
 
 
 def test_gates_of_feed_forward_presets_start_closed_or_even() -> None:
-    """The biases are the published ones: 0 in the lecture's net, -1 in Table 1, negative elsewhere."""
+    """The biases are the published ones: 0 in the lecture's network, -1 in Table 1, negative elsewhere."""
     biases = {
         name: preset.config.gate_bias
         for name, preset in PRESETS.items()

@@ -1,4 +1,4 @@
-"""The settings of a training run."""
+"""Recipes: learning rates and checks of the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ def rates(steps: int, **settings: Any) -> list[float]:
 
 
 def test_a_constant_rate_is_constant() -> None:
-    """It is the lr at every step."""
     assert rates(7, lr=0.3) == [0.3] * 8
 
 
@@ -34,7 +33,7 @@ def test_a_cosine_falls_from_the_lr_to_zero() -> None:
 
 
 def test_one_cycle_rises_for_a_quarter_and_falls_to_zero() -> None:
-    """It starts at a 25th of the lr, is the lr after a quarter of the steps, and half of it midway down."""
+    """It starts at a 25th of the lr, reaches it after a quarter of the steps, and falls to zero."""
     got = rates(400, lr=0.2, schedule="onecycle")
     assert got[0] == pytest.approx(0.2 / 25)
     assert got[50] == pytest.approx(0.2 * 0.52)
@@ -49,7 +48,7 @@ def test_one_cycle_rises_for_a_quarter_and_falls_to_zero() -> None:
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "onecycle"])
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
 def test_short_runs_have_rates_too(schedule: Any, steps: int) -> None:
-    """Every step that is taken learns something, and never faster than the lr."""
+    """Every step has a rate above zero, and never above the lr."""
     got = rates(steps, lr=0.5, schedule=schedule)[:steps]
     assert all(0 < rate <= 0.5 for rate in got)
     assert got[0] == pytest.approx(0.02 if schedule == "onecycle" else 0.5)
@@ -83,7 +82,6 @@ def test_a_senseless_setting_is_refused(setting: str, value: Any, message: str) 
 
 
 def test_a_recipe_comes_back_from_json_as_it_was() -> None:
-    """Its values are plain and complete."""
     recipe = Recipe(
         epochs=3,
         batch=5,

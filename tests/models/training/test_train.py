@@ -1,4 +1,4 @@
-"""The loop: it learns, keeps the best, resumes to the same bits, and stops where numbers end."""
+"""The training loop: it learns, keeps the best network, resumes to the same bits, and reports divergence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def plan(folder: Path, data: Dataset, config: NetConfig = TINY, recipe: Recipe =
 
 
 def stopping_after(steps: int) -> dict[str, object]:
-    """Arguments for `train` that stop it once so many steps are taken."""
+    """Arguments for `train` that stop it after `steps` steps."""
     taken = 0
 
     def on_step(report: StepReport) -> None:
@@ -61,7 +61,7 @@ def assert_same_bits(one: Path, other: Path) -> None:
 
 
 def test_learns(tmp_path: Path, data: Dataset) -> None:
-    """Some epochs on rows that can be told apart lift accuracy far above chance."""
+    """Some epochs on separable rows give an accuracy far above chance."""
     calm = replace(TINY, dropout=0.0)
     outcome = train(plan(tmp_path, data, calm, replace(RECIPE, epochs=30)))
     assert outcome.finished
@@ -70,7 +70,7 @@ def test_learns(tmp_path: Path, data: Dataset) -> None:
 
 
 def test_the_kept_network_is_the_one_that_was_measured(tmp_path: Path, data: Dataset) -> None:
-    """The file's network gives the validation and test figures that stand in the file."""
+    """The saved network reproduces the validation and test figures of its record."""
     train(plan(tmp_path, data))
     net, record = load_network(tmp_path / BEST_CHECKPOINT)
     assert evaluate(net, data.valid)[1] == record.metrics["valid_accuracy"]
@@ -80,7 +80,7 @@ def test_the_kept_network_is_the_one_that_was_measured(tmp_path: Path, data: Dat
 
 @pytest.mark.parametrize("steps", [1, 7, 8, 9, 20])
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, data: Dataset, steps: int) -> None:
-    """Stopped at any step (8 is an epoch's last) and resumed, a run ends as one that never stopped."""
+    """Stopped at any step (8 is the last of an epoch) and resumed, a run ends as one that never stopped."""
     train(plan(tmp_path / "whole", data))
     stopped = train(plan(tmp_path / "parts", data), **stopping_after(steps))
     assert not stopped.finished
@@ -97,7 +97,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, data: Dataset, st
 
 
 def test_a_constant_rate_can_be_given_more_epochs(tmp_path: Path, data: Dataset) -> None:
-    """One epoch and then two more are the same as three, where the rate does not plan ahead."""
+    """One epoch and then two more equal three, since the learning rate does not depend on their number."""
     constant = replace(RECIPE, schedule="constant")
     train(plan(tmp_path / "whole", data, recipe=constant))
     train(plan(tmp_path / "parts", data, recipe=replace(constant, epochs=1)))
@@ -106,7 +106,7 @@ def test_a_constant_rate_can_be_given_more_epochs(tmp_path: Path, data: Dataset)
 
 
 def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
-    """Resuming with fewer epochs than the run began with is refused."""
+    """Resuming with fewer epochs is refused."""
     constant = replace(RECIPE, schedule="constant")
     train(plan(tmp_path, data, recipe=constant))
     with pytest.raises(CheckpointError, match="fewer epochs: expected 3 or more, got 2"):
@@ -133,7 +133,7 @@ def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
 def test_another_plan_cannot_be_resumed(
     tmp_path: Path, data: Dataset, change: dict[str, object], says: str
 ) -> None:
-    """Resuming with anything changed is refused, naming what the run began with and what came."""
+    """Resuming with any change is refused; the error has the old and the new value."""
     train(plan(tmp_path, data), **stopping_after(3))
     before = (tmp_path / LAST_CHECKPOINT).read_bytes()
     with pytest.raises(CheckpointError, match=says):
@@ -142,7 +142,7 @@ def test_another_plan_cannot_be_resumed(
 
 
 def test_seeds_and_only_seeds_change_a_run(tmp_path: Path, data: Dataset) -> None:
-    """One seed gives one network, bit for bit; another seed gives another."""
+    """Equal seeds give equal networks, bit for bit; another seed gives another network."""
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         train(replace(plan(tmp_path / name, data), seed=seed))
     assert_same_bits(tmp_path / "a" / LAST_CHECKPOINT, tmp_path / "b" / LAST_CHECKPOINT)
@@ -151,7 +151,7 @@ def test_seeds_and_only_seeds_change_a_run(tmp_path: Path, data: Dataset) -> Non
 
 
 def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path, data: Dataset) -> None:
-    """The first part of the network whose output overflowed is named, with epoch and step."""
+    """The error names the first module whose output overflowed, the epoch and the step."""
     wild = replace(RECIPE, lr=1e30, schedule="constant", clip=0.0, epochs=2)
     config = replace(TINY, batch_norm=False, dropout=0.0)
     with pytest.raises(
@@ -161,7 +161,7 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path, data: Dat
 
 
 def test_a_network_that_blew_up_is_not_kept(tmp_path: Path, data: Dataset) -> None:
-    """An epoch's last step can ruin the weights behind a finite loss: nothing is saved then."""
+    """The last step of an epoch can ruin the weights although its loss is finite: then nothing is saved."""
     one_step = Recipe(epochs=1, batch=1000, lr=1e30)
     with pytest.raises(TrainingError, match=r"the loss is (nan|inf) at epoch 1, step 1 of 1"):
         train(plan(tmp_path, data, replace(TINY, batch_norm=False, dropout=0.0), one_step))
@@ -169,7 +169,7 @@ def test_a_network_that_blew_up_is_not_kept(tmp_path: Path, data: Dataset) -> No
 
 
 def test_nan_in_the_rows_is_told_from_nan_in_the_network(tmp_path: Path, data: Dataset) -> None:
-    """Training rows that hold NaN are blamed themselves."""
+    """If training rows hold NaN, the error says so."""
     x = data.train.x.clone()
     x[3, 2] = float("nan")
     spoilt = replace(data, train=Split(x, data.train.y))
@@ -178,13 +178,12 @@ def test_nan_in_the_rows_is_told_from_nan_in_the_network(tmp_path: Path, data: D
 
 
 def test_text_goes_to_networks_that_read_ids_only(tmp_path: Path, data: Dataset) -> None:
-    """Numbers are not read out of ids of characters."""
     with pytest.raises(ConfigError, match="mlp reads numbers, and blobs holds text"):
         train(plan(tmp_path, replace(data, kind="text")))
 
 
 def test_cuda_must_be_there_when_asked_for(tmp_path: Path, data: Dataset) -> None:
-    """No silent training on the CPU."""
+    """Training never falls back to the CPU silently."""
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
     with pytest.raises(ConfigError, match="finds no CUDA device"):
@@ -192,7 +191,7 @@ def test_cuda_must_be_there_when_asked_for(tmp_path: Path, data: Dataset) -> Non
 
 
 def test_a_last_batch_of_one_row_is_left_out(tmp_path: Path, data: Dataset) -> None:
-    """113 rows in batches of 16 are 7 steps: batch norm could not be trained on the 113th alone."""
+    """113 rows in batches of 16 are 7 steps: batch norm cannot train on the 113th row alone."""
     odd = replace(data, train=Split(data.train.x[:113], data.train.y[:113]))
     assert plan(tmp_path, odd).steps_per_epoch == 7
     assert plan(tmp_path, data).steps_per_epoch == 8
@@ -202,7 +201,7 @@ def test_a_last_batch_of_one_row_is_left_out(tmp_path: Path, data: Dataset) -> N
 def test_evaluation_leaves_the_mode_alone_and_weighs_rows(
     data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches of unequal size count by their rows, and training mode is put back."""
+    """Batches of unequal size count by their rows, and training mode is restored."""
     from models.networks.families import build_network
 
     net = build_network(replace(TINY, dropout=0.0)).train()
@@ -223,7 +222,7 @@ def test_the_digest_sees_every_row(data: Dataset) -> None:
 
 
 def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:
-    """Half precision lowers the loss, and the weights stay float32."""
+    """bfloat16 reduces the loss, and the weights stay float32."""
     outcome = train(plan(tmp_path, data, recipe=replace(RECIPE, precision="bf16", epochs=10)))
     assert outcome.state.history[-1]["loss"] < outcome.state.history[0]["loss"]
     assert {t.dtype for t in tensors_of(tmp_path / BEST_CHECKPOINT).values() if t.is_floating_point()} == {
@@ -232,7 +231,7 @@ def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:
 
 
 def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
-    """Epochs of a set that is drawn afresh are trained on different rows."""
+    """If a data set generates new rows for each epoch, they are trained on."""
     seen: list[int] = []
 
     class Fresh(Dataset):
@@ -247,7 +246,7 @@ def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
 
 
 def moved(image: Tensor, down: int, right: int) -> Tensor:
-    """The image so many pixels lower and further right, pixel by pixel, zeros where nothing was."""
+    """The image moved down and right, pixel by pixel, with zeros at the edges."""
     result = torch.zeros_like(image)
     channels, height, width = image.shape
     for channel in range(channels):
@@ -261,7 +260,7 @@ def moved(image: Tensor, down: int, right: int) -> Tensor:
 @pytest.mark.parametrize("by", [1, 2])
 @pytest.mark.parametrize("shape", [(40, 1, 4, 4), (40, 3, 5, 4)])
 def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by: int) -> None:
-    """Each comes out as one of the moves by up to `by` pixels, all channels alike, zeros coming in."""
+    """Each result is one of the possible moves, the same for all channels, with zeros at the edges."""
     images = torch.rand(shape) + 1
     result = random_shift(images, by)
     assert result.shape == images.shape
@@ -279,13 +278,12 @@ def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by
 
 
 def test_moving_by_nothing_changes_nothing() -> None:
-    """A bound of 0 is the identity."""
     images = torch.rand(6, 2, 3, 4)
     assert torch.equal(random_shift(images, 0), images)
 
 
 def test_what_was_given_stays_as_it_was() -> None:
-    """The images themselves are not written to."""
+    """The input images are not modified."""
     images = torch.rand(6, 2, 3, 4)
     before = images.clone()
     random_shift(images, 2)
@@ -293,7 +291,7 @@ def test_what_was_given_stays_as_it_was() -> None:
 
 
 def test_moves_come_from_pytorchs_generator() -> None:
-    """The same seed moves alike, and the next draw differs."""
+    """The same seed gives the same moves, and the next draw differs."""
     images = torch.rand(30, 1, 4, 4)
     torch.manual_seed(8)
     first, second = random_shift(images, 2), random_shift(images, 2)
