@@ -212,7 +212,7 @@ def _parse(path: Path) -> ModelProto:
         model.ParseFromString(content)
     except Exception as error:  # the exceptions depend on the protobuf implementation that is installed
         raise SourceError(
-            f"{path}: expected a complete .onnx file, got a damaged one or another kind of file"
+            f"{path}: expected an .onnx file, got a damaged file or one of another format"
         ) from error
     versions = [opset.version for opset in model.opset_import if opset.domain in STANDARD_DOMAINS]
     if not model.graph.node or not model.graph.output or len(versions) != 1:

@@ -85,7 +85,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise SourceError(
-            f"{path}: expected a complete .safetensors file, got a damaged one or another kind of file"
+            f"{path}: expected a .safetensors file, got a damaged file or one of another format"
         ) from error
 
 

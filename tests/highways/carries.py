@@ -1,4 +1,4 @@
-"""Carries that are more than 1 - T times the input: gates of their own, softmaxes, maps and projections."""
+"""Layers whose carry is not 1 - T times the input: own gates, softmaxes, linear maps and projections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.highways.example import Example, called, opened
+from tests.highways.example import Example, gates_of_logits, modules_named
 
 
 class Independent(nn.Module):
@@ -23,7 +23,7 @@ class Independent(nn.Module):
 
 
 class IndependentFused(nn.Module):
-    """[H | T | C] of one Linear, where H is a sigmoid as well."""
+    """[H | T | C] of one Linear."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class IndependentFused(nn.Module):
 
 
 class Softmax(nn.Module):
-    """T and C are a softmax over a pair of logits for every unit."""
+    """T and C are the softmax of a pair of logits for each unit."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Softmax(nn.Module):
 
 
 class SoftmaxFused(nn.Module):
-    """The pairs of logits come out of one Linear, pair after pair."""
+    """One Linear computes the logits of both, first all of T, then all of C."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class SoftmaxFused(nn.Module):
 
 
 class LearnedCarry(nn.Module):
-    """What is carried goes through a Linear of its own, and a normalisation."""
+    """The carried branch goes through a Linear of its own, and optionally a normalization."""
 
     def __init__(self, inputs: int, size: int, *, norm: bool = False) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class LearnedCarry(nn.Module):
 
 
 class Padded(nn.Module):
-    """What is carried is padded with zeros, as the layer is wider than its input."""
+    """The carried branch is padded with zeros, as the layer is wider than its input."""
 
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Padded(nn.Module):
 
 
 class Projected(nn.Module):
-    """Made the right size before all layers, so that each carries its very input."""
+    """The input is resized before the layer, which then carries its input unchanged."""
 
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Projected(nn.Module):
 
 
 class Scaled(nn.Module):
-    """A carry that is counted more than once, or less, as a correction of the variance."""
+    """The carried branch is multiplied by a constant, to correct the variance."""
 
     def __init__(self, size: int, times: float) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Scaled(nn.Module):
 
 
 class Normed(nn.Module):
-    """A gated join about a part that normalises its input first, and one gate for a whole row."""
+    """H normalizes its input first, and one gate serves all units of a row."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -135,33 +135,59 @@ class Normed(nn.Module):
         return t * self.h(self.norm(x)) + (1 - t) * x
 
 
-def softmaxed(seen: list[Tensor]) -> list[Tensor]:
-    t, c = seen
+def gates_of_pair(outputs: list[Tensor]) -> list[Tensor]:
+    t, c = outputs
     return [torch.sigmoid(t - c)]
 
 
-def summed(seen: list[Tensor]) -> list[Tensor]:
-    return [torch.sigmoid(seen[0] + seen[1])]
+def gates_of_sum(outputs: list[Tensor]) -> list[Tensor]:
+    return [torch.sigmoid(outputs[0] + outputs[1])]
 
 
-def halves(seen: list[Tensor]) -> list[Tensor]:
-    t, c = seen[0].chunk(2, dim=-1)
+def gates_of_pair_halves(outputs: list[Tensor]) -> list[Tensor]:
+    t, c = outputs[0].chunk(2, dim=-1)
     return [torch.sigmoid(t - c)]
 
 
 ROWS = [
-    Example("independent", lambda: Independent(6), (6,), called("t"), opened, (("independent", "identity"),)),
-    Example("softmax", lambda: Softmax(6), (6,), called("t", "c"), softmaxed, (("softmax", "identity"),)),
     Example(
-        "softmax pairs", lambda: SoftmaxFused(6), (6,), called("pair"), halves, (("softmax", "identity"),)
+        "independent",
+        lambda: Independent(6),
+        (6,),
+        modules_named("t"),
+        gates_of_logits,
+        (("independent", "identity"),),
     ),
-    Example("learned", lambda: LearnedCarry(6, 6), (6,), called("gate"), opened, (("coupled", "projected"),)),
+    Example(
+        "softmax",
+        lambda: Softmax(6),
+        (6,),
+        modules_named("t", "c"),
+        gates_of_pair,
+        (("softmax", "identity"),),
+    ),
+    Example(
+        "softmax pairs",
+        lambda: SoftmaxFused(6),
+        (6,),
+        modules_named("pair"),
+        gates_of_pair_halves,
+        (("softmax", "identity"),),
+    ),
+    Example(
+        "learned",
+        lambda: LearnedCarry(6, 6),
+        (6,),
+        modules_named("gate"),
+        gates_of_logits,
+        (("coupled", "projected"),),
+    ),
     Example(
         "normed",
         lambda: LearnedCarry(6, 6, norm=True),
         (6,),
-        called("gate"),
-        opened,
+        modules_named("gate"),
+        gates_of_logits,
         (("coupled", "projected"),),
     ),
     *(
@@ -169,8 +195,8 @@ ROWS = [
             f"scaled by {times}",
             lambda times=times: Scaled(6, times),
             (6,),
-            called("gate", "h"),
-            summed,
+            modules_named("gate", "h"),
+            gates_of_sum,
             (("coupled", "projected"),),
         )
         for times in (1.732, 0.5)
@@ -181,14 +207,34 @@ TIMES = [
         "independent, fused",
         lambda: IndependentFused(6),
         (5, 6),
-        called("all"),
-        lambda seen: [torch.sigmoid(seen[0][..., 6:12])],
+        modules_named("all"),
+        lambda outputs: [torch.sigmoid(outputs[0][..., 6:12])],
         (("independent", "identity"),),
     ),
-    Example("gate of a row", lambda: nn.Sequential(Normed(6), Normed(6)), (5, 6), called("gate"), opened),
+    Example(
+        "one gate per row",
+        lambda: nn.Sequential(Normed(6), Normed(6)),
+        (5, 6),
+        modules_named("gate"),
+        gates_of_logits,
+    ),
 ]
 EXAMPLES = [
-    Example("widened", lambda: LearnedCarry(4, 6), (4,), called("gate"), opened, (("coupled", "projected"),)),
-    Example("padded", lambda: Padded(4, 6), (4,), called("gate"), opened, (("coupled", "projected"),)),
-    Example("projected before", lambda: Projected(4, 6), (4,), called("gate"), opened),
+    Example(
+        "widened",
+        lambda: LearnedCarry(4, 6),
+        (4,),
+        modules_named("gate"),
+        gates_of_logits,
+        (("coupled", "projected"),),
+    ),
+    Example(
+        "padded",
+        lambda: Padded(4, 6),
+        (4,),
+        modules_named("gate"),
+        gates_of_logits,
+        (("coupled", "projected"),),
+    ),
+    Example("projected before", lambda: Projected(4, 6), (4,), modules_named("gate"), gates_of_logits),
 ]

@@ -1,4 +1,4 @@
-"""Highways of convolutions, along a line and over an image."""
+"""Convolutional highways, on sequences and images."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.highways.example import Example, called, kept, opened
+from tests.highways.example import Example, gates_of_carry_logits, gates_of_logits, modules_named
 
 
 class Conv2dHighway(nn.Module):
-    """Two convolutions of one size."""
+    """Two convolutions that keep the size of the image."""
 
     def __init__(self, maps: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Conv2dHighway(nn.Module):
 
 
 class Halved(nn.Module):
-    """Convolutions with a stride of 2, beside which the largest of four is carried."""
+    """Convolutions with a stride of 2; the carried branch is max-pooled."""
 
     def __init__(self, maps: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Halved(nn.Module):
 
 
 class OneMap(nn.Module):
-    """A single map of gates for all maps, with a constant before its logit."""
+    """One gate for all channels of a pixel, with a constant added to its logit."""
 
     def __init__(self, maps: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class OneMap(nn.Module):
 
 
 class Conv1dFused(nn.Module):
-    """One convolution whose channels are [c | H], as in text-to-speech."""
+    """One fused convolution [c | H], as in text-to-speech networks."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Conv1dFused(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """Convolutions on (batch, length, channels), turned about for each."""
+    """Convolutions on (batch, length, channels), transposed before and after each."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -79,24 +79,24 @@ EXAMPLES = [
         "conv2d",
         lambda: nn.Sequential(nn.Conv2d(1, 3, 3), Conv2dHighway(3), nn.MaxPool2d(2), Conv2dHighway(3)),
         (1, 8, 8),
-        called("gate"),
-        opened,
+        modules_named("gate"),
+        gates_of_logits,
         unit_axis=-3,
     ),
     Example(
         "one map",
         lambda: OneMap(3),
         (3, 6, 6),
-        called("gate"),
-        lambda seen: [torch.sigmoid(logit - 1) for logit in seen],
+        modules_named("gate"),
+        lambda outputs: [torch.sigmoid(logit - 1) for logit in outputs],
         unit_axis=-3,
     ),
     Example(
         "halved",
         lambda: Halved(3),
         (3, 6, 6),
-        called("gate"),
-        opened,
+        modules_named("gate"),
+        gates_of_logits,
         (("coupled", "projected"),),
         unit_axis=-3,
     ),
@@ -104,23 +104,23 @@ EXAMPLES = [
         "conv2d without bias",
         lambda: Conv2dHighway(3, bias=False),
         (3, 6, 6),
-        called("gate"),
-        opened,
+        modules_named("gate"),
+        gates_of_logits,
         unit_axis=-3,
     ),
     Example(
         "conv1d fused",
         lambda: nn.Sequential(Conv1dFused(3), Conv1dFused(3)),
         (3, 8),
-        called("gate"),
-        lambda seen: kept([both[:, :3] for both in seen]),
+        modules_named("gate"),
+        lambda outputs: gates_of_carry_logits([both[:, :3] for both in outputs]),
         unit_axis=-2,
     ),
     Example(
         "channels last",
         lambda: ChannelsLast(3),
         (8, 3),
-        called("gate"),
-        lambda seen: [torch.sigmoid(logit.transpose(1, 2)) for logit in seen],
+        modules_named("gate"),
+        lambda outputs: [torch.sigmoid(logit.transpose(1, 2)) for logit in outputs],
     ),
 ]

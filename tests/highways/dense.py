@@ -1,4 +1,4 @@
-"""Two Linears a layer, and every way to write the same equation."""
+"""Layers with one Linear for H and one for the gate, and every way to write the formula."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.highways.example import Example, called, kept, opened
+from tests.highways.example import Example, gates_of_carry_logits, gates_of_logits, modules_named
 
 Join = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Layer(nn.Module):
-    """One Linear for H, one for the gate; `join` writes the equation."""
+    """One Linear for H and one for the gate; `join` is the formula, `squash` the sigmoid."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Layer(nn.Module):
 
 
 class Lists(nn.Module):
-    """Every H in one list and every gate in another, as the ports of QANet have it."""
+    """All H in one list and all gates in another, as in ports of QANet."""
 
     def __init__(self, layers: int, size: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Lists(nn.Module):
 
 
 class Cbhg(nn.Module):
-    """Layers of Tacotron's CBHG on (batch, time, units), whose gates start at -1."""
+    """A layer of Tacotron's CBHG on (batch, time, units), with a gate bias of -1."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -69,8 +69,8 @@ class Cbhg(nn.Module):
         return h * t + inputs * (1.0 - t)
 
 
-class TwiceAsked(nn.Module):
-    """Asks the gate for T, and once more for 1 - T."""
+class GateTwice(nn.Module):
+    """Computes the gate twice, for T and for 1 - T."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -81,8 +81,8 @@ class TwiceAsked(nn.Module):
         return torch.tanh(self.H(x)) * torch.sigmoid(self.gate(x)) + x * (1 - torch.sigmoid(self.gate(x)))
 
 
-class Complemented(nn.Module):
-    """Adds a constant to the logit, and carries by a gate of its own name: T is computed nowhere."""
+class CarryOnly(nn.Module):
+    """A carry gate with a constant added to its logit: neither T nor 1 - C is computed."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -114,13 +114,13 @@ JOINS: dict[str, Join] = {
     "t*h + (1-t)*x + x": lambda t, h, x: x + (t * h + (1 - t) * x),
     "in float64": lambda t, h, x: (t.double() * h.double() + (1 - t.double()) * x.double()).float(),
 }
-# and of a gate that carries, y = c x + (1 - c) h
-CARRIES: dict[str, Join] = {
+# the same for a carry gate: y = c x + (1 - c) h
+CARRY_JOINS: dict[str, Join] = {
     "h + c*(x-h)": lambda c, h, x: h + c * (x - h),
     "c*x + (1-c)*h": lambda c, h, x: c * x + (1 - c) * h,
     "lerp": lambda c, h, x: torch.lerp(h, x, c),
 }
-SQUASHES: list[Callable[[Tensor], Tensor]] = [
+SIGMOIDS: list[Callable[[Tensor], Tensor]] = [
     lambda z: 0.5 * torch.tanh(0.5 * z) + 0.5,
     lambda z: (torch.tanh(z / 2) + 1) / 2,
     lambda z: 1 / (1 + torch.exp(-z)),
@@ -133,8 +133,8 @@ SQUASHES: list[Callable[[Tensor], Tensor]] = [
 ]
 
 
-def squashed(logits: list[Tensor]) -> list[Tensor]:
-    return [squash(logit) for squash, logit in zip(SQUASHES, logits, strict=True)]
+def gates_of_sigmoids(logits: list[Tensor]) -> list[Tensor]:
+    return [squash(logit) for squash, logit in zip(SIGMOIDS, logits, strict=True)]
 
 
 ROWS = [
@@ -142,55 +142,63 @@ ROWS = [
         "joins",
         lambda: nn.Sequential(*(Layer(6, join) for join in JOINS.values())),
         (6,),
-        called("gate"),
-        opened,
+        modules_named("gate"),
+        gates_of_logits,
     ),
     Example(
         "carry gates",
-        lambda: nn.Sequential(*(Layer(6, join) for join in CARRIES.values())),
+        lambda: nn.Sequential(*(Layer(6, join) for join in CARRY_JOINS.values())),
         (6,),
-        called("gate"),
-        kept,
+        modules_named("gate"),
+        gates_of_carry_logits,
     ),
     Example(
-        "squashes",
-        lambda: nn.Sequential(*(Layer(6, squash=squash) for squash in SQUASHES)),
+        "sigmoids",
+        lambda: nn.Sequential(*(Layer(6, squash=squash) for squash in SIGMOIDS)),
         (6,),
-        called("gate"),
-        squashed,
+        modules_named("gate"),
+        gates_of_sigmoids,
     ),
     Example(
         "both sides of one logit",
         lambda: Layer(6, lambda z, h, x: torch.sigmoid(z) * h + torch.sigmoid(-z) * x, squash=lambda z: z),
         (6,),
-        called("gate"),
-        opened,
+        modules_named("gate"),
+        gates_of_logits,
     ),
     Example(
         "nested, without bias",
         lambda: nn.Sequential(nn.Linear(6, 6), nn.Sequential(Layer(6, bias=False), Layer(6, bias=False))),
         (6,),
-        called("gate"),
-        opened,
+        modules_named("gate"),
+        gates_of_logits,
     ),
-    Example("qanet", lambda: Lists(3, 6), (6,), lambda net: net.gates, opened),
-    Example("asked twice", lambda: TwiceAsked(6), (6,), called("gate"), lambda seen: opened(seen[:1])),
+    Example("qanet", lambda: Lists(3, 6), (6,), lambda net: net.gates, gates_of_logits),
+    Example(
+        "gate twice",
+        lambda: GateTwice(6),
+        (6,),
+        modules_named("gate"),
+        lambda outputs: gates_of_logits(outputs[:1]),
+    ),
     Example(
         "constant in the logit",
-        lambda: Complemented(6),
+        lambda: CarryOnly(6),
         (6,),
-        called("carry"),
+        modules_named("carry"),
         lambda logits: [1 - torch.sigmoid(logit + 2) for logit in logits],
     ),
 ]
 TIMES = [
-    Example("without bias, in time", lambda: Layer(6, bias=False), (5, 6), called("gate"), opened),
+    Example(
+        "without bias, in time", lambda: Layer(6, bias=False), (5, 6), modules_named("gate"), gates_of_logits
+    ),
     Example(
         "tacotron",
         lambda: nn.Sequential(*(Cbhg(6) for _ in range(4))),
         (7, 6),
-        called("T"),
-        opened,
+        modules_named("T"),
+        gates_of_logits,
         bias=-1.0,
     ),
 ]

@@ -1,4 +1,4 @@
-"""A network by some author, and how to tell its gates without any knowledge of graphs."""
+"""Example networks in the styles of many authors, with the gates that are to be found in them."""
 
 from __future__ import annotations
 
@@ -11,37 +11,45 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Example:
-    """`gates` lists T as the network itself computes it, given the outputs of the modules `looked_at`.
+    """A network and what is expected of its gates.
 
-    `forms` says of each gate its kind and its carry, one for all where they are the same.
+    Attributes:
+        name: Shown by pytest.
+        make: Creates the network.
+        shape: Shape of its input without the batch.
+        observed: The modules of the network whose outputs the gates are computed from.
+        gates: Computes T of each gate from these outputs, as the network itself does.
+        forms: Kind and carry of each gate; a single pair if all are the same.
+        unit_axis: Axis of the units of the gates.
+        bias: Mean of the bias of each gate, if known.
     """
 
     name: str
     make: Callable[[], nn.Module]
     shape: tuple[int, ...]
-    looked_at: Callable[[nn.Module], Iterable[nn.Module]]
+    observed: Callable[[nn.Module], Iterable[nn.Module]]
     gates: Callable[[list[Tensor]], list[Tensor]]
     forms: tuple[tuple[str, str], ...] = (("coupled", "identity"),)
     unit_axis: int = -1
     bias: float | None = None
 
     def observe(self, net: nn.Module, x: Tensor) -> tuple[list[Tensor], Tensor]:
-        """The gates of one run, and what came out."""
-        seen: list[Tensor] = []
+        """The gates of one run, and its output."""
+        outputs: list[Tensor] = []
         hooks = [
-            module.register_forward_hook(lambda module, args, result: seen.append(result))
-            for module in self.looked_at(net)
+            module.register_forward_hook(lambda module, args, output: outputs.append(output))
+            for module in self.observed(net)
         ]
         with torch.no_grad():
-            made = net(x)
+            y = net(x)
         for hook in hooks:
             hook.remove()
-        return self.gates(seen), made
+        return self.gates(outputs), y
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Networks one after another, exported as one: each finds its input made by the one before."""
+class ExampleChain:
+    """Networks in sequence, exported as one: this is faster than one export for each."""
 
     name: str
     parts: tuple[Example, ...]
@@ -54,21 +62,21 @@ class Chain:
         return nn.Sequential(*(part.make() for part in self.parts))
 
     def expectations(self, net: nn.Sequential, x: Tensor) -> tuple[list[Expected], Tensor]:
-        """What is to be found of every gate, in order, and what comes out."""
+        """What is expected of each gate, in order, and the output."""
         expected: list[Expected] = []
         for part, module in zip(self.parts, net, strict=True):
-            seen, x = part.observe(module, x)
-            forms = part.forms * len(seen) if len(part.forms) == 1 else part.forms
+            gates, x = part.observe(module, x)
+            forms = part.forms * len(gates) if len(part.forms) == 1 else part.forms
             expected += [
                 Expected(part.name, value, form, part.unit_axis, part.bias)
-                for value, form in zip(seen, forms, strict=True)
+                for value, form in zip(gates, forms, strict=True)
             ]
         return expected, x
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One gate of a part: its T, its kind and carry, the axis of its units, the mean of its bias."""
+    """What is expected of one gate: T, (kind, carry), the axis of its units, the mean of its bias."""
 
     part: str
     values: Tensor
@@ -77,20 +85,20 @@ class Expected:
     bias: float | None
 
 
-def opened(logits: list[Tensor]) -> list[Tensor]:
-    """The modules looked at give the logits of transform gates."""
+def gates_of_logits(logits: list[Tensor]) -> list[Tensor]:
+    """T of logits of transform gates."""
     return [torch.sigmoid(logit) for logit in logits]
 
 
-def kept(logits: list[Tensor]) -> list[Tensor]:
-    """The modules looked at give the logits of carry gates."""
+def gates_of_carry_logits(logits: list[Tensor]) -> list[Tensor]:
+    """T of logits of carry gates."""
     return [1 - torch.sigmoid(logit) for logit in logits]
 
 
-def called(*names: str) -> Callable[[nn.Module], Iterable[nn.Module]]:
-    """The modules whose own name is one of these, in the order of their definition."""
+def modules_named(*names: str) -> Callable[[nn.Module], Iterable[nn.Module]]:
+    """Selects the modules with one of these names, in the order of their definition."""
 
-    def found(net: nn.Module) -> Iterable[nn.Module]:
+    def select(net: nn.Module) -> Iterable[nn.Module]:
         return [module for name, module in net.named_modules() if name.split(".")[-1] in names]
 
-    return found
+    return select

@@ -1,15 +1,15 @@
-"""One Linear for H and the gate, cut in two."""
+"""Layers with one fused Linear for H and the gate, cut in two."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from tests.highways.example import Example, called
+from tests.highways.example import Example, modules_named
 
 
 class CarryLast(nn.Module):
-    """[H | c], the gate lets the input through and starts at 1: AllenNLP's way, and CharacterBERT's."""
+    """[H | c] with a carry gate whose bias is 1, as in AllenNLP and CharacterBERT."""
 
     def __init__(self, size: int, layers: int) -> None:
         super().__init__()
@@ -19,14 +19,14 @@ class CarryLast(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
-            made, gate = layer(x).chunk(2, dim=-1)
+            h, gate = layer(x).chunk(2, dim=-1)
             gate = torch.sigmoid(gate)
-            x = gate * x + (1 - gate) * torch.relu(made)
+            x = gate * x + (1 - gate) * torch.relu(h)
         return x
 
 
 class GateFirst(nn.Module):
-    """[t | H], by slices, in time; the sigmoid is taken of the whole before it is cut."""
+    """[t | H] cut by slices, after the sigmoid was applied to both halves."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class GateFirst(nn.Module):
 
 
 class Unflattened(nn.Module):
-    """(2, units) of one Linear without a bias, on rows that are transposed and back."""
+    """(2, units) of one Linear without a bias; the input is transposed twice."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -53,26 +53,30 @@ class Unflattened(nn.Module):
         return x.mT.mT + t * (both.select(-2, 0).relu() - x.mT.mT)
 
 
-def carried(seen: list[Tensor]) -> list[Tensor]:
-    return [1 - torch.sigmoid(both[..., 6:]) for both in seen]
+def gates_of_last_carry(outputs: list[Tensor]) -> list[Tensor]:
+    return [1 - torch.sigmoid(both[..., 6:]) for both in outputs]
 
 
-def transformed(seen: list[Tensor]) -> list[Tensor]:
-    return [torch.sigmoid(both[..., 6:]) for both in seen]
+def gates_of_last_half(outputs: list[Tensor]) -> list[Tensor]:
+    return [torch.sigmoid(both[..., 6:]) for both in outputs]
 
 
 ROWS = [
-    Example("allennlp", lambda: CarryLast(6, 2), (6,), lambda net: net.layers, carried, bias=-1.0),
-    Example("unflattened", lambda: Unflattened(6), (6,), called("both"), transformed),
+    Example(
+        "allennlp", lambda: CarryLast(6, 2), (6,), lambda net: net.layers, gates_of_last_carry, bias=-1.0
+    ),
+    Example("unflattened", lambda: Unflattened(6), (6,), modules_named("both"), gates_of_last_half),
 ]
 TIMES = [
-    Example("allennlp", lambda: CarryLast(6, 2), (5, 6), lambda net: net.layers, carried, bias=-1.0),
+    Example(
+        "allennlp", lambda: CarryLast(6, 2), (5, 6), lambda net: net.layers, gates_of_last_carry, bias=-1.0
+    ),
     Example(
         "gate first",
         lambda: GateFirst(6),
         (5, 6),
-        called("both"),
-        lambda seen: [torch.sigmoid(both[..., :6]) for both in seen],
+        modules_named("both"),
+        lambda outputs: [torch.sigmoid(both[..., :6]) for both in outputs],
     ),
-    Example("unflattened", lambda: Unflattened(6), (5, 6), called("both"), transformed),
+    Example("unflattened", lambda: Unflattened(6), (5, 6), modules_named("both"), gates_of_last_half),
 ]

@@ -1,4 +1,4 @@
-"""Sigmoids and sums without a highway."""
+"""Networks with sigmoids and sums that are no highways: no gates may be found in them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch.nn import functional as F
 
 
 class Impostor(nn.Module):
-    """Two Linears of one size, and what is said to be made of them."""
+    """Two Linears, and a formula of them and the input."""
 
-    def __init__(self, make: Callable[[nn.Linear, nn.Linear, Tensor], Tensor]) -> None:
+    def __init__(self, formula: Callable[[nn.Linear, nn.Linear, Tensor], Tensor]) -> None:
         super().__init__()
         self.a = nn.Linear(6, 6)
         self.b = nn.Linear(6, 6)
-        self.make = make
+        self.formula = formula
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.make(self.a, self.b, x)
+        return self.formula(self.a, self.b, x)
 
 
 class Average(nn.Module):
-    """A learnt share of each of two, the same for all rows."""
+    """A learned weighting of two branches, the same for all rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Average(nn.Module):
 
 
 class Fixed(nn.Module):
-    """A share that a Linear makes of zeros, the same for all rows."""
+    """A weighting that a Linear computes from zeros, the same for all rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Fixed(nn.Module):
 
 
 class Squeezed(nn.Module):
-    """A squeeze-and-excitation block about a residual one."""
+    """A squeeze-and-excitation block in a residual block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Squeezed(nn.Module):
 
 
 class Masked(nn.Module):
-    """Keeps the old state where a row has ended."""
+    """Keeps the old state by a mask of 0 and 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def experts(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
     return shares[..., :1] * a(x) + shares[..., 1:2] * b(x)
 
 
-# all take (batch, 3, 6, 6)
+# without the batch, for all of them
 SHAPE = (3, 6, 6)
 IMPOSTORS: dict[str, nn.Module] = {
     "residual": Impostor(lambda a, b, x: x + torch.relu(a(x))),
@@ -104,16 +104,16 @@ IMPOSTORS: dict[str, nn.Module] = {
     "two experts": Impostor(experts),
     "one input, two gates": Impostor(lambda a, b, x: x * torch.sigmoid(a(x)) + x * torch.sigmoid(b(x))),
     "moving average": Impostor(lambda a, b, x: 0.9 * x + (1 - 0.9) * torch.sigmoid(a(x))),
-    "learnt average": Average(),
-    "share of zeros": Fixed(),
+    "learned average": Average(),
+    "weighting of zeros": Fixed(),
     "squeeze and excitation": Squeezed(),
     "mask": Masked(),
     "dropout": nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Sigmoid(), nn.Linear(6, 6)),
 }
 
 
-class All(nn.Module):
-    """Every impostor, beside each other on one input."""
+class AllImpostors(nn.Module):
+    """Every impostor, in parallel on one input."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""Layers that are applied again and again: cells unrolled in time, and one highway used for several."""
+"""Layers that are applied repeatedly: cells unrolled in time, and one highway used several times."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from tests.highways.example import Example, called, opened
+from tests.highways.example import Example, gates_of_carry_logits, gates_of_logits, modules_named
 
 
 class Gru(nn.Module):
@@ -29,7 +29,7 @@ class Gru(nn.Module):
 
 
 class GruCells(nn.Module):
-    """PyTorch's own cell in a loop, in both directions."""
+    """PyTorch's nn.GRUCell in a loop, in both directions."""
 
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class GruCells(nn.Module):
 
 
 class LstmCells(nn.Module):
-    """Two layers of PyTorch's LSTM cell, both at each step of time."""
+    """Two layers of nn.LSTMCell; each time step goes through both."""
 
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class LstmCells(nn.Module):
 
 
 class Rhn(nn.Module):
-    """Micro-layers with [h | g] of one Linear; the first also reads the input, through a map without bias."""
+    """A recurrent highway network: micro-layers with a fused Linear [h | g]; the first reads the input."""
 
     def __init__(self, inputs: int, size: int, depth: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Rhn(nn.Module):
 
 
 class Shared(nn.Module):
-    """One layer used five times."""
+    """One layer applied five times."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Shared(nn.Module):
 
 
 class Leaky(nn.Module):
-    """A leaky integrator of its input, whose state begins at zero."""
+    """A leaky integrator of its input; the initial state is zero."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Leaky(nn.Module):
 
 
 class Sru(nn.Module):
-    """A simple recurrent unit: all maps at once for all times, c in a loop, and a highway from x to h."""
+    """A simple recurrent unit: one Linear for all times, c in a loop, and a highway from x to h."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -124,23 +124,36 @@ class Sru(nn.Module):
         self.all = nn.Linear(size, 3 * size)
 
     def forward(self, x: Tensor) -> Tensor:
-        made, f, r = self.all(x).chunk(3, dim=-1)
+        z, f, r = self.all(x).chunk(3, dim=-1)
         f, r = torch.sigmoid(f), torch.sigmoid(r)
         c = x.new_zeros(x.shape[0], self.size)
         for t in range(x.shape[1]):
-            c = f[:, t] * c + (1 - f[:, t]) * made[:, t]
+            c = f[:, t] * c + (1 - f[:, t]) * z[:, t]
         return r[:, -1] * torch.tanh(c) + (1 - r[:, -1]) * x[:, -1]
 
 
 EXAMPLES = [
-    Example("gru", lambda: Gru(3, 4), (3, 3), called("z"), lambda seen: [1 - torch.sigmoid(z) for z in seen]),
-    Example("one step", lambda: Leaky(4), (1, 4), called("gate"), opened, (("coupled", "projected"),)),
-    Example("shared", lambda: Shared(6), (6,), called("gate"), opened),
+    Example(
+        "gru",
+        lambda: Gru(3, 4),
+        (3, 3),
+        modules_named("z"),
+        gates_of_carry_logits,
+    ),
+    Example(
+        "one step",
+        lambda: Leaky(4),
+        (1, 4),
+        modules_named("gate"),
+        gates_of_logits,
+        (("coupled", "projected"),),
+    ),
+    Example("shared", lambda: Shared(6), (6,), modules_named("gate"), gates_of_logits),
 ]
 
 
 class HighwayLstm(nn.Module):
-    """One step of a highway LSTM, which carries what is below it and what was before it."""
+    """One step of a highway LSTM, which carries the cell of the layer below and its own previous cell."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -150,6 +163,6 @@ class HighwayLstm(nn.Module):
     def forward(self, x: Tensor, below: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         both = torch.cat([x, h], 1)
         d = torch.sigmoid(self.d(torch.cat([below, c, x], 1)))
-        kept = d * below + torch.sigmoid(self.f(both)) * c
-        c = kept + torch.sigmoid(self.i(both)) * torch.tanh(self.g(both))
+        carried = d * below + torch.sigmoid(self.f(both)) * c
+        c = carried + torch.sigmoid(self.i(both)) * torch.tanh(self.g(both))
         return torch.sigmoid(self.o(both)) * torch.tanh(c), c

@@ -133,7 +133,7 @@ def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_p
     ("words", "status", "says"),
     [
         (["export", "gone.safetensors", "--to", "repo"], 1, "gone.safetensors: no such file"),
-        (["export", "net.py", "--to", "repo"], 1, "name the factory too, as in net.py:make"),
+        (["export", "net.py", "--to", "repo"], 1, "add the factory, as in net.py:make"),
         (["export", "net.py:make", "--to", "repo"], 2, "--input"),
         ([*EXPORT, "--precision", "fp8"], 2, "--precision: expected fp32, fp16, int8, got 'fp8'"),
         ([*EXPORT, "--opset", "9"], 2, "--opset: expected 18 to 23, got 9"),

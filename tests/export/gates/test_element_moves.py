@@ -1,4 +1,4 @@
-"""Where elements go, against ONNX's own reference."""
+"""Index maps of operators that move elements, compared with ONNX's reference evaluator."""
 
 from __future__ import annotations
 
@@ -34,15 +34,19 @@ CASES: list[tuple[str, dict[str, Any], list[list[int]]]] = [
 ]
 
 
-def graph_of(op: str, attributes: dict[str, Any], inputs: list[list[int]]) -> tuple[ir.Model, Any, list[str]]:
+def single_node_graph(
+    op: str, attributes: dict[str, Any], inputs: list[list[int]]
+) -> tuple[ir.Model, Any, list[str]]:
     names = [f"i{number}" for number in range(len(inputs))]
     outputs = ["y0", "y1", "y2"] if op == "Split" else ["y0"]
-    data = [numpy_helper.from_array(np.array(one), name) for one, name in zip(inputs, names, strict=True)]
+    data = [
+        numpy_helper.from_array(np.array(content), name) for content, name in zip(inputs, names, strict=True)
+    ]
     x = helper.make_tensor_value_info("x", TensorProto.INT64, SHAPE)
-    made = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in outputs]
+    y = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in outputs]
     node = helper.make_node(op, ["x", *names], outputs, **attributes)
     proto = helper.make_model(
-        helper.make_graph([node], "g", [x], made, data), opset_imports=[helper.make_opsetid("", 18)]
+        helper.make_graph([node], "g", [x], y, data), opset_imports=[helper.make_opsetid("", 18)]
     )
     model = ir.from_proto(proto)
     infer_shapes(model)
@@ -54,24 +58,24 @@ def graph_of(op: str, attributes: dict[str, Any], inputs: list[list[int]]) -> tu
 def test_elements_go_where_onnx_says(
     op: str, attributes: dict[str, Any], inputs: list[list[int]], axes: tuple[int, ...]
 ) -> None:
-    """An index that changes along some axes ends up, spread over the output, just as ONNX moves it."""
-    model, proto, outputs = graph_of(op, attributes, inputs)
+    """The map of an index that is constant along some axes equals, broadcast, what ONNX computes."""
+    model, proto, outputs = single_node_graph(op, attributes, inputs)
     sizes = [size if axis in axes else 1 for axis, size in enumerate(SHAPE)]
     index = np.arange(np.prod(sizes)).reshape(sizes)
-    spread = np.broadcast_to(index, SHAPE)
+    full_index = np.broadcast_to(index, SHAPE)
     (node,) = model.graph
     for value, expected in zip(
-        node.outputs, ReferenceEvaluator(proto).run(outputs, {"x": spread}), strict=True
+        node.outputs, ReferenceEvaluator(proto).run(outputs, {"x": full_index}), strict=True
     ):
-        got = move_indices(node, value, index)
-        assert got is not None
-        assert got.ndim == expected.ndim
-        np.testing.assert_array_equal(np.broadcast_to(got, expected.shape), expected)
+        moved = move_indices(node, value, index)
+        assert moved is not None
+        assert moved.ndim == expected.ndim
+        np.testing.assert_array_equal(np.broadcast_to(moved, expected.shape), expected)
 
 
 def test_a_reshape_over_an_unknown_size_is_not_guessed() -> None:
-    """Only axes behind the one that varies are followed."""
-    model, _, _ = graph_of("Reshape", {}, [[12, 1, 4]])
+    """Only axes after the dynamic one are followed."""
+    model, _, _ = single_node_graph("Reshape", {}, [[12, 1, 4]])
     (node,) = model.graph
     model.graph.inputs[0].shape = ir.Shape(["batch", 6, 4])
     node.outputs[0].shape = ir.Shape([None, 1, 4])

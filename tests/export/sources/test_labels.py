@@ -1,4 +1,4 @@
-"""Labels: what the classes are called, read from a file or a list."""
+"""Class labels from a file or a list."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from export.sources.labels import MAX_FILE_BYTES, expect_labels, read_labels
     ["cat\ndog\nné\n", "cat\r\ndog\r\nné", "\ufeffcat \n dog\nné\n\n", json.dumps(["cat", "dog", "né"])],
 )
 def test_labels_are_lines_or_a_json_list(tmp_path: Path, text: str) -> None:
-    """Ends of lines of any system, a byte order mark and blanks around names do not count."""
+    """Line ends of any system, a byte order mark and spaces around names are ignored."""
     path = tmp_path / "labels.txt"
     path.write_bytes(text.encode())
     assert read_labels(path) == ("cat", "dog", "né")
 
 
-def test_labels_may_be_given_as_they_are() -> None:
-    """A list needs no file."""
+def test_labels_may_be_a_list() -> None:
     assert read_labels(["no", "yes"]) == ("no", "yes")
 
 
@@ -40,16 +39,14 @@ def test_labels_may_be_given_as_they_are() -> None:
         (b"[" * 100_000, "expected a JSON list of names, cannot read it"),
     ],
 )
-def test_labels_that_make_no_sense_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
-    """The file and what is wrong with it are said."""
+def test_invalid_labels_are_rejected(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "labels.txt"
     path.write_bytes(content)
     with pytest.raises(SourceError, match=rf"^labels: .*labels.txt: {says}"):
         read_labels(path)
 
 
-def test_a_file_that_is_not_there_or_too_large_is_said(tmp_path: Path) -> None:
-    """Neither is read."""
+def test_a_missing_or_too_large_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="absent: cannot be read"):
         read_labels(tmp_path / "absent")
     with (tmp_path / "large").open("wb") as file:
@@ -58,8 +55,8 @@ def test_a_file_that_is_not_there_or_too_large_is_said(tmp_path: Path) -> None:
         read_labels(tmp_path / "large")
 
 
-def test_labels_are_counted_against_an_output() -> None:
-    """As many names as columns, where both are known."""
+def test_there_is_one_label_per_column_of_the_output() -> None:
+    """Checked only if both numbers are known."""
     expect_labels(("a", "b"), 2, "logits")
     expect_labels(("a", "b"), "classes", "logits")
     expect_labels((), 10, "logits")

@@ -1,4 +1,4 @@
-"""Files of .onnx from anywhere: adopted where they are honest, refused where they want more than a graph."""
+"""Reading .onnx files from any tool: valid graphs are accepted, and dangerous files rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def value(name: str, *dims: object, dtype: int = TensorProto.FLOAT) -> ValueInfo
 
 
 def dense(*more: NodeProto) -> list[NodeProto]:
-    """y = x w, and what else is computed before it is called y."""
+    """Nodes for y = x w; if more nodes are given, x w is h and they compute y."""
     if not more:
         return [helper.make_node("MatMul", ["x", "w"], ["y"])]
     return [helper.make_node("MatMul", ["x", "w"], ["h"]), *more]
@@ -62,7 +62,7 @@ def model_of(
 
 
 @pytest.fixture
-def adopt(tmp_path: Path) -> Callable[..., Source]:
+def read(tmp_path: Path) -> Callable[..., Source]:
     def call(model: ModelProto | bytes, *inputs: str) -> Source:
         path = tmp_path / "net.onnx"
         path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
@@ -71,7 +71,7 @@ def adopt(tmp_path: Path) -> Callable[..., Source]:
     return call
 
 
-def answer(source: Source, **feeds: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def outputs_of(source: Source, **feeds: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     assert source.graph is not None
     return open_model(source.graph.SerializeToString()).run(feeds)
 
@@ -79,17 +79,19 @@ def answer(source: Source, **feeds: np.ndarray[Any, Any]) -> list[np.ndarray[Any
 ROWS = np.ones((2, 4), np.float32)
 
 
-def test_an_honest_file_is_adopted(adopt: Callable[..., Source]) -> None:
-    """With its inputs, and a graph that answers as the file does."""
+def test_a_valid_file_is_read(read: Callable[..., Source]) -> None:
+    """With its inputs, and a graph that computes the same as the file."""
     model = model_of(dense())
-    found = adopt(model)
-    assert (found.name, found.kind) == ("net", "onnx")
-    assert [str(one) for one in found.inputs] == ["x:float32[n,4]"]
-    assert np.array_equal(answer(found, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0])
+    source = read(model)
+    assert (source.name, source.kind) == ("net", "onnx")
+    assert [str(spec) for spec in source.inputs] == ["x:float32[n,4]"]
+    assert np.array_equal(
+        outputs_of(source, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0]
+    )
 
 
-def test_the_users_names_are_taken(adopt: Callable[..., Source]) -> None:
-    """Also inside of branches, and where an inner value had such a name."""
+def test_inputs_get_the_names_of_the_user(read: Callable[..., Source]) -> None:
+    """Also in branches, and if an inner value has such a name."""
     branch = helper.make_graph([helper.make_node("Neg", ["h"], ["b"])], "then", [], [value("b", None, 3)])
     other = helper.make_graph(
         [helper.make_node("Mul", ["x1", "x1"], ["o"])], "else", [], [value("o", None, None)]
@@ -102,64 +104,65 @@ def test_the_users_names_are_taken(adopt: Callable[..., Source]) -> None:
         helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other),
     ]
     zero = numpy_helper.from_array(np.float32(0), "zero")
-    found = adopt(model_of(nodes, initializers=(WEIGHT, zero)), "x1:float32[batch,4]")
-    assert [str(one) for one in found.inputs] == ["x1:float32[batch,4]"]
+    source = read(model_of(nodes, initializers=(WEIGHT, zero)), "x1:float32[batch,4]")
+    assert [str(spec) for spec in source.inputs] == ["x1:float32[batch,4]"]
     rows = ROWS @ numpy_helper.to_array(WEIGHT)
-    assert np.allclose(answer(found, x1=ROWS)[0], -rows)
-    assert np.allclose(answer(found, x1=-ROWS)[0], rows * rows)
+    assert np.allclose(outputs_of(source, x1=ROWS)[0], -rows)
+    assert np.allclose(outputs_of(source, x1=-ROWS)[0], rows * rows)
     with pytest.raises(
         RequestError, match=r"expected x:float32\[n,4\], under any names, got x:float32\[n,5\]"
     ):
-        adopt(model_of(dense()), "x:float32[n,5]")
+        read(model_of(dense()), "x:float32[n,5]")
     with pytest.raises(RequestError, match="expected names that no other input or output has, got 'y'"):
-        adopt(model_of(dense()), "y:float32[n,4]")
+        read(model_of(dense()), "y:float32[n,4]")
 
 
-def test_names_become_words_and_dimensions_get_names(adopt: Callable[..., Source]) -> None:
-    """As tf2onnx and Keras write them: `x:0`, and dimensions without a name."""
+def test_invalid_names_are_replaced_and_dimensions_get_names(read: Callable[..., Source]) -> None:
+    """tf2onnx and Keras write names such as `x:0`, and dimensions without a name."""
     nodes = [helper.make_node("Add", ["x:0", "1"], ["y:0"])]
     inputs = (value("x:0", None, None), value("1", None, "a b"))
-    found = adopt(model_of(nodes, inputs, (value("y:0", None, None),), ()))
-    assert [str(one) for one in found.inputs] == ["x_0:float32[batch,dim1]", "x1:float32[batch,dim2]"]
-    assert found.graph is not None
-    assert [one.name for one in found.graph.graph.output] == ["y_0"]
+    source = read(model_of(nodes, inputs, (value("y:0", None, None),), ()))
+    assert [str(spec) for spec in source.inputs] == ["x_0:float32[batch,dim1]", "x1:float32[batch,dim2]"]
+    assert source.graph is not None
+    assert [value.name for value in source.graph.graph.output] == ["y_0"]
 
 
-def test_shapes_are_inferred_in_the_users_names(adopt: Callable[..., Source]) -> None:
-    """The batch of the output is that of the input; a stale name that would seem one is not kept."""
-    found = adopt(model_of(dense(), outputs=(value("y", "rows", 3),)), "x:float32[rows,4]").graph
-    assert found is not None
-    output = found.graph.output[0].type.tensor_type.shape.dim
-    assert [one.dim_param or one.dim_value for one in output] == ["rows", 3]
+def test_shapes_are_inferred_in_the_users_names(read: Callable[..., Source]) -> None:
+    """The batch of the output is that of the input, although the file has the new name elsewhere."""
+    source = read(model_of(dense(), outputs=(value("y", "rows", 3),)), "x:float32[rows,4]").graph
+    assert source is not None
+    output = source.graph.output[0].type.tensor_type.shape.dim
+    assert [dim.dim_param or dim.dim_value for dim in output] == ["rows", 3]
 
 
-def test_weights_among_the_inputs_are_no_inputs(adopt: Callable[..., Source]) -> None:
-    """Files from before IR version 4 list them there, and a caller could have changed them."""
-    found = adopt(model_of(dense(), inputs=(value("x", "n", 4), value("w", 4, 3)), ir_version=3))
-    assert [one.name for one in found.inputs] == ["x"]
-    assert found.graph is not None
-    assert [one.name for one in found.graph.graph.input] == ["x"]
+def test_weights_are_removed_from_the_inputs(read: Callable[..., Source]) -> None:
+    """Files from before IR version 4 list them there, and a caller could override them."""
+    source = read(model_of(dense(), inputs=(value("x", "n", 4), value("w", 4, 3)), ir_version=3))
+    assert [spec.name for spec in source.inputs] == ["x"]
+    assert source.graph is not None
+    assert [value.name for value in source.graph.graph.input] == ["x"]
 
 
-def test_biases_that_were_written_once_are_each_its_own(adopt: Callable[..., Source]) -> None:
-    """As PyTorch's older exporter writes those of one value: a copy of a constant is no operator to run."""
-    once = numpy_helper.from_array(np.full(3, 0.5, np.float32), "b")
+def test_shared_biases_are_copied(read: Callable[..., Source]) -> None:
+    """PyTorch's older exporter writes equal biases once, and copies them with Identity nodes."""
+    bias = numpy_helper.from_array(np.full(3, 0.5, np.float32), "b")
     nodes = [
         helper.make_node("Identity", ["b"], ["c"]),
         helper.make_node("Gemm", ["x", "w", "b"], ["h"]),
         helper.make_node("Add", ["h", "c"], ["y"]),
     ]
-    model = model_of(nodes, initializers=(WEIGHT, once))
-    found = adopt(model)
-    assert found.graph is not None
-    assert [node.op_type for node in found.graph.graph.node] == ["Gemm", "Add"]
-    (gemm, add) = found.graph.graph.node
+    model = model_of(nodes, initializers=(WEIGHT, bias))
+    source = read(model)
+    assert source.graph is not None
+    assert [node.op_type for node in source.graph.graph.node] == ["Gemm", "Add"]
+    (gemm, add) = source.graph.graph.node
     assert gemm.input[2] != add.input[1]
-    assert np.array_equal(answer(found, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0])
+    assert np.array_equal(
+        outputs_of(source, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0]
+    )
 
 
-def test_functions_are_written_out(adopt: Callable[..., Source]) -> None:
-    """A function of the file itself needs no code of others."""
+def test_functions_are_inlined(read: Callable[..., Source]) -> None:
     body = [helper.make_node("MatMul", ["a", "b"], ["c"])]
     function = helper.make_function("own", "Dense", ["a", "b"], ["c"], body, [helper.make_opsetid("", 20)])
     model = model_of(
@@ -167,21 +170,20 @@ def test_functions_are_written_out(adopt: Callable[..., Source]) -> None:
         functions=[function],
         imports=[helper.make_opsetid("own", 1)],
     )
-    found = adopt(model)
-    assert found.graph is not None
-    assert [node.op_type for node in found.graph.graph.node] == ["MatMul"]
-    assert {one.domain for one in found.graph.opset_import} == {""}
-    assert np.array_equal(answer(found, x=ROWS)[0], ROWS @ numpy_helper.to_array(WEIGHT))
+    source = read(model)
+    assert source.graph is not None
+    assert [node.op_type for node in source.graph.graph.node] == ["MatMul"]
+    assert {opset.domain for opset in source.graph.opset_import} == {""}
+    assert np.array_equal(outputs_of(source, x=ROWS)[0], ROWS @ numpy_helper.to_array(WEIGHT))
 
 
-def test_no_trace_of_the_authors_machine_is_kept(adopt: Callable[..., Source]) -> None:
-    """Their folders and notes are left out."""
+def test_metadata_of_the_authors_machine_is_removed(read: Callable[..., Source]) -> None:
     model = model_of(dense())
     model.doc_string = model.graph.doc_string = model.graph.node[0].doc_string = "/home/someone/secret.py"
     helper.set_model_props(model, {"path": "/home/someone/secret.py"})
-    found = adopt(model).graph
-    assert found is not None
-    assert b"secret" not in found.SerializeToString()
+    source = read(model).graph
+    assert source is not None
+    assert b"secret" not in source.SerializeToString()
 
 
 def external(model: ModelProto) -> None:
@@ -205,7 +207,7 @@ def negative(model: ModelProto) -> None:
 
 
 def in_a_branch(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], None]:
-    """The same inside of an If, where a first look does not go."""
+    """The same change to a constant in a branch of an If."""
 
     def nested(model: ModelProto) -> None:
         change(model)
@@ -224,7 +226,7 @@ def in_a_branch(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], 
 
 
 def in_a_node(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], None]:
-    """The same as the value of a Constant."""
+    """The same change to the value of a Constant node."""
 
     def nested(model: ModelProto) -> None:
         change(model)
@@ -246,32 +248,29 @@ def in_a_node(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], No
     ],
 )
 @pytest.mark.parametrize("where", [lambda change: change, in_a_branch, in_a_node])
-def test_constants_have_their_numbers_in_the_file(
-    adopt: Callable[..., Source],
+def test_constants_must_be_complete_in_the_file(
+    read: Callable[..., Source],
     change: Callable[[ModelProto], None],
     says: str,
     where: Callable[[Callable[[ModelProto], None]], Callable[[ModelProto], None]],
 ) -> None:
-    """No other file is read, and no more room is taken than the file has; wherever the constant hides."""
+    """No other file is read, and no memory allocated for elements that the file does not have."""
     model = model_of(dense())
     where(change)(model)
     with pytest.raises(RefusedError, match=says):
-        adopt(model)
+        read(model)
 
 
 @pytest.mark.parametrize("dims", [[4, 4], [4], []])
-def test_numbers_that_do_not_fill_their_shape_are_refused(
-    adopt: Callable[..., Source], dims: list[int]
-) -> None:
-    """Too few and too many."""
+def test_constants_must_fit_their_shape(read: Callable[..., Source], dims: list[int]) -> None:
+    """Too few and too many elements."""
     model = model_of(dense())
     model.graph.initializer[0].dims[:] = dims
     with pytest.raises(SourceError, match="w: its numbers do not fit its shape"):
-        adopt(model)
+        read(model)
 
 
-def test_a_file_as_large_as_no_onnx_can_be_is_not_read(tmp_path: Path) -> None:
-    """Its size is looked at first."""
+def test_a_file_over_the_size_limit_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "net.onnx").open("wb") as file:
         file.truncate(onnx_checks.MAX_FILE_BYTES + 1)
     with pytest.raises(RefusedError, match="expected at most 2 GiB"):
@@ -293,13 +292,13 @@ def test_a_file_as_large_as_no_onnx_can_be_is_not_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_values_that_claim_absurd_room_are_refused(
-    adopt: Callable[..., Source], inputs: Sequence[ValueInfoProto], nodes: list[NodeProto], says: str
+def test_values_of_absurd_size_are_rejected(
+    read: Callable[..., Source], inputs: Sequence[ValueInfoProto], nodes: list[NodeProto], says: str
 ) -> None:
-    """Inputs, and what is made inside."""
+    """Inputs and inner values."""
     size = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "size")
     with pytest.raises(RefusedError, match=says):
-        adopt(model_of(nodes, inputs, initializers=(WEIGHT, size)))
+        read(model_of(nodes, inputs, initializers=(WEIGHT, size)))
 
 
 def branches(node: NodeProto) -> list[NodeProto]:
@@ -312,30 +311,30 @@ def branches(node: NodeProto) -> list[NodeProto]:
 
 
 @pytest.mark.parametrize("domain", ["com.microsoft", "ai.onnx.ml", "evil"])
-def test_operators_of_other_domains_are_refused(adopt: Callable[..., Source], domain: str) -> None:
-    """At the top, in a branch and in a function."""
-    made = [helper.make_opsetid(domain, 1)] if domain != "com.microsoft" else []
+def test_operators_of_other_domains_are_rejected(read: Callable[..., Source], domain: str) -> None:
+    """At the top level, in a branch and in a function."""
+    opsets = [helper.make_opsetid(domain, 1)] if domain != "com.microsoft" else []
     says = f"Custom of the domain '{domain}' is not of the ONNX standard"
     node = helper.make_node("Custom", ["h"], ["y"], domain=domain)
     with pytest.raises(RefusedError, match=says):
-        adopt(model_of(dense(node), imports=made))
+        read(model_of(dense(node), imports=opsets))
     node = helper.make_node("Custom", ["h"], ["b"], domain=domain)
     with pytest.raises(RefusedError, match=says):
-        adopt(model_of(branches(node), imports=made))
+        read(model_of(branches(node), imports=opsets))
     body = [helper.make_node("Custom", ["a"], ["c"], domain=domain)]
     function = helper.make_function("own", "F", ["a"], ["c"], body, [helper.make_opsetid(domain, 1)])
     call = helper.make_node("F", ["h"], ["y"], domain="own")
     with pytest.raises(RefusedError, match=says):
-        adopt(model_of(dense(call), functions=[function], imports=[*made, helper.make_opsetid("own", 1)]))
+        read(model_of(dense(call), functions=[function], imports=[*opsets, helper.make_opsetid("own", 1)]))
 
 
-def test_a_quantizers_operators_are_refused_with_the_remedy(adopt: Callable[..., Source]) -> None:
-    """They are onnxruntime's own."""
+def test_operators_of_a_quantizer_are_rejected_with_a_remedy(read: Callable[..., Source]) -> None:
+    """They belong to onnxruntime."""
     node = helper.make_node("MatMulNBits", ["h"], ["y"], domain="com.microsoft")
     with pytest.raises(
         RefusedError, match="optimizer or quantizer made it, so give the model from before that"
     ):
-        adopt(model_of(dense(node)))
+        read(model_of(dense(node)))
 
 
 @pytest.mark.parametrize(
@@ -349,10 +348,10 @@ def test_a_quantizers_operators_are_refused_with_the_remedy(adopt: Callable[...,
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
-def test_random_numbers_and_training_are_refused(
-    adopt: Callable[..., Source], node: NodeProto, nested: bool
+def test_random_numbers_and_training_mode_are_rejected(
+    read: Callable[..., Source], node: NodeProto, nested: bool
 ) -> None:
-    """At the top and in a branch."""
+    """At the top level and in a branch."""
     constants = [
         numpy_helper.from_array(np.float32(0.5), "ratio"),
         numpy_helper.from_array(np.bool_(True), "on"),
@@ -366,16 +365,16 @@ def test_random_numbers_and_training_are_refused(
         inner.output[0] = "b"
         nodes = branches(inner)
     with pytest.raises(UntraceableError, match="draws random numbers|is in training mode"):
-        adopt(model_of(nodes, initializers=(WEIGHT, *constants)))
+        read(model_of(nodes, initializers=(WEIGHT, *constants)))
 
 
-def test_dropout_that_does_nothing_is_taken(adopt: Callable[..., Source]) -> None:
-    """With training switched off, or not mentioned."""
+def test_dropout_in_eval_mode_is_accepted(read: Callable[..., Source]) -> None:
+    """With training mode off, or omitted."""
     off = numpy_helper.from_array(np.bool_(False), "off")
     nodes = dense(
         helper.make_node("Dropout", ["h"], ["d"]), helper.make_node("Dropout", ["d", "", "off"], ["y"])
     )
-    assert adopt(model_of(nodes, initializers=(WEIGHT, off))).graph is not None
+    assert read(model_of(nodes, initializers=(WEIGHT, off))).graph is not None
 
 
 @pytest.mark.parametrize(
@@ -410,14 +409,14 @@ def test_dropout_that_does_nothing_is_taken(adopt: Callable[..., Source]) -> Non
     ],
 )
 def test_inputs_and_outputs_are_tensors_that_can_be_served(
-    adopt: Callable[..., Source],
+    read: Callable[..., Source],
     inputs: Sequence[ValueInfoProto],
     outputs: Sequence[ValueInfoProto],
     says: str,
 ) -> None:
-    """What else ONNX knows is said by its name."""
+    """Other kinds of values are named in the message."""
     with pytest.raises(SourceError, match=says):
-        adopt(model_of(dense(), inputs, outputs))
+        read(model_of(dense(), inputs, outputs))
 
 
 @pytest.mark.parametrize(
@@ -429,12 +428,11 @@ def test_inputs_and_outputs_are_tensors_that_can_be_served(
         lambda graph: graph.initializer.append(graph.initializer[0]),
     ],
 )
-def test_names_are_distinct(adopt: Callable[..., Source], change: Callable[[GraphProto], None]) -> None:
-    """Of inputs, outputs, constants and values."""
+def test_names_are_distinct(read: Callable[..., Source], change: Callable[[GraphProto], None]) -> None:
     model = model_of(dense())
     change(model.graph)
     with pytest.raises(SourceError, match="expected .* of distinct names, got '[xyw]' more than once"):
-        adopt(model)
+        read(model)
 
 
 @pytest.mark.parametrize(
@@ -445,38 +443,40 @@ def test_names_are_distinct(adopt: Callable[..., Source], change: Callable[[Grap
         helper.make_node("MatMul", ["h", "w"], ["y"]),
     ],
 )
-def test_what_onnx_itself_finds_wrong_is_said(adopt: Callable[..., Source], node: NodeProto) -> None:
-    """An unknown operator, a value that nobody makes, shapes that do not go together."""
+def test_errors_of_onnx_own_checker_are_reported(read: Callable[..., Source], node: NodeProto) -> None:
+    """An unknown operator, a value that no node computes, shapes that do not fit."""
     with pytest.raises(SourceError, match="net.onnx: rejected by ONNX's checker: "):
-        adopt(model_of(dense(node)))
+        read(model_of(dense(node)))
 
 
-def test_functions_that_never_end_are_refused(adopt: Callable[..., Source]) -> None:
-    """One that calls itself, and a tower in which each calls the one below ten times."""
+def test_recursive_and_exploding_functions_are_rejected(read: Callable[..., Source]) -> None:
+    """Mutual recursion, ten levels that each call the next ten times, and a chain of thousands."""
     own, standard = helper.make_opsetid("own", 1), helper.make_opsetid("", 20)
 
     def function(name: str, *calls: str) -> Any:
-        body = [helper.make_node(call, ["a"], [f"c{at}"], domain="own") for at, call in enumerate(calls)]
+        body = [
+            helper.make_node(call, ["a"], [f"c{number}"], domain="own") for number, call in enumerate(calls)
+        ]
         body.append(helper.make_node("Relu", ["a"], ["c"]))
         return helper.make_function("own", name, ["a"], ["c"], body, [own, standard])
 
     call = helper.make_node("F9", ["h"], ["y"], domain="own")
     with pytest.raises(RefusedError, match="function 'F9' calls itself"):
-        adopt(model_of(dense(call), functions=[function("F9", "G"), function("G", "F9")], imports=[own]))
-    tower = [function("F0"), *(function(f"F{at + 1}", *[f"F{at}"] * 10) for at in range(9))]
+        read(model_of(dense(call), functions=[function("F9", "G"), function("G", "F9")], imports=[own]))
+    tower = [function("F0"), *(function(f"F{level + 1}", *[f"F{level}"] * 10) for level in range(9))]
     with pytest.raises(RefusedError, match="its functions expand to [0-9]+ nodes"):
-        adopt(model_of(dense(call), functions=tower, imports=[own]))
+        read(model_of(dense(call), functions=tower, imports=[own]))
     deep = [
         function("F9", "E0"),
-        *(function(f"E{at}", f"E{at + 1}") for at in range(5000)),
+        *(function(f"E{level}", f"E{level + 1}") for level in range(5000)),
         function("E5000"),
     ]
     with pytest.raises(RefusedError, match="call each other too deeply"):
-        adopt(model_of(dense(call), functions=deep, imports=[own]))
+        read(model_of(dense(call), functions=deep, imports=[own]))
 
 
-def test_graphs_nested_beyond_measure_are_refused(adopt: Callable[..., Source]) -> None:
-    """A branch in a branch, thousands deep."""
+def test_deeply_nested_graphs_are_rejected(read: Callable[..., Source]) -> None:
+    """A branch in a branch, 2000 levels deep."""
     node = helper.make_node("Identity", ["h"], ["b"])
     field = len("then_branch"), b"then_branch"
     content = node.SerializeToString()
@@ -491,11 +491,11 @@ def test_graphs_nested_beyond_measure_are_refused(adopt: Callable[..., Source]) 
     graph = model.graph.SerializeToString() + b"\x0a" + varint(len(content)) + content
     model.ClearField("graph")
     with pytest.raises(ExportError, match="net.onnx"):
-        adopt(model.SerializeToString() + b"\x3a" + varint(len(graph)) + graph)
+        read(model.SerializeToString() + b"\x3a" + varint(len(graph)) + graph)
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it."""
+    """A number in protobuf's variable-length encoding."""
     out = b""
     while number > 127:
         out += bytes([number & 127 | 128])
@@ -504,88 +504,87 @@ def varint(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("keep", [0, 5, 40, -1])
-def test_a_cut_file_is_said(adopt: Callable[..., Source], keep: int) -> None:
-    """Wherever it ends."""
+def test_a_truncated_file_is_an_error(read: Callable[..., Source], keep: int) -> None:
     with pytest.raises(ExportError, match="net.onnx"):
-        adopt(model_of(dense()).SerializeToString()[:keep])
+        read(model_of(dense()).SerializeToString()[:keep])
 
 
-def test_other_kinds_of_files_are_said(adopt: Callable[..., Source], tmp_path: Path) -> None:
-    """Pickles and archives under the wrong name are not opened."""
+def test_other_kinds_of_files_are_rejected(read: Callable[..., Source], tmp_path: Path) -> None:
+    """Pickles and archives with the suffix .onnx are not opened."""
     torch.save({"w": torch.ones(1)}, tmp_path / "w.pt")
     for content in (pickle.dumps({}), (tmp_path / "w.pt").read_bytes()):
         with pytest.raises(RefusedError, match="got a zip archive or a pickle"):
-            adopt(content)
+            read(content)
     for content in (b"hello", b"\x89PNG\r\n\x1a\n", b"{}"):
         with pytest.raises(SourceError, match="net.onnx: expected "):
-            adopt(content)
+            read(content)
 
 
-def test_a_file_of_ours_is_said(adopt: Callable[..., Source]) -> None:
-    """It has been verified already; to adopt it would lose what it was verified against."""
+def test_a_file_exported_by_turnpike_is_rejected(read: Callable[..., Source]) -> None:
+    """It was verified already; exporting it again would lose what it was verified against."""
     model = model_of(dense())
     helper.set_model_props(model, {METADATA_KEY: "{}"})
     with pytest.raises(SourceError, match="was already exported by turnpike: check it with turnpike verify"):
-        adopt(model)
+        read(model)
 
 
-def test_sparse_and_textual_constants_are_refused(adopt: Callable[..., Source]) -> None:
-    """onnxruntime could not verify what it cannot run."""
+def test_sparse_and_string_constants_are_rejected(read: Callable[..., Source]) -> None:
     text = helper.make_tensor("t", TensorProto.STRING, [1], [b"a"])
     with pytest.raises(SourceError, match="t: expected numbers, got STRING"):
-        adopt(model_of(dense(), initializers=(WEIGHT, text)))
+        read(model_of(dense(), initializers=(WEIGHT, text)))
     model = model_of(dense())
-    places = numpy_helper.from_array(np.array([0], np.int64), "i")
+    indices = numpy_helper.from_array(np.array([0], np.int64), "i")
     model.graph.sparse_initializer.append(
-        helper.make_sparse_tensor(numpy_helper.from_array(np.ones(1, np.float32), "v"), places, [4])
+        helper.make_sparse_tensor(numpy_helper.from_array(np.ones(1, np.float32), "v"), indices, [4])
     )
     with pytest.raises(SourceError, match="expected dense tensors, got a sparse one"):
-        adopt(model)
+        read(model)
 
 
-def test_a_constant_with_nan_is_said(adopt: Callable[..., Source]) -> None:
-    """It is allowed: parity looks at NaN too."""
-    bad = numpy_helper.from_array(np.full((4, 3), np.nan, np.float32), "w")
+def test_a_constant_with_nan_causes_a_warning(read: Callable[..., Source]) -> None:
+    """It is allowed: parity compares NaN too."""
+    weight = numpy_helper.from_array(np.full((4, 3), np.nan, np.float32), "w")
     with pytest.warns(SourceWarning, match="w holds NaN"):
-        adopt(model_of(dense(), initializers=(bad,)))
+        read(model_of(dense(), initializers=(weight,)))
 
 
-def test_an_old_opset_is_converted_and_compared(adopt: Callable[..., Source]) -> None:
-    """The graph answers as it did, and the change is said."""
+def test_an_old_opset_is_converted_and_compared(read: Callable[..., Source]) -> None:
+    """The graph computes the same, and there is a warning."""
     nodes = dense(
         helper.make_node("Dropout", ["h"], ["d"]), helper.make_node("Clip", ["d"], ["y"], min=0.1, max=1.0)
     )
     model = model_of(nodes, version=9)
     with pytest.warns(SourceWarning, match="opset 9 was converted to 20"):
-        found = adopt(model)
-    assert found.graph is not None
-    assert [one.version for one in found.graph.opset_import] == [20]
-    assert np.array_equal(answer(found, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0])
+        source = read(model)
+    assert source.graph is not None
+    assert [opset.version for opset in source.graph.opset_import] == [20]
+    assert np.array_equal(
+        outputs_of(source, x=ROWS)[0], open_model(model.SerializeToString()).run({"x": ROWS})[0]
+    )
 
 
-def test_a_recent_opset_is_left_alone(adopt: Callable[..., Source]) -> None:
-    """From 17 on, as torch.onnx writes."""
+def test_a_recent_opset_is_kept(read: Callable[..., Source]) -> None:
+    """From 17 on."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = adopt(model_of(dense(), version=17))
-    assert found.graph is not None
-    assert [one.version for one in found.graph.opset_import] == [17]
+        source = read(model_of(dense(), version=17))
+    assert source.graph is not None
+    assert [opset.version for opset in source.graph.opset_import] == [17]
 
 
-def test_a_conversion_that_changes_the_answers_is_refused(
-    adopt: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+def test_a_conversion_that_changes_the_results_is_rejected(
+    read: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the converter says of it."""
+    """Even if the converter reports success."""
     changed = model_of([helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Neg", ["h"], ["y"])])
     monkeypatch.setattr(onnx_opset.version_converter, "convert_version", lambda model, version: changed)
     with pytest.raises(SourceError, match="opset 11 converted to 20: 'y' computes something else"):
-        adopt(model_of(dense(), version=11))
+        read(model_of(dense(), version=11))
 
 
-def test_an_opset_that_cannot_be_converted_is_said(
-    adopt: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+def test_an_opset_that_cannot_be_converted_is_an_error(
+    read: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the remedy."""
 
     def fail(model: ModelProto, version: int) -> ModelProto:
         raise RuntimeError("no adapter for Upsample")
@@ -594,4 +593,4 @@ def test_an_opset_that_cannot_be_converted_is_said(
     with pytest.raises(
         SourceError, match="expected opset 17 or later, got 11, .*no adapter.*: export the mod"
     ):
-        adopt(model_of(dense(), version=11))
+        read(model_of(dense(), version=11))

@@ -1,4 +1,4 @@
-"""Rows from a user's .npz or a known data set, in the form that the network reads."""
+"""Rows from an .npz file or a data set, in the form that the network expects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from export.errors import SourceError
 from export.input_spec import parse_inputs
-from export.sources import rows as module
+from export.sources import rows as rows_module
 from export.sources.rows import MAX_ROWS_USED, class_numbers, is_dataset_name, is_embedded, read_rows
 
 ONE = parse_inputs(["x:float32[batch,4]"])
@@ -21,32 +21,32 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 Y = np.array([0, 2, 1])
 
 
-def saved(folder: Path, **arrays: Any) -> Path:
+def save_npz(folder: Path, **arrays: Any) -> Path:
     np.savez(folder / "rows.npz", **arrays)
     return folder / "rows.npz"
 
 
 def test_rows_and_classes_are_read(tmp_path: Path) -> None:
-    """An array by the input's name, and the classes."""
+    """One array under the name of the input, and the classes."""
     for key in ("y", "classes"):
-        rows, labels = read_rows(saved(tmp_path, x=X, **{key: Y}), ONE)
+        rows, labels = read_rows(save_npz(tmp_path, x=X, **{key: Y}), ONE)
         assert np.array_equal(rows.inputs["x"], X)
         assert rows.classes is not None
         assert rows.classes.tolist() == [0, 2, 1]
         assert (len(rows), labels) == (3, ())
-    assert read_rows(saved(tmp_path, x=X), ONE)[0].classes is None
+    assert read_rows(save_npz(tmp_path, x=X), ONE)[0].classes is None
 
 
-def test_a_lone_input_reads_x_whatever_it_is_called(tmp_path: Path) -> None:
-    """Its own name goes before; x is what training wrote."""
-    one = parse_inputs(["pixels:float32[batch,4]"])
-    assert np.array_equal(read_rows(saved(tmp_path, x=X), one)[0].inputs["pixels"], X)
-    assert np.array_equal(read_rows(saved(tmp_path, x=X, pixels=X + 1), one)[0].inputs["pixels"], X + 1)
+def test_the_array_of_a_single_input_may_be_called_x(tmp_path: Path) -> None:
+    """The name of the input comes first; `turnpike train` writes x."""
+    inputs = parse_inputs(["pixels:float32[batch,4]"])
+    assert np.array_equal(read_rows(save_npz(tmp_path, x=X), inputs)[0].inputs["pixels"], X)
+    assert np.array_equal(read_rows(save_npz(tmp_path, x=X, pixels=X + 1), inputs)[0].inputs["pixels"], X + 1)
 
 
-def test_test_rows_go_before_training_rows(tmp_path: Path) -> None:
-    """In the form that turnpike train reads, names of classes included."""
-    path = saved(tmp_path, x=X, y=Y, x_test=X[:2] + 1, y_test=[1, 2], labels=["a", "b", "c"])
+def test_test_rows_are_preferred(tmp_path: Path) -> None:
+    """In a file as turnpike train reads it, with the names of the classes."""
+    path = save_npz(tmp_path, x=X, y=Y, x_test=X[:2] + 1, y_test=[1, 2], labels=["a", "b", "c"])
     rows, labels = read_rows(path, ONE)
     assert np.array_equal(rows.inputs["x"], X[:2] + 1)
     assert rows.classes is not None
@@ -54,38 +54,38 @@ def test_test_rows_go_before_training_rows(tmp_path: Path) -> None:
 
 
 def test_several_inputs_are_several_arrays(tmp_path: Path) -> None:
-    """Dimensions of one name agree between them."""
+    """Dimensions with the same name have the same size."""
     ids = np.arange(6, dtype=np.int32).reshape(2, 3)
-    rows, _ = read_rows(saved(tmp_path, ids=ids, mask=ids > 2), TWO)
+    rows, _ = read_rows(save_npz(tmp_path, ids=ids, mask=ids > 2), TWO)
     assert rows.inputs["ids"].dtype == np.int64
     assert rows.inputs["mask"].dtype == np.bool_
     with pytest.raises(SourceError, match=r"rows.npz: mask: expected shape \(rows, 3\), got \(2, 2\)"):
-        read_rows(saved(tmp_path, ids=ids, mask=ids[:, :2] > 2), TWO)
+        read_rows(save_npz(tmp_path, ids=ids, mask=ids[:, :2] > 2), TWO)
     with pytest.raises(SourceError, match="rows.npz: mask: expected 2 rows as in ids, got 1"):
-        read_rows(saved(tmp_path, ids=ids, mask=ids[:1] > 2), TWO)
+        read_rows(save_npz(tmp_path, ids=ids, mask=ids[:1] > 2), TWO)
     with pytest.raises(SourceError, match="expected an array 'mask', got ids, x"):
-        read_rows(saved(tmp_path, ids=ids, x=ids), TWO)
+        read_rows(save_npz(tmp_path, ids=ids, x=ids), TWO)
     with pytest.raises(SourceError, match="expected a _test array for every input or for none"):
-        read_rows(saved(tmp_path, ids=ids, mask=ids > 2, mask_test=ids > 2), TWO)
+        read_rows(save_npz(tmp_path, ids=ids, mask=ids > 2, mask_test=ids > 2), TWO)
 
 
-def test_bytes_become_the_raw_numbers_that_networks_take(tmp_path: Path) -> None:
-    """Pixels are not scaled: the network does that."""
-    rows, _ = read_rows(saved(tmp_path, x=np.full((2, 4), 255, np.uint8)), ONE)
+def test_bytes_become_floats_and_are_not_scaled(tmp_path: Path) -> None:
+    """The network scales its pixels itself."""
+    rows, _ = read_rows(save_npz(tmp_path, x=np.full((2, 4), 255, np.uint8)), ONE)
     assert rows.inputs["x"].dtype == np.float32
     assert rows.inputs["x"].max() == 255
 
 
-def test_of_many_rows_some_are_chosen_and_always_the_same(tmp_path: Path) -> None:
-    """With their own classes."""
+def test_the_same_rows_are_always_chosen_of_many(tmp_path: Path) -> None:
+    """Each with its class."""
     x = np.arange(MAX_ROWS_USED * 3, dtype=np.float32).reshape(-1, 1)
-    one = parse_inputs(["x:float32[batch,1]"])
-    rows, _ = read_rows(saved(tmp_path, x=x, y=x[:, 0].astype(int)), one)
+    inputs = parse_inputs(["x:float32[batch,1]"])
+    rows, _ = read_rows(save_npz(tmp_path, x=x, y=x[:, 0].astype(int)), inputs)
     assert len(rows) == MAX_ROWS_USED
     assert rows.classes is not None
     assert np.array_equal(rows.inputs["x"][:, 0], rows.classes)
     assert np.all(np.diff(rows.classes) > 0)
-    assert np.array_equal(read_rows(tmp_path / "rows.npz", one)[0].inputs["x"], rows.inputs["x"])
+    assert np.array_equal(read_rows(tmp_path / "rows.npz", inputs)[0].inputs["x"], rows.inputs["x"])
 
 
 @pytest.mark.parametrize(
@@ -111,30 +111,28 @@ def test_of_many_rows_some_are_chosen_and_always_the_same(tmp_path: Path) -> Non
         ({"x": X, "y": Y, "labels": ["a", "b"]}, "expected classes from 0 to 1, got 0 to 2"),
     ],
 )
-def test_rows_that_do_not_fit_are_said(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:
-    """With the array's name, what was expected and what came."""
+def test_rows_that_do_not_fit_are_rejected(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:
     with pytest.raises(SourceError, match=rf"data: .*rows.npz: {says}"):
-        read_rows(saved(tmp_path, **arrays), ONE)
+        read_rows(save_npz(tmp_path, **arrays), ONE)
 
 
 @pytest.mark.parametrize("array", [np.array([[1.5]]), np.array([[1e30]]), np.array([["a"]])])
 def test_ids_are_integers(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
-    """Numbers with a fraction are not rounded."""
+    """Fractions are not rounded."""
     with pytest.raises(SourceError, match="x: expected int64, got"):
-        read_rows(saved(tmp_path, x=array), parse_inputs(["x:int64[batch,1]"]))
+        read_rows(save_npz(tmp_path, x=array), parse_inputs(["x:int64[batch,1]"]))
 
 
 @pytest.mark.parametrize(("dtype", "number"), [("uint8", 256), ("int8", -129), ("bool", 2)])
-def test_integers_are_not_cut(tmp_path: Path, dtype: str, number: int) -> None:
-    """One that does not fit is said, one that does is taken."""
-    one = parse_inputs([f"x:{dtype}[batch,1]"])
-    assert read_rows(saved(tmp_path, x=np.array([[1]])), one)[0].inputs["x"].dtype == np.dtype(dtype)
+def test_integers_do_not_overflow(tmp_path: Path, dtype: str, number: int) -> None:
+    inputs = parse_inputs([f"x:{dtype}[batch,1]"])
+    assert read_rows(save_npz(tmp_path, x=np.array([[1]])), inputs)[0].inputs["x"].dtype == np.dtype(dtype)
     with pytest.raises(SourceError, match=f"x: expected integers that fit {dtype}, got {number} to {number}"):
-        read_rows(saved(tmp_path, x=np.array([[number]])), one)
+        read_rows(save_npz(tmp_path, x=np.array([[number]])), inputs)
 
 
-def test_classes_may_be_named() -> None:
-    """By their labels, as text or bytes; where labels are numbers, a number is a label and no place."""
+def test_classes_may_be_labels() -> None:
+    """As text or bytes. If the labels are numbers, a number is a label, not a column."""
     assert class_numbers(np.array(["dog", "cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
     assert class_numbers(np.array([b"dog", b"cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
     assert class_numbers(np.array([7, 3, 7]), ("3", "7"), "here").tolist() == [1, 0, 1]
@@ -143,8 +141,8 @@ def test_classes_may_be_named() -> None:
         class_numbers(np.array([1]), ("3", "7"), "here")
 
 
-def test_a_pickle_in_an_npz_does_not_run(tmp_path: Path) -> None:
-    """Arrays of Python objects are refused unopened."""
+def test_a_pickle_in_an_npz_is_not_run(tmp_path: Path) -> None:
+    """Arrays of Python objects are rejected."""
     ran = tmp_path / "ran"
 
     class Trap:
@@ -155,16 +153,15 @@ def test_a_pickle_in_an_npz_does_not_run(tmp_path: Path) -> None:
     trap[:] = Trap()
     for arrays in ({"x": trap}, {"x": X, "y": trap[:, 0]}, {"x": X, "y": Y, "labels": trap[:, 0]}):
         with pytest.raises(SourceError, match="expected arrays of numbers, cannot read them"):
-            read_rows(saved(tmp_path, **arrays), ONE)
+            read_rows(save_npz(tmp_path, **arrays), ONE)
         assert not ran.exists()
     np.load(tmp_path / "rows.npz", allow_pickle=True)["labels"]
-    assert ran.exists(), "the trap is none"
+    assert ran.exists(), "expected np.load to run the code"
 
 
 @pytest.mark.parametrize("keep", [0, 30, -1])
-def test_a_damaged_file_is_said(tmp_path: Path, keep: int) -> None:
-    """Or one of another kind."""
-    path = saved(tmp_path, x=X)
+def test_a_damaged_file_is_an_error(tmp_path: Path, keep: int) -> None:
+    path = save_npz(tmp_path, x=X)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(
         SourceError, match="expected an .npz file, as numpy.savez writes it, got something else"
@@ -176,12 +173,13 @@ def test_a_damaged_file_is_said(tmp_path: Path, keep: int) -> None:
         read_rows(path, ONE)
 
 
-def test_a_file_that_unfolds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what it says of its size, and where it lies about that, by the array's header."""
-    monkeypatch.setattr(module, "MAX_NPZ_BYTES", 1 << 30)
+def test_a_file_that_expands_beyond_the_limit_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if only the header of an array claims the size."""
     with zipfile.ZipFile(tmp_path / "rows.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", bytes(1 << 20))
-    monkeypatch.setattr(module, "MAX_NPZ_BYTES", 1 << 19)
+    monkeypatch.setattr(rows_module, "MAX_NPZ_BYTES", 1 << 19)
     with pytest.raises(SourceError, match="GiB of rows"):
         read_rows(tmp_path / "rows.npz", ONE)
     header = io.BytesIO()
@@ -194,8 +192,8 @@ def test_a_file_that_unfolds_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         read_rows(tmp_path / "rows.npz", ONE)
 
 
-def test_known_data_gives_its_test_rows() -> None:
-    """By name, with the names of its classes."""
+def test_a_data_set_gives_its_test_rows() -> None:
+    """And the names of its classes."""
     rows, labels = read_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert (len(rows), labels) == (359, tuple("0123456789"))
     assert rows.inputs["x"].dtype == np.float32
@@ -211,8 +209,8 @@ def test_known_data_gives_its_test_rows() -> None:
         read_rows("digits", TWO)
 
 
-def test_unknown_data_is_said(tmp_path: Path) -> None:
-    """With what is known; so is known data whose files are not where they were said to be."""
+def test_unknown_data_is_an_error(tmp_path: Path) -> None:
+    """As is a known data set without files in the given folder."""
     with pytest.raises(
         SourceError, match="data: expected an .npz file, a folder of images or one of digits, names"
     ):
@@ -221,8 +219,7 @@ def test_unknown_data_is_said(tmp_path: Path) -> None:
         read_rows("mnist", ONE, data_dir=tmp_path)
 
 
-def test_names_of_data_are_told_apart() -> None:
-    """What comes with this package, what is fetched, and what is neither."""
+def test_data_sets_are_embedded_downloaded_or_unknown() -> None:
     assert is_embedded("digits")
     assert is_embedded("parity-24")
     assert is_dataset_name("mnist")

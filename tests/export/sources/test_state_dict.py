@@ -1,4 +1,4 @@
-"""Weights from a file: each in its place, and never by running a pickle."""
+"""Weights from a file are loaded into the module, and no pickle is ever run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from export.sources.state_dict import fit_weights, read_weights
 
 
 class Trap:
-    """Touches a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, ran: Path) -> None:
         self.ran = ran
@@ -38,49 +38,48 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 
 
-def changed(module: nn.Module) -> dict[str, Tensor]:
+def incremented(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor + 1 for name, tensor in module.state_dict().items()}
 
 
 @pytest.mark.parametrize("name", ["w.safetensors", "w.pt", "w.pth", "w.bin", "w.ckpt"])
-def test_weights_reach_their_places(tmp_path: Path, net: nn.Module, name: str) -> None:
-    """Parameters and buffers alike, from each kind of file."""
-    wanted = changed(net)
+def test_weights_are_loaded_into_the_module(tmp_path: Path, net: nn.Module, name: str) -> None:
+    """Parameters and buffers, from each kind of file."""
+    expected = incremented(net)
     path = tmp_path / name
-    save_file(wanted, path) if path.suffix == ".safetensors" else torch.save(wanted, path)
+    save_file(expected, path) if path.suffix == ".safetensors" else torch.save(expected, path)
     fit_weights(net, read_weights(path), str(path))
-    assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in wanted.items())
+    assert all(torch.equal(net.state_dict()[name], tensor) for name, tensor in expected.items())
 
 
 @pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
 def test_weights_are_found_beside_an_optimizer(tmp_path: Path, net: nn.Module, key: str) -> None:
-    """Where training scripts keep them."""
+    """Under the keys that training scripts use."""
     path = tmp_path / "w.pt"
     torch.save({"epoch": 3, key: net.state_dict(), "optimizer": {"lr": 0.1}}, path)
     assert read_weights(path).keys() == net.state_dict().keys()
 
 
 def test_the_format_of_old_torch_is_read(tmp_path: Path, net: nn.Module) -> None:
-    """Files from before the zip archives."""
+    """Files from before zip archives."""
     path = tmp_path / "w.pt"
     torch.save(net.state_dict(), path, _use_new_zipfile_serialization=False)
     assert read_weights(path).keys() == net.state_dict().keys()
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_pickle_that_runs_code_does_not(tmp_path: Path, zipped: bool) -> None:
-    """It is refused with a remedy, and nothing happened."""
+def test_a_pickle_with_code_is_not_run(tmp_path: Path, zipped: bool) -> None:
     ran, path = tmp_path / "ran", tmp_path / "w.pt"
     torch.save({"w": torch.ones(1), "trap": Trap(ran)}, path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(RefusedError, match=r"w.pt: .* could run code: save the tensors alone"):
         read_weights(path)
     assert not ran.exists()
     torch.load(path, weights_only=False)
-    assert ran.exists(), "the trap is none"
+    assert ran.exists(), "expected torch.load to run the code"
 
 
-def test_a_bare_pickle_does_not_run_either(tmp_path: Path) -> None:
-    """One that torch.save never saw."""
+def test_a_bare_pickle_is_not_run(tmp_path: Path) -> None:
+    """One that torch.save did not write."""
     ran, path = tmp_path / "ran", tmp_path / "w.pth"
     path.write_bytes(pickle.dumps({"w": Trap(ran)}))
     with pytest.raises(ExportError, match="w.pth"):
@@ -88,23 +87,22 @@ def test_a_bare_pickle_does_not_run_either(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-def test_a_whole_module_is_refused_with_the_remedy(tmp_path: Path, net: nn.Module) -> None:
-    """It would need the classes of its author."""
+def test_a_pickled_module_is_rejected_with_a_remedy(tmp_path: Path, net: nn.Module) -> None:
     torch.save(net, tmp_path / "w.pt")
     with pytest.raises(RefusedError, match=r"torch.save\(model.state_dict\(\)"):
         read_weights(tmp_path / "w.pt")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_torchscript_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    """It is an archive of torch too, and holds code."""
+def test_torchscript_is_rejected_with_a_remedy(tmp_path: Path) -> None:
+    """It is an archive like those of torch.save, and contains code."""
     torch.jit.script(nn.Linear(2, 2)).save(str(tmp_path / "w.pt"))
     with pytest.raises(RefusedError, match="TorchScript"):
         read_weights(tmp_path / "w.pt")
 
 
-def test_an_archive_that_unfolds_is_refused(tmp_path: Path, net: nn.Module) -> None:
-    """torch.save compresses nothing, so a compressed member is no weight."""
+def test_a_compressed_archive_is_rejected(tmp_path: Path, net: nn.Module) -> None:
+    """torch.save compresses nothing; a small archive could decompress to gigabytes."""
     torch.save(net.state_dict(), tmp_path / "w.pt")
     with zipfile.ZipFile(tmp_path / "w.pt") as archive, zipfile.ZipFile(tmp_path / "b.pt", "w") as bomb:
         for name in archive.namelist():
@@ -115,8 +113,7 @@ def test_an_archive_that_unfolds_is_refused(tmp_path: Path, net: nn.Module) -> N
 
 @pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
 @pytest.mark.parametrize("keep", [0, 9, 300, -1])
-def test_a_cut_file_is_said(tmp_path: Path, net: nn.Module, name: str, keep: int) -> None:
-    """Wherever it ends."""
+def test_a_truncated_file_is_an_error(tmp_path: Path, net: nn.Module, name: str, keep: int) -> None:
     path = tmp_path / name
     save_file(net.state_dict(), path) if name.endswith("s") else torch.save(net.state_dict(), path)
     path.write_bytes(path.read_bytes()[:keep])
@@ -124,16 +121,16 @@ def test_a_cut_file_is_said(tmp_path: Path, net: nn.Module, name: str, keep: int
         read_weights(path)
 
 
-@pytest.mark.parametrize("held", [{}, {"a": 1}, [torch.ones(1)], torch.ones(1), {"state_dict": {"a": "b"}}])
-def test_something_else_than_tensors_by_name_is_said(tmp_path: Path, held: object) -> None:
-    """With what came."""
-    torch.save(held, tmp_path / "w.pt")
+@pytest.mark.parametrize(
+    "content", [{}, {"a": 1}, [torch.ones(1)], torch.ones(1), {"state_dict": {"a": "b"}}]
+)
+def test_other_contents_than_named_tensors_are_an_error(tmp_path: Path, content: object) -> None:
+    torch.save(content, tmp_path / "w.pt")
     with pytest.raises(SourceError, match="expected a dict of tensors, or one under state_dict"):
         read_weights(tmp_path / "w.pt")
 
 
-def test_other_files_are_said(tmp_path: Path) -> None:
-    """None at all, or one of another kind."""
+def test_missing_and_other_files_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="absent.pt: no such file"):
         read_weights(tmp_path / "absent.pt")
     (tmp_path / "w.h5").touch()
@@ -151,9 +148,9 @@ def test_other_files_are_said(tmp_path: Path) -> None:
     ],
 )
 def test_weights_must_fit(net: nn.Module, change: object, says: str) -> None:
-    """The first tensor that does not is named, and none has been changed."""
+    """The first tensor that does not is named, and the module is not changed."""
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    tensors = changed(net)
+    tensors = incremented(net)
     change(tensors)  # type: ignore[operator]
     with pytest.raises(SourceError, match=says):
         fit_weights(net, tensors, "w")
@@ -161,17 +158,17 @@ def test_weights_must_fit(net: nn.Module, change: object, says: str) -> None:
 
 
 def test_one_of_two_tied_tensors_is_enough() -> None:
-    """Files of safetensors keep a tensor once; one that is merely equal is not the same."""
+    """Files of safetensors contain a shared tensor once. Tensors that are merely equal are not shared."""
     net = Tied()
     fit_weights(net, {"b.weight": torch.eye(3)}, "w")
     assert torch.equal(net.a.weight, torch.eye(3))
-    apart = nn.ModuleDict({name: nn.Linear(3, 3, bias=False) for name in "ab"})
-    apart["b"].load_state_dict(apart["a"].state_dict())
+    untied = nn.ModuleDict({name: nn.Linear(3, 3, bias=False) for name in "ab"})
+    untied["b"].load_state_dict(untied["a"].state_dict())
     with pytest.raises(SourceError, match="expected a tensor 'a.weight'"):
-        fit_weights(apart, {"b.weight": torch.eye(3)}, "w")
+        fit_weights(untied, {"b.weight": torch.eye(3)}, "w")
 
 
-def test_a_lazy_layer_is_said() -> None:
-    """Its shape is not known before its first call."""
+def test_a_lazy_layer_is_an_error() -> None:
+    """Its shape is unknown before its first call."""
     with pytest.raises(SourceError, match="give lazy layers their sizes"):
         fit_weights(nn.LazyLinear(2), {"weight": torch.ones(2, 3), "bias": torch.ones(2)}, "w")

@@ -1,4 +1,4 @@
-"""Programs of torch.export, and .pt2 files: read without their author's code, and without running any."""
+"""Programs of torch.export and .pt2 files are read without their author's code, and without running any."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAMPLES = "data/sample_inputs/model.pt"
 
 
 class Net(nn.Module):
-    """A parameter, a buffer and a constant; its arguments are called as fields of the file's format are."""
+    """A parameter, a buffer and a constant; its arguments have the names of fields of the file format."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Net(nn.Module):
 
 
 class Trap:
-    """Touches a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, ran: Path) -> None:
         self.ran = ran
@@ -64,7 +64,7 @@ def program() -> ExportedProgram:
 
 @pytest.fixture(scope="module")
 def files(program: ExportedProgram) -> Files:
-    """The members of a good .pt2."""
+    """The members of a valid .pt2 archive."""
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     with zipfile.ZipFile(buffer) as archive:
@@ -79,7 +79,7 @@ def zipped(path: Path, files: Files, root: str = "net/", compression: int = zipf
 
 
 def edited(files: Files, name: str, edit: Callable[[Any], None]) -> Files:
-    """The files with one JSON changed."""
+    """The members with one JSON file changed."""
     value = json.loads(files[name])
     edit(value)
     return {**files, name: json.dumps(value).encode()}
@@ -91,52 +91,52 @@ def pickled(trap: Trap) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_good_file_is_the_program(tmp_path: Path, program: ExportedProgram, files: Files) -> None:
-    """Its answers, inputs and dimensions, whatever names its author gave to tensors."""
-    found = read_program(zipped(tmp_path / "net.pt2", files))
-    assert [str(one) for one in found.inputs] == ["device:float32[batch,4]", "target:float32[batch,4]"]
-    assert (found.name, found.kind) == ("net", "program")
-    assert found.program is not None
+def test_a_valid_file_gives_the_program(tmp_path: Path, program: ExportedProgram, files: Files) -> None:
+    """With its outputs, inputs and dimensions, whatever names its tensors have."""
+    source = read_program(zipped(tmp_path / "net.pt2", files))
+    assert [str(spec) for spec in source.inputs] == ["device:float32[batch,4]", "target:float32[batch,4]"]
+    assert (source.name, source.kind) == ("net", "program")
+    assert source.program is not None
     x, y = torch.randn(5, 4), torch.randn(5, 4)
-    assert torch.equal(found.program.module()(x, y)["metadata"], program.module()(x, y)["metadata"])
+    assert torch.equal(source.program.module()(x, y)["metadata"], program.module()(x, y)["metadata"])
 
 
-def test_a_file_of_torch_export_save_is_read_as_it_is(tmp_path: Path, program: ExportedProgram) -> None:
-    """Not only one that was packed anew."""
-    torch.export.save(program, tmp_path / "good.pt2")
-    assert read_program(tmp_path / "good.pt2").program is not None
+def test_a_file_of_torch_export_save_is_read(tmp_path: Path, program: ExportedProgram) -> None:
+    """The other tests repack its members."""
+    torch.export.save(program, tmp_path / "net.pt2")
+    assert read_program(tmp_path / "net.pt2").program is not None
 
 
-def test_the_users_names_are_taken(tmp_path: Path, files: Files) -> None:
-    """Of inputs and dimensions; a number for a dimension that varies is no name."""
+def test_inputs_get_the_names_of_the_user(tmp_path: Path, files: Files) -> None:
+    """A dynamic dimension cannot become a number."""
     path = zipped(tmp_path / "net.pt2", files)
-    theirs = parse_inputs(["a:float32[rows,4]", "b:float32[rows,4]"])
-    assert read_program(path, theirs).inputs == theirs
+    renamed = parse_inputs(["a:float32[rows,4]", "b:float32[rows,4]"])
+    assert read_program(path, renamed).inputs == renamed
     with pytest.raises(
         RequestError, match=r"expected device:float32\[batch,4\] target:.* got a:float32\[3,4\]"
     ):
         read_program(path, parse_inputs(["a:float32[3,4]", "b:float32[3,4]"]))
 
 
-def test_a_program_made_on_a_gpu_is_read_on_the_cpu(tmp_path: Path, files: Files) -> None:
-    """Its weights, values and arguments."""
+def test_a_program_saved_on_a_gpu_is_read_on_the_cpu(tmp_path: Path, files: Files) -> None:
+    """Weights, values and arguments."""
     on_gpu = {
         name: content.replace(b'{"type": "cpu", "index": null}', b'{"type": "cuda", "index": 0}')
         for name, content in files.items()
     }
     assert on_gpu[PROGRAM] != files[PROGRAM]
     assert on_gpu[WEIGHTS] != files[WEIGHTS]
-    found = read_program(zipped(tmp_path / "net.pt2", on_gpu)).program
-    assert found is not None
-    assert all(tensor.device.type == "cpu" for tensor in found.state_dict.values())
-    found.module()(torch.ones(2, 4), torch.ones(2, 4))
+    source = read_program(zipped(tmp_path / "net.pt2", on_gpu)).program
+    assert source is not None
+    assert all(tensor.device.type == "cpu" for tensor in source.state_dict.values())
+    source.module()(torch.ones(2, 4), torch.ones(2, 4))
 
 
-OPAQUE = ["an opaque object", "an opaque object said to be plain"]
+OPAQUE = ["an opaque object", "an opaque object declared as plain"]
 
 
-def places_of_pickles(files: Files, trap: bytes, bare: bytes) -> dict[str, Files]:
-    """A file for each place where PyTorch's own reader would unpickle."""
+def archives_with_pickles(files: Files, trap: bytes, bare: bytes) -> dict[str, Files]:
+    """An archive for each place in which PyTorch's own reader would unpickle."""
 
     def used(config: dict[str, Any]) -> None:
         next(iter(config["config"].values()))["use_pickle"] = True
@@ -147,7 +147,7 @@ def places_of_pickles(files: Files, trap: bytes, bare: bytes) -> dict[str, Files
 
         return edit
 
-    padded = bare + bytes(-len(bare) % 4)  # which looks like a tensor of whole numbers
+    padded = bare + bytes(-len(bare) % 4)  # a length that could be that of a tensor
 
     return {
         "a weight": {**edited(files, WEIGHTS, used), "data/weights/weight_0": trap},
@@ -155,29 +155,29 @@ def places_of_pickles(files: Files, trap: bytes, bare: bytes) -> dict[str, Files
         "an opaque object": {
             **edited(files, CONSTANTS, named("opaque_obj")), "data/constants/opaque_obj_0": bare
         },
-        "an opaque object said to be plain": {
+        "an opaque object declared as plain": {
             **edited(files, CONSTANTS, named("opaque_obj", pickled=False)),
             "data/constants/opaque_obj_0": padded,
         },
         "a custom object": {
             **edited(files, CONSTANTS, named("custom_obj")), "data/constants/custom_obj_0": trap
         },
-        "weights of old": {**files, "data/weights/model.pt": trap},
-        "constants of old": {**files, "data/constants/model.pt": trap},
+        "old weights": {**files, "data/weights/model.pt": trap},
+        "old constants": {**files, "data/constants/model.pt": trap},
         "sample inputs": {**files, SAMPLES: trap},
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "place",
-    ["a weight", "a constant", *OPAQUE, "weights of old", "constants of old", "sample inputs"],
+    ["a weight", "a constant", *OPAQUE, "old weights", "old constants", "sample inputs"],
 )
 def test_pytorch_would_have_run_the_pickle(tmp_path: Path, files: Files, place: str) -> None:
-    """The traps of the next test are real: torch.export.load steps into each."""
+    """Shows that the pickles of the next test are dangerous: torch.export.load runs each."""
     ran = tmp_path / "ran"
-    bad = places_of_pickles(files, pickled(Trap(ran)), pickle.dumps(Trap(ran)))[place]
+    archive = archives_with_pickles(files, pickled(Trap(ran)), pickle.dumps(Trap(ran)))[place]
     try:
-        torch.export.load(io.BytesIO(zipped(tmp_path / "net.pt2", bad).read_bytes()))
+        torch.export.load(io.BytesIO(zipped(tmp_path / "net.pt2", archive).read_bytes()))
     except Exception:
         assert ran.exists()
     assert ran.exists()
@@ -185,31 +185,31 @@ def test_pytorch_would_have_run_the_pickle(tmp_path: Path, files: Files, place: 
 
 @pytest.mark.parametrize(
     "place",
-    ["a weight", "a constant", *OPAQUE, "a custom object", "weights of old", "constants of old"],
+    ["a weight", "a constant", *OPAQUE, "a custom object", "old weights", "old constants"],
 )
-def test_a_pickle_is_refused_wherever_it_hides(tmp_path: Path, files: Files, place: str) -> None:
-    """By the name of the member, without opening it."""
+def test_pickles_are_rejected_in_every_place(tmp_path: Path, files: Files, place: str) -> None:
+    """The message names the member, which is not opened."""
     ran = tmp_path / "ran"
-    bad = places_of_pickles(files, pickled(Trap(ran)), pickle.dumps(Trap(ran)))[place]
+    archive = archives_with_pickles(files, pickled(Trap(ran)), pickle.dumps(Trap(ran)))[place]
     with pytest.raises(
         RefusedError, match=r"net.pt2: data/(weights|constants)/.* pickles are never opened: "
     ):
-        read_program(zipped(tmp_path / "net.pt2", bad))
+        read_program(zipped(tmp_path / "net.pt2", archive))
     assert not ran.exists()
 
 
 def test_sample_inputs_are_never_opened(tmp_path: Path, files: Files) -> None:
-    """A program needs none, so what is there does not matter."""
+    """A program does not need them."""
     ran = tmp_path / "ran"
-    bad = places_of_pickles(files, pickled(Trap(ran)), b"")["sample inputs"]
-    found = read_program(zipped(tmp_path / "net.pt2", bad)).program
-    assert found is not None
-    assert found.example_inputs is None
+    archive = archives_with_pickles(files, pickled(Trap(ran)), b"")["sample inputs"]
+    source = read_program(zipped(tmp_path / "net.pt2", archive)).program
+    assert source is not None
+    assert source.example_inputs is None
     assert not ran.exists()
 
 
-def test_the_format_of_old_is_refused(tmp_path: Path) -> None:
-    """It kept everything in pickles."""
+def test_the_format_before_pytorch_2_8_is_rejected(tmp_path: Path) -> None:
+    """It stored everything in pickles."""
     ran = tmp_path / "ran"
     trap = pickled(Trap(ran))
     old = {"version": b"8.2", "serialized_exported_program.json": b"{}"}
@@ -219,17 +219,17 @@ def test_the_format_of_old_is_refused(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-def test_compiled_code_is_refused(tmp_path: Path, files: Files) -> None:
+def test_compiled_code_is_rejected(tmp_path: Path, files: Files) -> None:
     """PyTorch would load the library."""
-    bad = {**files, "data/aotinductor/model/code.wrapper.so": b"\x7fELF"}
+    archive = {**files, "data/aotinductor/model/code.wrapper.so": b"\x7fELF"}
     with pytest.raises(
         RefusedError, match="data/aotinductor/model/code.wrapper.so: compiled code is never loaded"
     ):
-        read_program(zipped(tmp_path / "net.pt2", bad))
+        read_program(zipped(tmp_path / "net.pt2", archive))
 
 
 def calls(target: str, path: Path) -> Callable[[Any], None]:
-    """Have the program call a function with the path of a file, beside its own nodes."""
+    """An edit that makes the program call a function with the path of a file."""
     arguments = {"filename": {"as_string": str(path)}, "shared": {"as_bool": True}, "size": {"as_int": 8}}
 
     def edit(program: Any) -> None:
@@ -265,17 +265,17 @@ def calls(target: str, path: Path) -> Callable[[Any], None]:
     ],
 )
 def test_only_operations_on_tensors_are_called(tmp_path: Path, files: Files, target: str) -> None:
-    """PyTorch's reader finds functions by their names in all of torch, whatever they do."""
-    bad = edited(files, PROGRAM, calls(target, tmp_path / "ran"))
+    """PyTorch's reader looks functions up by name in all of torch, whatever they do."""
+    archive = edited(files, PROGRAM, calls(target, tmp_path / "ran"))
     with pytest.raises(RefusedError, match=r"net.pt2: models/model.json: it calls '"):
-        read_program(zipped(tmp_path / "net.pt2", bad))
+        read_program(zipped(tmp_path / "net.pt2", archive))
 
 
-def test_pytorch_would_have_called_it(tmp_path: Path, files: Files) -> None:
-    """The call of the last test is real: the program makes a file, without any pickle."""
+def test_pytorch_would_have_called_the_function(tmp_path: Path, files: Files) -> None:
+    """Shows that the calls of the last test are dangerous: the program creates a file, without any pickle."""
     ran = tmp_path / "ran"
-    bad = edited(files, PROGRAM, calls("torch.ops.aten.from_file.default", ran))
-    loaded = torch.export.load(io.BytesIO(zipped(tmp_path / "net.pt2", bad).read_bytes()))
+    archive = edited(files, PROGRAM, calls("torch.ops.aten.from_file.default", ran))
+    loaded = torch.export.load(io.BytesIO(zipped(tmp_path / "net.pt2", archive).read_bytes()))
     loaded.module()(torch.ones(2, 4), torch.ones(2, 4))
     assert ran.exists()
 
@@ -284,7 +284,7 @@ SIZE = "__import__('pathlib').Path({!r}).touch() or Symbol('s17', integer=True)"
 
 
 def sized(text: str) -> Callable[[Any], None]:
-    """Write a size of the program's first input so."""
+    """An edit that replaces a size of the first input."""
 
     def edit(program: Any) -> None:
         program["graph_module"]["graph"]["tensor_values"]["device"]["sizes"][0]["as_expr"]["expr_str"] = text
@@ -293,11 +293,11 @@ def sized(text: str) -> Callable[[Any], None]:
 
 
 def test_pytorch_would_have_evaluated_the_size(tmp_path: Path, files: Files) -> None:
-    """The sizes of the next test are real Python to PyTorch's reader."""
+    """Shows that the sizes of the next test are dangerous: PyTorch's reader evaluates them as Python."""
     ran = tmp_path / "ran"
-    bad = edited(files, PROGRAM, sized(SIZE.format(str(ran))))
+    archive = edited(files, PROGRAM, sized(SIZE.format(str(ran))))
     with pytest.raises(Exception):  # noqa: B017, PT011, it fails after it ran
-        torch.export.load(io.BytesIO(zipped(tmp_path / "net.pt2", bad).read_bytes()))
+        torch.export.load(io.BytesIO(zipped(tmp_path / "net.pt2", archive).read_bytes()))
     assert ran.exists()
 
 
@@ -321,11 +321,10 @@ def test_pytorch_would_have_evaluated_the_size(tmp_path: Path, files: Files) -> 
         "s0" + " + s0" * 4000,
     ],
 )
-def test_a_size_is_arithmetic_and_no_more(tmp_path: Path, files: Files, text: str) -> None:
-    """PyTorch evaluates it as Python."""
-    bad = edited(files, PROGRAM, sized(text.replace("{!r}", repr(str(tmp_path / "ran")))))
+def test_a_size_may_only_be_arithmetic(tmp_path: Path, files: Files, text: str) -> None:
+    archive = edited(files, PROGRAM, sized(text.replace("{!r}", repr(str(tmp_path / "ran")))))
     with pytest.raises(RefusedError, match=r"net.pt2: models/model.json: a size is"):
-        read_program(zipped(tmp_path / "net.pt2", bad))
+        read_program(zipped(tmp_path / "net.pt2", archive))
     assert not (tmp_path / "ran").exists()
 
 
@@ -348,7 +347,7 @@ def spec(kind: str, context: object) -> str:
 )
 @pytest.mark.parametrize("key", ["in_spec", "out_spec"])
 def test_arguments_come_in_plain_containers(tmp_path: Path, files: Files, key: str, text: str) -> None:
-    """PyTorch imports the modules of enums and factories that a file names."""
+    """PyTorch imports the modules of enums and factories that a file mentions."""
 
     def edit(program: Any) -> None:
         program["graph_module"]["module_call_graph"][0]["signature"][key] = text
@@ -358,40 +357,40 @@ def test_arguments_come_in_plain_containers(tmp_path: Path, files: Files, key: s
 
 
 def test_guards_are_not_run(tmp_path: Path, files: Files) -> None:
-    """They are Python too, and PyTorch would run them at the first call."""
+    """They are Python, and PyTorch would run them at the first call."""
     ran = tmp_path / "ran"
     guard = f"L['device'].size()[0] == __import__('pathlib').Path({str(ran)!r}).touch()"
     path = zipped(
         tmp_path / "net.pt2", edited(files, PROGRAM, lambda program: program.update(guards_code=[guard]))
     )
-    found = read_program(path).program
-    assert found is not None
-    assert found._guards_code == []
-    found.module()(torch.ones(2, 4), torch.ones(2, 4))
+    source = read_program(path).program
+    assert source is not None
+    assert source._guards_code == []
+    source.module()(torch.ones(2, 4), torch.ones(2, 4))
     assert not ran.exists()
     with pytest.raises(AssertionError):
         torch.export.load(io.BytesIO(path.read_bytes())).module()(torch.ones(2, 4), torch.ones(2, 4))
-    assert ran.exists(), "the guard is none"
+    assert ran.exists(), "expected PyTorch to run the guard"
 
 
 @pytest.mark.parametrize("sizes", [[1 << 40], [1 << 16, 1 << 16], [-1, 4]])
 def test_a_claimed_size_is_not_allocated(tmp_path: Path, files: Files, sizes: list[int]) -> None:
-    """Neither a weight's, nor a value's."""
-    asked = [{"as_int": size} for size in sizes]
+    """Neither for a weight, nor for a value."""
+    claimed = [{"as_int": size} for size in sizes]
 
     def weight(config: Any) -> None:
-        config["config"]["layer.weight"]["tensor_meta"]["sizes"] = asked
+        config["config"]["layer.weight"]["tensor_meta"]["sizes"] = claimed
 
     def value(program: Any) -> None:
-        program["graph_module"]["graph"]["tensor_values"]["sigmoid"]["sizes"] = asked
+        program["graph_module"]["graph"]["tensor_values"]["sigmoid"]["sizes"] = claimed
 
     for name, edit in ((WEIGHTS, weight), (PROGRAM, value)):
         with pytest.raises(RefusedError, match="claims more than 2.31 numbers"):
             read_program(zipped(tmp_path / "net.pt2", edited(files, name, edit)))
 
 
-def test_a_tensor_that_repeats_itself_into_gigabytes_is_refused(tmp_path: Path, files: Files) -> None:
-    """One number with strides of 0 could stand for any number of them."""
+def test_a_tensor_with_strides_of_zero_is_limited(tmp_path: Path, files: Files) -> None:
+    """One element with strides of 0 can stand for any number of elements."""
 
     def edit(config: Any) -> None:
         meta = config["config"]["layer.weight"]["tensor_meta"]
@@ -401,15 +400,15 @@ def test_a_tensor_that_repeats_itself_into_gigabytes_is_refused(tmp_path: Path, 
         read_program(zipped(tmp_path / "net.pt2", edited(files, WEIGHTS, edit)))
 
 
-def test_a_compressed_archive_is_refused(tmp_path: Path, files: Files) -> None:
-    """torch.export.save compresses nothing; what is compressed was made to unfold."""
+def test_a_compressed_archive_is_rejected(tmp_path: Path, files: Files) -> None:
+    """torch.export.save compresses nothing; a small archive could decompress to gigabytes."""
     with pytest.raises(RefusedError, match="expected an archive that is not compressed"):
         read_program(zipped(tmp_path / "net.pt2", files, compression=zipfile.ZIP_DEFLATED))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_members_of_one_name_are_refused(tmp_path: Path, files: Files) -> None:
-    """Which of them is read would depend on the reader."""
+def test_repeated_member_names_are_rejected(tmp_path: Path, files: Files) -> None:
+    """Which of the members is read would depend on the reader."""
     path = zipped(tmp_path / "net.pt2", files)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(f"net/{PROGRAM}", files[PROGRAM])
@@ -418,8 +417,7 @@ def test_members_of_one_name_are_refused(tmp_path: Path, files: Files) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 7, 1000, -1])
-def test_a_cut_file_is_said(tmp_path: Path, files: Files, keep: int) -> None:
-    """Wherever it ends."""
+def test_a_truncated_file_is_an_error(tmp_path: Path, files: Files, keep: int) -> None:
     path = zipped(tmp_path / "net.pt2", files)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(SourceError, match="net.pt2: expected a file of torch.export.save"):
@@ -427,8 +425,7 @@ def test_a_cut_file_is_said(tmp_path: Path, files: Files, keep: int) -> None:
 
 
 @pytest.mark.parametrize("name", [PROGRAM, WEIGHTS, CONSTANTS, "data/weights/weight_0"])
-def test_a_missing_or_damaged_member_is_said(tmp_path: Path, files: Files, name: str) -> None:
-    """In one line with the file."""
+def test_a_missing_or_damaged_member_is_an_error(tmp_path: Path, files: Files, name: str) -> None:
     rest = {key: content for key, content in files.items() if key != name}
     with pytest.raises(SourceError, match="net.pt2: .*"):
         read_program(zipped(tmp_path / "net.pt2", rest))
@@ -453,7 +450,7 @@ class Constant(nn.Module):
 
 
 def test_programs_take_tensors_by_position() -> None:
-    """What else torch.export allows is said with the remedy."""
+    """Other arguments, which torch.export allows, are rejected with a remedy."""
     x = torch.ones(3, 4)
     shapes = {"x": {0: Dim("b")}, "mask": {0: Dim("b")}}
     keyword = torch.export.export(Keyword(), (x,), {"mask": x}, dynamic_shapes=shapes, strict=False)
@@ -467,8 +464,8 @@ def test_programs_take_tensors_by_position() -> None:
         from_program(constant, (), "net")
 
 
-def test_the_batch_is_any_number_of_rows_that_the_service_runs() -> None:
-    """A range that is too small is refused; a fixed number is said; a size made of another is refused."""
+def test_the_batch_must_take_all_numbers_of_rows_that_the_service_runs() -> None:
+    """A range that is too small is rejected, as is a computed size; a fixed number causes a warning."""
     net, x = nn.Linear(4, 4), torch.ones(4, 4)
     with pytest.raises(SourceError, match="takes 1 to 16 rows at a time, and the service runs 1 to 128"):
         from_program(program_of(net, x, batch=Dim("batch", min=1, max=16)), (), "net")

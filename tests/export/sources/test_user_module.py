@@ -1,4 +1,4 @@
-"""A user's own module: their imports are theirs, ours stay ours, and what goes wrong is one line."""
+"""The user's module: their imports stay separate from ours, and errors are one line."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def leaves():
 """
 
 
-def written(folder: Path, files: dict[str, str]) -> Path:
-    """Files by their paths without .py; the folder."""
+def write_modules(folder: Path, files: dict[str, str]) -> Path:
+    """Write Python files, given by their paths without .py; returns the folder."""
     for name, text in files.items():
         path = folder / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,30 +72,29 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.fixture
-def net(tmp_path: Path) -> Path:
-    return written(tmp_path, {"net": NET}) / "net.py"
+def net_file(tmp_path: Path) -> Path:
+    return write_modules(tmp_path, {"net": NET}) / "net.py"
 
 
 @pytest.mark.parametrize("factory", ["make", "Net", "net"])
-def test_a_factory_is_a_function_a_class_or_a_module(net: Path, factory: str) -> None:
-    """Each gives the module, in eval mode whatever mode it was left in."""
-    found = read_factory(f"{net}:{factory}", INPUTS)
-    assert found.module is not None
-    assert not any(part.training for part in found.module.modules())
-    assert found.module(torch.ones(2, 4)).shape == (2, 4)
-    assert (found.name, found.kind, found.inputs) == ("net", "module", INPUTS)
+def test_a_factory_is_a_function_a_class_or_a_module(net_file: Path, factory: str) -> None:
+    """The module is in eval mode, whatever mode the factory left it in."""
+    source = read_factory(f"{net_file}:{factory}", INPUTS)
+    assert source.module is not None
+    assert not any(part.training for part in source.module.modules())
+    assert source.module(torch.ones(2, 4)).shape == (2, 4)
+    assert (source.name, source.kind, source.inputs) == ("net", "module", INPUTS)
 
 
-def test_weights_are_filled_in(net: Path, tmp_path: Path) -> None:
-    """Those of the file, not those that the factory drew."""
-    wanted = {"layer.weight": torch.eye(4), "layer.bias": torch.zeros(4)}
-    save_file(wanted, tmp_path / "w.safetensors")
-    found = read_factory(f"{net}:make", INPUTS, tmp_path / "w.safetensors")
-    assert found.module is not None
-    assert torch.equal(found.module(torch.ones(1, 4)), torch.ones(1, 4))
+def test_weights_of_the_file_are_loaded(net_file: Path, tmp_path: Path) -> None:
+    tensors = {"layer.weight": torch.eye(4), "layer.bias": torch.zeros(4)}
+    save_file(tensors, tmp_path / "w.safetensors")
+    source = read_factory(f"{net_file}:make", INPUTS, tmp_path / "w.safetensors")
+    assert source.module is not None
+    assert torch.equal(source.module(torch.ones(1, 4)), torch.ones(1, 4))
     save_file({"layer.weight": torch.eye(4)}, tmp_path / "w.safetensors")
     with pytest.raises(SourceError, match="w.safetensors: expected a tensor 'layer.bias', which is missing"):
-        read_factory(f"{net}:make", INPUTS, tmp_path / "w.safetensors")
+        read_factory(f"{net_file}:make", INPUTS, tmp_path / "w.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -109,10 +108,9 @@ def test_weights_are_filled_in(net: Path, tmp_path: Path) -> None:
         ("leaves", "net.py:37: SystemExit: goodbye$"),
     ],
 )
-def test_what_goes_wrong_in_their_code_is_one_line(net: Path, factory: str, says: str) -> None:
-    """With the file, the line and the exception."""
+def test_errors_of_user_code_are_one_line_with_the_place(net_file: Path, factory: str, says: str) -> None:
     with pytest.raises(SourceError, match=says):
-        read_factory(f"{net}:{factory}", INPUTS)
+        read_factory(f"{net_file}:{factory}", INPUTS)
 
 
 @pytest.mark.parametrize(
@@ -127,16 +125,15 @@ def test_what_goes_wrong_in_their_code_is_one_line(net: Path, factory: str, says
     ],
 )
 def test_a_file_that_does_not_load_is_one_line(tmp_path: Path, text: str, says: str) -> None:
-    """Also where it is a file that the first one imports."""
-    path = written(tmp_path, {"net": text, "inner": "\nraise ValueError('boom\\ntwice')\n"}) / "net.py"
+    """Also if the error is in a file that the first one imports."""
+    path = write_modules(tmp_path, {"net": text, "inner": "\nraise ValueError('boom\\ntwice')\n"}) / "net.py"
     with pytest.raises(SourceError, match=says):
         read_factory(f"{path}:make", INPUTS)
     assert getattr(sys.modules.get("net"), "__file__", "") != str(path)
 
 
-def test_ctrl_c_in_their_code_is_ctrl_c(tmp_path: Path) -> None:
-    """It stops us, as it should."""
-    path = written(tmp_path, {"net": "raise KeyboardInterrupt"}) / "net.py"
+def test_ctrl_c_in_user_code_stops_the_command(tmp_path: Path) -> None:
+    path = write_modules(tmp_path, {"net": "raise KeyboardInterrupt"}) / "net.py"
     with pytest.raises(KeyboardInterrupt):
         read_factory(f"{path}:make", INPUTS)
 
@@ -155,33 +152,32 @@ def test_ctrl_c_in_their_code_is_ctrl_c(tmp_path: Path) -> None:
         ("Keyword", ["x:float32[b,4]"], "cannot be called without the keyword 'loud'"),
     ],
 )
-def test_inputs_go_with_forwards_arguments(net: Path, factory: str, inputs: list[str], says: str) -> None:
-    """Too few, too many and none are said, with an example."""
-    given = tuple(InputSpec(f"x{at}", "float32", ("b", 4)) for at in range(len(inputs)))
+def test_inputs_must_match_the_arguments_of_forward(
+    net_file: Path, factory: str, inputs: list[str], says: str
+) -> None:
+    specs = tuple(InputSpec(f"x{number}", "float32", ("b", 4)) for number in range(len(inputs)))
     with pytest.raises(RequestError, match=says):
-        read_factory(f"{net}:{factory}", given)
+        read_factory(f"{net_file}:{factory}", specs)
 
 
-def test_any_number_of_arguments_is_any_number_of_inputs(net: Path) -> None:
-    """*args takes them all."""
-    three = parse_inputs([f"x{at}:float32[b,4]" for at in range(3)])
-    assert read_factory(f"{net}:Any", three).inputs == three
+def test_any_number_of_arguments_is_any_number_of_inputs(net_file: Path) -> None:
+    three = parse_inputs([f"x{number}:float32[b,4]" for number in range(3)])
+    assert read_factory(f"{net_file}:Any", three).inputs == three
 
 
 @pytest.mark.parametrize("text", ["net.py", "net.py:", "net.py:a.b", "net.py:a b"])
-def test_the_form_is_said(text: str) -> None:
-    """A file and the name of a factory."""
+def test_other_forms_of_the_source_are_errors(text: str) -> None:
     with pytest.raises(RequestError, match="expected path/to/file.py:factory"):
         read_factory(text, INPUTS)
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    """By its path."""
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="absent.py: no such file"):
         read_factory(f"{tmp_path / 'absent.py'}:make", INPUTS)
 
 
-THEIRS = {
+# a network whose modules have the names of this project's packages
+SHADOWING_MODULES = {
     "net": "import service.act\nfrom models import Net\ndef make(): return Net()\n",
     "models": (
         "import torch\n"
@@ -193,7 +189,7 @@ THEIRS = {
         "    def forward(self, x):\n"
         "        import export\n"  # for the first time here
         "        import models\n"
-        "        assert isinstance(self, models.Net)\n"  # the very class, not one of a module loaded anew
+        "        assert isinstance(self, models.Net)\n"  # the same class, not that of a module loaded again
         "        from service.act import act\n"
         "        import service.late\n"
         "        return act(self.layer(x)) * export.FACTOR + service.late.SHIFT\n"
@@ -204,10 +200,10 @@ THEIRS = {
 }
 
 
-def test_modules_called_as_ours_are_theirs_for_them_and_ours_for_us(tmp_path: Path) -> None:
-    """Also those that forward imports later, also in a copy, also under torch.export; ours are as before."""
-    path = written(tmp_path, THEIRS) / "net.py"
-    ours = {
+def test_user_modules_may_have_the_names_of_our_packages(tmp_path: Path) -> None:
+    """Also those that forward imports later, in a copy, and under torch.export. Ours stay as before."""
+    path = write_modules(tmp_path, SHADOWING_MODULES) / "net.py"
+    our_modules = {
         name: sys.modules[name]
         for name in ("models", "models.layers.gate", "export", "service.artifact.manifest")
     }
@@ -219,7 +215,7 @@ def test_modules_called_as_ours_are_theirs_for_them_and_ours_for_us(tmp_path: Pa
     assert torch.equal(module(x), expected)
     assert torch.equal(copy.deepcopy(module)(x), expected)
     assert torch.equal(torch.export.export(module, (x,)).module()(x), expected)
-    assert {name: sys.modules[name] for name in ours} == ours
+    assert {name: sys.modules[name] for name in our_modules} == our_modules
     assert "service.act" not in sys.modules
     assert "service.late" not in sys.modules
     assert (sys.path, sys.meta_path) == before
@@ -229,25 +225,25 @@ def test_modules_called_as_ours_are_theirs_for_them_and_ours_for_us(tmp_path: Pa
 
 
 def test_two_folders_do_not_share_their_modules(tmp_path: Path) -> None:
-    """Each `layers` is its own, whichever was loaded first and whichever is called last."""
-    found = []
-    for at in (1, 2):
-        layers = f"import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x * {at}\n"
+    """Each `layers` is that of its folder, whichever was loaded first and whichever is called last."""
+    loaded = []
+    for factor in (1, 2):
+        layers = f"import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x * {factor}\n"
         lazy = "    def forward(self, x):\n        import layers\n        return layers.Net().forward(x)\n"
         net = f"import torch\nfrom layers import Net\nclass Lazy(torch.nn.Module):\n{lazy}"
-        folder = written(tmp_path / str(at), {"net": net, "layers": layers})
-        found += [
-            (at, read_factory(f"{folder / 'net.py'}:{name}", INPUTS).module) for name in ("Net", "Lazy")
+        folder = write_modules(tmp_path / str(factor), {"net": net, "layers": layers})
+        loaded += [
+            (factor, read_factory(f"{folder / 'net.py'}:{name}", INPUTS).module) for name in ("Net", "Lazy")
         ]
-    for at, module in found:
+    for factor, module in loaded:
         assert module is not None
-        assert module(torch.ones(1)).item() == at
+        assert module(torch.ones(1)).item() == factor
     sys.modules.pop("layers", None)
 
 
 def test_a_file_in_a_package_may_import_its_neighbours(tmp_path: Path) -> None:
-    """Relative imports work, and the package may be called as one of ours."""
-    written(
+    """Relative imports work, and the package may have the name of one of ours."""
+    write_modules(
         tmp_path,
         {
             "models/__init__": "",
@@ -256,20 +252,20 @@ def test_a_file_in_a_package_may_import_its_neighbours(tmp_path: Path) -> None:
             "models/parts_of_net": NET,
         },
     )
-    found = read_factory(f"{tmp_path}/models/parts/net.py:make", INPUTS)
-    assert found.module is not None
-    assert type(found.module).__module__ == "models.parts_of_net"
+    source = read_factory(f"{tmp_path}/models/parts/net.py:make", INPUTS)
+    assert source.module is not None
+    assert type(source.module).__module__ == "models.parts_of_net"
     assert "models.parts_of_net" not in sys.modules
     assert sys.modules["models"] is models
 
 
 def test_the_file_may_be_a_package_itself(tmp_path: Path) -> None:
-    """Its __init__.py, which imports what lies beside it, as it is now and not as it was."""
+    """Its __init__.py imports a neighbour, and is run again after it changed."""
     files = {"nets/__init__": "from .layers import Net\nmake = Net\n", "nets/layers": NET}
-    spec = f"{written(tmp_path, files)}/nets/__init__.py:make"
+    spec = f"{write_modules(tmp_path, files)}/nets/__init__.py:make"
     assert isinstance(read_factory(spec, INPUTS).module, nn.Module)
-    written(
-        tmp_path, {"nets/__init__": "from torch import nn\ndef make(): return nn.Linear(4, 4)  # another\n"}
+    write_modules(
+        tmp_path, {"nets/__init__": "from torch import nn\ndef make(): return nn.Linear(4, 4)  # changed\n"}
     )
     assert isinstance(read_factory(spec, INPUTS).module, nn.Linear)
     sys.modules.pop("nets", None)
@@ -277,7 +273,7 @@ def test_the_file_may_be_a_package_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["models", "types", "my-net.v2", "torch", "pytest"])
 def test_the_file_itself_may_have_any_name(tmp_path: Path, name: str) -> None:
-    """Ours, the standard library's, a library's, or none that could be imported."""
+    """A name of ours, of the standard library, of a library, or one that cannot be imported."""
     before = sys.modules.get(name)
     (tmp_path / f"{name}.py").write_text(NET)
     module = read_factory(f"{tmp_path / name}.py:make", INPUTS).module
@@ -286,17 +282,17 @@ def test_the_file_itself_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert sys.modules.get(name) is before
 
 
-def test_ours_can_still_be_imported_by_them(tmp_path: Path) -> None:
-    """A factory may build upon turnpike's own layers where its folder has none of that name."""
+def test_user_code_can_import_our_packages(tmp_path: Path) -> None:
+    """A factory may use turnpike's own layers, unless its folder has a module of that name."""
     text = "from models.layers.gate import DenseGate\ndef make(): return DenseGate(4, 4)\n"
-    (tmp_path / "models").mkdir()  # a folder of weights, say, with no module in it
-    module = read_factory(f"{written(tmp_path, {'net': text}) / 'net.py'}:make", INPUTS).module
+    (tmp_path / "models").mkdir()  # for example a folder of weights, without a module
+    module = read_factory(f"{write_modules(tmp_path, {'net': text}) / 'net.py'}:make", INPUTS).module
     assert isinstance(module, models.layers.gate.DenseGate)
 
 
-def test_what_they_load_first_is_not_ours_later(tmp_path: Path) -> None:
-    """In a process that has not loaded `loadtest` yet, theirs does not become ours."""
-    folder = written(
+def test_a_user_module_that_is_loaded_first_does_not_become_ours(tmp_path: Path) -> None:
+    """In a process that has not loaded our `loadtest` yet."""
+    folder = write_modules(
         tmp_path,
         {
             "net": "import loadtest, torch\ndef make(): return torch.nn.Linear(loadtest.SIZE, 4)\n",
@@ -313,15 +309,15 @@ def test_what_they_load_first_is_not_ours_later(tmp_path: Path) -> None:
         "assert not hasattr(loadtest, 'SIZE')\n"
     )
     root = Path(models.__file__).parent.parent
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60, check=False
     )
-    assert ran.returncode == 0, ran.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_imports_from_where_the_command_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `python -m nets.net` would have it, though `nets` is no package."""
+def test_imports_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with `python -m nets.net`, although `nets` is no package."""
     net = "from common.parts import Net\ndef make(): return Net()\n"
-    written(tmp_path, {"nets/net": net, "common/parts": NET})
+    write_modules(tmp_path, {"nets/net": net, "common/parts": NET})
     monkeypatch.chdir(tmp_path)
     assert isinstance(read_factory("nets/net.py:make", INPUTS).module, nn.Module)

@@ -1,4 +1,4 @@
-"""Modules without an honest graph, each refused in one line with its place and the remedy."""
+"""Modules without a faithful graph are rejected in one line, with the place and a remedy."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ ROWS = "x:float32[batch,4]"
 STEPS = "x:float32[batch,time,4]"
 
 
-def traced(module: nn.Module, *inputs: str) -> Any:
+def trace_module(module: nn.Module, *inputs: str) -> Any:
     return trace(Source("net", "module", parse_inputs(inputs), module=module.eval()))
 
 
 @pytest.mark.parametrize(
-    ("module", "inputs", "place", "remedy"),
+    ("module", "inputs", "line", "remedy"),
     [
         (BranchOnData, ROWS, "in forward: if x.sum() > 0:", "use torch.where"),
         (NumberFromData, ROWS, "return x * float(x.mean())", "keep the value a tensor"),
@@ -136,27 +136,31 @@ def traced(module: nn.Module, *inputs: str) -> Any:
         (Broken, ROWS, "raise ValueError(", "PyTorch stopped at ValueError: no such thing"),
     ],
 )
-def test_no_honest_graph(module: type[nn.Module], inputs: str, place: str, remedy: str) -> None:
-    """The line of code is shown with its file, and what to do about it."""
+def test_untraceable_modules_are_explained(
+    module: type[nn.Module], inputs: str, line: str, remedy: str
+) -> None:
+    """The message shows the line of code with its file, and says what to do."""
     with pytest.raises(UntraceableError) as error:
-        traced(module(), inputs)
+        trace_module(module(), inputs)
     text = str(error.value)
-    assert place in text
+    assert line in text
     assert remedy in text
     assert "\n" not in text
-    assert "/" not in text.split(": ", maxsplit=1)[0], "a file is named without its folder"
+    assert "/" not in text.split(": ", maxsplit=1)[0], "expected the file without its folder"
     if not isinstance(module(), Counter):
         assert text.startswith("test_untraceable.py:")
 
 
 @pytest.mark.parametrize("length", ["6", "1"])
 def test_a_fixed_length_is_the_remedy(length: str) -> None:
-    """A loop over time is unrolled where time has a number, as the message says."""
-    assert traced(LoopOverTime(), f"x:float32[batch,{length},4]").model.graph.outputs[0].name == "output"
+    """A loop over time is unrolled if time has a number, as the message says."""
+    assert (
+        trace_module(LoopOverTime(), f"x:float32[batch,{length},4]").model.graph.outputs[0].name == "output"
+    )
 
 
-def test_the_module_is_left_alone() -> None:
-    """Tracing works on a copy: what forward leaves on itself is not left on the user's module."""
+def test_the_module_is_not_changed() -> None:
+    """Tracing works on a copy: what forward stores on the module stays on the copy."""
 
     class Remembers(nn.Module):
         last: Tensor | None = None
@@ -167,12 +171,12 @@ def test_the_module_is_left_alone() -> None:
 
     module = Remembers().eval()
     before = copy.copy(module.__dict__)
-    traced(module, ROWS)
+    trace_module(module, ROWS)
     assert module.__dict__ == before
 
 
-def test_an_opset_passed_over_is_said() -> None:
-    """The exporter writes another opset than asked for, rather than failing."""
+def test_an_opset_that_the_exporter_ignores_is_an_error() -> None:
+    """The exporter writes another opset than requested, instead of failing."""
     expect_opset(20, 20)
     with pytest.raises(RequestError, match="cannot write opset 9, it wrote 18"):
         expect_opset(9, 18)

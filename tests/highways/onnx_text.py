@@ -1,4 +1,4 @@
-"""Graphs that no exporter of today has made, written in ONNX's own text; x is (batch, 4)."""
+"""Graphs in ONNX's text format that today's exporters do not write; x is (batch, 4)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from onnx import ModelProto, numpy_helper
 
 WEIGHTS = {"w_h": (4, 4), "b_h": (4,), "w_t": (4, 4), "b_t": (4,), "w_c": (4, 4), "b_c": (4,)}
 
-# as the exporter of TorchScript had it: MatMul and Add, constants in nodes, sizes asked for
-OLD = """
+# as the old TorchScript exporter writes it: MatMul and Add, constants in nodes, sizes computed from shapes
+TORCHSCRIPT = """
 <ir_version: 6, opset_import: ["": 11]>
 main (float[batch, 4] x) => (float[batch, 4] y) {
     batch_size = Shape (x)
@@ -33,8 +33,8 @@ main (float[batch, 4] x) => (float[batch, 4] y) {
     y = Add (v12, v15)
 }
 """
-# by hand: a logistic of its own, a sum of three, and Dropout left in
-BY_HAND = """
+# written by hand: a logistic function of its own, a sum of three terms, and a Dropout left in
+HAND_WRITTEN = """
 <ir_version: 8, opset_import: ["": 17]>
 main (float[batch, 4] x) => (float[batch, 4] y) {
     one = Constant <value = float {1}> ()
@@ -52,8 +52,8 @@ main (float[batch, 4] x) => (float[batch, 4] y) {
     y = Sum (x, th, less)
 }
 """
-# one Linear made a (2, 4) map by fused [T | H], cut by a Split of lengths and in a shape of its own
-FUSED = """
+# one fused Linear [T | H] whose output is cut by a Split
+FUSED_LINEAR = """
 <ir_version: 8, opset_import: ["": 13]>
 main (float[batch, 4] x) => (float[batch, 4] y) {
     w = Concat <axis = 1> (w_t, w_h)
@@ -65,14 +65,14 @@ main (float[batch, 4] x) => (float[batch, 4] y) {
     tz, hz = Split <axis = -1> (g, lengths)
     t = Sigmoid (tz)
     h = Tanh (hz)
-    carried = Sub (one, t)
-    kept = Mul (carried, x)
-    made = Mul (t, h)
-    y = Add (made, kept)
+    c = Sub (one, t)
+    carried = Mul (c, x)
+    transformed = Mul (t, h)
+    y = Add (transformed, carried)
 }
 """
-# whose input is brought into a shape of as many dimensions as another input says
-RANKLESS = """
+# the number of dimensions depends on the length of another input
+UNKNOWN_RANK = """
 <ir_version: 8, opset_import: ["": 13]>
 main (float[batch, 4] x, int64[rank] shape) => (y) {
     flat = Reshape (x, shape)
@@ -86,8 +86,8 @@ main (float[batch, 4] x, int64[rank] shape) => (y) {
 """
 
 
-def written(text: str) -> ModelProto:
-    """The model of a text, with random weights for the names that it leaves open."""
+def model_from_text(text: str) -> ModelProto:
+    """The model of a text, with random weights for the names that the text does not define."""
     rng = np.random.default_rng(0)
     model = onnx.parser.parse_model(text)
     used = {name for node in model.graph.node for name in node.input}
@@ -98,5 +98,7 @@ def written(text: str) -> ModelProto:
     return model
 
 
-def weights(model: ModelProto) -> dict[str, np.ndarray]:
-    return {one.name: numpy_helper.to_array(one).astype(np.float64) for one in model.graph.initializer}
+def weights_of(model: ModelProto) -> dict[str, np.ndarray]:
+    return {
+        tensor.name: numpy_helper.to_array(tensor).astype(np.float64) for tensor in model.graph.initializer
+    }

@@ -1,4 +1,4 @@
-"""Graphs made to be slow or deep, which are read in no time."""
+"""Graphs built to make the gate search slow or deeply recursive."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ JOIN = [
 ]
 
 
-def chain(op: str, start: str, *beside: str) -> tuple[list[NodeProto], str]:
-    """One operator on what it made itself, again and again; `self` stands for that in its second place."""
+def chain(op: str, start: str, *others: str) -> tuple[list[NodeProto], str]:
+    """An operator applied to its own output LINKS times; `self` as second input stands for that output."""
     nodes, value = [], start
     for link in range(LINKS):
-        second = [value if name == "self" else name for name in beside]
+        second = [value if name == "self" else name for name in others]
         nodes.append(helper.make_node(op, [value, *second], [f"{start}{link}"]))
         value = f"{start}{link}"
     return nodes, value
@@ -47,10 +47,10 @@ def long_output() -> list[NodeProto]:
     return [helper.make_node("Sigmoid", ["x"], ["t"]), *nodes, helper.make_node("Identity", [last], ["y"])]
 
 
-def turned() -> list[NodeProto]:
+def transposed() -> list[NodeProto]:
     nodes, last = chain("Transpose", "s")
-    made = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Sigmoid", ["z"], ["s"])]
-    return [*made, *nodes, helper.make_node("Identity", [last], ["t"]), *JOIN]
+    gate_nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Sigmoid", ["z"], ["s"])]
+    return [*gate_nodes, *nodes, helper.make_node("Identity", [last], ["t"]), *JOIN]
 
 
 def complements() -> list[NodeProto]:
@@ -67,9 +67,9 @@ def literal() -> list[NodeProto]:
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("make", [doubled, long_sum, long_output, turned, complements, literal])
+@pytest.mark.parametrize("make", [doubled, long_sum, long_output, transposed, complements, literal])
 def test_a_graph_made_to_be_slow_is_read(make: object) -> None:
-    """Neither time nor depth grows without bounds, and a gate behind it all is found."""
+    """Neither run time nor recursion depth explodes, and the gate behind the chain is found."""
     assert callable(make)
     nodes = make()
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])

@@ -1,4 +1,4 @@
-"""Networks about which something cannot be told, or not be done."""
+"""Networks in which something about a gate cannot be known, or must not be changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Fusion(nn.Module):
-    """Two streams, neither of which is made of the other."""
+    """Two branches, neither of which is computed from the other: the carry cannot be known."""
 
     def __init__(self, bias: float) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Fusion(nn.Module):
 
 
 class SharedBias(nn.Module):
-    """The gates of two layers, and an output beside them, have one bias."""
+    """The gates of two layers, and another output, share one bias."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class SharedBias(nn.Module):
 
 
 class Stream(nn.Module):
-    """A gate whose logit takes in a stream that goes on beside it."""
+    """A gate whose logit includes a stream that H and the carry use too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Stream(nn.Module):
 
 
 class SharedLogit(nn.Module):
-    """What is squashed into a gate is what H is made of, too."""
+    """The logit of the gate is the input of H, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class SharedLogit(nn.Module):
 
 
 class Public(nn.Module):
-    """Gives its gate away beside what it answers, and uses it a second time, for another block."""
+    """Returns its gate as a second output, and uses it in two gated sums; names collide with ours."""
 
     def __init__(self) -> None:
         super().__init__()
