@@ -1,4 +1,4 @@
-"""A project of docker compose for tests, made from the repository's own file."""
+"""A docker compose project for tests, from the repository's own docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.support.load_clients import ClientRequest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PREDICT = "/v1/models/digits-10:predict"
-# the row that the README asks about
+# the request of the README's curl line
 BODY = re.findall(r"curl .*digits-10:predict -d '(\{.*\})'", README)[0].encode()
 
 
 def check(body: bytes) -> str | None:
-    """Whether an answer says what the README says of it."""
+    """What is wrong with an answer to the README's request; None if nothing is."""
     label = json.loads(body)["predictions"][0]["label"]
     return None if label == "0" else f"expected the label 0, got {label!r}"
 
@@ -38,40 +38,40 @@ SHOT = ClientRequest(PREDICT, BODY, check=check)
 
 @functools.cache
 def engine() -> str | None:
-    """Why there is no engine that can run the project, None where there is one."""
+    """The reason why there is no usable Docker engine; None if there is one."""
     if shutil.which("docker") is None:
         return "docker is not installed"
-    for words in (["info"], ["compose", "version"]):
-        ran = subprocess.run(["docker", *words], capture_output=True, text=True, check=False, timeout=60)
-        if ran.returncode:
-            return f"docker {' '.join(words)}: {ran.stderr.strip()}"
+    for arguments in (["info"], ["compose", "version"]):
+        result = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=60)
+        if result.returncode:
+            return f"docker {' '.join(arguments)}: {result.stderr.strip()}"
     return None
 
 
 def need_engine() -> None:
-    """Skip without an engine, or fail where the environment says that there must be one."""
+    """Skip the test without an engine; fail if TURNPIKE_CONTAINERS says that there must be one."""
     if reason := engine():
         if os.environ.get("TURNPIKE_CONTAINERS") == "required":
             pytest.fail(f"expected a Docker engine, got none: {reason}")
         pytest.skip(reason)
 
 
-def docker(*words: str) -> str:
-    """What docker says to a command that must go well."""
-    ran = subprocess.run(["docker", *words], capture_output=True, text=True, check=False, timeout=600)
-    assert ran.returncode == 0, f"docker {' '.join(words)}: {ran.stdout}{ran.stderr}"
-    return ran.stdout.strip()
+def docker(*arguments: str) -> str:
+    """The output of a docker command that must succeed."""
+    result = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=600)
+    assert result.returncode == 0, f"docker {' '.join(arguments)}: {result.stdout}{result.stderr}"
+    return result.stdout.strip()
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @dataclass
 class Project:
-    """A project of its own: containers, network, volumes and ports; `variables` are those of the file."""
+    """A project with its own containers, network, volumes and ports; `variables` are those of the compose file."""
 
     name: str
     variables: dict[str, str] = field(default_factory=dict)
@@ -80,14 +80,14 @@ class Project:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
         own = {"PORT": str(self.port), "SCALE_PORT": str(self.scale_port), "LOADTEST_PORT": "0"}
-        return kept | own | {"COMPOSE_PROJECT_NAME": self.name} | self.variables
+        return inherited | own | {"COMPOSE_PROJECT_NAME": self.name} | self.variables
 
-    def run(self, *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        """A program in the repository, which finds this project."""
+    def run(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        """Run a program in the root of the repository, with the environment of this project."""
         return subprocess.run(
-            words,
+            arguments,
             cwd=ROOT,
             env=self.environment | changes,
             capture_output=True,
@@ -96,26 +96,26 @@ class Project:
             timeout=600,
         )
 
-    def compose(self, *words: str, **changes: str) -> str:
-        """What docker compose says, on both its outputs, to a command that must go well."""
-        ran = self.run("docker", "compose", *words, **changes)
-        assert ran.returncode == 0, f"docker compose {' '.join(words)}: {ran.stdout}{ran.stderr}"
-        return ran.stdout + ran.stderr
+    def compose(self, *arguments: str, **changes: str) -> str:
+        """Both outputs of a docker compose command that must succeed."""
+        result = self.run("docker", "compose", *arguments, **changes)
+        assert result.returncode == 0, f"docker compose {' '.join(arguments)}: {result.stdout}{result.stderr}"
+        return result.stdout + result.stderr
 
     def ids(self, service: str) -> list[str]:
         return self.compose("--profile", "*", "ps", "--quiet", "--all", service).split()
 
     def inspect(self, container: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(docker("inspect", container))[0]
-        return found
+        details: dict[str, Any] = json.loads(docker("inspect", container))[0]
+        return details
 
     def inside(self, service: str, script: str) -> str:
-        """What a shell line says in a service's container."""
+        """The output of a shell command in a service's container."""
         (container,) = self.ids(service)[:1]
         return docker("exec", container, "sh", "-c", script)
 
     def address(self, service: str, port: int = 8000) -> str:
-        """A container's own address: no proxy of the engine takes connections for it."""
+        """A container's own address, without the engine's proxy in between."""
         (network,) = self.inspect(self.ids(service)[0])["NetworkSettings"]["Networks"].values()
         return f"http://{network['IPAddress']}:{port}"
 
@@ -131,11 +131,11 @@ class Project:
 
 
 @contextmanager
-def project(name: str, **variables: str) -> Iterator[Project]:
-    """A project that leaves nothing behind but its images."""
-    one = Project(f"turnpike-{name}-{os.getpid()}", variables)
+def temporary_project(name: str, **variables: str) -> Iterator[Project]:
+    """A project that leaves nothing behind except its images."""
+    project = Project(f"turnpike-{name}-{os.getpid()}", variables)
     try:
-        yield one
+        yield project
     finally:
-        one.run("docker", "compose", "--profile", "*", "kill")  # nobody waits for a drain
-        one.compose("--profile", "*", "down", "--volumes", "--remove-orphans")
+        project.run("docker", "compose", "--profile", "*", "kill")  # without waiting for a drain
+        project.compose("--profile", "*", "down", "--volumes", "--remove-orphans")

@@ -1,4 +1,4 @@
-"""A real Prometheus that collects from a running service, for tests."""
+"""A real Prometheus that collects from a running service."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ FOLDER = ROOT / "deploy/prometheus"
 
 @dataclass
 class Prometheus:
-    """Its address, and what it can be asked."""
+    """A running Prometheus, and queries to it."""
 
     url: str
 
-    def ask(self, path: str, **words: Any) -> Any:
-        """The data of an answer of its API."""
-        answer = requests.get(f"{self.url}/api/v1/{path}", params=words, timeout=30)
+    def ask(self, path: str, **parameters: Any) -> Any:
+        """GET from its API; returns the data of the answer."""
+        answer = requests.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=30)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
     def target(self) -> dict[str, Any]:
-        """The one that it collects from, once it has tried to."""
+        """Its only target, after the first attempt to collect from it."""
         until = time.monotonic() + 30
         while time.monotonic() < until:
-            # 503 until it is ready
+            # Prometheus answers 503 until it is ready
             answer = requests.get(f"{self.url}/api/v1/targets", params={"state": "active"}, timeout=30)
-            found = answer.json()["data"]["activeTargets"] if answer.status_code == 200 else []
-            if found and found[0]["health"] != "unknown":
-                return found[0]
+            targets = answer.json()["data"]["activeTargets"] if answer.status_code == 200 else []
+            if targets and targets[0]["health"] != "unknown":
+                return targets[0]
             time.sleep(0.2)
-        raise AssertionError("it has tried no target in 30 seconds")
+        raise AssertionError("expected an attempt to collect within 30 seconds, got none")
 
-    def lately(self, query: str, seconds: float) -> list[float]:
-        """Every number that a query had in the last seconds, over all series."""
+    def recent_values(self, query: str, seconds: float) -> list[float]:
+        """Every value that a query had in the last seconds, over all series."""
         now = time.time()
         data = self.ask("query_range", query=query, start=now - seconds, end=now, step=1)
         values = [float(value) for series in data["result"] for _, value in series["values"]]
-        # NaN: a share of nothing
+        # NaN is a share of no requests
         return [value for value in values if value == value]
 
 
-def configured(folder: Path, target: str, key: str) -> Path:
-    """Our own configuration, asking one service each second with a key."""
+def write_configuration(folder: Path, target: str, key: str) -> Path:
+    """The repository's configuration, changed to collect from one service every second with a key."""
     configuration = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     configuration["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     configuration["rule_files"] = [str(FOLDER / name) for name in configuration["rule_files"]]
@@ -69,39 +69,39 @@ def configured(folder: Path, target: str, key: str) -> Path:
 
 
 @contextlib.contextmanager
-def collecting(folder: Path, target: str, key: str) -> Iterator[Prometheus]:
-    """Debian's Prometheus on a free port, collecting from host:port."""
+def running_prometheus(folder: Path, target: str, key: str) -> Iterator[Prometheus]:
+    """Debian's Prometheus on a free port; `target` is host:port of the service."""
     process = subprocess.Popen(
         [
             "prometheus",
-            f"--config.file={configured(folder, target, key)}",
+            f"--config.file={write_configuration(folder, target, key)}",
             f"--storage.tsdb.path={folder / 'data'}",
             "--web.listen-address=127.0.0.1:0",
         ],
         stderr=subprocess.PIPE,
         text=True,
     )
-    said: list[str] = []
-    port = threading.Event()
+    log: list[str] = []
+    listening = threading.Event()
 
-    def listen() -> None:
+    def read_log() -> None:
         assert process.stderr is not None
         for line in process.stderr:
-            said.append(line)
+            log.append(line)
             if "Listening on" in line:
-                port.set()
-        port.set()
+                listening.set()
+        listening.set()
 
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
+    reader = threading.Thread(target=read_log, daemon=True)
+    reader.start()
     try:
-        assert port.wait(60), said
-        found = re.search(r'"Listening on" address=(\S+)', "".join(said))
-        assert found, said
-        yield Prometheus(f"http://{found[1]}")
+        assert listening.wait(60), log
+        address = re.search(r'"Listening on" address=(\S+)', "".join(log))
+        assert address, log
+        yield Prometheus(f"http://{address[1]}")
     finally:
         process.terminate()
         process.wait(30)
-        listener.join(10)
+        reader.join(10)
         if process.stderr:
             process.stderr.close()

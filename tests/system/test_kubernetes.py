@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from service.config.settings import Settings
-from tests.support.promql import unanswerable
+from tests.support.promql import missing_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 
 DEPLOY = ROOT / "deploy/kubernetes"
@@ -133,7 +133,7 @@ def test_the_autoscaler_asks_for_what_the_adapter_makes() -> None:
     """Of one name, and made of what the service exposes."""
     (metric,) = read("autoscaler.yaml")["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] == adapter()["name"]["as"]
-    assert unanswerable(adapted("", "instance")) == []
+    assert missing_series(adapted("", "instance")) == []
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
@@ -166,8 +166,8 @@ def test_what_the_autoscaler_sees(tmp_path: Path) -> None:
     }
     file = tmp_path / "adapter_test.yml"
     file.write_text(json.dumps({"tests": [case]}))
-    ran = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    result = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def built(tmp_path: Path, components: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -176,11 +176,11 @@ def built(tmp_path: Path, components: tuple[str, ...]) -> list[dict[str, Any]]:
     file = tmp_path / "kubernetes/kustomization.yaml"
     kustomization = yaml.safe_load(file.read_text()) | {"components": list(components)}
     file.write_text(json.dumps(kustomization))
-    ran = subprocess.run(
+    result = subprocess.run(
         ["kubectl", "kustomize", tmp_path / "kubernetes"], capture_output=True, text=True, check=False
     )
-    assert ran.returncode == 0, ran.stderr
-    return list(yaml.safe_load_all(ran.stdout))
+    assert result.returncode == 0, result.stderr
+    return list(yaml.safe_load_all(result.stdout))
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")

@@ -22,8 +22,8 @@ from service.errors import RequestError
 from service.gates.drift import ALARM, WATCH
 from tests.support.live_server import Server, serving
 from tests.support.load_clients import ClientRequest, LoadGenerator
-from tests.support.prometheus import FOLDER, Prometheus, collecting
-from tests.support.promql import selected, unanswerable
+from tests.support.prometheus import FOLDER, Prometheus, running_prometheus
+from tests.support.promql import missing_series, selected
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 from tests.system.test_serve_faults import DEFAULT
 
@@ -58,22 +58,22 @@ def test_panels_ask_for_what_there_is(query: str) -> None:
     """Every series and label of the dashboard is one of the service's, and no variable is left in it."""
     assert "$" not in query
     assert selected(query)
-    assert unanswerable(query) == []
+    assert missing_series(query) == []
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 def test_alerts_ask_for_what_there_is(alert: dict[str, Any]) -> None:
     """Every series and label of an alert is one of the service's; it has a weight and says what is wrong."""
-    assert unanswerable(alert["expr"]) == []
+    assert missing_series(alert["expr"]) == []
     assert alert["labels"]["severity"] in {"info", "warning", "critical"}
     assert set(alert["annotations"]) == {"summary", "description"}
 
 
 def test_what_is_not_there_is_found() -> None:
     """A misspelt series, label or grouping does not get by."""
-    assert unanswerable("rate(turnpike_model_row_total[5m])") == ["turnpike_model_row_total"]
-    assert unanswerable('turnpike_workers{modle="m"}') == ["turnpike_workers{modle}"]
-    assert unanswerable('sum by (rout) (turnpike_http_requests_total{route="/{model}"})') == ["by (rout)"]
+    assert missing_series("rate(turnpike_model_row_total[5m])") == ["turnpike_model_row_total"]
+    assert missing_series('turnpike_workers{modle="m"}') == ["turnpike_workers{modle}"]
+    assert missing_series('sum by (rout) (turnpike_http_requests_total{route="/{model}"})') == ["by (rout)"]
 
 
 def test_values_that_are_asked_for_exist() -> None:
@@ -192,8 +192,8 @@ def test_every_alert_is_documented() -> None:
 )
 def test_promtool_agrees(words: tuple[Any, ...]) -> None:
     """Configuration, alerts and the alerts' cases are what Prometheus' own tool takes."""
-    ran = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    result = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @needs_promtool
@@ -202,9 +202,9 @@ def test_promtool_reads_the_dashboard(tmp_path: Path) -> None:
     rules = [{"record": f"panel:{number}", "expr": query.values[0]} for number, query in enumerate(queries())]
     file = tmp_path / "panels.yml"
     file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
-    ran = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert f"{len(rules)} rules found" in ran.stdout
+    result = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"{len(rules)} rules found" in result.stdout
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pro
     options = ("--models", folder / "models", "--api-keys-file", folder / "keys", "--no-access-log")
     with (
         serving(*options) as server,
-        collecting(folder, urlsplit(server.url).netloc, f"{KEY}\n") as prometheus,
+        running_prometheus(folder, urlsplit(server.url).netloc, f"{KEY}\n") as prometheus,
     ):
         row = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.5] * 64}]}
         shots = [
@@ -257,7 +257,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pro
 @pytest.mark.parametrize("query", queries("4s"))
 def test_every_panel_shows_something(seen: tuple[Server, Prometheus], query: str) -> None:
     """Under traffic each query of the dashboard has numbers."""
-    assert seen[1].lately(query, SECONDS)
+    assert seen[1].recent_values(query, SECONDS)
 
 
 @pytest.mark.slow
@@ -280,7 +280,7 @@ def test_a_real_prometheus_alerts(seen: tuple[Server, Prometheus]) -> None:
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
 def test_a_prometheus_without_the_key_says_so(seen: tuple[Server, Prometheus], tmp_path: Path) -> None:
     """Where a key is needed and none is given, the target is down and says why."""
-    with collecting(tmp_path, urlsplit(seen[0].url).netloc, "") as prometheus:
+    with running_prometheus(tmp_path, urlsplit(seen[0].url).netloc, "") as prometheus:
         target = prometheus.target()
         assert target["health"] == "down"
         assert "401" in target["lastError"]
