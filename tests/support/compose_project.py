@@ -33,7 +33,7 @@ def check(body: bytes) -> str | None:
     return None if label == "0" else f"expected the label 0, got {label!r}"
 
 
-SHOT = ClientRequest(PREDICT, BODY, check=check)
+README_REQUEST = ClientRequest(PREDICT, BODY, check=check)
 
 
 @functools.cache
@@ -42,7 +42,9 @@ def engine() -> str | None:
     if shutil.which("docker") is None:
         return "docker is not installed"
     for arguments in (["info"], ["compose", "version"]):
-        result = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run(
+            ["docker", *arguments], capture_output=True, text=True, check=False, timeout=60
+        )
         if result.returncode:
             return f"docker {' '.join(arguments)}: {result.stderr.strip()}"
     return None
@@ -71,7 +73,7 @@ def free_port() -> int:
 
 @dataclass
 class Project:
-    """A project with its own containers, network, volumes and ports; `variables` are those of the compose file."""
+    """A project with its own containers, network, volumes and ports; `variables` are for the compose file."""
 
     name: str
     variables: dict[str, str] = field(default_factory=dict)

@@ -51,10 +51,7 @@ def missing_series(query: str) -> list[str]:
     have, used = exposed(), selected(query)
     missing = [name for name in used if name not in have]
     missing += [
-        f"{name}{{{label}}}"
-        for name, labels in used.items()
-        if name in have
-        for label in labels - have[name]
+        f"{name}{{{label}}}" for name, labels in used.items() if name in have for label in labels - have[name]
     ]
     known = set().union(*(have[name] for name in used if name in have))
     return missing + [f"by ({label})" for label in grouped(query) - known]

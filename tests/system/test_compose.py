@@ -1,4 +1,4 @@
-"""docker-compose.yml as it is written: hardened, bounded, documented; no engine is needed to see that."""
+"""docker-compose.yml is hardened, limited and documented. These tests read the file and need no engine."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 DOCUMENT = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
 ONE_SHOT = {"export"}
-# nothing connects to it, so there is nothing to ask
-UNASKED = {"export", "loadtest-worker"}
+# nothing connects to these, so they have no health check
+WITHOUT_HEALTH_CHECK = {"export", "loadtest-worker"}
 SERVING = ("service", "service-gpu", "replica")
-# settings that the file gives itself, those of files that it has no place for, and keys that are no files
-OWN = {"models", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
-LEFT_OUT = {"host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"}
+# settings that the compose file sets itself
+SET_BY_FILE = {"models", "drain_wait", "drain_seconds", "api_keys_file", "admin_key_file"}
+# settings that make no sense in the container, and keys that are not files
+NOT_PASSED_ON = {"host", "port", "device", "tls_cert", "tls_key", "api_keys", "admin_key"}
 
 
 def seconds(text: str) -> float:
-    found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s)?", text)
-    assert found, text
-    return 60 * int(found[1] or 0) + int(found[2] or 0)
+    match = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s)?", text)
+    assert match, text
+    return 60 * int(match[1] or 0) + int(match[2] or 0)
 
 
 def environment(name: str) -> dict[str, str | None]:
-    """A service's variables, None for those that are handed on."""
+    """The variables of a service; None for those that are passed on from the shell."""
     pairs = [entry.partition("=") for entry in SERVICES[name]["environment"]]
     return {key: value if mark else None for key, mark, value in pairs}
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_is_hardened(name: str) -> None:
-    """No service can write to its root, gain a privilege, run as root, or take all of the machine."""
+    """A read-only root, no capabilities, and limits on memory, CPUs, processes and logs."""
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["init"] is True
@@ -58,13 +59,13 @@ def test_every_service_is_hardened(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"prometheus", "grafana"}))
 def test_our_own_run_as_nobody(name: str) -> None:
-    """A container of ours runs as a user that the host does not know."""
+    """As a user that does not exist on the host."""
     assert SERVICES[name]["user"] == "10001:10001"
 
 
-@pytest.mark.parametrize("name", sorted(SERVICES.keys() - UNASKED))
+@pytest.mark.parametrize("name", sorted(SERVICES.keys() - WITHOUT_HEALTH_CHECK))
 def test_every_server_is_asked_whether_it_lives(name: str) -> None:
-    """What listens has a health check that is bounded in time."""
+    """Every service that listens has a health check with a time limit."""
     check = SERVICES[name]["healthcheck"]
     assert check["test"][0] in ("CMD", "CMD-SHELL")
     assert seconds(check["timeout"]) <= seconds(check["interval"]) <= 30
@@ -72,27 +73,27 @@ def test_every_server_is_asked_whether_it_lives(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVING)
 def test_the_health_check_asks_for_life_alone(name: str) -> None:
-    """A service that drains, or loads a model, lives."""
+    """A service that drains or loads a model is not ready, but it is alive."""
     assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "alive", "8000", "/v2/health/live"]
 
 
 @pytest.mark.parametrize("name", SERVING)
 def test_a_service_has_time_to_drain(name: str) -> None:
-    """It is not killed before both of its drains can have ended."""
-    said = environment(name)
-    drain = float(said["TURNPIKE_DRAIN_WAIT"] or "") + float(said["TURNPIKE_DRAIN_SECONDS"] or "")
+    """It is not killed before both of its drains can end."""
+    variables = environment(name)
+    drain = float(variables["TURNPIKE_DRAIN_WAIT"] or "") + float(variables["TURNPIKE_DRAIN_SECONDS"] or "")
     assert seconds(SERVICES[name]["stop_grace_period"]) >= drain + 5
 
 
 def test_the_proxy_sees_a_drain_in_time() -> None:
-    """Its checks are several times as often as the wait of a draining replica is long."""
+    """It checks a draining replica several times before that replica closes its port."""
     proxy = (ROOT / "deploy/proxy/haproxy.cfg").read_text(encoding="utf-8")
     (interval,) = re.findall(r"check inter (\d+)ms fall 1 ", proxy)
     assert float(environment("replica")["TURNPIKE_DRAIN_WAIT"] or "") * 1000 >= 4 * int(interval)
 
 
 def test_the_proxy_outlasts_its_requests() -> None:
-    """It is killed only when haproxy has given up waiting for answers itself."""
+    """It is killed only after haproxy has stopped waiting for answers."""
     proxy = (ROOT / "deploy/proxy/haproxy.cfg").read_text(encoding="utf-8")
     (hard,) = re.findall(r"hard-stop-after (\d+)s", proxy)
     assert seconds(SERVICES["proxy"]["stop_grace_period"]) > int(hard)
@@ -101,15 +102,16 @@ def test_the_proxy_outlasts_its_requests() -> None:
 
 @pytest.mark.parametrize("name", SERVING)
 def test_every_setting_of_the_service_has_a_way_in(name: str) -> None:
-    """Each is given by the file, handed on from the environment, or left out for a reason."""
-    said = environment(name)
-    known = {f"TURNPIKE_{field.upper()}" for field in Settings.model_fields.keys() - OWN - LEFT_OUT}
-    assert {key for key, value in said.items() if value is None} == known
+    """Each is set by the file, passed on from the environment, or left out for a reason."""
+    variables = environment(name)
+    passed_on = Settings.model_fields.keys() - SET_BY_FILE - NOT_PASSED_ON
+    known = {f"TURNPIKE_{field.upper()}" for field in passed_on}
+    assert {key for key, value in variables.items() if value is None} == known
 
 
 @pytest.mark.parametrize("name", SERVING)
 def test_key_files_are_named_only_where_they_are_given(name: str) -> None:
-    """Without a file the service's variable is not set; one that is set to nothing stops the start."""
+    """Without a file the service's variable must not be set, because an empty one stops the start."""
     entries = SERVICES[name]["environment"]
     for key in ("API_KEYS", "ADMIN_KEY"):
         assert f"${{{key}_FILE+TURNPIKE_}}{key}_FILE=/run/secrets/{key.lower()}" in entries
@@ -117,14 +119,13 @@ def test_key_files_are_named_only_where_they_are_given(name: str) -> None:
 
 
 def test_models_are_read_only_where_they_are_served() -> None:
-    """A service cannot change what it serves; the one-shot writes, but never to a folder of the user's."""
+    """A service cannot change what it serves; the one-shot never writes to a folder of the user."""
     for name in SERVING:
         assert SERVICES[name]["volumes"] == ["${MODELS:-models}:/models:ro"]
     assert SERVICES["export"]["volumes"] == ["${MODELS:-models}:/models${MODELS:+:ro}"]
 
 
 def test_the_export_has_no_network() -> None:
-    """What trains and exports reaches nothing, and is reached by nothing."""
     assert SERVICES["export"]["network_mode"] == "none"
     assert "ports" not in SERVICES["export"]
 
@@ -138,13 +139,13 @@ def test_ports_are_open_to_this_machine_alone() -> None:
 
 @pytest.mark.parametrize("profile", ["loadtest", "monitoring", "gpu", "scale"])
 def test_every_profile_is_there(profile: str) -> None:
-    """Each has services, and the document says what it is for."""
+    """Each profile has services and is documented."""
     assert [name for name, service in SERVICES.items() if profile in service.get("profiles", [])]
     assert f"--profile {profile}" in DOCUMENT
 
 
 def test_every_variable_is_documented() -> None:
-    """The table of docs/how-to/deploy.md has each variable of the file with its default, and no other."""
+    """The table of docs/how-to/deploy.md has exactly the variables of the file, with their defaults."""
     used = dict(re.findall(r"\$\{([A-Z_]+)(?::-([^}]*))?", TEXT))
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([^|]*) \|", DOCUMENT, re.MULTILINE)
     assert len(rows) == len(dict(rows))
@@ -155,14 +156,14 @@ def test_every_variable_is_documented() -> None:
 
 
 def test_folders_on_a_command_line_are_whole() -> None:
-    """`docker compose run` takes a folder that begins with a dot for the name of a volume."""
+    """`docker compose run` would take a folder that begins with a dot for the name of a volume."""
     folders = re.findall(r"docker compose run .*--volume (\S+)", DOCUMENT)
     assert folders
     assert all(folder.startswith('"$PWD/') for folder in folders)
 
 
 def test_targets_are_those_of_the_dockerfile() -> None:
-    """Each image that the file builds is a target there, with and without a folder of one's own."""
+    """Every image that the file builds is a target of the Dockerfile, with and without MODELS."""
     targets = set(re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE))
     for service in SERVICES.values():
         if "build" in service:
@@ -174,7 +175,7 @@ def test_targets_are_those_of_the_dockerfile() -> None:
 
 
 def test_the_dockerfile_needs_no_hub_but_for_its_base() -> None:
-    """Every stage stands on the base or on another; no line needs a frontend from elsewhere."""
+    """Every stage builds on the base or on another stage; no `# syntax=` line loads a frontend."""
     froms = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
     stages = {name for _, name in froms} | {"${BASE}"}
     bases = {base.replace("${DEVICE}", device) for base, _ in froms for device in ("cpu", "cuda")}
@@ -184,7 +185,7 @@ def test_the_dockerfile_needs_no_hub_but_for_its_base() -> None:
 
 @pytest.mark.parametrize("script", ["roll", "first-model", "alive.py", "proxy/proxy.py"])
 def test_scripts_may_be_run(script: str) -> None:
-    """What is run by its name has the right to be."""
+    """They have a first line `#!` and are executable."""
     path = ROOT / "deploy" / script
     assert path.read_text(encoding="utf-8").startswith("#!")
     assert path.stat().st_mode & stat.S_IXUSR

@@ -1,4 +1,4 @@
-"""The images and docker-compose.yml on a real engine: from nothing to healthy, locked, broken, rolled."""
+"""The images and docker-compose.yml on a real engine: start, security, faults, keys, rolling updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.compose_project import BODY, PREDICT, ROOT, SHOT, Project, docker, need_engine, project
+from tests.support.compose_project import (
+    BODY,
+    PREDICT,
+    README_REQUEST,
+    ROOT,
+    Project,
+    docker,
+    need_engine,
+    temporary_project,
+)
 from tests.support.load_clients import LoadGenerator, LoadTally
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
@@ -27,64 +36,64 @@ NO_CAPABILITY = "0000000000000000"
 
 @pytest.fixture(scope="module", autouse=True)
 def images() -> None:
-    """All images, as they are written now; layers that are there are not made again."""
+    """All images, built from the current files; cached layers are reused."""
     need_engine()
-    with project("build") as one:
-        one.compose("build", "export", "service")
-        one.compose("--profile", "scale", "--profile", "loadtest", "build", "proxy", "loadtest")
+    with temporary_project("build") as project:
+        project.compose("build", "export", "service")
+        project.compose("--profile", "scale", "--profile", "loadtest", "build", "proxy", "loadtest")
 
 
 @pytest.fixture(scope="module")
 def stack(images: None) -> Iterator[Project]:
-    """What `docker compose up` makes of nothing."""
-    with project("plain") as one:
-        one.compose("up", "--wait")
-        yield one
+    """What `docker compose up` starts from an empty volume."""
+    with temporary_project("plain") as project:
+        project.compose("up", "--wait")
+        yield project
 
 
 @pytest.fixture(scope="module")
 def scaled(images: None) -> Iterator[Project]:
-    """Two replicas of the user's own models behind the proxy."""
-    with project("scale", MODELS=str(ROOT / "service/default")) as one:
-        one.compose("--profile", "scale", "up", "--wait", "proxy")
-        wait_until(lambda: len(routes(one)) == 2)
-        yield one
+    """Two replicas behind the proxy, with a folder of models."""
+    with temporary_project("scale", MODELS=str(ROOT / "service/default")) as project:
+        project.compose("--profile", "scale", "up", "--wait", "proxy")
+        wait_until(lambda: len(routes(project)) == 2)
+        yield project
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 30) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "waited too long"
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.2)
 
 
-def is_ready(one: Project) -> bool:
+def is_ready(project: Project) -> bool:
     try:
-        return one.get("/v2/health/ready").status_code == 200
+        return project.get("/v2/health/ready").status_code == 200
     except OSError:
         return False
 
 
-def found(image: str, *names: str) -> list[str]:
-    """Those of these packages that can be imported in an image."""
+def importable(image: str, *names: str) -> list[str]:
+    """Those of the packages that can be imported in an image."""
     script = f"import importlib.util as u; print(*(n for n in {names!r} if u.find_spec(n)))"
     return docker("run", "--rm", image, "python3", "-c", script).split()
 
 
-def routes(one: Project) -> list[str]:
-    return one.compose("--profile", "scale", "exec", "-T", "proxy", "proxy", "routes").split()
+def routes(project: Project) -> list[str]:
+    return project.compose("--profile", "scale", "exec", "-T", "proxy", "proxy", "routes").split()
 
 
-def under_load(url: str, happening: Callable[[], Awaitable[object]], *, fresh: bool = False) -> LoadTally:
-    """What came of requests that were sent while something happened, and for a second after."""
+def under_load(url: str, action: Callable[[], Awaitable[object]], *, fresh: bool = False) -> LoadTally:
+    """The results of requests that are sent during an action, and for a second after it."""
 
     async def run() -> LoadTally:
-        load = LoadGenerator(url, [SHOT], CONNECTIONS, fresh=fresh)
+        load = LoadGenerator(url, [README_REQUEST], CONNECTIONS, fresh=fresh)
         sending = asyncio.create_task(load.run(300))
         await asyncio.sleep(0.5)
         assert load.tally.good
         try:
-            await happening()
+            await action()
             await asyncio.sleep(1)
         finally:
             load.stopping = True
@@ -94,10 +103,10 @@ def under_load(url: str, happening: Callable[[], Awaitable[object]], *, fresh: b
 
 
 def test_a_fresh_clone_serves(stack: Project) -> None:
-    """The model that was trained here answers the README's curl line, and shows its gates."""
+    """The model that was trained in the container answers the README's curl line, and shows its gates."""
     answer = stack.post(PREDICT, BODY)
     assert answer.status_code == 200, answer.text
-    assert SHOT.check(answer.content) is None
+    assert README_REQUEST.check(answer.content) is None
     rows = json.loads(BODY)["instances"]
     tensor = {"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": rows[0]}
     gates = stack.post("/v2/models/digits-10/gates?detail=summary", json.dumps({"inputs": [tensor]}).encode())
@@ -106,7 +115,7 @@ def test_a_fresh_clone_serves(stack: Project) -> None:
 
 
 def test_the_dashboard_is_in_the_image(stack: Project) -> None:
-    """The page, its files and its charts' library, of whose package the browser's half alone is left."""
+    """The page, its files and its charts' library; of plotly only the JavaScript is left."""
     page = stack.get("/")
     assert page.status_code == 200
     (release,) = re.findall(r'<meta name="plotly" content="([0-9.]+)">', page.text)
@@ -119,7 +128,7 @@ def test_the_dashboard_is_in_the_image(stack: Project) -> None:
 
 
 def test_a_second_up_trains_nothing(stack: Project) -> None:
-    """What is in the volume is taken as it is, and the service goes on undisturbed."""
+    """The model in the volume is kept, and the service keeps running."""
     before = stack.inside("service", "ls -li --full-time /models/digits-10/1"), stack.ids("service")
     stack.compose("up", "--wait")
     assert "there already: /models/digits-10/1/model.onnx" in stack.compose("logs", "export")
@@ -127,14 +136,14 @@ def test_a_second_up_trains_nothing(stack: Project) -> None:
 
 
 def test_the_service_is_locked_down(stack: Project) -> None:
-    """From inside: nobody's user, no capability, nothing to write to, nothing to build or train with."""
+    """No root user, no capability, nothing to write to, no compiler, and no training libraries."""
     inside = stack.inside
     assert inside("service", "id -u; id -g").split() == ["10001", "10001"]
     status = dict(line.split(":\t") for line in inside("service", "cat /proc/self/status").splitlines())
     assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {NO_CAPABILITY}
     assert status["NoNewPrivs"] == "1"
     for folder in ("/", "/app", "/opt/turnpike", "/models", "/models/digits-10"):
-        # as root it would be the file system that says no
+        # for root, too, because the file system is read-only
         assert "cannot" in inside("service", f"touch {folder}/x 2>&1 || true"), folder
     assert inside("service", "touch /tmp/x && echo done") == "done"
     for mount in ("/", "/models"):
@@ -152,14 +161,14 @@ def test_the_service_is_locked_down(stack: Project) -> None:
         "loadtest",
         "tune",
     )
-    assert found("turnpike-service", *absent) == []
-    assert found("turnpike-service", "onnxruntime", "service") == ["onnxruntime", "service"]
-    compilers = "for one in gcc cc g++ c++ clang ld as make rustc; do command -v $one; done; true"
+    assert importable("turnpike-service", *absent) == []
+    assert importable("turnpike-service", "onnxruntime", "service") == ["onnxruntime", "service"]
+    compilers = "for name in gcc cc g++ c++ clang ld as make rustc; do command -v $name; done; true"
     assert inside("service", compilers) == ""
 
 
 def test_limits_reach_the_engine(stack: Project) -> None:
-    """Memory, CPUs and processes are bounded, and a root that is read-only is not all that holds."""
+    """The engine has the limits on memory, CPUs and processes, and the read-only root."""
     host = stack.inspect(stack.ids("service")[0])["HostConfig"]
     assert host["Memory"] == 1 << 30
     assert host["NanoCpus"] == 10**9
@@ -171,7 +180,7 @@ def test_limits_reach_the_engine(stack: Project) -> None:
 
 
 def test_the_images_are_small(stack: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """The service's image is its base and libraries that run, and the proxy's little more than its base."""
+    """The images of the service and the proxy add little to their base."""
     names = (BASE, "turnpike-service", "turnpike-export", "turnpike-loadtest", "turnpike-proxy")
     sizes = {name: int(docker("image", "inspect", "--format", "{{.Size}}", name)) for name in names}
     with capsys.disabled():
@@ -184,7 +193,7 @@ def test_the_images_are_small(stack: Project, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_killed_service_comes_back(stack: Project) -> None:
-    """Its process killed under load, only requests that it had are lost, and it is there again by itself."""
+    """If its process is killed under load, only its current requests are lost, and it restarts by itself."""
     (container,) = stack.ids("service")
     starts = stack.inspect(container)["RestartCount"]
 
@@ -192,100 +201,104 @@ def test_a_killed_service_comes_back(stack: Project) -> None:
         return stack.inspect(container)["RestartCount"] > starts and is_ready(stack)
 
     async def kill() -> None:
-        # the child of init, which is the supervisor; a kill by the engine would be a stop on purpose
+        # kill the supervisor, which is init's child; the engine takes its own kill for a stop on purpose
         docker("exec", container, "sh", "-c", "kill -9 $(cat /proc/1/task/1/children)")
         await asyncio.to_thread(wait_until, is_back)
 
     tally = under_load(stack.address("service"), kill)
-    # a connection can lose what a worker had, and what it then sent to the port that was being taken down
+    # a connection can lose the request that a worker had, and one sent to the port while it closed
     assert len(tally.lost) <= 2 * CONNECTIONS, tally.lost
     assert tally.wrong == []
-    # not ready is said while it starts
+    # 503 while it starts
     assert set(tally.statuses) <= {200, 503}
     assert stack.inspect(container)["RestartCount"] == starts + 1
 
 
 def test_a_stop_loses_nothing(stack: Project) -> None:
-    """SIGTERM under load: what was sent is answered, and it ends with 0 before it would be killed."""
+    """SIGTERM under load: all requests are answered, and it exits with 0 before it would be killed."""
     (container,) = stack.ids("service")
-    begun = time.monotonic()
+    started = time.monotonic()
     tally = under_load(stack.address("service"), lambda: asyncio.to_thread(stack.compose, "stop", "service"))
     state = stack.inspect(container)["State"]
     assert (state["ExitCode"], state["OOMKilled"]) == (0, False)
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - started < 25
     assert (tally.lost, tally.wrong) == ([], [])
     assert set(tally.statuses) == {200}
     stack.compose("up", "--wait")
 
 
 def test_a_killed_export_leaves_nothing_half(images: None) -> None:
-    """Killed in the middle, it leaves no model; the next start makes it whole."""
-    with project("killed") as one:
-        one.compose("up", "--detach", "--no-deps", "export")
-        wait_until(lambda: "test accuracy" in one.compose("logs", "export"), 60)
-        docker("kill", *one.ids("export"))
-        assert one.inspect(one.ids("export")[0])["State"]["ExitCode"] == 137
-        # as it would be had the kill come while the file was written
-        left = "mkdir -p /models/digits-10/1 && touch /models/digits-10/1/.model.0123abcd.onnx"
-        one.compose("run", "--rm", "--no-deps", "-T", "export", "sh", "-c", left)
-        one.compose("up", "--wait")
-        assert "there already" not in one.compose("logs", "export")
-        assert one.inside("service", "ls -A /models/digits-10/1") == "model.onnx"
-        assert one.post(PREDICT, BODY).status_code == 200
+    """A killed export leaves no model; the next start writes a whole project."""
+    with temporary_project("killed") as project:
+        project.compose("up", "--detach", "--no-deps", "export")
+        wait_until(lambda: "test accuracy" in project.compose("logs", "export"), 60)
+        docker("kill", *project.ids("export"))
+        assert project.inspect(project.ids("export")[0])["State"]["ExitCode"] == 137
+        # the file that a kill during writing leaves behind
+        leave_part = "mkdir -p /models/digits-10/1 && touch /models/digits-10/1/.model.0123abcd.onnx"
+        project.compose("run", "--rm", "--no-deps", "-T", "export", "sh", "-c", leave_part)
+        project.compose("up", "--wait")
+        assert "there already" not in project.compose("logs", "export")
+        assert project.inside("service", "ls -A /models/digits-10/1") == "model.onnx"
+        assert project.post(PREDICT, BODY).status_code == 200
 
 
 def test_keys_arrive_as_secrets(images: None, tmp_path: Path) -> None:
-    """With files of keys nothing is answered without one, and the admin key loads a model."""
+    """With files of keys, requests need a key, and the admin key loads a model."""
     for name, text in (("api", "first-key\nsecond-key\n"), ("admin", "the-admin-key\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o644)
     files = {"API_KEYS_FILE": str(tmp_path / "api"), "ADMIN_KEY_FILE": str(tmp_path / "admin")}
-    with project("keys", MODELS=str(ROOT / "service/default"), **files) as one:
-        one.compose("up", "--wait")
-        assert one.post(PREDICT, BODY).status_code == 401
-        assert one.post(PREDICT, BODY, headers={"X-Api-Key": "second-key"}).status_code == 200
+    with temporary_project("keys", MODELS=str(ROOT / "service/default"), **files) as project:
+        project.compose("up", "--wait")
+        assert project.post(PREDICT, BODY).status_code == 401
+        assert project.post(PREDICT, BODY, headers={"X-Api-Key": "second-key"}).status_code == 200
         load = "/v2/repository/models/digits-10/load"
-        assert one.post(load, b"{}", headers={"X-Api-Key": "first-key"}).status_code == 403
-        assert one.post(load, b"{}", headers={"X-Api-Key": "the-admin-key"}).status_code == 200
-        said = one.compose("logs") + json.dumps(one.inspect(one.ids("service")[0]))
-        assert not [key for key in ("first-key", "second-key", "the-admin-key") if key in said]
+        assert project.post(load, b"{}", headers={"X-Api-Key": "first-key"}).status_code == 403
+        assert project.post(load, b"{}", headers={"X-Api-Key": "the-admin-key"}).status_code == 200
+        visible = project.compose("logs") + json.dumps(project.inspect(project.ids("service")[0]))
+        assert not [key for key in ("first-key", "second-key", "the-admin-key") if key in visible]
 
 
 def test_an_empty_file_of_keys_opens_nothing(images: None, tmp_path: Path) -> None:
-    """A secret that failed to arrive stops the service rather than its locks."""
+    """If a secret is missing, the service does not start, instead of starting without keys."""
     (tmp_path / "api").write_text("")
-    with project("empty", MODELS=str(ROOT / "service/default"), API_KEYS_FILE=str(tmp_path / "api")) as one:
-        assert one.run("docker", "compose", "up", "--wait").returncode != 0
-        assert "expected at least one key" in one.compose("logs", "service")
+    with temporary_project(
+        "empty", MODELS=str(ROOT / "service/default"), API_KEYS_FILE=str(tmp_path / "api")
+    ) as project:
+        assert project.run("docker", "compose", "up", "--wait").returncode != 0
+        assert "expected at least one key" in project.compose("logs", "service")
 
 
 def test_a_folder_of_models_is_served_and_nothing_is_trained(images: None, tmp_path: Path) -> None:
-    """MODELS names it: the one-shot looks into it from the small image, and the service reads it."""
+    """With MODELS, the one-shot uses the small image and only checks the folder; the service reads it."""
     shutil.copytree(ROOT / "service/default/digits-10", tmp_path / "my-digits")
     tmp_path.chmod(0o755)
-    with project("own", MODELS=str(tmp_path)) as one:
-        one.compose("up", "--wait")
-        assert [model["name"] for model in one.post("/v2/repository/index", b"{}").json()] == ["my-digits"]
-        assert one.inspect(one.ids("export")[0])["Config"]["Image"] == "turnpike-export-skipped"
-        assert "/my-digits/1/model.onnx" in one.compose("logs", "export")
+    with temporary_project("own", MODELS=str(tmp_path)) as project:
+        project.compose("up", "--wait")
+        assert [model["name"] for model in project.post("/v2/repository/index", b"{}").json()] == [
+            "my-digits"
+        ]
+        assert project.inspect(project.ids("export")[0])["Config"]["Image"] == "turnpike-export-skipped"
+        assert "/my-digits/1/model.onnx" in project.compose("logs", "export")
 
 
 def test_a_folder_without_models_is_said(images: None, tmp_path: Path) -> None:
-    """A mistyped folder ends the start with the reason, and trains nothing into it."""
-    with project("none", MODELS=str(tmp_path / "mistyped")) as one:
-        assert one.run("docker", "compose", "up", "--wait").returncode != 0
-        assert "MODELS: expected a folder with NAME/VERSION/model.onnx" in one.compose("logs", "export")
+    """A mistyped folder stops the start with the reason, and nothing is written into it."""
+    with temporary_project("none", MODELS=str(tmp_path / "mistyped")) as project:
+        assert project.run("docker", "compose", "up", "--wait").returncode != 0
+        assert "MODELS: expected a folder with NAME/VERSION/model.onnx" in project.compose("logs", "export")
         assert not list((tmp_path / "mistyped").iterdir())
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["kept connections", "a connection each"])
 def test_a_roll_loses_nothing(scaled: Project, fresh: bool) -> None:
-    """All are replaced under load, each request gets its right answer, and `up` finds nothing out of date."""
+    """All replicas are replaced under load, every answer is right, and `up` finds nothing out of date."""
     before = scaled.ids("replica")
 
     async def roll() -> None:
-        ran = await asyncio.to_thread(scaled.run, "deploy/roll")
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        result = await asyncio.to_thread(scaled.run, "deploy/roll")
+        assert result.returncode == 0, result.stdout + result.stderr
 
     tally = under_load(f"http://127.0.0.1:{scaled.scale_port}", roll, fresh=fresh)
     assert (tally.lost, tally.wrong, tally.refused) == ([], [], 0)
@@ -298,14 +311,14 @@ def test_a_roll_loses_nothing(scaled: Project, fresh: bool) -> None:
 
 
 def test_a_roll_to_what_never_gets_ready_is_taken_back(scaled: Project) -> None:
-    """The newcomer is removed, and the old replicas answer all the while."""
+    """The new replica is removed, and the old ones answer all the time."""
     before = scaled.ids("replica")
 
     async def roll() -> None:
-        ran = await asyncio.to_thread(scaled.run, "deploy/roll", ROLL_SECONDS="3", TURNPIKE_QUEUE="none")
-        assert ran.returncode == 1
-        assert "TURNPIKE_QUEUE: expected a whole number" in ran.stderr
-        assert "was not ready within 3 seconds; the old ones stay" in ran.stderr
+        result = await asyncio.to_thread(scaled.run, "deploy/roll", ROLL_SECONDS="3", TURNPIKE_QUEUE="none")
+        assert result.returncode == 1
+        assert "TURNPIKE_QUEUE: expected a whole number" in result.stderr
+        assert "was not ready within 3 seconds; the old ones stay" in result.stderr
 
     tally = under_load(f"http://127.0.0.1:{scaled.scale_port}", roll)
     assert (tally.lost, set(tally.statuses)) == ([], {200})
@@ -313,32 +326,42 @@ def test_a_roll_to_what_never_gets_ready_is_taken_back(scaled: Project) -> None:
 
 
 def test_a_roll_to_what_cannot_start_is_taken_back(scaled: Project, tmp_path: Path) -> None:
-    """A replica that the engine makes and cannot start is not left behind."""
+    """A replica that the engine creates but cannot start is removed."""
     before = scaled.ids("replica")
     (tmp_path / "file").touch()
-    ran = scaled.run("deploy/roll", MODELS=str(tmp_path / "file"))
-    assert ran.returncode == 1
-    assert "the new replica could not be started; the old ones stay" in ran.stderr
+    result = scaled.run("deploy/roll", MODELS=str(tmp_path / "file"))
+    assert result.returncode == 1
+    assert "the new replica could not be started; the old ones stay" in result.stderr
     assert scaled.ids("replica") == before
 
 
 def test_the_proxy_says_in_json_that_nobody_is_ready(scaled: Project) -> None:
-    """Without replicas a request is 503 with Retry-After; they are found again when they are there."""
-    one = scaled
-    front = Project(one.name, port=one.scale_port)
-    one.compose("--profile", "scale", "stop", "replica")
+    """Without replicas a request gets 503 with Retry-After; replicas are found again once they run."""
+    front = Project(scaled.name, port=scaled.scale_port)
+    scaled.compose("--profile", "scale", "stop", "replica")
     wait_until(lambda: front.post(PREDICT, BODY).status_code == 503)
     answer = front.post(PREDICT, BODY)
     assert answer.json() == {"error": "no replica is ready"}
     assert answer.headers["retry-after"] == "1"
-    one.compose("--profile", "scale", "up", "--wait", "proxy")
+    scaled.compose("--profile", "scale", "up", "--wait", "proxy")
     wait_until(lambda: front.post(PREDICT, BODY).status_code == 200)
 
 
 def test_the_load_generator_loads_the_service(stack: Project) -> None:
-    """From its own image, over the project's network, for some seconds, with every answer checked."""
-    words = ["--users", "8", "--duration", "4s", "--warmup", "1s", "--wire", "mixed", "--slo", "errors<0.1%"]
-    said = stack.compose(
+    """From its own image, over the project's network, with every answer checked."""
+    options = [
+        "--users",
+        "8",
+        "--duration",
+        "4s",
+        "--warmup",
+        "1s",
+        "--wire",
+        "mixed",
+        "--slo",
+        "errors<0.1%",
+    ]
+    output = stack.compose(
         "--profile",
         "loadtest",
         "run",
@@ -350,32 +373,32 @@ def test_the_load_generator_loads_the_service(stack: Project) -> None:
         "loadtest",
         "loadtest",
         "http://service:8000",
-        *words,
+        *options,
     )
-    assert "digits-10" in said
+    assert "digits-10" in output
 
 
 def test_locusts_page_loads_the_service(stack: Project) -> None:
-    """The profile's page starts a load, its workers send it, and no answer is bad."""
+    """Locust's page starts a load, the workers send it, and no answer is bad."""
     stack.compose("--profile", "loadtest", "up", "--wait")
     page = "http://" + stack.compose("--profile", "loadtest", "port", "loadtest", "8089").strip()
     form = {"user_count": "4", "spawn_rate": "4", "host": "http://service:8000"}
     wait_until(lambda: requests.get(page + "/stats/requests", timeout=30).json()["worker_count"] == 1)
     assert requests.post(page + "/swarm", data=form, timeout=30).json()["success"]
 
-    def told() -> dict[str, Any]:
+    def total_figures() -> dict[str, Any]:
         (*_, total) = requests.get(page + "/stats/requests", timeout=30).json()["stats"]
         return dict(total)
 
-    wait_until(lambda: told()["num_requests"] > 100)
+    wait_until(lambda: total_figures()["num_requests"] > 100)
     assert requests.post(page + "/stop", timeout=30).json()["success"]
-    assert told()["num_failures"] == 0
+    assert total_figures()["num_failures"] == 0
     stack.compose("--profile", "loadtest", "stop", "loadtest", "loadtest-worker")
 
 
 @pytest.mark.parametrize("image", ["turnpike-proxy", "turnpike-loadtest", "turnpike-export"])
 def test_the_others_run_as_nobody(images: None, image: str) -> None:
-    """No image starts as root, and only one holds what trains and only two what serves."""
+    """No image starts as root. Only the export has training libraries."""
     assert docker("run", "--rm", image, "id", "-u") == "10001"
-    trains = ["torch", "onnx", "onnxruntime", "service", "models"]
-    assert found(image, *trains) == (trains if image == "turnpike-export" else [])
+    libraries = ["torch", "onnx", "onnxruntime", "service", "models"]
+    assert importable(image, *libraries) == (libraries if image == "turnpike-export" else [])

@@ -1,4 +1,4 @@
-"""The manifests fit each other, the service, and the schemas of Kubernetes and KServe."""
+"""Kubernetes and KServe manifests match each other, the service, and the official schemas."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ COMPONENTS = ("models", "prometheus", "keys")
 
 
 def read(name: str, folder: Path = DEPLOY) -> Any:
-    """One manifest."""
     return yaml.safe_load((folder / name).read_text(encoding="utf-8"))
 
 
-def hardened(container: dict[str, Any]) -> None:
-    """What every container of ours is kept from."""
+def expect_hardened(container: dict[str, Any]) -> None:
     security = container["securityContext"]
     assert security["readOnlyRootFilesystem"] is True
     assert security["allowPrivilegeEscalation"] is False
@@ -38,35 +36,34 @@ def hardened(container: dict[str, Any]) -> None:
 
 
 def settings(container: dict[str, Any]) -> dict[str, str]:
-    """The container's variables, each of which is a setting of the service."""
-    found = {variable["name"]: variable["value"] for variable in container["env"]}
+    """The container's variables; each must be a setting of the service."""
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
     known = {f"TURNPIKE_{name.upper()}" for name in Settings.model_fields}
-    assert set(found) <= known
-    return found
+    assert set(variables) <= known
+    return variables
 
 
-def drains(container: dict[str, Any]) -> tuple[float, float]:
+def drain_seconds(container: dict[str, Any]) -> tuple[float, float]:
     """Seconds before the port closes, and after."""
-    found = settings(container)
-    return float(found["TURNPIKE_DRAIN_WAIT"]), float(found["TURNPIKE_DRAIN_SECONDS"])
+    variables = settings(container)
+    return float(variables["TURNPIKE_DRAIN_WAIT"]), float(variables["TURNPIKE_DRAIN_SECONDS"])
 
 
 @pytest.fixture(scope="module")
 def pod() -> dict[str, Any]:
-    """What the Deployment makes."""
+    """The pod of the Deployment."""
     return read("deployment.yaml")["spec"]["template"]["spec"]
 
 
 @pytest.fixture(scope="module")
 def container(pod: dict[str, Any]) -> dict[str, Any]:
-    """The one container of a pod."""
-    (one,) = pod["containers"]
-    return one
+    (container,) = pod["containers"]
+    return container
 
 
 def test_the_pod_is_hardened(pod: dict[str, Any], container: dict[str, Any]) -> None:
-    """No root, no token, no capability, nothing to write to but /tmp, no settings of Kubernetes' making."""
-    hardened(container)
+    """No root user, token or capability; only /tmp can be written to; no variables about other Services."""
+    expect_hardened(container)
     assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 10001)
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
@@ -74,8 +71,8 @@ def test_the_pod_is_hardened(pod: dict[str, Any], container: dict[str, Any]) -> 
 
 
 def test_it_may_drain(pod: dict[str, Any], container: dict[str, Any]) -> None:
-    """The pod is given more time than both drains, and is known to be not ready before its port closes."""
-    wait, seconds = drains(container)
+    """The pod has more time than both drains, and is seen as not ready before its port closes."""
+    wait, seconds = drain_seconds(container)
     assert pod["terminationGracePeriodSeconds"] > wait + seconds
     probe = container["readinessProbe"]
     assert probe["httpGet"]["path"] == "/v2/health/ready"
@@ -85,7 +82,7 @@ def test_it_may_drain(pod: dict[str, Any], container: dict[str, Any]) -> None:
 
 
 def test_all_mean_the_same_pods(container: dict[str, Any]) -> None:
-    """Whatever selects pods selects those of the Deployment, and its ports are theirs."""
+    """Every selector selects the pods of the Deployment, and names their ports."""
     deployment = read("deployment.yaml")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"] == labels
@@ -97,48 +94,48 @@ def test_all_mean_the_same_pods(container: dict[str, Any]) -> None:
     ports = {port["name"] for port in container["ports"]}
     assert {port["targetPort"] for port in read("service.yaml")["spec"]["ports"]} == ports
     assert {port["port"] for port in read("network.yaml")["spec"]["ingress"][0]["ports"]} == ports
-    assert {one["port"] for one in read("prometheus/podmonitor.yaml")["spec"]["podMetricsEndpoints"]} == ports
+    endpoints = read("prometheus/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
+    assert {endpoint["port"] for endpoint in endpoints} == ports
 
 
 def test_alerts_and_dashboard_know_the_pods() -> None:
-    """Prometheus calls them by the job that both ask for."""
+    """Prometheus gives them the job that alerts and dashboard select."""
     label = read("prometheus/podmonitor.yaml")["spec"]["jobLabel"]
     assert read("deployment.yaml")["spec"]["template"]["metadata"]["labels"][label] == "turnpike"
 
 
 def test_every_manifest_is_used() -> None:
-    """Each file is named by its folder's kustomization, but for the values of the adapter's chart."""
+    """By the kustomization of its folder; except the values of the adapter's chart."""
     for folder in (DEPLOY, *(DEPLOY / name for name in COMPONENTS)):
         kustomization = read("kustomization.yaml", folder)
         named = set(kustomization.get("resources", []))
         named |= {patch["path"] for patch in kustomization.get("patches", []) if "path" in patch}
-        there = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml", "adapter.yaml"}
-        assert named == there, folder
+        files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml", "adapter.yaml"}
+        assert named == files, folder
 
 
-def adapter() -> dict[str, Any]:
-    """The one rule of the adapter."""
+def adapter_rule() -> dict[str, Any]:
     (rule,) = read("prometheus/adapter.yaml")["rules"]["custom"]
     return rule
 
 
-def adapted(matchers: str, by: str) -> str:
-    """The query that the adapter makes of its rule."""
-    query = adapter()["metricsQuery"].replace("<<.LabelMatchers>>", matchers).replace("<<.GroupBy>>", by)
+def adapter_query(matchers: str, by: str) -> str:
+    """The query that the adapter makes from its rule."""
+    query = adapter_rule()["metricsQuery"].replace("<<.LabelMatchers>>", matchers).replace("<<.GroupBy>>", by)
     assert "<<" not in query
     return query
 
 
 def test_the_autoscaler_asks_for_what_the_adapter_makes() -> None:
-    """Of one name, and made of what the service exposes."""
+    """It has the same name, and uses series that the service exposes."""
     (metric,) = read("autoscaler.yaml")["spec"]["metrics"]
-    assert metric["pods"]["metric"]["name"] == adapter()["name"]["as"]
-    assert missing_series(adapted("", "instance")) == []
+    assert metric["pods"]["metric"]["name"] == adapter_rule()["name"]["as"]
+    assert missing_series(adapter_query("", "instance")) == []
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
 def test_what_the_autoscaler_sees(tmp_path: Path) -> None:
-    """The mean wait of each pod in milliseconds, and 0 rather than nothing of one without requests."""
+    """The mean wait of each pod in milliseconds; 0, not nothing, for a pod without requests."""
     series = {
         'turnpike_model_queue_seconds_sum{namespace="n", pod="busy", model="one"}': "0+12x10",
         'turnpike_model_queue_seconds_count{namespace="n", pod="busy", model="one"}': "0+600x10",
@@ -149,7 +146,7 @@ def test_what_the_autoscaler_sees(tmp_path: Path) -> None:
         'turnpike_model_queue_seconds_sum{namespace="other", pod="busy", model="one"}': "0+900x10",
         'turnpike_model_queue_seconds_count{namespace="other", pod="busy", model="one"}': "0+900x10",
     }
-    query = adapted('namespace="n",pod=~"busy|idle"', "pod")
+    query = adapter_query('namespace="n",pod=~"busy|idle"', "pod")
     case = {
         "interval": "15s",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
@@ -170,8 +167,8 @@ def test_what_the_autoscaler_sees(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def built(tmp_path: Path, components: tuple[str, ...]) -> list[dict[str, Any]]:
-    """All that `kubectl apply -k` would send, with these components."""
+def built_manifests(tmp_path: Path, components: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Everything that `kubectl apply -k` would send, with these components."""
     shutil.copytree(DEPLOY, tmp_path / "kubernetes")
     file = tmp_path / "kubernetes/kustomization.yaml"
     kustomization = yaml.safe_load(file.read_text()) | {"components": list(components)}
@@ -185,11 +182,11 @@ def built(tmp_path: Path, components: tuple[str, ...]) -> list[dict[str, Any]]:
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 def test_components_come_in_where_they_are_named(tmp_path: Path) -> None:
-    """A volume of models and a file of keys for the service, and one of them for Prometheus."""
-    everything = {one["kind"]: one for one in built(tmp_path, COMPONENTS)}
+    """A volume of models and a file of keys for the service, and one of the keys for Prometheus."""
+    everything = {manifest["kind"]: manifest for manifest in built_manifests(tmp_path, COMPONENTS)}
     pod = everything["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    hardened(container)
+    expect_hardened(container)
     variables = settings(container)
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -205,20 +202,20 @@ def test_components_come_in_where_they_are_named(tmp_path: Path) -> None:
 
 
 def test_kserve_runs_the_same_service() -> None:
-    """Its runtime is hardened alike, reads where KServe puts models, and drains in KServe's 30 seconds."""
+    """It is hardened in the same way, reads from KServe's folder, and drains in KServe's 30 seconds."""
     runtime = read("runtime.yaml", KSERVE)
     (container,) = runtime["spec"]["containers"]
-    hardened(container)
-    # the name that KServe looks for
+    expect_hardened(container)
+    # KServe looks for this name
     assert container["name"] == "kserve-container"
     assert container["securityContext"]["runAsNonRoot"] is True
     assert [*container["command"], *container["args"]] == ["turnpike", "serve", "--models=/mnt/models"]
-    assert sum(drains(container)) < 30
+    assert sum(drain_seconds(container)) < 30
     model = read("digits.yaml", KSERVE)["spec"]["predictor"]["model"]
     assert model["runtime"] == runtime["metadata"]["name"]
     assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
-    (form,) = runtime["spec"]["supportedModelFormats"]
-    assert model["modelFormat"] == {"name": form["name"], "version": form["version"]}
+    (supported,) = runtime["spec"]["supportedModelFormats"]
+    assert model["modelFormat"] == {"name": supported["name"], "version": supported["version"]}
 
 
 @pytest.mark.slow
@@ -226,40 +223,41 @@ def test_kserve_runs_the_same_service() -> None:
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 @pytest.mark.parametrize("components", [(), COMPONENTS])
 def test_the_schemas_of_kubernetes(tmp_path: Path, components: tuple[str, ...]) -> None:
-    """All that is sent is valid, to the last field's name; PodMonitor is no kind of Kubernetes' own."""
-    manifests = [one for one in built(tmp_path, components) if one["kind"] != "PodMonitor"]
+    """Everything is valid, with no unknown field; PodMonitor is not a kind of Kubernetes itself."""
+    manifests = built_manifests(tmp_path, components)
+    manifests = [manifest for manifest in manifests if manifest["kind"] != "PodMonitor"]
     bad = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": {"container": []}}
-    said = run_client(
+    problems = run_client(
         "kubernetes_schemas.py",
         installed_programs(*SCHEMAS),
         "1.37",
         stdin=yaml.safe_dump_all([*manifests, bad]),
     )
-    assert said.pop("Pod bad")
-    assert {kind.split()[0] for kind in said} >= {
+    assert problems.pop("Pod bad")
+    assert {kind.split()[0] for kind in problems} >= {
         "Deployment",
         "HorizontalPodAutoscaler",
         "NetworkPolicy",
         "PodDisruptionBudget",
         "Service",
     }
-    assert set(said.values()) == {None}, said
+    assert set(problems.values()) == {None}, problems
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_classes_of_kserve() -> None:
-    """Both manifests are what KServe's own classes take; a name that they do not know is found."""
+    """KServe's own classes accept both manifests; an unknown or missing name is found."""
     runtime, digits = read("runtime.yaml", KSERVE), read("digits.yaml", KSERVE)
     environment = installed_programs(*KSERVE_CLIENT)
-    said = run_client("kserve_schemas.py", environment, stdin=yaml.safe_dump_all([runtime, digits]))
-    assert said == {"ServingRuntime": [], "InferenceService": []}
+    problems = run_client("kserve_schemas.py", environment, stdin=yaml.safe_dump_all([runtime, digits]))
+    assert problems == {"ServingRuntime": [], "InferenceService": []}
     runtime["spec"]["containers"][0]["securityContext"]["readOnlyRoot"] = True
     del digits["spec"]["predictor"]["model"]["modelFormat"]
     digits["spec"]["predictor"]["model"]["storageURI"] = "s3://models"
-    said = run_client("kserve_schemas.py", environment, stdin=yaml.safe_dump_all([runtime, digits]))
-    assert len(said["ServingRuntime"]) == 1
-    assert said["ServingRuntime"][0].startswith("ServingRuntime.spec.containers.0: ")
-    unknown, missing = said["InferenceService"]
+    problems = run_client("kserve_schemas.py", environment, stdin=yaml.safe_dump_all([runtime, digits]))
+    assert len(problems["ServingRuntime"]) == 1
+    assert problems["ServingRuntime"][0].startswith("ServingRuntime.spec.containers.0: ")
+    unknown, missing = problems["InferenceService"]
     assert unknown == "InferenceService.spec.predictor.model.storageURI"
     assert "model_format" in missing

@@ -1,4 +1,4 @@
-"""Alerts and dashboard ask for what the service exposes, and a real Prometheus has answers for them."""
+"""Alerts and dashboard use series that the service exposes, and work with a real Prometheus."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ GRAFANA = ROOT / "deploy/grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards/turnpike.json").read_text(encoding="utf-8"))
 ALERTS = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 CASES = yaml.safe_load((FOLDER / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
-# the types of a Grafana that reads what later ones read, too
+# an older Grafana, whose format later versions read too
 GRAFANA_CLASSES = ("grafana", "grafana-foundation-sdk==1769699379!11.6.0")
 
 needs_promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
 
 
 def panels() -> list[dict[str, Any]]:
-    """What shows something: all but the headings."""
+    """All panels except headings."""
     return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
 def queries(interval: str = "40s") -> list[Any]:
-    """Every query of the dashboard as Grafana would send it with all jobs, instances and models chosen."""
-    found = []
+    """Every query of the dashboard, as Grafana sends it with all jobs, instances and models chosen."""
+    parameters = []
     for panel in panels():
         for target in panel["targets"]:
             query = re.sub(r"\$(job|instance|model)\b", ".*", target["expr"])
             query = query.replace("$__rate_interval", interval)
-            found.append(pytest.param(query, id=f"{panel['title']}-{target['refId']}"))
-    return found
+            parameters.append(pytest.param(query, id=f"{panel['title']}-{target['refId']}"))
+    return parameters
 
 
 @pytest.mark.parametrize("query", queries())
 def test_panels_ask_for_what_there_is(query: str) -> None:
-    """Every series and label of the dashboard is one of the service's, and no variable is left in it."""
+    """Every series and label of a query exists, and no variable is left in it."""
     assert "$" not in query
     assert selected(query)
     assert missing_series(query) == []
@@ -63,35 +63,37 @@ def test_panels_ask_for_what_there_is(query: str) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 def test_alerts_ask_for_what_there_is(alert: dict[str, Any]) -> None:
-    """Every series and label of an alert is one of the service's; it has a weight and says what is wrong."""
+    """Every series and label of an alert exists; it has a severity and texts."""
     assert missing_series(alert["expr"]) == []
     assert alert["labels"]["severity"] in {"info", "warning", "critical"}
     assert set(alert["annotations"]) == {"summary", "description"}
 
 
 def test_what_is_not_there_is_found() -> None:
-    """A misspelt series, label or grouping does not get by."""
+    """A misspelt series, label or grouping is reported."""
     assert missing_series("rate(turnpike_model_row_total[5m])") == ["turnpike_model_row_total"]
     assert missing_series('turnpike_workers{modle="m"}') == ["turnpike_workers{modle}"]
     assert missing_series('sum by (rout) (turnpike_http_requests_total{route="/{model}"})') == ["by (rout)"]
 
 
 def test_values_that_are_asked_for_exist() -> None:
-    """States and reasons in queries are those that the service knows."""
+    """States and reasons in queries are those of the service."""
     reasons = {kind.reason for kind in [RequestError, *RequestError.__subclasses__()]}
     text = json.dumps([alert["expr"] for alert in ALERTS]) + json.dumps(DASHBOARD)
     text = text.replace("\\", "")
     states = set(re.findall(r'state="(\w+)"', text))
-    named = {word for words in re.findall(r'reason=~"([\w|]+)"', text) for word in words.split("|")}
+    named = {
+        word for alternatives in re.findall(r'reason=~"([\w|]+)"', text) for word in alternatives.split("|")
+    }
     assert states == {"READY"} <= set(STATES)
     assert named == {"overloaded", "expired"} <= reasons
 
 
 def test_drift_has_its_lines() -> None:
-    """The lines of the dashboard, the thresholds of the alerts and the levels of the service are the same."""
-    drifting = [panel for panel in panels() if "turnpike_gate_drift_psi" in panel["targets"][0]["expr"]]
-    assert len(drifting) == 2
-    for panel in drifting:
+    """The dashboard, the alerts and the service have the same thresholds."""
+    drift_panels = [panel for panel in panels() if "turnpike_gate_drift_psi" in panel["targets"][0]["expr"]]
+    assert len(drift_panels) == 2
+    for panel in drift_panels:
         steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
         assert [step["value"] for step in steps] == [None, WATCH, ALARM]
     by_name = {alert["alert"]: alert["expr"] for alert in ALERTS}
@@ -100,35 +102,37 @@ def test_drift_has_its_lines() -> None:
 
 
 def test_a_long_queue_is_half_of_all() -> None:
-    """The alert goes with the number of requests that may wait."""
+    """The alert's threshold is half of the default of --queue."""
     (expression,) = [alert["expr"] for alert in ALERTS if alert["alert"] == "TurnpikeQueueLong"]
     assert expression.endswith(f"> {Settings.model_fields['queue'].default // 2}")
 
 
 def test_the_dashboard_is_whole() -> None:
-    """No two panels share an id or a place, none is out of the grid, and each asks the provisioned source."""
+    """No two panels share an id or a place, none leaves the grid, and each uses the provisioned source."""
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
-    taken: Counter[tuple[int, int]] = Counter()
+    cells: Counter[tuple[int, int]] = Counter()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
         assert 0 <= place["x"] <= place["x"] + place["w"] <= 24
-        taken.update(
+        cells.update(
             (x, y)
             for x in range(place["x"], place["x"] + place["w"])
             for y in range(place["y"], place["y"] + place["h"])
         )
-    assert set(taken.values()) == {1}
+    assert set(cells.values()) == {1}
     (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())[
         "datasources"
     ]
     named = re.findall(r'"datasource": (\{[^}]*\})', json.dumps(DASHBOARD))
-    assert {(one["type"], one["uid"]) for one in map(json.loads, named)} == {(source["type"], source["uid"])}
+    assert {(entry["type"], entry["uid"]) for entry in map(json.loads, named)} == {
+        (source["type"], source["uid"])
+    }
     assert {variable["name"] for variable in DASHBOARD["templating"]["list"]} == {"job", "instance", "model"}
 
 
 def test_the_containers_find_their_files() -> None:
-    """What the files name is what docker-compose.yml mounts, calls so, and runs."""
+    """Paths and names in the files are those that docker-compose.yml mounts and runs."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     prometheus, grafana = services["prometheus"], services["grafana"]
     assert "./deploy/prometheus:/etc/prometheus:ro" in prometheus["volumes"]
@@ -137,7 +141,7 @@ def test_the_containers_find_their_files() -> None:
     assert [f"/run/secrets/{name}" for name in prometheus["secrets"]] == [
         job["authorization"]["credentials_file"]
     ]
-    (names,) = [one["names"] for one in job["dns_sd_configs"]]
+    (names,) = [config["names"] for config in job["dns_sd_configs"]]
     assert set(names) == {
         name for name, service in services.items() if service.get("build", {}).get("target") == "service"
     }
@@ -153,7 +157,7 @@ def test_the_containers_find_their_files() -> None:
 
 
 def test_rates_are_taken_over_what_is_collected() -> None:
-    """Grafana knows how often Prometheus collects."""
+    """Grafana's interval is Prometheus' scrape interval."""
     (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())[
         "datasources"
     ]
@@ -162,19 +166,19 @@ def test_rates_are_taken_over_what_is_collected() -> None:
 
 
 def test_every_alert_is_tried() -> None:
-    """For each there is a case in which it fires, and one in which it does not."""
+    """For each there is a case in which it fires and one in which it does not."""
     fires: dict[str, set[bool]] = {alert["alert"]: set() for alert in ALERTS}
     for case in CASES:
-        for one in case["alert_rule_test"]:
-            fires[one["alertname"]].add(bool(one.get("exp_alerts")))
-    silent_elsewhere = {name for name, seen in fires.items() if seen == {True}}
-    # these fire for one series of their case and are silent for another
-    assert {name: seen for name, seen in fires.items() if True not in seen} == {}
-    assert silent_elsewhere <= {"TurnpikeSlow", "TurnpikeWaits", "TurnpikeModelAway", "TurnpikeRestarts"}
+        for check in case["alert_rule_test"]:
+            fires[check["alertname"]].add(bool(check.get("exp_alerts")))
+    only_fire = {name for name, results in fires.items() if results == {True}}
+    # these fire for one series of a case and not for another
+    assert {name: results for name, results in fires.items() if True not in results} == {}
+    assert only_fire <= {"TurnpikeSlow", "TurnpikeWaits", "TurnpikeModelAway", "TurnpikeRestarts"}
 
 
 def test_every_alert_is_documented() -> None:
-    """The table of alerts names each of them, and none that is no more."""
+    """The table in docs/how-to/deploy.md lists exactly the alerts that exist."""
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("deploy*.md"))
     rows = "".join(re.findall(r"^\| Turnpike[^|]*\|", text, re.MULTILINE))
     assert sorted(re.findall(r"Turnpike\w+", rows)) == sorted(alert["alert"] for alert in ALERTS)
@@ -182,17 +186,17 @@ def test_every_alert_is_documented() -> None:
 
 @needs_promtool
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("check", "config", "--syntax-only", FOLDER / "prometheus.yml"),
         ("check", "rules", FOLDER / "alerts.yml"),
         ("test", "rules", FOLDER / "alerts_test.yml"),
     ],
-    ids=lambda words: " ".join(map(str, words[:2])),
+    ids=lambda arguments: " ".join(map(str, arguments[:2])),
 )
-def test_promtool_agrees(words: tuple[Any, ...]) -> None:
-    """Configuration, alerts and the alerts' cases are what Prometheus' own tool takes."""
-    result = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+def test_promtool_agrees(arguments: tuple[Any, ...]) -> None:
+    """Prometheus' own tool accepts the configuration and the alerts, and their cases pass."""
+    result = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -210,14 +214,14 @@ def test_promtool_reads_the_dashboard(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_grafana_knows_every_field(tmp_path: Path) -> None:
-    """Read by Grafana's own classes and written back, the dashboard is as it was; a wrong field is lost."""
+    """Grafana's own classes read the dashboard and write it back unchanged; they would drop a wrong field."""
     classes = installed_programs(*GRAFANA_CLASSES)
     assert run_client("grafana_dashboard.py", classes, GRAFANA / "dashboards/turnpike.json") == []
     wrong = json.loads(json.dumps(DASHBOARD))
     wrong["panels"][1]["fieldConfig"]["defaults"]["colour"] = {"mode": "thresholds"}
     (tmp_path / "wrong.json").write_text(json.dumps(wrong))
-    said = run_client("grafana_dashboard.py", classes, tmp_path / "wrong.json")
-    assert said == [".panels[1].fieldConfig.defaults.colour"]
+    lost = run_client("grafana_dashboard.py", classes, tmp_path / "wrong.json")
+    assert lost == [".panels[1].fieldConfig.defaults.colour"]
 
 
 KEY = "a-key-of-the-test"
@@ -225,8 +229,8 @@ SECONDS = 12
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Prometheus]]:
-    """A service with every kind of traffic, good and bad, and the Prometheus that watched it."""
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Prometheus]]:
+    """A service with every kind of traffic, good and bad, and the Prometheus that collected from it."""
     folder = tmp_path_factory.mktemp("monitored")
     for model, content in (("digits-10", DEFAULT.read_bytes()), ("damaged", b"no model")):
         (folder / f"models/{model}/1").mkdir(parents=True)
@@ -255,32 +259,32 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pro
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
 @pytest.mark.parametrize("query", queries("4s"))
-def test_every_panel_shows_something(seen: tuple[Server, Prometheus], query: str) -> None:
-    """Under traffic each query of the dashboard has numbers."""
-    assert seen[1].recent_values(query, SECONDS)
+def test_every_panel_shows_something(monitored: tuple[Server, Prometheus], query: str) -> None:
+    """Under traffic every query of the dashboard returns numbers."""
+    assert monitored[1].recent_values(query, SECONDS)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
-def test_a_real_prometheus_alerts(seen: tuple[Server, Prometheus]) -> None:
-    """It collects with the key, works out every alert, and knows what is wrong with this service alone."""
-    _, prometheus = seen
+def test_a_real_prometheus_alerts(monitored: tuple[Server, Prometheus]) -> None:
+    """It collects with the key, evaluates every alert, and fires those that fit this service."""
+    _, prometheus = monitored
     target = prometheus.target()
     assert target["health"] == "up", target["lastError"]
     (group,) = prometheus.ask("rules")["groups"]
     assert len(group["rules"]) == len(ALERTS)
     assert {rule["health"] for rule in group["rules"]} == {"ok"}
-    roused = {rule["name"] for rule in group["rules"] if rule["state"] != "inactive"}
-    # rows of one value are nothing like digits
+    active = {rule["name"] for rule in group["rules"] if rule["state"] != "inactive"}
+    # rows of equal values do not look like digits, hence the drift
     expected = {"TurnpikeModelAway", "TurnpikeLoadFailed", "TurnpikeErrors", "TurnpikeGatesAlarm"}
-    assert roused == expected
+    assert active == expected
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
-def test_a_prometheus_without_the_key_says_so(seen: tuple[Server, Prometheus], tmp_path: Path) -> None:
-    """Where a key is needed and none is given, the target is down and says why."""
-    with running_prometheus(tmp_path, urlsplit(seen[0].url).netloc, "") as prometheus:
+def test_a_prometheus_without_the_key_says_so(monitored: tuple[Server, Prometheus], tmp_path: Path) -> None:
+    """If a key is needed and none is given, the target is down, with the reason."""
+    with running_prometheus(tmp_path, urlsplit(monitored[0].url).netloc, "") as prometheus:
         target = prometheus.target()
         assert target["health"] == "down"
         assert "401" in target["lastError"]

@@ -1,4 +1,4 @@
-"""The profile `monitoring` on a real engine: what runs is found and collected from, with a key."""
+"""The profile `monitoring` on a real engine: Prometheus finds the service and collects with a key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compose_project import ROOT, Project, docker, free_port, need_engine, project
+from tests.support.compose_project import ROOT, Project, docker, free_port, need_engine, temporary_project
 from tests.support.prometheus import Prometheus
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]
@@ -19,7 +19,7 @@ IMAGE = "turnpike-test-prometheus"
 
 @pytest.fixture(scope="module", autouse=True)
 def images() -> None:
-    """The service's image, and Debian's Prometheus in the place of the official one."""
+    """The service's image, and Debian's Prometheus instead of the official image."""
     need_engine()
     docker(
         "build",
@@ -28,17 +28,17 @@ def images() -> None:
         f"--file={ROOT / 'tests/containers/prometheus.Dockerfile'}",
         str(ROOT / "tests/containers"),
     )
-    with project("monitoring-build") as one:
-        one.compose("build", "service", "export", MODELS="./service/default")
+    with temporary_project("monitoring-build") as project:
+        project.compose("build", "service", "export", MODELS="./service/default")
 
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[tuple[Project, Prometheus]]:
-    """The service and its Prometheus, with a key that callers need."""
+    """The service and its Prometheus; callers need a key."""
     port = free_port()
     key = tmp_path / "key"
     key.write_text(secrets.token_hex() + "\n")
-    # for the users of both containers
+    # readable for the users of both containers
     key.chmod(0o644)
     variables = {
         "PROMETHEUS_IMAGE": IMAGE,
@@ -47,15 +47,15 @@ def watched(tmp_path: Path) -> Iterator[tuple[Project, Prometheus]]:
         "API_KEYS_FILE": str(key),
         "METRICS_KEY_FILE": str(key),
     }
-    with project("monitoring", **variables) as one:
-        one.compose("--profile", "monitoring", "up", "--wait", "service", "prometheus")
-        yield one, Prometheus(f"http://127.0.0.1:{port}")
+    with temporary_project("monitoring", **variables) as project:
+        project.compose("--profile", "monitoring", "up", "--wait", "service", "prometheus")
+        yield project, Prometheus(f"http://127.0.0.1:{port}")
 
 
 def test_prometheus_collects_from_what_runs(watched: tuple[Project, Prometheus]) -> None:
-    """It finds the service by its name, reads it with the key, has the alerts, and keeps what it knows."""
-    one, prometheus = watched
-    assert one.get("/metrics").status_code == 401
+    """It finds the service by name, collects with the key, has the alerts, and keeps its data."""
+    project, prometheus = watched
+    assert project.get("/metrics").status_code == 401
     target = prometheus.target()
     assert target["health"] == "up", target["lastError"]
     assert target["labels"]["service"] == "service"
@@ -63,8 +63,8 @@ def test_prometheus_collects_from_what_runs(watched: tuple[Project, Prometheus])
     assert prometheus.ask("query", query="turnpike_workers", time=before)["result"]
     (group,) = prometheus.ask("rules")["groups"]
     assert group["rules"]
-    status = one.inside("prometheus", "cat /proc/1/status")
+    status = project.inside("prometheus", "cat /proc/1/status")
     assert "CapEff:\t0000000000000000" in status
-    assert "touch: " in one.inside("prometheus", "touch /etc/prometheus/alerts.yml 2>&1 || true")
-    one.compose("--profile", "monitoring", "up", "--detach", "--force-recreate", "--wait", "prometheus")
+    assert "touch: " in project.inside("prometheus", "touch /etc/prometheus/alerts.yml 2>&1 || true")
+    project.compose("--profile", "monitoring", "up", "--detach", "--force-recreate", "--wait", "prometheus")
     assert prometheus.ask("query", query="turnpike_workers", time=before)["result"]
