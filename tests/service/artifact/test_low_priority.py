@@ -1,4 +1,4 @@
-"""A thread that gives way, and who waits for it."""
+"""Calls in a low-priority thread."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def priority() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-def test_it_has_the_least_priority_and_nobody_else_has() -> None:
-    """The thread that waits stays as it was, and so do those that come after it."""
+def test_only_its_own_thread_has_low_priority() -> None:
+    """The calling thread keeps its priority, during and after the calls."""
     before = priority()
     with low_priority_caller() as call:
         assert call(priority) == LOWEST_PRIORITY
@@ -35,8 +35,7 @@ def test_it_has_the_least_priority_and_nobody_else_has() -> None:
     assert priority() == before
 
 
-def test_what_is_called_returns_or_raises_as_if_called_directly() -> None:
-    """Arguments and results pass; an error is the caller's."""
+def test_calls_return_and_raise_like_direct_calls() -> None:
     assert call_directly(pow, 2, 5) == 32
     with low_priority_caller() as call:
         assert call(pow, 2, 5) == 32
@@ -48,27 +47,27 @@ def fails() -> None:
     raise ModelFileError("broken")
 
 
-def test_a_model_is_loaded_aside_but_for_what_is_python(tmp_path: Path) -> None:
-    """Reading, hashes, opening and runs are left to the thread; the model that comes of it runs directly."""
-    called: list[str] = []
+def test_a_model_is_loaded_with_low_priority(tmp_path: Path) -> None:
+    """Reading, hashes, opening and trial runs use the caller. The loaded model runs without it."""
+    calls: list[str] = []
 
-    def call(do: Any, /, *given: Any) -> Any:
-        called.append(getattr(do, "__name__", None) or do.func.__name__)
-        return do(*given)
+    def call(function: Any, /, *args: Any) -> Any:
+        calls.append(getattr(function, "__name__", None) or function.func.__name__)
+        return function(*args)
 
     model = load(put(tmp_path), Settings(), RequestCounters(), 1, call=call)
-    assert called[:2] == ["read_model_file", "InferenceSession"]
-    assert {"content_digest", "openssl_sha256", "run"} < set(called)
-    runs = len(called)
+    assert calls[:2] == ["read_model_file", "InferenceSession"]
+    assert {"content_digest", "openssl_sha256", "run"} < set(calls)
+    runs = len(calls)
     rows = np.zeros((1, *model.signature.inputs["x"].dims[1:]), np.float32)
     model.runtime.run({"x": rows})
-    assert len(called) == runs
+    assert len(calls) == runs
 
 
-def test_threads_of_a_model_are_not_started_aside() -> None:
-    """They would take after who starts them, and run requests with the least priority for good."""
+def test_threads_of_a_model_do_not_get_low_priority() -> None:
+    """They would inherit it from the thread that starts them, and keep it for requests."""
 
-    def call(do: Any, /, *given: Any) -> Any:
-        raise AssertionError(do)
+    def call(function: Any, /, *args: Any) -> Any:
+        raise AssertionError(function)
 
     open_model(highway().model, threads=2, call=call)

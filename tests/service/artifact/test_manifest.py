@@ -1,4 +1,4 @@
-"""The contract inside a file: what it holds, and what it refuses to hold."""
+"""The manifest: what it stores, and what it rejects."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ MANIFEST = Manifest(
 ROW = {"name": "x", "shape": [3], "dtype": "uint8", "data": "AAEC"}
 
 
-def changed(**fields: Any) -> str:
-    """The manifest's text with other fields."""
+def manifest_json(**fields: Any) -> str:
+    """MANIFEST as JSON, with these fields replaced."""
     return json.dumps(json.loads(MANIFEST.to_json()) | fields)
 
 
-def test_it_comes_back_as_it_went() -> None:
-    """And the same record gives the same bytes."""
+def test_it_survives_json() -> None:
+    """Equal manifests give equal strings."""
     text = MANIFEST.to_json()
     assert Manifest.from_json(text, "x") == MANIFEST
     assert Manifest.from_json(text, "x").to_json() == text
 
 
-def test_files_of_before_are_read() -> None:
-    """Those without samples and ranges, which have none then."""
+def test_older_files_can_be_read() -> None:
+    """They have no samples and ranges."""
     older = json.loads(MANIFEST.to_json())
     del older["samples"], older["ranges"]
     assert Manifest.from_json(json.dumps(older), "x") == MANIFEST
@@ -56,29 +56,29 @@ def test_files_of_before_are_read() -> None:
 
 
 def test_samples_are_bytes() -> None:
-    """As they lie in memory, in a shape that they fill."""
-    read = Manifest.from_json(changed(samples=[{"label": "<b>", "inputs": [ROW]}]), "x")
-    (sample,) = read.samples
+    """In a shape that they fill."""
+    manifest = Manifest.from_json(manifest_json(samples=[{"label": "<b>", "inputs": [ROW]}]), "x")
+    (sample,) = manifest.samples
     assert (sample.label, sample.inputs[0].shape, sample.inputs[0].raw) == ("<b>", (3,), b"\x00\x01\x02")
 
 
-def test_samples_are_few() -> None:
-    """However many rows there are, they stay a small part of a file."""
+def test_samples_are_limited() -> None:
+    """They must stay a small part of the file."""
     half = {
         "name": "x",
         "shape": [MAX_SAMPLE_CHARACTERS * 3 // 8],
         "dtype": "uint8",
         "data": "A" * (MAX_SAMPLE_CHARACTERS // 2),
     }
-    assert Manifest.from_json(changed(samples=[{"inputs": [half]}] * 2), "x").samples
+    assert Manifest.from_json(manifest_json(samples=[{"inputs": [half]}] * 2), "x").samples
     with pytest.raises(
         ModelFileError, match=f"expected at most {MAX_SAMPLE_CHARACTERS} characters of data, got"
     ):
-        Manifest.from_json(changed(samples=[{"inputs": [half]}] * 2 + [{"inputs": [ROW]}]), "x")
+        Manifest.from_json(manifest_json(samples=[{"inputs": [half]}] * 2 + [{"inputs": [ROW]}]), "x")
 
 
-def test_the_worst_tensor_is_that_beside_pytorch() -> None:
-    """Its error counts by PyTorch's own; where that is none, as it stands."""
+def test_the_worst_tensor_is_relative_to_pytorch() -> None:
+    """Its error is divided by PyTorch's, unless that is 0."""
 
     def parity(**errors: tuple[float, float]) -> Parity:
         tensors = tuple(
@@ -97,7 +97,7 @@ def test_the_worst_tensor_is_that_beside_pytorch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"format": 2}, "net.onnx: manifest: format: Input should be 1, got '2'"),
         ({"version": 0}, "manifest: version: Input should be greater than or equal to 1"),
@@ -119,21 +119,20 @@ def test_the_worst_tensor_is_that_beside_pytorch() -> None:
         ({"samples": [{"inputs": [ROW | {"dtype": "bool"}]}]}, "samples.0.inputs.0.dtype: Input should be"),
     ],
 )
-def test_what_makes_no_sense_is_named(change: dict[str, Any], says: str) -> None:
-    """The file, the field, what was expected and what came."""
+def test_invalid_fields_are_named(change: dict[str, Any], message: str) -> None:
+    """With the file, the field, what was expected and what came."""
     with pytest.raises(ModelFileError) as error:
-        Manifest.from_json(changed(**change), "net.onnx")
-    assert says in str(error.value)
+        Manifest.from_json(manifest_json(**change), "net.onnx")
+    assert message in str(error.value)
 
 
-def test_a_failed_parity_cannot_be_written_down() -> None:
-    """The only verdict that a file may carry is a pass."""
+def test_a_manifest_cannot_have_a_failed_parity() -> None:
     with pytest.raises(ModelFileError, match="parity.verdict"):
         Manifest.from_json(MANIFEST.to_json().replace('"pass"', '"fail"'), "net.onnx")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"'])
 def test_broken_text_is_no_manifest(text: str) -> None:
-    """Whatever a stranger put under the key."""
+    """Whatever another program wrote under the key."""
     with pytest.raises(ModelFileError, match="net.onnx: manifest: "):
         Manifest.from_json(text, "net.onnx")

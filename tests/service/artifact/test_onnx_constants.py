@@ -1,4 +1,4 @@
-"""Constants read without a runtime, and files that are refused before one sees them."""
+"""Constants read without a runtime, and files that are rejected before a runtime opens them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def graph(
     )
 
 
-def model(made: onnx.GraphProto) -> onnx.ModelProto:
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+def model(graph_proto: onnx.GraphProto) -> onnx.ModelProto:
+    return helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-def test_the_numbers_are_onnx_s_own() -> None:
-    """Every weight of a network comes out as onnx itself reads it, in an array that may be written to."""
+def test_initializers_are_read_as_by_onnx() -> None:
+    """Every weight of a network, in an array that can be written to."""
     gated = highway()
-    found = read_initializers(gated.model, set(gated.weights))
-    assert found.keys() == gated.weights.keys()
-    for name, array in found.items():
+    arrays = read_initializers(gated.model, set(gated.weights))
+    assert arrays.keys() == gated.weights.keys()
+    for name, array in arrays.items():
         assert array.dtype == gated.weights[name].dtype
         assert np.array_equal(array, gated.weights[name])
         assert array.flags.writeable
@@ -45,17 +45,17 @@ def test_the_numbers_are_onnx_s_own() -> None:
 
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE])
-def test_every_way_to_write_numbers_is_read(kind: int, raw: bool) -> None:
+def test_every_encoding_of_numbers_is_read(kind: int, raw: bool) -> None:
     """Raw bytes or a list, in single, half and double precision."""
     values = np.array([[0.5, -2, 65504], [1e-7, 0, -0.0]], helper.tensor_dtype_to_np_dtype(kind))
     tensor = helper.make_tensor("w", kind, [2, 3], values.tobytes() if raw else values.ravel(), raw=raw)
-    found = read_initializers(model(graph(weights=[tensor])).SerializeToString(), {"w"})["w"]
-    assert found.dtype == values.dtype
-    assert found.tobytes() == values.tobytes()
+    array = read_initializers(model(graph(weights=[tensor])).SerializeToString(), {"w"})["w"]
+    assert array.dtype == values.dtype
+    assert array.tobytes() == values.tobytes()
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda t: t.dims.append(3), "its values do not fit its shape"),
         (lambda t: t.dims.__setitem__(slice(None), [-1, -2]), "its values do not fit its shape"),
@@ -67,16 +67,15 @@ def test_every_way_to_write_numbers_is_read(kind: int, raw: bool) -> None:
         (lambda t: setattr(t, "name", "other"), "expected an initializer 'w', and the graph has none"),
     ],
 )
-def test_a_lever_that_makes_no_sense_is_said(change: Callable[[onnx.TensorProto], None], says: str) -> None:
-    """Rather than fed to a model."""
+def test_invalid_initializers_are_errors(change: Callable[[onnx.TensorProto], None], message: str) -> None:
     tensor = numpy_helper.from_array(np.zeros(2, np.float32), "w")
     change(tensor)
-    with pytest.raises(ModelFileError, match=says):
+    with pytest.raises(ModelFileError, match=message):
         read_initializers(model(graph(weights=[tensor])).SerializeToString(), {"w"}, "a.onnx")
 
 
-def outside(name: str = "w") -> onnx.TensorProto:
-    """A tensor whose numbers are said to be in another file."""
+def external(name: str = "w") -> onnx.TensorProto:
+    """A tensor that refers to values in another file."""
     tensor = onnx.TensorProto(
         name=name, data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL
     )
@@ -85,54 +84,54 @@ def outside(name: str = "w") -> onnx.TensorProto:
 
 
 def in_node() -> onnx.ModelProto:
-    return model(graph(nodes=[helper.make_node("Constant", [], ["y"], value=outside())]))
+    return model(graph(nodes=[helper.make_node("Constant", [], ["y"], value=external())]))
 
 
 def in_branch() -> onnx.ModelProto:
-    branch = helper.make_graph([], "b", [], [], [outside()])
+    branch = helper.make_graph([], "b", [], [], [external()])
     deeper = helper.make_graph([helper.make_node("If", ["c"], ["y"], then_branch=branch)], "d", [], [])
     return model(graph(nodes=[helper.make_node("If", ["c"], ["y"], then_branch=deeper)]))
 
 
 def in_sparse() -> onnx.ModelProto:
-    made = model(graph())
-    made.graph.sparse_initializer.add().values.CopyFrom(outside())
-    return made
+    proto = model(graph())
+    proto.graph.sparse_initializer.add().values.CopyFrom(external())
+    return proto
 
 
 def in_sparse_attribute() -> onnx.ModelProto:
-    sparse = onnx.SparseTensorProto(indices=outside())
+    sparse = onnx.SparseTensorProto(indices=external())
     return model(graph(nodes=[helper.make_node("Constant", [], ["y"], sparse_value=sparse)]))
 
 
 def in_function() -> onnx.ModelProto:
-    made = model(graph())
-    node = helper.make_node("Constant", [], ["y"], value=outside())
-    made.functions.append(helper.make_function("f", "F", [], ["y"], [node], [helper.make_opsetid("", 20)]))
-    return made
+    proto = model(graph())
+    node = helper.make_node("Constant", [], ["y"], value=external())
+    proto.functions.append(helper.make_function("f", "F", [], ["y"], [node], [helper.make_opsetid("", 20)]))
+    return proto
 
 
 def in_default() -> onnx.ModelProto:
-    made = in_function()
-    del made.functions[0].node[:]
-    made.functions[0].attribute_proto.add(name="a", type=onnx.AttributeProto.TENSOR).t.CopyFrom(outside())
-    return made
+    proto = in_function()
+    del proto.functions[0].node[:]
+    proto.functions[0].attribute_proto.add(name="a", type=onnx.AttributeProto.TENSOR).t.CopyFrom(external())
+    return proto
 
 
 def in_training() -> onnx.ModelProto:
-    made = model(graph())
-    made.training_info.add().algorithm.initializer.append(outside())
-    return made
+    proto = model(graph())
+    proto.training_info.add().algorithm.initializer.append(external())
+    return proto
 
 
 def named_only() -> onnx.ModelProto:
-    tensor = outside()
+    tensor = external()
     tensor.data_location = TensorProto.DEFAULT
     return model(graph(weights=[tensor]))
 
 
 def located_only() -> onnx.ModelProto:
-    tensor = outside()
+    tensor = external()
     del tensor.external_data[:]
     return model(graph(weights=[tensor]))
 
@@ -140,19 +139,19 @@ def located_only() -> onnx.ModelProto:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: model(graph(weights=[outside()])), in_node, in_branch, in_sparse, in_sparse_attribute,
+        lambda: model(graph(weights=[external()])), in_node, in_branch, in_sparse, in_sparse_attribute,
         in_function, in_default, in_training, named_only, located_only,
     ],
 )  # fmt: skip
-def test_numbers_in_other_files_are_refused(make: Callable[[], onnx.ModelProto]) -> None:
-    """Wherever the graph hides them; the public reason does not say which file was meant."""
+def test_values_in_other_files_are_rejected(make: Callable[[], onnx.ModelProto]) -> None:
+    """Anywhere in the graph. The public message does not name the other file."""
     with pytest.raises(ModelFileError, match="w: expected its values in this file") as error:
         expect_self_contained(make().SerializeToString(), "a.onnx")
     assert error.value.public_message == "its weights are in another file"
 
 
-def test_a_whole_model_passes() -> None:
-    """With constants of every kind inside of it."""
+def test_a_self_contained_model_passes() -> None:
+    """With all kinds of constants in it."""
     expect_self_contained(highway().model)
     inner = numpy_helper.from_array(np.zeros(1, np.float32))
     expect_self_contained(
@@ -172,25 +171,25 @@ def test_a_whole_model_passes() -> None:
         b"\x0b\x0c",
     ],
 )
-def test_what_is_no_model_is_refused(data: bytes) -> None:
-    """Empty, another kind of file, or cut."""
+def test_files_that_are_not_models_are_rejected(data: bytes) -> None:
+    """Empty, of another kind, or cut off."""
     with pytest.raises(ModelFileError, match="a.onnx: expected an ONNX model") as error:
         expect_self_contained(data, "a.onnx")
     assert error.value.public_message == "its file is damaged or not an ONNX model"
 
 
-def test_graphs_without_end_are_refused() -> None:
-    """Nesting costs an attacker nothing, and a reader its stack."""
+def test_deeply_nested_graphs_are_rejected() -> None:
+    """Deep nesting would overflow the stack of the reader."""
     graph = b""
     for _ in range(70):  # a graph in an attribute of a node of a graph
         for number in (6, 5, 1):
-            graph = written(number, graph)
+            graph = field_of(number, graph)
     with pytest.raises(ModelFileError, match="nested more than 64 deep"):
-        expect_self_contained(written(8, b"") + written(7, graph))
+        expect_self_contained(field_of(8, b"") + field_of(7, graph))
 
 
-def written(number: int, inner: bytes) -> bytes:
-    """A message in a field of another one."""
+def field_of(number: int, inner: bytes) -> bytes:
+    """A message with another one in one of its fields."""
     size, low = [], len(inner)
     while low >= 0x80:
         size.append(low & 0x7F | 0x80)
@@ -199,10 +198,10 @@ def written(number: int, inner: bytes) -> bytes:
 
 
 @given(st.binary(max_size=300), st.integers(0, 2_000), st.integers(0, 255))
-def test_any_damage_is_one_clear_error(junk: bytes, at: int, byte: int) -> None:
-    """Whatever the bytes are, they pass or are refused, and nothing else happens."""
+def test_any_damage_is_one_clear_error(junk: bytes, position: int, byte: int) -> None:
+    """Any bytes pass or are a ModelFileError."""
     damaged = bytearray(highway(layers=1).model)
-    damaged[at % len(damaged)] = byte
+    damaged[position % len(damaged)] = byte
     for data in (junk, bytes(damaged)):
         try:
             expect_self_contained(data)

@@ -1,4 +1,4 @@
-"""Messages read as protobuf itself writes them."""
+"""Protobuf messages as protobuf itself writes them, and the digest of a model file without its metadata."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.artifact.protobuf import Field, MalformedError, fields, unpack_varints
+from service.artifact.protobuf import Field, MalformedError, content_digest, fields, unpack_varints
+from tests.support.tiny_highway import highway
+from tests.support.tiny_repository import sealed
 
 
 def test_every_kind_of_field_is_read() -> None:
-    """Whole numbers, bytes, and those of four and eight bytes, in order and in place."""
+    """Integers, bytes, and values of four and eight bytes."""
     attribute = onnx.AttributeProto(name="a", i=-1, f=1.0)
     message = attribute.SerializeToString() + b"\x79" + bytes(8)
     assert {field.number: field.value for field in fields(memoryview(message))} == {
@@ -26,34 +28,67 @@ def test_every_kind_of_field_is_read() -> None:
     "message",
     [b"\x0a", b"\x0a\x05abc", b"\x08", b"\x80" * 11, b"\x0d\0\0", b"\x0b\x0c", b"\x00\x00", b"\x02\x00"],
 )
-def test_what_is_cut_or_no_message_is_said(message: bytes) -> None:
-    """Rather than read beyond its end."""
+def test_invalid_messages_are_errors(message: bytes) -> None:
+    """They are cut off or are not protobuf."""
     with pytest.raises(MalformedError):
         list(fields(memoryview(message)))
 
 
-def test_a_length_cannot_lead_backwards() -> None:
-    """A negative one would be read for ever."""
+def test_a_negative_length_is_an_error() -> None:
+    """Following it would read forever."""
     backwards = b"\x0a" + b"\xf6\xff\xff\xff\xff\xff\xff\xff\xff\x01"
     with pytest.raises(MalformedError, match="it ends too early"):
         list(fields(memoryview(backwards)))
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
-def test_whole_numbers_are_protobuf_s_own(numbers: list[int]) -> None:
-    """Of any size and sign, as the real protobuf writes them."""
-    written = onnx.TensorProto(int64_data=numbers).SerializeToString()
-    packed = next((field.value for field in fields(memoryview(written))), memoryview(b""))
+def test_integers_are_read_as_protobuf_writes_them(numbers: list[int]) -> None:
+    """Of any size and sign."""
+    message = onnx.TensorProto(int64_data=numbers).SerializeToString()
+    packed = next((field.value for field in fields(memoryview(message))), memoryview(b""))
     assert isinstance(packed, memoryview)
     assert unpack_varints(packed) == numbers
 
 
 @given(st.binary())
 def test_any_bytes_are_fields_or_an_error(message: bytes) -> None:
-    """And fields lie one after another within them."""
+    """Fields do not overlap."""
     try:
-        found = list(fields(memoryview(message)))
+        parsed = list(fields(memoryview(message)))
     except MalformedError:
         return
-    assert all(isinstance(field, Field) and field.number > 0 for field in found)
-    assert sum(len(field.value) for field in found if isinstance(field.value, memoryview)) <= len(message)
+    assert all(isinstance(field, Field) and field.number > 0 for field in parsed)
+    assert sum(len(field.value) for field in parsed if isinstance(field.value, memoryview)) <= len(message)
+
+
+def test_the_digest_ignores_metadata() -> None:
+    """The manifest, which is metadata, has the digest of the file that it is in."""
+    gated = highway()
+    assert content_digest(sealed(gated)) == content_digest(gated.model)
+    assert content_digest(sealed(gated, labels=("x", "y", "z"))) == content_digest(gated.model)
+
+
+def test_the_digest_depends_on_weights_and_operators() -> None:
+    """Other weights, another operator and another opset give other digests."""
+    gated = highway()
+    digests = {content_digest(gated.model), content_digest(highway(seed=7).model)}
+    model = onnx.load_from_string(gated.model)
+    model.graph.node[0].op_type = "Tanh"
+    digests.add(content_digest(model.SerializeToString(deterministic=True)))
+    model = onnx.load_from_string(gated.model)
+    model.opset_import[0].version += 1
+    digests.add(content_digest(model.SerializeToString(deterministic=True)))
+    assert len(digests) == 4
+
+
+def test_the_digest_depends_on_the_borders_of_fields() -> None:
+    """The same bytes divided differently are another file."""
+    one = b"\x0a\x02ab\x12\x01c"
+    other = b"\x0a\x01a\x12\x02bc"
+    assert content_digest(one) != content_digest(other)
+
+
+def test_the_digest_of_an_invalid_file_is_an_error() -> None:
+    """The file ends within a field."""
+    with pytest.raises(MalformedError):
+        content_digest(b"\x0a\x09ab")

@@ -1,4 +1,4 @@
-"""The one place that opens a model, with files that no exporter made."""
+"""Opening and running models, with files made by hand instead of by an export."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def model(*, outputs: tuple[str, ...] = ("output", "half"), metadata: dict[str, 
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in outputs],
         weights,
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    helper.set_model_props(made, metadata or {})
-    return made.SerializeToString()
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    helper.set_model_props(proto, metadata or {})
+    return proto.SerializeToString()
 
 
 X = np.zeros((2, 4), np.float32)
@@ -47,38 +47,38 @@ def test_a_file_without_a_manifest_is_all_public() -> None:
     """Its inputs, outputs and levers are read from the graph."""
     runtime = open_model(model())
     assert runtime.manifest is None
-    assert [str(one) for one in runtime.inputs] == ["x:float32[batch,4]"]
-    assert [one.name for one in runtime.outputs] == ["output", "half"]
+    assert [str(tensor) for tensor in runtime.inputs] == ["x:float32[batch,4]"]
+    assert [tensor.name for tensor in runtime.outputs] == ["output", "half"]
     assert runtime.hidden == ()
-    assert [str(one) for one in runtime.levers] == ["bias:float32[4]"]
+    assert [str(tensor) for tensor in runtime.levers] == ["bias:float32[4]"]
 
 
 def test_a_manifest_says_what_is_hidden() -> None:
-    """Hidden outputs are left out unless they are asked for."""
+    """Hidden outputs are returned only if they are requested."""
     runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}))
     assert runtime.manifest == MANIFEST
-    assert [one.name for one in runtime.hidden] == ["half"]
+    assert [tensor.name for tensor in runtime.hidden] == ["half"]
     assert len(runtime.run({"x": X})) == 1
     assert runtime.run({"x": X}, []) == []
     (half,) = runtime.run({"x": X}, ["half"])
     assert half[0].tolist() == [0.5, 1, 1.5, 2]
 
 
-def test_a_lever_may_be_given() -> None:
-    """In place of the initializer of its name."""
+def test_a_lever_may_be_fed() -> None:
+    """It overrides the initializer of its name."""
     (output,) = open_model(model()).run({"x": X, "bias": np.full(4, 7, np.float32)}, ["output"])
     assert output[0].tolist() == [7, 7, 7, 7]
 
 
-def test_a_manifest_of_another_graph_is_refused() -> None:
-    """An output it names must be there."""
+def test_a_manifest_of_another_graph_is_rejected() -> None:
+    """Its outputs must exist."""
     data = model(outputs=("half",), metadata={METADATA_KEY: MANIFEST.to_json()})
     with pytest.raises(ModelFileError, match="a.onnx: manifest: outputs: the graph has no output 'output'"):
         open_model(data, where="a.onnx")
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    """An absent, a damaged and another kind of file, each by its name."""
+def test_files_that_are_not_models_are_rejected(tmp_path: Path) -> None:
+    """A missing file, a damaged one and one of another kind are named."""
     with pytest.raises(ModelFileError, match="gone.onnx: no such file"):
         open_model(tmp_path / "gone.onnx")
     for content in (b"", b"not a model", model()[:-20]):
@@ -87,8 +87,8 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
             open_model(tmp_path / "bad.onnx")
 
 
-def test_inputs_that_are_no_tensors_are_refused() -> None:
-    """Only tensors of numbers go over the wire."""
+def test_inputs_of_strings_are_rejected() -> None:
+    """Only tensors of numbers are supported."""
     text = helper.make_tensor_value_info("x", TensorProto.STRING, [1])
     graph = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"])],
@@ -96,28 +96,28 @@ def test_inputs_that_are_no_tensors_are_refused() -> None:
         [text],
         [helper.make_tensor_value_info("y", TensorProto.STRING, [1])],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     with pytest.raises(ModelFileError, match=r"x: expected a tensor of numbers, got tensor\(string\)"):
-        open_model(made.SerializeToString())
+        open_model(proto.SerializeToString())
 
 
 @pytest.mark.skipif(device_available("cuda"), reason="this machine has CUDA")
-def test_a_missing_device_is_said() -> None:
-    """Never silently on another one."""
+def test_a_missing_device_is_an_error() -> None:
+    """It must not run on another device silently."""
     with pytest.raises(DeviceError, match="device: cuda needs an onnxruntime with CUDAExecutionProvider"):
         open_model(model(), device="cuda")
 
 
-def test_a_device_can_be_tried_before_there_is_a_model() -> None:
-    """So that a service without its device does not even start."""
+def test_a_device_can_be_tried_without_a_model() -> None:
+    """So that a service without its device does not start."""
     expect_device("cpu")
     if not device_available("cuda"):
         with pytest.raises(DeviceError, match="device: cuda needs"):
             expect_device("cuda")
 
 
-def test_a_device_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """onnxruntime would go on without it, and run on the CPU."""
+def test_a_device_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime would run on the CPU instead."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "cuda", "AzureExecutionProvider")
     monkeypatch.setitem(runtime_module.PROVIDER_OPTIONS, "cuda", {})
     monkeypatch.setattr(runtime_module, "device_available", lambda device: True)
@@ -127,19 +127,19 @@ def test_a_device_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -
         open_model(model(), device="cuda")
 
 
-def test_a_device_s_way_gives_the_same() -> None:
-    """Bound inputs and outputs: in the order asked for, each as often, of any memory layout, levers too."""
+def test_bound_runs_give_the_same_outputs() -> None:
+    """In the requested order, with repeated names, for inputs of any memory layout, and with levers."""
     opened = open_model(model())
     x = np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2][:, :3]
     feeds = {"x": np.asfortranarray(np.pad(x, ((0, 0), (0, 1)))), "bias": np.ones(4, np.float32)}
     for names in (["half", "output"], ["output", "half", "output"], ("half",)):
         bound = opened._run_bound(names, feeds)
-        for one, other in zip(bound, opened.run(feeds, names), strict=True):
-            assert np.array_equal(one, other)
+        for actual, expected in zip(bound, opened.run(feeds, names), strict=True):
+            assert np.array_equal(actual, expected)
 
 
-def test_whose_fault_a_run_is() -> None:
-    """Shapes and ids that the graph does not take are the caller's; what he cannot choose is not."""
+def test_errors_caused_by_the_input() -> None:
+    """Wrong shapes and dtypes are. A missing input is not, since callers cannot cause it."""
     opened = open_model(model())
     for feeds in ({"x": X[:, :3]}, {"x": X.astype(np.float64)}, {"x": X, "bias": np.zeros(3, np.float32)}):
         with pytest.raises(RunError) as error:
@@ -152,7 +152,7 @@ def test_whose_fault_a_run_is() -> None:
 
 @pytest.mark.parametrize(("dims", "caused_by_input"), [(["batch", "words"], True), (["batch", 3], False)])
 def test_a_run_that_fails_on_a_shape(dims: list[str | int], caused_by_input: bool) -> None:
-    """It is the caller's fault only where the caller chooses shapes."""
+    """It is caused by the input only if the caller chooses shapes."""
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "to"], ["y"])],
         "g",
@@ -160,18 +160,17 @@ def test_a_run_that_fails_on_a_shape(dims: list[str | int], caused_by_input: boo
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [helper.make_tensor("to", TensorProto.INT64, [2], [-1, 4])],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     with pytest.raises(RunError) as error:
-        open_model(made.SerializeToString()).run({"x": np.zeros((2, 3), np.float32)})
+        open_model(proto.SerializeToString()).run({"x": np.zeros((2, 3), np.float32)})
     assert error.value.caused_by_input is caused_by_input
 
 
-def test_opening_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """onnxruntime would warn of each lever."""
+def test_opening_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """onnxruntime would warn about each lever."""
     open_model(model())
     assert capfd.readouterr() == ("", "")
 
 
-def test_onnx_agrees_that_it_is_a_model() -> None:
-    """The files above are what they are meant to be."""
+def test_the_models_above_are_valid() -> None:
     onnx.checker.check_model(model(), full_check=True)

@@ -1,4 +1,4 @@
-"""Rows that a file brings along, held against the inputs of its graph."""
+"""Sample rows of a manifest, checked against the inputs of the graph."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MASK = Tensor("mask", "bool", ("batch", "words"))
 
 
 def kept(name: str, values: Any, dtype: Any = "uint8", shape: tuple[int, ...] | None = None) -> SampleInput:
-    """Values as a manifest has them."""
+    """Values in the form of a manifest."""
     array = np.array(values, dtype)
     data = base64.b64encode(array.tobytes()).decode()
     return SampleInput(name=name, shape=array.shape if shape is None else shape, dtype=dtype, data=data)
 
 
-def expect(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[InputRange, ...] = ()) -> None:
-    """Hold one sample of these rows against the inputs."""
+def check(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[InputRange, ...] = ()) -> None:
+    """Check a manifest with one sample of these rows against the inputs."""
     samples = (Sample(inputs=rows),) if rows else ()
     manifest = MANIFEST.model_copy(update={"samples": samples, "ranges": ranges})
     check_sample_rows(manifest, {tensor.name: tensor for tensor in inputs})
@@ -43,25 +43,25 @@ def expect(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[InputRange, .
         (MASK, [0, 1, 1], "uint8"),
     ],
 )
-def test_a_row_comes_in_the_inputs_own_type(tensor: Tensor, values: Any, dtype: str) -> None:
-    """With the batch axis before it, whatever it is stored as."""
-    one = kept(tensor.name, values, dtype)
-    expect([tensor], one)
-    row = to_input_row(one, tensor)
+def test_a_row_gets_the_dtype_of_the_input(tensor: Tensor, values: Any, dtype: str) -> None:
+    """With a batch axis, whatever dtype it is stored in."""
+    sample_input = kept(tensor.name, values, dtype)
+    check([tensor], sample_input)
+    row = to_input_row(sample_input, tensor)
     assert row.dtype == tensor.dtype
     assert row.shape == (1, *np.shape(values))
     assert row[0].tolist() == np.array(values, tensor.dtype).tolist()
 
 
-def test_several_inputs_agree_on_what_varies() -> None:
-    """In any order; a dimension of one name has one size."""
-    expect([IDS, MASK], kept("mask", [1, 0, 1]), kept("ids", [4, 5, 6]))
+def test_named_dimensions_agree_over_inputs() -> None:
+    """In any order of the inputs, a dimension of one name has one size."""
+    check([IDS, MASK], kept("mask", [1, 0, 1]), kept("ids", [4, 5, 6]))
     with pytest.raises(ValueError, match=r"samples\[0\]: expected a row of mask:bool\[batch,words\]"):
-        expect([IDS, MASK], kept("ids", [4, 5, 6]), kept("mask", [1, 0]))
+        check([IDS, MASK], kept("ids", [4, 5, 6]), kept("mask", [1, 0]))
 
 
 @pytest.mark.parametrize(
-    ("tensor", "one", "says"),
+    ("tensor", "sample_input", "message"),
     [
         (X, kept("x", [1, 2, 3, 4]), "a row of x:"),
         (X, kept("x", [[1, 2, 3, 4]]), "a row of x:"),
@@ -93,28 +93,26 @@ def test_several_inputs_agree_on_what_varies() -> None:
         (Tensor("x", "int8", ("batch", 2)), kept("x", [251, 0]), "finite numbers that fit x:"),
     ],
 )
-def test_what_an_input_does_not_take_is_refused(tensor: Tensor, one: SampleInput, says: str) -> None:
-    """Another shape, a batch of another size, FP16, numbers that the type cannot hold or JSON cannot say."""
-    with pytest.raises(ValueError, match=rf"samples\[0\]: expected {says}"):
-        expect([tensor], one)
+def test_rows_that_do_not_fit_are_rejected(tensor: Tensor, sample_input: SampleInput, message: str) -> None:
+    """Another shape or batch size, FP16, and numbers that the dtype or JSON cannot represent."""
+    with pytest.raises(ValueError, match=rf"samples\[0\]: expected {message}"):
+        check([tensor], sample_input)
 
 
 @pytest.mark.parametrize("names", [["y"], ["x", "y"], ["x", "x"]])
-def test_other_inputs_are_refused(names: list[str]) -> None:
-    """One that the graph has not, one too many, one twice."""
+def test_other_inputs_are_rejected(names: list[str]) -> None:
+    """An unknown input, one too many, and one twice."""
     with pytest.raises(ValueError, match=rf"samples\[0\]: expected inputs x, got {', '.join(names)}"):
-        expect([X], *(kept(name, [[1, 2], [3, 4]]) for name in names))
+        check([X], *(kept(name, [[1, 2], [3, 4]]) for name in names))
 
 
-def test_none_at_all_are_refused() -> None:
-    """A sample without inputs is no row."""
+def test_a_sample_without_inputs_is_rejected() -> None:
     manifest = MANIFEST.model_copy(update={"samples": (Sample(inputs=()),)})
     with pytest.raises(ValueError, match="expected inputs x, got none"):
         check_sample_rows(manifest, {"x": X})
 
 
-def test_ranges_are_those_of_inputs() -> None:
-    """A range of anything else tells nothing."""
-    expect([X], ranges=(InputRange(input="x", low=0, high=16),))
+def test_ranges_must_be_of_inputs() -> None:
+    check([X], ranges=(InputRange(input="x", low=0, high=16),))
     with pytest.raises(ValueError, match="ranges: expected an input, x, got 'y'"):
-        expect([X], ranges=(InputRange(input="y", low=0, high=16),))
+        check([X], ranges=(InputRange(input="y", low=0, high=16),))
