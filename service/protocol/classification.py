@@ -1,4 +1,4 @@
-"""The best classes of a row, and how sure the model is of them."""
+"""Class probabilities, and the classification extension: the best classes of each row."""
 
 from __future__ import annotations
 
@@ -11,35 +11,42 @@ from service.inference_types import Array
 
 
 def probabilities(values: Array, *, distribution: bool) -> Array:
-    """Values per class, along the last axis, as probabilities: logits by softmax, a distribution as it is."""
-    wide = values.astype(np.float64)
+    """Probabilities along the last axis: the softmax of logits, or a distribution as it is, in float64."""
+    values = values.astype(np.float64)
     if distribution:
-        return wide
-    powers = np.exp(wide - wide.max(axis=-1, keepdims=True, initial=-np.inf))
+        return values
+    powers = np.exp(values - values.max(axis=-1, keepdims=True, initial=-np.inf))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def top_classes(values: Array, count: int) -> Array:
-    """The places of the `count` greatest values of each row, the greatest first; of equal ones the first."""
-    turned = np.argsort(values[:, ::-1], axis=1, kind="stable")[:, ::-1]
-    return values.shape[1] - 1 - turned[:, :count]
+    """Indices of the `count` greatest values of each row, the greatest first; of equal values, the first."""
+    # Reversed before and after sorting, so that a stable sort puts the first of equal values first.
+    reversed_order = np.argsort(values[:, ::-1], axis=1, kind="stable")[:, ::-1]
+    return values.shape[1] - 1 - reversed_order[:, :count]
 
 
 def classification(
     array: Array, rows: int, count: int, labels: Sequence[str]
 ) -> tuple[tuple[int, int], list[str]]:
-    """The best classes of each row as `value:index[:label]`, in a flat list, and the shape of that.
+    """The best classes of each row as strings `value:index[:label]`.
 
-    Labels are those of an output that has as many values a row.
+    Args:
+        array: The output.
+        rows: The rows of the request. An output without a batch axis counts as one row.
+        count: How many classes to return for each row.
+        labels: The model's labels; used if the output has one value for each.
+
+    Returns:
+        The shape (rows, classes), and the strings in a flat list.
     """
-    # an output without a batch axis is one row
     shape = array.shape if array.shape[:1] == (rows,) else (1, *array.shape)
     width = math.prod(shape[1:])
     values = array.reshape(shape[0], width)
-    places = top_classes(values, count)
-    named = len(labels) == width
-    return places.shape, [
-        f"{value:.6f}:{place}:{labels[place]}" if named else f"{value:.6f}:{place}"
-        for row, chosen in zip(values, places, strict=True)
-        for value, place in zip(row[chosen].tolist(), chosen.tolist(), strict=True)
+    classes = top_classes(values, count)
+    has_labels = len(labels) == width
+    return classes.shape, [
+        f"{value:.6f}:{index}:{labels[index]}" if has_labels else f"{value:.6f}:{index}"
+        for row, best in zip(values, classes, strict=True)
+        for value, index in zip(row[best].tolist(), best.tolist(), strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The body of an infer request, JSON or binary, to a request that fits the model."""
+"""Decodes the body of an infer request, JSON with or without binary tensors, and validates it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.protocol.json_document import (
     expect_short,
     expect_text,
     expect_whole,
-    holds_more,
+    has_more_than,
     keys,
     parse,
     quoted,
@@ -28,24 +28,28 @@ from service.protocol.json_document import (
     to_json,
     to_python,
 )
-from service.protocol.tensors import arrays_in, expect_even, read_binary, read_json, read_shape, solved
+from service.protocol.tensors import arrays_in, expect_even, infer_shape, read_binary, read_json, read_shape
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature, Tensor
 
 
 class InputReader:
-    """What was read so far: `feeds` by name, and their `rows`."""
+    """Reads the `inputs` of a request into arrays.
+
+    `feeds` are the arrays by name, `rows` the length of their batch axis. Binary tensors follow the JSON in
+    the body, in the order of the inputs.
+    """
 
     __slots__ = (
-        "_arrays",
         "_body",
-        "_deepest",
+        "_dim_sizes",
+        "_json_arrays",
+        "_json_data",
+        "_json_depth",
         "_limits",
         "_position",
         "_signature",
-        "_sizes",
-        "_written",
         "feeds",
         "rows",
     )
@@ -54,56 +58,62 @@ class InputReader:
         self, body: bytes | memoryview, position: int, signature: Signature, limits: RequestLimits
     ) -> None:
         self._body, self._signature, self._limits = body, signature, limits
-        # where in the body the next tensor begins that is written as bytes
+        # where the next binary tensor begins in the body
         self._position = position
-        self._sizes: dict[str, int] = {}
-        # what is written as JSON: the value, its shape and where it is
-        self._written: list[tuple[JsonArray, tuple[int, ...], str]] = []
-        # how many arrays these should be made of, and how deep they go
-        self._arrays = self._deepest = 0
+        # sizes of the named dimensions, as the inputs read so far have them
+        self._dim_sizes: dict[str, int] = {}
+        # the tensors in JSON: value, shape, and where it stands
+        self._json_data: list[tuple[JsonArray, tuple[int, ...], str]] = []
+        # the number of JSON arrays that these should consist of, and the depth of the deepest
+        self._json_arrays = self._json_depth = 0
         self.feeds: dict[str, Array] = {}
         self.rows = 1
 
     def read(self, entries: JsonArray) -> None:
-        """All inputs of the request; afterwards each of the model's has its array."""
+        """Read all inputs of the request, and check that none is missing and no bytes are left over."""
         for index, entry in enumerate(entries):
-            self._read_one(entry, f"inputs[{index}]")
+            self._read_input(entry, f"inputs[{index}]")
         if len(self.feeds) < len(self._signature.inputs):
-            absent = next(name for name in self._signature.inputs if name not in self.feeds)
-            raise RequestError(f"inputs: expected one named {quoted(absent)}, which is missing")
+            missing = next(name for name in self._signature.inputs if name not in self.feeds)
+            raise RequestError(f"inputs: expected one named {quoted(missing)}, which is missing")
         if self._position != len(self._body):
             raise RequestError(
                 f"body: expected {self._position} bytes, which are its JSON and the tensors that this names, "
                 f"got {len(self._body)}"
             )
 
-    def expect_even(self, text: bytes, others: int, depth: int) -> None:
-        """Stop with a RequestError where arrays lie in place of numbers, or the text is nested too deeply.
+    def expect_even(self, text: bytes, other_arrays: int, max_depth: int) -> None:
+        """Raise RequestError if an array stands in place of a number, or the text is nested too deeply.
 
-        Of its arrays `others` are no part of the inputs. Of most requests, brackets tell that all is well,
-        and nothing needs to be looked through.
+        `other_arrays` is the number of arrays in the text that are not part of the inputs. For most requests,
+        counting brackets is enough: as many as there should be means that no array hides among the numbers.
         """
-        # `inputs` itself is an array, and each shape
-        around = others + 1 + len(self.feeds)
-        uneven = holds_more(text, b"[", around + self._arrays)
-        if uneven:
-            for data, shape, where in self._written:
+        # `inputs` itself is an array, and so is each shape.
+        outer_arrays = other_arrays + 1 + len(self.feeds)
+        has_more_arrays = has_more_than(text, b"[", outer_arrays + self._json_arrays)
+        if has_more_arrays:
+            for data, shape, where in self._json_data:
                 expect_even(data, shape, where)
-        if uneven or holds_more(text, b"{", depth - around - self._deepest):
-            expect_shallow(text, depth)
+        if has_more_arrays or has_more_than(text, b"{", max_depth - outer_arrays - self._json_depth):
+            expect_shallow(text, max_depth)
 
-    def _read_one(self, entry: Any, where: str) -> None:
+    def _read_input(self, entry: Any, where: str) -> None:
+        # Which input of the model is it, and do its datatype and shape fit?
         present = keys(expect_object(entry, where), where)
         tensor = self._tensor(entry["name"] if "name" in present else None, where)
-        given = entry["datatype"] if "datatype" in present else None
-        if given != DATATYPES[tensor.dtype]:
-            given = expect_text(given, f"{where}.datatype")
-            raise RequestError(f"{where}.datatype: expected {DATATYPES[tensor.dtype]}, got {quoted(given)}")
+        datatype = entry["datatype"] if "datatype" in present else None
+        if datatype != DATATYPES[tensor.dtype]:
+            datatype = expect_text(datatype, f"{where}.datatype")
+            raise RequestError(
+                f"{where}.datatype: expected {DATATYPES[tensor.dtype]}, got {quoted(datatype)}"
+            )
         shape = read_shape(
-            entry["shape"] if "shape" in present else None, tensor, self._sizes, f"{where}.shape"
+            entry["shape"] if "shape" in present else None, tensor, self._dim_sizes, f"{where}.shape"
         )
         if self._signature.batch is not None:
             self._expect_rows(shape[0], f"{where}.shape")
+
+        # Read its values from the JSON or from the bytes that follow.
         size = _binary_size(entry["parameters"], where) if "parameters" in present else None
         if size is None:
             data = entry["data"] if "data" in present else None
@@ -123,16 +133,16 @@ class InputReader:
 
     def _read_json(self, data: Any, shape: tuple[int, ...], dtype: str, where: str) -> Array:
         if dtype == "float16":
-            raise RequestError(f"{where}: FP16 has no form in JSON; expected the binary form")
+            raise RequestError(f"{where}: FP16 cannot be written in JSON; expected binary data")
         array = read_json(data, shape, WIRE_DTYPES[dtype], where)
-        self._written.append((data, shape, where))
-        self._arrays += arrays_in(data, shape)
-        self._deepest = max(self._deepest, len(shape))
+        self._json_data.append((data, shape, where))
+        self._json_arrays += arrays_in(data, shape)
+        self._json_depth = max(self._json_depth, len(shape))
         return array
 
-    def _tensor(self, given: Any, where: str) -> Tensor:
-        """The model's input of that name, which was not given before."""
-        name = expect_text(given, f"{where}.name")
+    def _tensor(self, value: Any, where: str) -> Tensor:
+        """The model's input of a name, which must not have come before."""
+        name = expect_text(value, f"{where}.name")
         tensor = self._signature.inputs.get(name)
         if tensor is None:
             known = ", ".join(map(repr, self._signature.inputs))
@@ -150,22 +160,22 @@ class InputReader:
 
 
 def _binary_size(value: Any, where: str) -> int | None:
-    """How many bytes of the body are the tensor; None where it is written as JSON."""
+    """The size of a binary tensor in bytes; None if the tensor is in the JSON."""
     parameters = scalars(value, f"{where}.parameters")
     if "shared_memory_region" in parameters:
-        raise RequestError(f"{where}: shared memory is not spoken here; expected data or binary data")
+        raise RequestError(f"{where}: shared memory is not supported; expected data or binary data")
     if "binary_data_size" not in parameters:
         return None
     return expect_whole(parameters["binary_data_size"], f"{where}.parameters.binary_data_size")
 
 
-LENGTH = "Inference-Header-Content-Length"
+LENGTH_HEADER = "Inference-Header-Content-Length"
 
-# bytes of what the body has under an extra key
-MOST_EXTRA = 64 * 1024
+# bytes of JSON that the body may have under an extra key
+MAX_EXTRA_BYTES = 64 * 1024
 
-# what the protocol says of these parameters; others may be any scalar
-RESERVED = {
+# checks of the parameters that the protocol defines; others may be any scalar
+PARAMETER_CHECKS = {
     "binary_data_output": expect_flag,
     "priority": expect_whole,
     "sequence_end": expect_flag,
@@ -176,20 +186,30 @@ RESERVED = {
 
 def decode_infer(
     body: bytes | memoryview,
-    header: int | None,
+    json_size: int | None,
     signature: Signature,
     limits: RequestLimits,
     extra: frozenset[str] = frozenset(),
 ) -> InferenceRequest:
-    """The request whose JSON is the first `header` bytes of the body: all of them for None, for 0 none.
+    """Decode and validate the body of an infer request; raises RequestError.
 
-    What the body has under the keys in `extra` is kept among the parameters; other unknown keys mean nothing.
+    Args:
+        body: The whole body.
+        json_size: The first bytes of the body that are JSON: all of them if None. If 0, the whole body is the
+            binary data of the model's one input.
+        signature: The model's tensors.
+        limits: How large the request may be.
+        extra: Keys of the body whose values are kept among the parameters. Other unknown keys are ignored.
     """
-    if header == 0:
-        return _raw(body, signature, limits)
-    if header is not None and header > len(body):
-        raise RequestError(f"{LENGTH}: expected at most the {len(body)} bytes of the body, got {header}")
-    text = bytes(body[:header])
+    if json_size == 0:
+        return _decode_raw(body, signature, limits)
+    if json_size is not None and json_size > len(body):
+        raise RequestError(
+            f"{LENGTH_HEADER}: expected at most the {len(body)} bytes of the body, got {json_size}"
+        )
+
+    # Parse the JSON, and read the parameters.
+    text = bytes(body[:json_size])
     expect_short(text, limits.max_json_bytes)
     request = parse(text)
     present = keys(request, "body")
@@ -197,8 +217,10 @@ def decode_infer(
         scalars(request["parameters"], "parameters") if "parameters" in present else {}
     )
     for name, value in parameters.items():
-        if name in RESERVED:
-            RESERVED[name](value, f"parameters.{name}")
+        if name in PARAMETER_CHECKS:
+            PARAMETER_CHECKS[name](value, f"parameters.{name}")
+
+    # Read the inputs and the requested outputs.
     inputs = InputReader(body, len(text), signature, limits)
     inputs.read(expect_array(request["inputs"] if "inputs" in present else None, "inputs"))
     inputs.expect_even(text, 1 if "outputs" in present else 0, limits.max_depth)
@@ -206,29 +228,29 @@ def decode_infer(
     outputs = _outputs(request["outputs"], signature, binary=binary) if "outputs" in present else ()
     for key in extra:
         if key in present:
-            parameters[key] = _short(request[key], key)
+            parameters[key] = _extra_value(request[key], key)
     return InferenceRequest(
         feeds=inputs.feeds,
         rows=inputs.rows,
-        outputs=outputs or _public(tuple(signature.outputs), binary=binary),
+        outputs=outputs or _all_outputs(tuple(signature.outputs), binary=binary),
         id=expect_text(request["id"], "id") if "id" in present else None,
-        # clients send 0 for none
+        # clients send 0 for no timeout
         timeout_us=parameters.get("timeout") or None,
         parameters=parameters,
     )
 
 
-def _short(value: Any, where: str) -> Any:
-    """What an extra key holds, which is never much."""
+def _extra_value(value: Any, where: str) -> Any:
+    """The value of an extra key, of limited size."""
     size = len(to_json(value))
-    if size > MOST_EXTRA:
-        raise RequestError(f"{where}: expected at most {MOST_EXTRA} bytes, got {size}")
+    if size > MAX_EXTRA_BYTES:
+        raise RequestError(f"{where}: expected at most {MAX_EXTRA_BYTES} bytes, got {size}")
     return to_python(value)
 
 
 def _outputs(value: Any, signature: Signature, *, binary: bool) -> tuple[RequestedOutput, ...]:
-    """The outputs asked for, in that order, hidden ones too."""
-    wanted: dict[str, RequestedOutput] = {}
+    """The requested outputs in order, including hidden ones."""
+    requested: dict[str, RequestedOutput] = {}
     for index, entry in enumerate(expect_array(value, "outputs")):
         where = f"outputs[{index}]"
         node = expect_object(entry, where)
@@ -237,22 +259,22 @@ def _outputs(value: Any, signature: Signature, *, binary: bool) -> tuple[Request
         if name not in signature.outputs and name not in signature.hidden:
             known = ", ".join(map(repr, signature.outputs))
             raise RequestError(f"{where}.name: expected one of {known} or a gate, got {quoted(name)}")
-        if name in wanted:
+        if name in requested:
             raise RequestError(f"{where}.name: expected each output once, got {quoted(name)} twice")
-        given = node["parameters"] if "parameters" in present else None
-        wanted[name] = (
+        parameters = node["parameters"] if "parameters" in present else None
+        requested[name] = (
             RequestedOutput(name, binary)
-            if given is None
-            else _form(name, given, f"{where}.parameters", binary=binary)
+            if parameters is None
+            else _requested_output(name, parameters, f"{where}.parameters", binary=binary)
         )
-    return tuple(wanted.values())
+    return tuple(requested.values())
 
 
-def _form(name: str, value: Any, where: str, *, binary: bool) -> RequestedOutput:
-    """In which form an output is asked for."""
+def _requested_output(name: str, value: Any, where: str, *, binary: bool) -> RequestedOutput:
+    """An output in the form that its parameters ask for; `binary` is the default for the request."""
     parameters = scalars(value, where)
     if "shared_memory_region" in parameters:
-        raise RequestError(f"{where}: shared memory is not spoken here; expected JSON or binary data")
+        raise RequestError(f"{where}: shared memory is not supported; expected JSON or binary data")
     if "binary_data" in parameters:
         binary = expect_flag(parameters["binary_data"], f"{where}.binary_data")
     classes = expect_whole(parameters.get("classification", 0), f"{where}.classification")
@@ -260,23 +282,24 @@ def _form(name: str, value: Any, where: str, *, binary: bool) -> RequestedOutput
 
 
 @lru_cache(maxsize=1024)
-def _public(names: Iterable[str], *, binary: bool) -> tuple[RequestedOutput, ...]:
-    """All public outputs of a model, which most requests ask for by naming none."""
+def _all_outputs(names: Iterable[str], *, binary: bool) -> tuple[RequestedOutput, ...]:
+    """All public outputs of a model: what most requests ask for, by naming none."""
     return tuple(RequestedOutput(name, binary) for name in names)
 
 
-def _raw(body: bytes | memoryview, signature: Signature, limits: RequestLimits) -> InferenceRequest:
-    """A request without JSON: the bytes of a model's one input."""
+def _decode_raw(body: bytes | memoryview, signature: Signature, limits: RequestLimits) -> InferenceRequest:
+    """Decode a request without JSON, whose body is the binary data of the model's one input."""
     if len(signature.inputs) != 1:
         raise RequestError(
-            f"{LENGTH}: 0 needs a model of one input, and this one has {len(signature.inputs)}; expected JSON"
+            f"{LENGTH_HEADER}: 0 needs a model with one input, and this one has {len(signature.inputs)}; "
+            "expected JSON"
         )
     (tensor,) = signature.inputs.values()
     dtype = WIRE_DTYPES[tensor.dtype]
-    # bytes beyond whole values are found to be too many
-    shape = solved(tensor.dims, len(body) // dtype.itemsize, "body")
+    # A rest that is no whole value makes the size wrong, which read_binary reports.
+    shape = infer_shape(tensor.dims, len(body) // dtype.itemsize, "body")
     rows = 1 if signature.batch is None else shape[0]
     if rows > limits.max_rows:
         raise RequestError(f"body: expected at most {limits.max_rows} rows, got {rows}")
     array = read_binary(body, 0, len(body), shape, dtype, "body")
-    return InferenceRequest({tensor.name: array}, rows, _public(tuple(signature.outputs), binary=True))
+    return InferenceRequest({tensor.name: array}, rows, _all_outputs(tuple(signature.outputs), binary=True))

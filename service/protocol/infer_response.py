@@ -1,4 +1,4 @@
-"""The answer of an infer request: as JSON, or as JSON with the bytes of tensors after it."""
+"""Encodes the response to an infer request: JSON, with binary tensors after it if requested."""
 
 from __future__ import annotations
 
@@ -20,56 +20,68 @@ Buffer = bytes | memoryview
 
 
 def encode_infer(
-    name: str, version: int, inference: InferenceRequest, answer: InferenceResult, labels: Sequence[str]
+    name: str, version: int, request: InferenceRequest, result: InferenceResult, labels: Sequence[str]
 ) -> tuple[bytes, int | None]:
-    """The body of an answer, and how many bytes of it are its JSON; None where all are."""
+    """Encode the response; see `assemble` for what is returned.
+
+    Args:
+        name: The model's name.
+        version: The model's version.
+        request: Names the outputs and their forms.
+        result: Has their arrays.
+        labels: The model's class labels, for outputs requested as classes.
+    """
     entries: list[Entry] = []
     tail: list[Buffer] = []
-    for wanted, array in zip(inference.outputs, answer.arrays, strict=True):
-        if wanted.classes:
-            entries.append(_classes(wanted.name, array, inference.rows, wanted.classes, labels))
-            if wanted.binary:
-                tail.append(_moved(entries[-1]))
+    for output, array in zip(request.outputs, result.arrays, strict=True):
+        if output.classes:
+            entries.append(_class_entry(output.name, array, request.rows, output.classes, labels))
+            if output.binary:
+                tail.append(_pop_strings(entries[-1]))
         else:
-            entries.append(_tensor(wanted.name, array, tail, binary=wanted.binary))
+            entries.append(_tensor_entry(output.name, array, tail, binary=output.binary))
     head: Entry = {"model_name": name, "model_version": str(version), "outputs": entries}
-    if inference.id is not None:
-        head["id"] = inference.id
+    if request.id is not None:
+        head["id"] = request.id
     return assemble(head, tail)
 
 
 def encode_tensors(pairs: Iterable[tuple[str, Array]], *, binary: bool) -> tuple[list[Entry], list[Buffer]]:
-    """Tensors as entries of an answer's lists, and the bytes that follow its JSON; all for `assemble`."""
+    """Encode tensors as JSON entries, and the bytes that follow the JSON; both are meant for `assemble`."""
     tail: list[Buffer] = []
-    return [_tensor(name, array, tail, binary=binary) for name, array in pairs], tail
+    return [_tensor_entry(name, array, tail, binary=binary) for name, array in pairs], tail
 
 
 def assemble(head: Entry, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
-    """The body of an answer with lists of tensors, and how many bytes are its JSON; None where all are."""
+    """Build a body from its JSON object and the bytes that follow it.
+
+    Returns the body, and how many bytes of it are JSON; None if all are. Raises NotFiniteError if a tensor in
+    the JSON has NaN or Inf.
+    """
     text = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
-    # which is what becomes of NaN and Inf
+    # orjson writes NaN and Inf as null.
     if b"null" in text:
         _expect_finite(head)
     return (b"".join((text, *tail)), len(text)) if tail else (text, None)
 
 
-def _tensor(name: str, array: Array, tail: list[Buffer], *, binary: bool) -> Entry:
-    """The entry of one tensor; the bytes of a binary one go to the tail."""
+def _tensor_entry(name: str, array: Array, tail: list[Buffer], *, binary: bool) -> Entry:
+    """The JSON entry of a tensor; the bytes of a binary tensor go to the tail."""
     entry: Entry = {"name": name, "datatype": DATATYPE_BY_DTYPE[array.dtype], "shape": array.shape}
     if binary:
         entry["parameters"] = {"binary_data_size": array.nbytes}
         tail.append(np.ascontiguousarray(array).data)
     elif array.dtype.char == HALF:
         raise RequestError(
-            f"outputs: {name!r} is FP16, which has no form in JSON; expected a wish for the binary form"
+            f"outputs: {name!r} is FP16, which cannot be written in JSON; expected a request for binary data"
         )
     else:
         entry["data"] = array.ravel()
     return entry
 
 
-def _classes(name: str, array: Array, rows: int, count: int, labels: Sequence[str]) -> Entry:
-    """The entry of an output of which the best classes are asked for."""
+def _class_entry(name: str, array: Array, rows: int, count: int, labels: Sequence[str]) -> Entry:
+    """The JSON entry of an output requested as classes."""
     if not np.isfinite(array).all():
         raise NotFiniteError(
             f"outputs: {name!r} has NaN or Inf among its values, which no class is the best of"
@@ -78,8 +90,8 @@ def _classes(name: str, array: Array, rows: int, count: int, labels: Sequence[st
     return {"name": name, "datatype": BYTES, "shape": shape, "data": data}
 
 
-def _moved(entry: Entry) -> bytes:
-    """The strings of an entry as bytes, each after its length; the entry keeps how many bytes they are."""
+def _pop_strings(entry: Entry) -> bytes:
+    """Take the strings out of an entry and return them as bytes, each after its length."""
     strings = [text.encode() for text in entry.pop("data")]
     data = b"".join(len(string).to_bytes(4, "little") + string for string in strings)
     entry["parameters"] = {"binary_data_size": len(data)}
@@ -87,12 +99,12 @@ def _moved(entry: Entry) -> bytes:
 
 
 def _expect_finite(head: Entry) -> None:
-    """Stop with NotFinite where a tensor cannot be told in JSON."""
+    """Raise NotFiniteError if a tensor of the JSON has NaN or Inf."""
     for key, entries in head.items():
         for entry in entries if isinstance(entries, list) else ():
             data = entry.get("data") if isinstance(entry, dict) else None
             if isinstance(data, np.ndarray) and not np.isfinite(data).all():
                 raise NotFiniteError(
-                    f"{key}: {entry['name']!r} has NaN or Inf among its values, which JSON cannot say; "
-                    "ask for the binary form"
+                    f"{key}: {entry['name']!r} has NaN or Inf among its values, which JSON cannot represent; "
+                    "request binary data"
                 )

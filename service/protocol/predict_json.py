@@ -1,4 +1,4 @@
-"""Rows as a person writes them, `{"instances": […]}`, to a request that fits the model; and its answer."""
+"""The format of /v1 predict: `{"instances": […]}` to a request, and its result to `{"predictions": […]}`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from service.protocol.json_document import (
     quoted,
     to_json,
 )
-from service.protocol.tensors import arrays_in, expect_even, expect_fit, read_json, solved
+from service.protocol.tensors import arrays_in, expect_even, expect_fit, infer_shape, read_json
 
 if TYPE_CHECKING:
     from service.artifact.runtime import Signature
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def decode_instances(
     body: bytes | memoryview, signature: Signature, limits: RequestLimits
 ) -> InferenceRequest:
-    """The request of a body whose instances are rows of a model's one input, or objects of `{"input": row}`.
+    """Decode a body whose instances are rows of the model's one input, or objects `{"input": row}`.
 
-    A row is nested as the model takes it, or flat. A model without a batch axis takes one instance, whole.
+    A row is nested like the input's shape, or flat. A model without a batch axis takes one instance.
     """
     text = bytes(body)
     expect_short(text, limits.max_json_bytes)
@@ -50,16 +50,16 @@ def decode_instances(
     if rows > limits.max_rows:
         raise RequestError(f"instances: expected at most {limits.max_rows} rows, got {rows}")
     if signature.batch is None and rows != 1:
-        raise RequestError(f"instances: expected 1, since the model knows no rows, got {rows}")
+        raise RequestError(f"instances: expected 1, since the model has no batch axis, got {rows}")
     feeds: dict[str, Array] = {}
     sizes: dict[str, int] = {}
     brackets = text.count(b"[")
     for name, values in _columns(instances, signature).items():
         where, tensor = f"instances ({name})", signature.inputs[name]
         if signature.batch is None:
-            feeds[name] = _rows(values, tensor.dims, tensor.dtype, where, brackets)[0]
+            feeds[name] = _read_rows(values, tensor.dims, tensor.dtype, where, brackets)[0]
         else:
-            feeds[name] = _rows(values, tensor.dims[1:], tensor.dtype, where, brackets)
+            feeds[name] = _read_rows(values, tensor.dims[1:], tensor.dtype, where, brackets)
         expect_fit(feeds[name].shape, tensor, sizes, where)
     return InferenceRequest(feeds, rows, tuple(map(RequestedOutput, signature.outputs)))
 
@@ -79,45 +79,55 @@ def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]
     for index, instance in enumerate(instances):
         where = f"instances[{index}]"
         node = expect_object(instance, where)
-        given = set(keys(node, where))
-        if given != rows.keys():
-            odd = min(given ^ rows.keys())
+        names = set(keys(node, where))
+        if names != rows.keys():
+            different = min(names ^ rows.keys())
             raise RequestError(
                 f"{where}: expected an object with {', '.join(rows)}, "
-                f"{'and it lacks' if odd in rows else 'got'} {quoted(odd)}"
+                f"{'and it lacks' if different in rows else 'got'} {quoted(different)}"
             )
         for name, values in rows.items():
             values.append(to_json(node[name]))
-    # what lies scattered over the rows is read at once, as if it had come so
+    # Put the values of each input together and parse them once more, as one array.
     return {
         name: expect_array(Parser().parse(b"[" + b",".join(values) + b"]"), "instances")
         for name, values in rows.items()
     }
 
 
-def _rows(values: JsonArray, dims: tuple[int | str, ...], dtype: str, where: str, brackets: int) -> Array:
-    """The array of rows, each nested as `dims` are, or flat; `brackets` are those of the whole text."""
+def _read_rows(
+    values: JsonArray, dims: tuple[int | str, ...], dtype: str, where: str, brackets: int
+) -> Array:
+    """Read the rows of one input.
+
+    Args:
+        values: The rows.
+        dims: The dimensions of a row; rows may also be flat.
+        dtype: The input's dtype.
+        where: Names the value in error messages.
+        brackets: The number of opening brackets in the whole body.
+    """
     if not len(values):
         return np.empty((0, *(dim if isinstance(dim, int) else 0 for dim in dims)), dtype)
-    to_json = _outline(values)
-    if len(to_json) == 2 and len(dims) > 1:
-        shape = (len(values), *solved(dims, to_json[1], where))
-    elif len(to_json) == 1 + len(dims):
-        shape = to_json
+    json_shape = _shape_of_first(values)
+    if len(json_shape) == 2 and len(dims) > 1:
+        shape = (len(values), *infer_shape(dims, json_shape[1], where))
+    elif len(json_shape) == 1 + len(dims):
+        shape = json_shape
     else:
         raise RequestError(
             f"{where}: expected rows nested as [{', '.join(map(str, dims))}], or flat, "
-            f"got {len(to_json) - 1} levels"
+            f"got {len(json_shape) - 1} levels"
         )
-    array = read_json(values, to_json, WIRE_DTYPES[dtype], where)
-    # where the text has no more than the arrays of even rows, strings and all, none hides among the numbers
-    if brackets != arrays_in(values, to_json):
-        expect_even(values, to_json, where)
+    array = read_json(values, json_shape, WIRE_DTYPES[dtype], where)
+    # If the whole body has no more brackets than these rows should have, no array hides among the numbers.
+    if brackets != arrays_in(values, json_shape):
+        expect_even(values, json_shape, where)
     return array.reshape(shape)
 
 
-def _outline(value: Any) -> tuple[int, ...]:
-    """The shape of nested arrays, going by the first of each."""
+def _shape_of_first(value: Any) -> tuple[int, ...]:
+    """The shape of nested arrays, by the first element at each level."""
     shape: list[int] = []
     while type(value) is JsonArray:
         shape.append(len(value))
@@ -128,32 +138,40 @@ def _outline(value: Any) -> tuple[int, ...]:
 def encode_predictions(
     name: str,
     version: int,
-    inference: InferenceRequest,
-    answer: InferenceResult,
+    request: InferenceRequest,
+    result: InferenceResult,
     labels: Sequence[str],
     distribution: bool | None,
 ) -> bytes:
-    """A prediction for each row: label and probabilities where the first output has a value for each label,
-    else the values; those of several outputs by name.
+    """Encode a prediction for each row.
 
-    `distribution` is True where that first output holds probabilities, False for logits, None for neither.
+    If the first output has one value for each label, a prediction has the label and all probabilities;
+    otherwise it has the values. The predictions of several outputs are put together by the outputs' names.
+
+    Args:
+        name: The model's name.
+        version: The model's version.
+        request: Names the outputs.
+        result: Has their arrays.
+        labels: The model's class labels.
+        distribution: True if the first output has probabilities, False for logits, None for neither.
     """
     columns = {}
-    for index, (wanted, array) in enumerate(zip(inference.outputs, answer.arrays, strict=True)):
-        if array.shape[:1] != (inference.rows,):
+    for index, (output, array) in enumerate(zip(request.outputs, result.arrays, strict=True)):
+        if array.shape[:1] != (request.rows,):
             raise RequestError(
-                f"{wanted.name}: expected an output of {inference.rows} rows, got shape {list(array.shape)}; "
+                f"{output.name}: expected an output of {request.rows} rows, got shape {list(array.shape)}; "
                 f"ask for it by /v2/models/{name}/infer"
             )
         if not np.isfinite(array).all():
             raise NotFiniteError(
-                f"{wanted.name}: NaN or Inf is among the values, which JSON cannot say; "
-                f"ask for the binary form by /v2/models/{name}/infer"
+                f"{output.name}: NaN or Inf is among the values, which JSON cannot represent; "
+                f"request binary data by /v2/models/{name}/infer"
             )
-        named = index == 0 and distribution is not None and array.shape[1:] == (len(labels),) and labels
-        columns[wanted.name] = (
+        has_labels = index == 0 and distribution is not None and array.shape[1:] == (len(labels),) and labels
+        columns[output.name] = (
             _labelled(array, labels, distribution=bool(distribution))
-            if named
+            if has_labels
             else list(np.ascontiguousarray(array))
         )
     lists = list(columns.values())
@@ -169,14 +187,14 @@ def encode_predictions(
 
 
 def _labelled(array: Array, labels: Sequence[str], *, distribution: bool) -> list[dict[str, Any]]:
-    """Label, its probability, and all of them, for each row."""
+    """For each row: the most probable label, its probability, and the probabilities of all labels."""
     return [
         {
-            "label": labels[place],
-            "probability": row[place],
+            "label": labels[best],
+            "probability": row[best],
             "probabilities": dict(zip(labels, row, strict=True)),
         }
-        for place, row in zip(
+        for best, row in zip(
             array.argmax(axis=1).tolist(),
             probabilities(array, distribution=distribution).tolist(),
             strict=True,

@@ -1,4 +1,4 @@
-"""A tensor written in JSON: numbers, flat or nested as its shape is, to an array of its dtype."""
+"""Reads tensors of requests, in JSON or as bytes, into arrays, and checks their shapes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from service.protocol.json_document import expect_array, expect_whole, to_json, 
 if TYPE_CHECKING:
     from service.artifact.runtime import Tensor
 
-# how the parser hands over many numbers at once
-WIDE = {"f": ("d", np.dtype("f8")), "i": ("i", np.dtype("i8")), "u": ("u", np.dtype("u8"))}
+# by kind of dtype: the 64-bit type in which the parser returns many numbers at once, by its names
+PARSER_TYPES = {"f": ("d", np.dtype("f8")), "i": ("i", np.dtype("i8")), "u": ("u", np.dtype("u8"))}
 
 
 def read_json(value: object, shape: tuple[int, ...], dtype: np.dtype[np.generic], where: str) -> Array:
-    """The array of a JSON value that is flat or nested as `shape` is.
+    """Read a JSON array that is flat or nested like `shape`.
 
-    Arrays in place of single numbers may yet hide in it: see `arrays_in`.
+    Does not notice every array in place of a number: compare the brackets with `arrays_in`, or call
+    `expect_even`.
     """
     data = expect_array(value, where)
     flat = booleans(data, where) if dtype.kind == "b" else numbers(data, dtype, where)
@@ -32,13 +33,13 @@ def read_json(value: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]
         raise RequestError(
             f"{where}: expected {math.prod(shape)} values for shape {list(shape)}, got {flat.size}"
         )
-    if is_nested(data) and not agrees(data, shape):
-        raise uneven(shape, where)
+    if is_nested(data) and not _nests_like(data, shape):
+        raise _uneven_error(shape, where)
     return flat.reshape(shape)
 
 
 def arrays_in(value: JsonArray, shape: tuple[int, ...]) -> int:
-    """How many JSON arrays such a value is made of, itself too, when each number is a number."""
+    """The number of JSON arrays, including itself, that a value of this shape consists of."""
     if not is_nested(value):
         return 1
     arrays, level = 0, 1
@@ -49,66 +50,68 @@ def arrays_in(value: JsonArray, shape: tuple[int, ...]) -> int:
 
 
 def expect_even(value: JsonArray, shape: tuple[int, ...], where: str) -> None:
-    """Stop with a RequestError unless a value that was read is made of just so many arrays."""
+    """Raise RequestError if a value that was read has arrays in place of numbers."""
     if to_json(value).count(b"[") != arrays_in(value, shape):
-        raise uneven(shape, where)
+        raise _uneven_error(shape, where)
 
 
-def uneven(shape: tuple[int, ...], where: str) -> RequestError:
-    return RequestError(f"{where}: expected values in one flat array, or nested as shape {list(shape)} is")
+def _uneven_error(shape: tuple[int, ...], where: str) -> RequestError:
+    return RequestError(f"{where}: expected values in one flat array, or nested like shape {list(shape)}")
 
 
 def is_nested(data: JsonArray) -> bool:
     return len(data) > 0 and type(data[0]) is JsonArray
 
 
-def agrees(data: JsonArray, shape: tuple[int, ...]) -> bool:
-    """Whether arrays are nested as the shape is, as far as the innermost arrays' lengths."""
+def _nests_like(data: JsonArray, shape: tuple[int, ...]) -> bool:
+    """Whether arrays are nested like the shape, down to the lengths of the innermost arrays."""
     if len(shape) < 2 or len(data) != shape[0]:
         return False
     try:
         if len(shape) == 2:
             return set(map(len, data)) == {shape[1]}  # type: ignore[arg-type]
-        return all(agrees(block, shape[1:]) for block in data)  # type: ignore[arg-type]
+        return all(_nests_like(block, shape[1:]) for block in data)  # type: ignore[arg-type]
     except TypeError:  # a number among arrays
         return False
 
 
 def numbers(data: JsonArray, dtype: np.dtype[np.generic], where: str) -> Array:
-    """All numbers in an array and the arrays in it, in order."""
-    letter, wide = WIDE[dtype.kind]
+    """All numbers in an array and its nested arrays, in order, as one flat array."""
+    type_code, parsed_dtype = PARSER_TYPES[dtype.kind]
     try:
-        buffer = data.as_buffer(of_type=letter)  # type: ignore[arg-type]
+        buffer = data.as_buffer(of_type=type_code)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise RequestError(f"{where}: expected {span(dtype)}, got something else among them") from error
-    values = np.frombuffer(buffer, wide)
-    if dtype == wide:
+        raise RequestError(
+            f"{where}: expected {_value_range(dtype)}, got something else among them"
+        ) from error
+    values = np.frombuffer(buffer, parsed_dtype)
+    if dtype == parsed_dtype:
         return values
     if dtype.kind == "f":
         try:
             with np.errstate(over="raise"):
                 return values.astype(dtype)
         except FloatingPointError as error:
-            raise RequestError(f"{where}: expected {span(dtype)}, got one beyond that") from error
-    narrow = values.astype(dtype)
-    if not (narrow == values).all():
-        raise RequestError(f"{where}: expected {span(dtype)}, got one beyond that")
-    return narrow
+            raise RequestError(f"{where}: expected {_value_range(dtype)}, got one outside of that") from error
+    converted = values.astype(dtype)
+    if not (converted == values).all():
+        raise RequestError(f"{where}: expected {_value_range(dtype)}, got one outside of that")
+    return converted
 
 
 def booleans(data: JsonArray, where: str) -> Array:
-    """All of true and false in an array and the arrays in it, in order."""
+    """All booleans in an array and its nested arrays, in order, as one flat array."""
     try:
         values = np.asarray(to_python(data))
-    except ValueError as error:  # uneven, or deeper than any array of ours
+    except ValueError as error:  # uneven, or nested deeper than NumPy can
         raise RequestError(f"{where}: expected true or false, evenly nested, got uneven arrays") from error
     if values.dtype != np.bool_ and values.size:
         raise RequestError(f"{where}: expected true or false (BOOL), got something else among them")
     return values.astype(np.bool_).ravel()
 
 
-def span(dtype: np.dtype[Any]) -> str:
-    """What numbers a dtype can hold."""
+def _value_range(dtype: np.dtype[Any]) -> str:
+    """The numbers that a dtype can hold, for error messages."""
     name = DATATYPES[dtype.name]
     if dtype.kind == "f":
         return f"numbers of at most {float(np.finfo(dtype).max):.8g} in size ({name})"
@@ -124,37 +127,47 @@ def read_binary(
     dtype: np.dtype[np.generic],
     where: str,
 ) -> Array:
-    """The array of `size` bytes of the body from `start` on; it may be a view of them."""
+    """Read a tensor from bytes of the body; the array may be a view of them.
+
+    Args:
+        body: The whole body.
+        start: Where the tensor begins.
+        size: Its size in bytes.
+        shape: Its shape.
+        dtype: Its dtype, in little-endian order.
+        where: Names the size in error messages.
+    """
     expected = math.prod(shape) * dtype.itemsize
     if size != expected:
         raise RequestError(
             f"{where}: expected {expected} bytes for shape {list(shape)} {DATATYPES[dtype.name]}, got {size}"
         )
     if start + size > len(body):
-        raise RequestError(
-            f"{where}: expected {size} bytes after the JSON, got {len(body) - start} that are left"
-        )
+        raise RequestError(f"{where}: expected {size} bytes after the JSON, got {len(body) - start}")
     if not size:
         return np.empty(shape, dtype)
     array = np.frombuffer(body, dtype, math.prod(shape), start).reshape(shape)
     if dtype.kind == "b" and array.view(np.uint8).max() > 1:
         raise RequestError(f"{where}: expected bytes of 0 or 1 (BOOL), got another")
-    # kernels may count on numbers that lie where numbers of their size do
+    # Kernels may rely on aligned memory, and the tensor can begin at any byte of the body.
     return array if array.flags.aligned else array.copy()
 
 
-# the widest numbers have 8 bytes
+# values of a tensor that can be addressed, at 8 bytes for the widest dtypes
 MAX_VALUES = sys.maxsize // 8
 
 
 def read_shape(value: object, tensor: Tensor, sizes: dict[str, int], where: str) -> tuple[int, ...]:
-    """The shape in a request that fits the input, and what inputs before it said of named dimensions."""
-    given = expect_array(value, where)
-    if len(given) != len(tensor.dims):
+    """Read a shape, and check it against the input's dimensions.
+
+    `sizes` has the sizes of named dimensions from the inputs before, and gets those of this one.
+    """
+    array = expect_array(value, where)
+    if len(array) != len(tensor.dims):
         raise RequestError(
-            f"{where}: expected {len(tensor.dims)} dimensions {dims_of(tensor)}, got {len(given)}"
+            f"{where}: expected {len(tensor.dims)} dimensions {_dims_text(tensor)}, got {len(array)}"
         )
-    shape: tuple[Any, ...] = tuple(given)
+    shape: tuple[Any, ...] = tuple(array)
     for size in shape:
         if type(size) is not int or size < 0:
             expect_whole(size, where)
@@ -163,26 +176,27 @@ def read_shape(value: object, tensor: Tensor, sizes: dict[str, int], where: str)
 
 
 def expect_fit(shape: tuple[int, ...], tensor: Tensor, sizes: dict[str, int], where: str) -> None:
-    """Stop with a RequestError unless the input takes the shape; its named dimensions go to `sizes`."""
+    """Raise RequestError unless the input accepts the shape; adds its named dimensions to `sizes`."""
     for size, dim in zip(shape, tensor.dims, strict=True):
         if size == dim or dim == "?":
             continue
         if isinstance(dim, int):
-            raise RequestError(f"{where}: expected {dims_of(tensor)}, got {list(shape)}")
+            raise RequestError(f"{where}: expected {_dims_text(tensor)}, got {list(shape)}")
         if sizes.setdefault(dim, size) != size:
             raise RequestError(
-                f"{where}: expected {dims_of(tensor)} with {dim} = {sizes[dim]} as before, got {list(shape)}"
+                f"{where}: expected {_dims_text(tensor)} with {dim} = {sizes[dim]} as before, "
+                f"got {list(shape)}"
             )
     if 0 in shape and math.prod(size for size in shape if size) > MAX_VALUES:
-        raise RequestError(f"{where}: expected dimensions that some machine could hold, got {list(shape)}")
+        raise RequestError(f"{where}: expected dimensions that fit into memory, got {list(shape)}")
 
 
-def dims_of(tensor: Tensor) -> str:
+def _dims_text(tensor: Tensor) -> str:
     return f"[{', '.join(map(str, tensor.dims))}]"
 
 
-def solved(dims: tuple[int | str, ...], count: int, where: str) -> tuple[int, ...]:
-    """The shape of `count` values that came without one: a single dimension that varies follows from them."""
+def infer_shape(dims: tuple[int | str, ...], count: int, where: str) -> tuple[int, ...]:
+    """The shape of `count` values; if only one dimension varies, its size follows from their number."""
     known = math.prod(dim for dim in dims if isinstance(dim, int))
     if sum(isinstance(dim, str) for dim in dims) > 1:
         raise RequestError(

@@ -90,7 +90,12 @@ def told(error: RequestError) -> None:
     """A sentence that can be sent as it stands."""
     said = str(error)
     assert 400 <= error.status < 500
-    assert "expected" in said or "shared memory" in said or "no form in JSON" in said or "needs" in said
+    assert (
+        "expected" in said
+        or "shared memory" in said
+        or "cannot be written in JSON" in said
+        or "needs" in said
+    )
     assert len(said) < 700
     assert "0x" not in said
     assert "_ERROR" not in said

@@ -47,7 +47,7 @@ def test_the_size_must_be_that_of_the_shape(size: int) -> None:
 
 def test_a_body_that_ends_early_is_refused() -> None:
     """A size that the shape bears out, and the body does not."""
-    with pytest.raises(RequestError, match="here: expected 24 bytes after the JSON, got 20 that are left"):
+    with pytest.raises(RequestError, match="here: expected 24 bytes after the JSON, got 20"):
         read_binary(bytes(24), 4, 24, (2, 3), WIRE_DTYPES["float32"], "here")
 
 

@@ -88,7 +88,7 @@ def test_a_raw_request() -> None:
         (bytes(25), ROWS, "body: expected 24 bytes for shape .1, 2, 3. FP32, got 25"),
         (bytes(24 * 101), ROWS, "body: expected at most 100 rows, got 101"),
         (bytes(8), IDS, "body: expected a shape, since more than one of .batch, time. varies"),
-        (bytes(8), PAIR, "0 needs a model of one input, and this one has 2"),
+        (bytes(8), PAIR, "0 needs a model with one input, and this one has 2"),
     ],
 )
 def test_a_raw_request_that_does_not_fit(held: bytes, of: Signature, says: str) -> None:
@@ -142,7 +142,7 @@ def test_rows_of_models_with_and_without_a_batch() -> None:
 
 def test_halves_come_as_binary_alone() -> None:
     """FP16 has no JSON, and the sentence says what to do."""
-    with pytest.raises(RequestError, match=r"inputs\[0\].data: FP16 has no form in JSON; .* binary form"):
+    with pytest.raises(RequestError, match="data: FP16 cannot be written in JSON; expected binary data"):
         asked(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
     held, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
     assert decode_infer(held, header, HALVES, LIMITS).feeds["x"].tolist() == [[1, 2, 3]]
@@ -174,7 +174,7 @@ GOOD = entry([0] * 6, 1, 2, 3)
         (body(GOOD | {"parameters": {"a": []}}), r"inputs\[0\].parameters.'a': expected a string"),
         (body(GOOD | {"parameters": {"binary_data_size": 24}}), r"inputs\[0\]: .* got both"),
         (body(GOOD | {"parameters": {"shared_memory_region": "a"}}), r"inputs\[0\]: shared memory"),
-        (body(sized(24, 1, 2, 3)), "expected 24 bytes after the JSON, got 0 that are left"),
+        (body(sized(24, 1, 2, 3)), "expected 24 bytes after the JSON, got 0"),
         (body(GOOD, id=3), "id: expected a string, got a number"),
         (body(GOOD, parameters=[]), "parameters: expected an object, got an array"),
         (body(GOOD, parameters={"a": None}), "parameters.'a': expected a string"),
@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
     [
         (b"{}", 3, "Inference-Header-Content-Length: expected at most the 2 bytes of the body, got 3"),
         (body(GOOD) + b"x", len(body(GOOD)), "body: expected .* bytes, .* got"),
-        (body(GOOD), len(body(GOOD)) - 1, "got something that is none"),
+        (body(GOOD), len(body(GOOD)) - 1, "got something else"),
         (*binary({"inputs": [sized(24, 1, 2, 3)]}, bytes(23)), "expected 24 bytes after the JSON, got 23"),
         (*binary({"inputs": [sized(24, 1, 2, 3)]}, bytes(25)), "body: expected .* bytes, .* got"),
         (*binary({"inputs": [sized(23, 1, 2, 3)]}, bytes(23)), "expected 24 bytes for shape .* got 23"),

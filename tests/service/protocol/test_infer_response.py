@@ -110,7 +110,7 @@ def test_nan_and_inf_are_no_json(value: float) -> None:
         [(RequestedOutput("a"), np.float32([[1], [1]])), (RequestedOutput("y"), bad.astype(np.float64))],
         [(RequestedOutput("a", binary=True), bad), (RequestedOutput("y"), bad)],
     ):
-        with pytest.raises(NotFiniteError, match="outputs: 'y' has NaN or Inf .* binary form") as caught:
+        with pytest.raises(NotFiniteError, match="outputs: 'y' has NaN or Inf .* binary data") as caught:
             encoded(*pairs)
         assert caught.value.status == 422
     with pytest.raises(NotFiniteError, match="outputs: 'y' has NaN or Inf"):
@@ -126,7 +126,7 @@ def test_a_name_with_null_in_it_is_only_a_name() -> None:
 def test_halves_are_no_json() -> None:
     """FP16 is refused with the way out."""
     with pytest.raises(
-        RequestError, match="outputs: 'y' is FP16, which has no form in JSON; .* binary form"
+        RequestError, match="outputs: 'y' is FP16, which cannot be written in JSON; .* binary data"
     ) as caught:
         encoded((RequestedOutput("y"), np.float16([[1], [2]])))
     assert caught.value.status == 400

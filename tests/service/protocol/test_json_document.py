@@ -9,9 +9,9 @@ from service.protocol.json_document import (
     expect_flag,
     expect_short,
     expect_whole,
-    holds_more,
+    has_more_than,
     keys,
-    nesting,
+    nesting_depth,
     parse,
     scalars,
     to_python,
@@ -23,18 +23,18 @@ NAN = b'{"a": NaN}'
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", "got something that is none"),
-        (b"{", "got something that is none"),
-        (b"{} {}", "got something that is none"),
-        (b'{"a": 1,}', "got something that is none"),
-        (NAN, "which has no NaN and no Infinity; the binary form takes them"),
-        (b'{"a": NoN}', "got something that is none"),
-        (b'{"a": [1, -Infinity]}', "which has no NaN and no Infinity; the binary form takes them"),
-        (b'{"a": 1e400}', "got something that is none"),
-        (b'{"a": "\\ud800"}', "got something that is none"),
-        (b'{"a": "\xff"}', "got bytes that are no UTF-8"),
+        (b"", "got something else"),
+        (b"{", "got something else"),
+        (b"{} {}", "got something else"),
+        (b'{"a": 1,}', "got something else"),
+        (NAN, "which has no NaN and no Infinity; send them as binary data"),
+        (b'{"a": NoN}', "got something else"),
+        (b'{"a": [1, -Infinity]}', "which has no NaN and no Infinity; send them as binary data"),
+        (b'{"a": 1e400}', "got something else"),
+        (b'{"a": "\\ud800"}', "got something else"),
+        (b'{"a": "\xff"}', "got bytes that are not UTF-8"),
         (b'{"a": 100000000000000000000}', "fit into 64 bits"),
-        (b"[" * 2000 + b"]" * 2000, "not nested without end"),
+        (b"[" * 2000 + b"]" * 2000, "nested less deeply"),
         (b"[]", "expected an object, got an array"),
         (b'"a"', "expected an object, got a string"),
         (b"null", "expected an object, got null"),
@@ -135,14 +135,14 @@ def test_flags_are_true_or_false(value: object) -> None:
 )
 def test_nesting_is_counted_outside_of_strings(text: bytes, deep: int) -> None:
     """Brackets in strings nest nothing, whatever is escaped in them."""
-    assert nesting(text) == deep
+    assert nesting_depth(text) == deep
 
 
 @pytest.mark.parametrize("most", [-3, 0, 1, 2, 3, 8, 9, 20])
 def test_bytes_are_counted_either_way(most: int) -> None:
     """Few or many, the answer is that of counting."""
     for text in (b"", b"[", b"[[", b"a[b[c[", b"[" * 9, b"[" * 10, b"[" * 21):
-        assert holds_more(text, b"[", most) == (text.count(b"[") > most)
+        assert has_more_than(text, b"[", most) == (text.count(b"[") > most)
 
 
 def test_more_json_than_allowed_is_refused_unread() -> None:

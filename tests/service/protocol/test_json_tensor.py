@@ -67,7 +67,7 @@ def test_floats_are_exact() -> None:
 @pytest.mark.parametrize(("dtype", "value"), [("float32", 3.5e38), ("float32", -1e300), ("float16", 65520)])
 def test_numbers_too_great_for_the_dtype_are_refused(dtype: str, value: float) -> None:
     """They would become Inf, which nobody wrote."""
-    with pytest.raises(RequestError, match="data: expected numbers of at most .* got one beyond that"):
+    with pytest.raises(RequestError, match="data: expected numbers of at most .* got one outside of that"):
         read([0, value], (2,), dtype)
 
 
@@ -132,7 +132,7 @@ def test_ragged_and_otherwise_nested_values_are_refused(
     data: Any, shape: tuple[int, ...], dtype: str
 ) -> None:
     """Though there are as many values as the shape says, they do not lie where it says."""
-    with pytest.raises(RequestError, match="data: expected values in one flat array, or nested as shape"):
+    with pytest.raises(RequestError, match="data: expected values in one flat array, or nested like shape"):
         read(data, shape, dtype)
 
 

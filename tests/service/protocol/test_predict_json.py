@@ -62,7 +62,7 @@ def test_a_model_without_rows_takes_one_instance() -> None:
         got = decoded([instance], WHOLE)
         assert got.feeds["x"].tolist() == [[1, 2], [3, 4]]
         assert got.rows == 1
-    with pytest.raises(RequestError, match="instances: expected 1, since the model knows no rows, got 2"):
+    with pytest.raises(RequestError, match="instances: expected 1, since the model has no batch axis, got 2"):
         decoded([[1, 2, 3, 4]] * 2, WHOLE)
 
 

@@ -10,7 +10,7 @@ import pytest
 from service.artifact.runtime import Tensor
 from service.errors import RequestError
 from service.protocol.json_document import parse
-from service.protocol.tensors import read_shape, solved
+from service.protocol.tensors import infer_shape, read_shape
 
 IMAGE = Tensor("x", "float32", ("batch", 1, 8, "width"))
 
@@ -43,7 +43,7 @@ def test_a_shape_that_fits_is_taken() -> None:
         ([3, [1], 8, 5], "got an array"),
         (3, "shape: expected an array, got a number"),
         (None, "shape: expected an array, got null"),
-        ([0, 1, 8, 2**63], "shape: expected dimensions that some machine could hold"),
+        ([0, 1, 8, 2**63], "shape: expected dimensions that fit into memory"),
     ],
 )
 def test_a_shape_that_does_not_fit_is_refused(shape: Any, says: str) -> None:
@@ -61,9 +61,9 @@ def test_one_name_is_one_size() -> None:
 
 def test_a_shape_is_found_from_a_number_of_values() -> None:
     """One dimension may vary; more, or a number that does not come out even, is refused."""
-    assert solved(("batch", 2, 3), 12, "body") == (2, 2, 3)
-    assert solved((2, 3), 6, "body") == (2, 3)
-    assert solved(("batch",), 0, "body") == (0,)
+    assert infer_shape(("batch", 2, 3), 12, "body") == (2, 2, 3)
+    assert infer_shape((2, 3), 6, "body") == (2, 3)
+    assert infer_shape(("batch",), 0, "body") == (0,)
     for dims, count, says in (
         (("batch", 2, 3), 13, "body: expected a multiple of 6 values, got 13"),
         ((2, 3), 12, "body: expected 6 values, got 12"),
@@ -71,4 +71,4 @@ def test_a_shape_is_found_from_a_number_of_values() -> None:
         (("batch", 0), 6, "expected a multiple of 0 values"),
     ):
         with pytest.raises(RequestError, match=says):
-            solved(dims, count, "body")
+            infer_shape(dims, count, "body")
