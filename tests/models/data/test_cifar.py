@@ -50,15 +50,15 @@ def in_folder(files: dict[str, bytes] = FILES, folder: str = FOLDER) -> dict[str
 @pytest.mark.parametrize("form", ["archive", "folder", "files", "file"])
 def test_each_form_is_read(tmp_path: Path, below: str, form: str) -> None:
     """An archive, its folder, or a folder that holds either gives the same rows, batches in order."""
-    given = tmp_path
+    path = tmp_path
     if form == "folder":
         unpacked(tmp_path / below / FOLDER)
     elif form == "files":
         unpacked(tmp_path / below)
     else:
         packed(tmp_path / below / ARCHIVE.name, in_folder())
-        given = tmp_path / below / ARCHIVE.name if form == "file" else tmp_path
-    source = read_cifar(given)
+        path = tmp_path / below / ARCHIVE.name if form == "file" else tmp_path
+    source = read_cifar(path)
     assert source.rows.x.shape == (10, 3, 32, 32)
     assert source.rows.x.dtype == torch.uint8
     assert source.rows.y.tolist() == [0, 9, 1, 9, 2, 9, 3, 9, 4, 9]
@@ -159,7 +159,7 @@ def linked(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (empty, f"expected {ARCHIVE.name} or the folder {FOLDER}, found neither"),
         (one_missing, f"missing {TEST}"),
@@ -173,12 +173,12 @@ def linked(folder: Path) -> None:
         (linked, f"missing {TRAIN[0]}"),
     ],
 )
-def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], message: str) -> None:
     """Missing, short, damaged and foreign files each give a one-line error with the path."""
     make(tmp_path)
     with pytest.raises(DataError) as caught:
         read_cifar(tmp_path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -103,7 +103,7 @@ def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "reason"),
     [
         ("missing", "404"),
         ("other", "expected sha256"),
@@ -111,13 +111,13 @@ def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
         ("endless", "expected at most 5120 bytes, got more"),
     ],
 )
-def test_a_bad_file_leaves_nothing_behind(site: Site, tmp_path: Path, bad: str, said: str) -> None:
+def test_a_bad_file_leaves_nothing_behind(site: Site, tmp_path: Path, bad: str, reason: str) -> None:
     """If no mirror is good, the cache stays empty, and the error gives the reasons and what to do."""
     with pytest.raises(DataError) as caught:
         fetch(site.remote(bad), tmp_path)
     message = str(caught.value)
     assert message.startswith("cannot download file.gz (127.0.0.1: ")
-    assert said in message
+    assert reason in message
     assert "--data-dir" in message
     assert "\n" not in message
     assert list(tmp_path.iterdir()) == []

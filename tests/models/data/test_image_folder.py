@@ -142,7 +142,7 @@ def one_class(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (not_an_image, "expected a PNG or JPEG image, cannot read it (not an image of these formats)"),
         (cut, "expected a PNG or JPEG image, cannot read it ("),
@@ -156,12 +156,12 @@ def one_class(folder: Path) -> Path:
         (one_class, "expected a sub-folder of images for each of 2 classes or more, got 0"),
     ],
 )
-def test_wrong_folders_are_told(animals: Path, make: Callable[[Path], Path], said: str) -> None:
+def test_wrong_folders_are_told(animals: Path, make: Callable[[Path], Path], message: str) -> None:
     """Every problem of a folder gives a one-line error that begins with the path."""
     place = make(animals)
     with pytest.raises(DataError) as caught:
         read_image_folder(place if make is one_class else animals)
-    assert str(caught.value).startswith(f"{place}: {said}")
+    assert str(caught.value).startswith(f"{place}: {message}")
     assert "\n" not in str(caught.value)
 
 

@@ -75,7 +75,7 @@ def other_size(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (no_files, f"expected {TRAIN[0]}.gz and three more files, here or in mnist/, found none"),
         (one_missing, f"missing {TEST[0]}"),
@@ -85,14 +85,14 @@ def other_size(folder: Path) -> None:
         (other_size, "expected images of 4x4 as in training, got 3x3"),
     ],
 )
-def test_a_wrong_folder_is_told(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+def test_a_wrong_folder_is_told(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
     """A missing file, unequal counts, an unknown label and two image sizes each give a one-line error."""
     write(tmp_path, TRAIN, 12)
     write(tmp_path, TEST, 5)
     damage(tmp_path)
     with pytest.raises(DataError) as caught:
         read_mnist("mnist", tmp_path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -155,7 +155,7 @@ GOOD = idx(2, 2, payload=b"abcd")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "magic 0x00000802, got an empty file"),
         (b"\x00\x00", "magic 0x00000802, got 0x0000"),
@@ -168,13 +168,13 @@ GOOD = idx(2, 2, payload=b"abcd")
     ],
 )
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_wrong_file_is_told(tmp_path: Path, content: bytes, said: str, zipped: bool) -> None:
+def test_a_wrong_file_is_told(tmp_path: Path, content: bytes, message: str, zipped: bool) -> None:
     """A bad magic, incomplete sizes, and a payload of a wrong length each give a one-line error."""
     path = tmp_path / "images.gz"
     path.write_bytes(gzip.compress(content) if zipped else content)
     with pytest.raises(DataError) as caught:
         read_idx(path, 2)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -40,7 +40,7 @@ def test_rows_and_classes_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("dtype", "read_as"),
     [
         ("bool", torch.uint8),
         ("uint8", torch.uint8),
@@ -51,11 +51,11 @@ def test_rows_and_classes_are_read(tmp_path: Path) -> None:
         (">f8", torch.float32),
     ],
 )
-def test_each_dtype_finds_its_place(tmp_path: Path, given: str, kept: torch.dtype) -> None:
+def test_each_dtype_finds_its_place(tmp_path: Path, dtype: str, read_as: torch.dtype) -> None:
     """Bytes stay bytes, other integers become int64, other numbers float32, in any byte order."""
-    x = (X % 2).astype(given)
+    x = (X % 2).astype(dtype)
     source = read_npz(saved(tmp_path, x=np.asfortranarray(x), y=Y))
-    assert source.rows.x.dtype == kept
+    assert source.rows.x.dtype == read_as
     assert source.rows.x.tolist() == (X % 2).tolist()
 
 
@@ -165,11 +165,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_arrays_are_told(tmp_path: Path, case: str) -> None:
     """Every problem of the arrays gives a one-line error with the file's name."""
-    arrays, said = WRONG[case]
+    arrays, message = WRONG[case]
     path = saved(tmp_path, **arrays)
     with pytest.raises(DataError) as caught:
         read_npz(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
 

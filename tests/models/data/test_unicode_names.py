@@ -41,8 +41,8 @@ def test_the_rows_are_the_same_on_every_python(source: RawDataset) -> None:
 def test_ids_spell_the_name_of_the_character(source: RawDataset) -> None:
     """The first rows are those of the first characters, and each class is the character's category."""
     named = [chr(code) for code in range(0x20, 0x7F)]
-    kept = [c for c in named if unicodedata.ucd_3_2_0.category(c) in source.labels]
-    for row, character in enumerate(kept):
+    characters = [c for c in named if unicodedata.ucd_3_2_0.category(c) in source.labels]
+    for row, character in enumerate(characters):
         words = ["".join(source.alphabet[i] for i in word).strip() for word in source.rows.x[row]]
         assert words[: len(words)] == (unicodedata.name(character).split() + [""] * 8)[:8]
         assert source.labels[int(source.rows.y[row])] == unicodedata.category(character)

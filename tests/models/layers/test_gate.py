@@ -82,17 +82,17 @@ def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
 
 def test_a_gate_is_made_for_each_of_t_and_c() -> None:
     """One gate is created for a coupled carry, two for an independent one; the default bias is -2."""
-    made: list[DenseGate] = []
+    gates: list[DenseGate] = []
 
     def make() -> DenseGate:
-        made.append(DenseGate(2, 2))
-        return made[-1]
+        gates.append(DenseGate(2, 2))
+        return gates[-1]
 
     coupled = GatedJoin(make)
-    assert (coupled.gate, coupled.carry_gate, len(made)) == (made[0], None, 1)
+    assert (coupled.gate, coupled.carry_gate, len(gates)) == (gates[0], None, 1)
     assert coupled.gate.bias.tolist() == [-2.0, -2.0]
     independent = GatedJoin(make, carry="independent")
-    assert (independent.gate, independent.carry_gate, len(made)) == (made[1], made[2], 3)
+    assert (independent.gate, independent.carry_gate, len(gates)) == (gates[1], gates[2], 3)
 
 
 @pytest.mark.parametrize("bias", [-2.0, 0.0, 1.5])
@@ -171,14 +171,14 @@ def test_every_call_is_recorded_in_order(same: Same) -> None:
     with record_gates(net) as recordings:
         net(x)
     assert list(recordings) == ["layer.steps.0", "layer.steps.1"]
-    bottom, top = recordings.values()
-    assert [len(bottom.transform_gates), len(top.transform_gates)] == [5, 5]
+    lower, upper = recordings.values()
+    assert [len(lower.transform_gates), len(upper.transform_gates)] == [5, 5]
     states = net.layer(x)
-    same(torch.stack(top.outputs, dim=1), states)
+    same(torch.stack(upper.outputs, dim=1), states)
     for time in range(5):
         before = states[:, time - 1] if time else torch.zeros(2, 4)
-        same(bottom.transform_gates[time], net.layer.steps[0].gate(torch.cat([x[:, time], before], dim=1)))
-        same(top.transform_gates[time], net.layer.steps[1].gate(bottom.outputs[time]))
+        same(lower.transform_gates[time], net.layer.steps[0].gate(torch.cat([x[:, time], before], dim=1)))
+        same(upper.transform_gates[time], net.layer.steps[1].gate(lower.outputs[time]))
 
 
 @pytest.mark.parametrize("fails", [False, True])

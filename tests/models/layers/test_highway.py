@@ -39,11 +39,13 @@ def units_of(linear: nn.Module | None, row: list[float]) -> list[float]:
 
 def highway_by_loops(layer: HighwayLayer, row: list[float], pieces: int) -> list[float]:
     """One row through the layer's equation, in plain floats."""
-    made = units_of(layer.normal_layer, row)
+    units = units_of(layer.normal_layer, row)
     if pieces > 1:
-        h = [max(made[unit * pieces : (unit + 1) * pieces]) for unit in range(len(row))]
+        h = [max(units[unit * pieces : (unit + 1) * pieces]) for unit in range(len(row))]
     else:
-        h = [math.tanh(value) if isinstance(layer.activation, nn.Tanh) else max(0.0, value) for value in made]
+        h = [
+            math.tanh(value) if isinstance(layer.activation, nn.Tanh) else max(0.0, value) for value in units
+        ]
     t = [sigmoid(value) for value in units_of(layer.gate, row)]
     if layer.carry_gate is None:
         c = [1 - value for value in t]
@@ -79,12 +81,12 @@ def test_the_layer_is_its_equation(
 
 
 @pytest.mark.parametrize(
-    ("given", "bias"), [({}, -2.0), ({"gate_bias": 0.0}, 0.0), ({"gate_bias": -7.5}, -7.5)]
+    ("settings", "bias"), [({}, -2.0), ({"gate_bias": 0.0}, 0.0), ({"gate_bias": -7.5}, -7.5)]
 )
 @pytest.mark.parametrize("init", ["torch", "scaled"])
-def test_the_gate_starts_at_its_bias(given: dict[str, Any], bias: float, init: Any) -> None:
+def test_the_gate_starts_at_its_bias(settings: dict[str, Any], bias: float, init: Any) -> None:
     """The default bias is -2, in every unit, however the weights are drawn."""
-    layer = HighwayLayer(3, init=init, **given)
+    layer = HighwayLayer(3, init=init, **settings)
     assert layer.gate.bias.tolist() == [bias] * 3
     nn.init.zeros_(layer.gate.weight)
     x = torch.randn(5, 3)
@@ -174,7 +176,7 @@ def test_a_state_dict_of_two_linear_maps_loads_as_it_stands(same: Same) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dim", "given", "field"),
+    ("dim", "settings", "field"),
     [
         (0, {}, "dim"),
         (3, {"carry": "none"}, "carry"),
@@ -184,10 +186,10 @@ def test_a_state_dict_of_two_linear_maps_loads_as_it_stands(same: Same) -> None:
         (3, {"init": "he"}, "init"),
     ],
 )
-def test_a_senseless_setting_is_refused(dim: int, given: dict[str, Any], field: str) -> None:
+def test_a_senseless_setting_is_refused(dim: int, settings: dict[str, Any], field: str) -> None:
     """The message begins with the setting's name."""
     with pytest.raises(ConfigError, match=f"^{field}: expected"):
-        HighwayLayer(dim, **given)
+        HighwayLayer(dim, **settings)
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 4), (3, 1)])

@@ -22,7 +22,7 @@ def test_zeros_are_appended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "units", "kept"),
+    ("inputs", "units", "indices"),
     [
         (6, 3, [0, 2, 4]),
         (7, 3, [0, 2, 4]),
@@ -32,14 +32,14 @@ def test_zeros_are_appended() -> None:
         (3, 3, [0, 1, 2]),
     ],
 )
-def test_evenly_spaced_values_are_kept(inputs: int, units: int, kept: list[int]) -> None:
+def test_evenly_spaced_values_are_kept(inputs: int, units: int, indices: list[int]) -> None:
     """Unit i is input floor(i * inputs / units), worked out by hand, for any leading dimensions."""
     layer = SubSample(inputs, units)
-    assert layer(torch.arange(inputs)).tolist() == kept
+    assert layer(torch.arange(inputs)).tolist() == indices
     x = torch.randn(2, 3, inputs)
     y = layer(x)
     assert y.shape == (2, 3, units)
-    assert all(torch.equal(y[..., unit], x[..., place]) for unit, place in enumerate(kept))
+    assert all(torch.equal(y[..., unit], x[..., place]) for unit, place in enumerate(indices))
 
 
 def test_no_value_is_kept_twice() -> None:

@@ -62,14 +62,14 @@ def test_dropout_falls_on_what_the_layer_makes(kind: type[nn.Module], same: Same
     layer = kind(300, dropout=0.5).double()
     x = torch.rand(1, 300, dtype=torch.float64)
     carried = x if kind is ResidualLayer else torch.zeros_like(x)
-    made = layer.eval()(x) - carried
+    h = layer.eval()(x) - carried
     without = F.linear(x, layer.normal_layer.weight, layer.normal_layer.bias)  # x > 0, so relu(x) is x
-    same(made, without if kind is ResidualLayer else torch.relu(without))
+    same(h, without if kind is ResidualLayer else torch.relu(without))
     y = layer.train()(x)
     dropped = (y - carried).abs() < 1e-12
-    live = made != 0
+    live = h != 0
     assert 0.3 < (dropped & live).sum() / live.sum() < 0.7
-    same(y, torch.where(dropped, carried, carried + 2 * made))
+    same(y, torch.where(dropped, carried, carried + 2 * h))
 
 
 @pytest.mark.parametrize("shape", [(6, 3), (2, 5, 3), (2, 2, 4, 3)])
@@ -82,8 +82,8 @@ def test_row_norm_is_over_every_leading_axis(shape: tuple[int, ...], same: Same)
     y = norm(x)
     assert y.shape == x.shape
     same(y, (x - mean) / torch.sqrt(variance + 1e-5))
-    kept = 0.1 * mean, 0.9 + 0.1 * rows.var(0)
-    same(norm.eval()(rows[0]), (rows[0] - kept[0]) / torch.sqrt(kept[1] + 1e-5))
+    statistics = 0.1 * mean, 0.9 + 0.1 * rows.var(0)
+    same(norm.eval()(rows[0]), (rows[0] - statistics[0]) / torch.sqrt(statistics[1] + 1e-5))
 
 
 def test_batch_norm_stands_before_the_activation(same: Same) -> None:

@@ -136,8 +136,8 @@ def test_cbhg_is_the_equation(width: int, same: Same) -> None:
             h = torch.stack([cbhg.resize.weight @ step + cbhg.resize.bias for step in h])
         for highway in cbhg.highways:
             t = 1 / (1 + torch.exp(-(h @ highway.gate.weight.T + highway.gate.bias)))
-            made = (h @ highway.normal_layer.weight.T + highway.normal_layer.bias).clamp(min=0)
-            h = made * t + h * (1 - t)
+            transformed = (h @ highway.normal_layer.weight.T + highway.normal_layer.bias).clamp(min=0)
+            h = transformed * t + h * (1 - t)
         expected.append(gru_by_loops(cbhg.gru, h))
     got = cbhg(x)
     assert got.shape == (2, 5, 2 * width)

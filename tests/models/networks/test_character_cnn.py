@@ -43,18 +43,18 @@ def word_by_loops(encoder: CharacterEncoder, ids: list[int], activation: str) ->
     """One word's vector: every filter at every position, the maximum, then the highway layers in numbers."""
     ids = ids + [0] * max(0, 3 - len(ids))
     letters = [encoder.embed.weight[i] for i in ids]
-    found: list[float] = []
+    features: list[float] = []
     for conv in encoder.filters:
         count, _, width = conv.weight.shape
         for k in range(count):
-            places = []
+            positions = []
             for start in range(len(ids) - width + 1):
                 total = float(conv.bias[k])
                 for offset in range(width):
                     total += float(conv.weight[k, :, offset] @ letters[start + offset])
-                places.append(total)
-            found.append(math.tanh(max(places)) if activation == "tanh" else max(0.0, *places))
-    x = torch.tensor(found, dtype=torch.float64)
+                positions.append(total)
+            features.append(math.tanh(max(positions)) if activation == "tanh" else max(0.0, *positions))
+    x = torch.tensor(features, dtype=torch.float64)
     for highway in encoder.highways:
         h = highway.normal_layer.weight @ x + highway.normal_layer.bias
         t = 1 / (1 + torch.exp(-(highway.gate.weight @ x + highway.gate.bias)))

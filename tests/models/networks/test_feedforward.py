@@ -175,10 +175,10 @@ def test_the_first_stage_begins_plain_whatever_comes_in() -> None:
 
 def test_dropout_of_a_convolutional_net_stands_before_and_after_stages() -> None:
     """One rate for the input and one per stage, after its pool; a rate of zero adds no module."""
-    found = [(type(part).__name__, getattr(part, "p", None)) for part in conv(dropout=(0.1, 0.0, 0.3)).body]
+    modules = [(type(part).__name__, getattr(part, "p", None)) for part in conv(dropout=(0.1, 0.0, 0.3)).body]
     layers = [("PlainLayer", None), ("HighwayLayer", None), ("MaxPool2d", None)]
     more = [("PlainLayer", None), ("HighwayLayer", None), ("HighwayLayer", None), ("MaxPool2d", None)]
-    assert found == [("Dropout", 0.1), *layers, *more, ("Dropout", 0.3)]
+    assert modules == [("Dropout", 0.1), *layers, *more, ("Dropout", 0.3)]
 
 
 @pytest.mark.parametrize("kind", get_args(LayerKind))

@@ -47,9 +47,9 @@ def images(rows: int = 30) -> Tensor:
 
 def words(figure: Figure) -> list[str]:
     """All texts in a figure except the tick labels."""
-    found = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
-    found += [axes.get_title(loc="left") for axes in figure.axes]
-    return [text for text in [figure.get_suptitle(), *found] if text]
+    texts = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
+    texts += [axes.get_title(loc="left") for axes in figure.axes]
+    return [text for text in [figure.get_suptitle(), *texts] if text]
 
 
 class Fixed(Net):
@@ -57,10 +57,10 @@ class Fixed(Net):
 
     def __init__(self, config: NetConfig, logits: Tensor) -> None:
         super().__init__(config)
-        self.told = logits
+        self.fixed_logits = logits
 
     def logits(self, x: Tensor) -> Tensor:
-        return self.told[: len(x)]
+        return self.fixed_logits[: len(x)]
 
 
 @pytest.mark.parametrize(

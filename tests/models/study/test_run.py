@@ -14,13 +14,12 @@ from PIL import Image
 
 from models.data.dataset import Dataset, Split
 from models.errors import ConfigError, TrainingError
-from models.study import figure as compare_picture
-from models.study import run as compare
-from models.study import table as compare_table
 from models.study.baseline import MajorityBaseline, majority_baseline
+from models.study.figure import depth_figure
 from models.study.results import RunResult, RunState
-from models.study.run import RunProgress
+from models.study.run import RunProgress, run_study
 from models.study.study import Study, StudyRun
+from models.study.table import best_results, study_table
 from models.training import checkpoint
 from models.training.recipe import Recipe
 from models.training.run_plan import BEST_CHECKPOINT, LAST_CHECKPOINT, RunPlan
@@ -61,8 +60,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RunResult], list[RunProgress]]:
     """A study that was trained once, in two processes."""
     folder = tmp_path_factory.mktemp("study")
-    told: list[RunProgress] = []
-    return folder, compare.run_study(STUDY, folder, jobs=2, on_progress=told.append), told
+    progress_reports: list[RunProgress] = []
+    return (
+        folder,
+        run_study(STUDY, folder, jobs=2, on_progress=progress_reports.append),
+        progress_reports,
+    )
 
 
 Done = tuple[Path, list[RunResult], list[RunProgress]]
@@ -103,13 +106,15 @@ def test_twins_are_of_one_size(done: Done) -> None:
 
 def test_progress_is_told_run_by_run(done: Done) -> None:
     """Progress is reported for every run: at the start, while it trains, and at its end."""
-    _, results, told = done
+    _, results, progress_reports = done
     names = [result.run.name for result in results]
-    assert [(progress.name, progress.step) for progress in told[:8]] == [(name, 0) for name in names]
+    assert [(progress.name, progress.step) for progress in progress_reports[:8]] == [
+        (name, 0) for name in names
+    ]
     for result in results:
-        last = [progress for progress in told if progress.name == result.run.name][-1]
+        last = [progress for progress in progress_reports if progress.name == result.run.name][-1]
         assert (last.state, last.step, last.steps) == (result.state, result.step, result.steps)
-    begun = [progress.name for progress in told[8:]]
+    begun = [progress.name for progress in progress_reports[8:]]
     assert all("-3-" in name for name in begun[:2])  # the deepest first
 
 
@@ -138,10 +143,10 @@ def test_second_run_trains_nothing(done: Done) -> None:
     """The results of a finished study, also of diverged runs, are read back, and no file changes."""
     folder, results, _ = done
     before = contents(folder)
-    told: list[RunProgress] = []
-    assert compare.run_study(STUDY, folder, on_progress=told.append) == results
+    progress_reports: list[RunProgress] = []
+    assert run_study(STUDY, folder, on_progress=progress_reports.append) == results
     assert contents(folder) == before
-    assert [progress.state for progress in told] == ["finished", "diverged"] * 4
+    assert [progress.state for progress in progress_reports] == ["finished", "diverged"] * 4
 
 
 @pytest.mark.parametrize(
@@ -157,7 +162,7 @@ def test_changed_study_is_refused(done: Done, changed: Study, named: str) -> Non
     folder, _, _ = done
     before = contents(folder)
     with pytest.raises(ConfigError, match=named):
-        compare.run_study(changed, folder)
+        run_study(changed, folder)
     assert contents(folder) == before
 
 
@@ -167,14 +172,14 @@ def test_changed_study_is_refused_by_its_runs_alone(done: Done, tmp_path: Path) 
     (tmp_path / name).mkdir()
     (tmp_path / name / BEST_CHECKPOINT).write_bytes((done[0] / name / BEST_CHECKPOINT).read_bytes())
     with pytest.raises(ConfigError, match="expected epochs 2, got 3"):
-        compare.run_study(replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), tmp_path)
+        run_study(replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), tmp_path)
     assert not (tmp_path / "compare.json").exists()
 
 
 def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
     (tmp_path / "compare.json").write_text("[1")
     with pytest.raises(ConfigError, match=r"compare\.json"):
-        compare.run_study(STUDY, tmp_path)
+        run_study(STUDY, tmp_path)
 
 
 @pytest.mark.slow
@@ -182,36 +187,36 @@ def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) 
     """Stopped once and interrupted once, a study ends with the same bits as an undisturbed one."""
     name = long.runs[0].name
     seen: list[RunProgress] = []
-    (found,) = compare.run_study(
+    (result,) = run_study(
         long, tmp_path, on_progress=seen.append, should_stop=lambda: any(p.step for p in seen)
     )
-    assert found.state == "unfinished"
-    assert 0 < found.step < found.steps
+    assert result.state == "unfinished"
+    assert 0 < result.step < result.steps
     assert (tmp_path / name / LAST_CHECKPOINT).exists()
-    assert f"unfinished: {found.step / found.steps:.0%}" in (tmp_path / "compare.md").read_text()
+    assert f"unfinished: {result.step / result.steps:.0%}" in (tmp_path / "compare.md").read_text()
 
     def interrupt(progress: RunProgress) -> None:
-        if progress.step > found.step:
+        if progress.step > result.step:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare.run_study(long, tmp_path, on_progress=interrupt)
+        run_study(long, tmp_path, on_progress=interrupt)
     assert not multiprocessing.active_children()
     again = checkpoint.read_checkpoint(tmp_path / name / LAST_CHECKPOINT)[1].progress["step"]
-    assert found.step < again < found.steps
+    assert result.step < again < result.steps
 
-    (found,) = compare.run_study(long, tmp_path)
-    assert found.state == "finished"
-    data = long.read()
+    (result,) = run_study(long, tmp_path)
+    assert result.state == "finished"
+    data = long.load_data()
     alone = RunPlan(
-        "", long.config_for(found.run, data), long.recipe_for(found.run), data, tmp_path / "alone", 3
+        "", long.config_for(result.run, data), long.recipe_for(result.run), data, tmp_path / "alone", 3
     )
     train(alone)
     expected, record = checkpoint.read_checkpoint(tmp_path / "alone" / BEST_CHECKPOINT)
     tensors, _ = checkpoint.read_checkpoint(tmp_path / name / BEST_CHECKPOINT)
     assert tensors.keys() == expected.keys()
     assert all(torch.equal(tensors[key], expected[key]) for key in expected)
-    assert found.test_accuracy == record.metrics["test_accuracy"]
+    assert result.test_accuracy == record.metrics["test_accuracy"]
 
 
 def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: Path) -> None:
@@ -220,7 +225,7 @@ def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: P
     bad = study.runs[0].name
     (tmp_path / bad).write_text("in the way of the run's folder")
     with pytest.raises(TrainingError, match=f"{bad}: [A-Za-z]+Error") as caught:
-        compare.run_study(study, tmp_path)
+        run_study(study, tmp_path)
     assert "\n" not in str(caught.value)
     values = json.loads((tmp_path / "compare.json").read_text())
     assert [run["state"] for run in values["runs"]] == ["unfinished", "finished"]
@@ -235,7 +240,7 @@ def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
                 child.kill()
 
     with pytest.raises(TrainingError, match="highway-2-lr0.001: its process was ended by SIGKILL"):
-        compare.run_study(long, tmp_path, on_progress=kill)
+        run_study(long, tmp_path, on_progress=kill)
 
 
 @pytest.mark.parametrize(
@@ -257,45 +262,43 @@ def test_study_that_makes_no_sense_is_refused(change: dict[str, object], named: 
 
 def test_jobs_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="jobs: expected 1 or more, got 0"):
-        compare.run_study(STUDY, tmp_path, jobs=0)
+        run_study(STUDY, tmp_path, jobs=0)
 
 
 def test_chance_is_what_can_be_had_blindly() -> None:
     """Accuracy of the most frequent class of the test rows; entropy of the training rows' classes."""
     train_rows = Split(torch.zeros(4, 2), torch.tensor([0, 0, 1, 3]))
     test_rows = Split(torch.zeros(10, 2), torch.tensor([1, 1, 1, 1, 0, 0, 0, 3, 3, 3]))
-    data = Dataset("made", train_rows, test_rows, test_rows, ("a", "b", "c", "d"), "numbers")
-    chance = majority_baseline(data)
-    assert chance.accuracy == pytest.approx(0.4)
-    assert chance.loss == pytest.approx(0.5 * 0.6931472 + 2 * 0.25 * 1.3862944)
+    data = Dataset("classes", train_rows, test_rows, test_rows, ("a", "b", "c", "d"), "numbers")
+    baseline = majority_baseline(data)
+    assert baseline.accuracy == pytest.approx(0.4)
+    assert baseline.loss == pytest.approx(0.5 * 0.6931472 + 2 * 0.25 * 1.3862944)
     # two standard errors are 2 * sqrt(0.4 * 0.6 / 10) = 0.31
-    assert chance.accounts_for(0.70)
-    assert not chance.accounts_for(0.72)
-    assert not chance.accounts_for(None)
+    assert baseline.accounts_for(0.70)
+    assert not baseline.accounts_for(0.72)
+    assert not baseline.accounts_for(None)
 
 
-def made(lr: float, *, loss: float | None, state: RunState = "finished", **values: object) -> RunResult:
+def run_result(lr: float, *, loss: float | None, state: RunState = "finished", **values: object) -> RunResult:
     history = ({"epoch": 1, "loss": loss},) if loss is not None else ()
     return RunResult(StudyRun("plain", 9, lr), state, 10, 4, loss=loss, history=history, **values)  # type: ignore[arg-type]
 
 
 def test_best_run_is_the_one_whose_training_loss_ended_lowest() -> None:
     """Not the one with the best test accuracy; a diverged run is shown only if all diverged."""
-    low, high = made(1.0, loss=0.1, test_accuracy=0.2), made(2.0, loss=0.5, test_accuracy=0.9)
-    lost = made(3.0, loss=0.01, state="diverged", epoch=2)
-    assert compare_table.best_results([lost, high, low]) == [low]
-    assert compare_table.best_results([lost]) == [lost]
+    low, high = run_result(1.0, loss=0.1, test_accuracy=0.2), run_result(2.0, loss=0.5, test_accuracy=0.9)
+    lost = run_result(3.0, loss=0.01, state="diverged", epoch=2)
+    assert best_results([lost, high, low]) == [low]
+    assert best_results([lost]) == [lost]
 
 
 def test_chance_is_noted_in_the_table() -> None:
     """A network that learned nothing is marked."""
-    chance = MajorityBaseline(0.1, 2.3, 1000)
+    baseline = MajorityBaseline(0.1, 2.3, 1000)
     study = replace(STUDY, depths=(9,), families=("plain",), lrs=(1.0,))
-    stuck = compare_table.study_table(study, [made(1.0, loss=2.3, test_accuracy=0.11)], chance)
+    stuck = study_table(study, [run_result(1.0, loss=2.3, test_accuracy=0.11)], baseline)
     assert "no better than chance" in stuck
-    assert "no better" not in compare_table.study_table(
-        study, [made(1.0, loss=2.3, test_accuracy=0.2)], chance
-    )
+    assert "no better" not in study_table(study, [run_result(1.0, loss=2.3, test_accuracy=0.2)], baseline)
 
 
 @pytest.mark.parametrize("count", [1, 5, 9])
@@ -315,7 +318,7 @@ def test_picture_has_a_panel_for_each_depth_and_one_for_accuracy(
     results.append(
         RunResult(StudyRun("plain", depths[-1], 1.0), "diverged", 1, 4, epoch=2, history=history[:1])
     )
-    figure = compare_picture.depth_figure(study, results, MajorityBaseline(0.1, 2.3, 1000))
+    figure = depth_figure(study, results, MajorityBaseline(0.1, 2.3, 1000))
     panels = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title(loc="left") for axes in panels] == [
         *(f"{d} layers" for d in depths),

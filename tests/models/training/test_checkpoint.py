@@ -50,11 +50,11 @@ def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: TrainingRecor
     """Network and record are restored, the network in eval mode with the same logits."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
-    loaded, said = load_network(path)
+    loaded, loaded_record = load_network(path)
     x = torch.randn(3, 4)
     assert torch.equal(loaded(x), net.eval()(x))
     assert not loaded.training
-    assert asdict(said) == json.loads(json.dumps(asdict(record)))
+    assert asdict(loaded_record) == json.loads(json.dumps(asdict(record)))
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
 
 

@@ -40,13 +40,13 @@ def plan(folder: Path, data: Dataset, config: NetConfig = TINY, recipe: Recipe =
 
 def stopping_after(steps: int) -> dict[str, object]:
     """Arguments for `train` that stop it after `steps` steps."""
-    taken = 0
+    steps_taken = 0
 
     def on_step(report: StepReport) -> None:
-        nonlocal taken
-        taken = report.step
+        nonlocal steps_taken
+        steps_taken = report.step
 
-    return {"on_step": on_step, "should_stop": lambda: taken >= steps}
+    return {"on_step": on_step, "should_stop": lambda: steps_taken >= steps}
 
 
 def tensors_of(path: Path) -> dict[str, torch.Tensor]:
@@ -267,14 +267,14 @@ def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by
     assert result.is_contiguous()
     assert result.dtype == images.dtype
     moves = [(down, right) for down in range(-by, by + 1) for right in range(-by, by + 1)]
-    found = set()
+    moves = set()
     for image, got in zip(images, result, strict=True):
         fits = [move for move in moves if torch.equal(moved(image, *move), got)]
         assert len(fits) == 1
-        found.add(fits[0])
+        moves.add(fits[0])
     # 40 draws of 9 or 25: both directions and both axes are sure to be among them
-    assert len(found) > 5
-    assert {down for down, _ in found} == {right for _, right in found} == set(range(-by, by + 1))
+    assert len(moves) > 5
+    assert {down for down, _ in moves} == {right for _, right in moves} == set(range(-by, by + 1))
 
 
 def test_moving_by_nothing_changes_nothing() -> None:
