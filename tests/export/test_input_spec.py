@@ -1,4 +1,4 @@
-"""Inputs as a person writes them."""
+"""Input specifications, and the names of models and inputs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from export.input_spec import (
         ("scalar:float64[]", InputSpec("scalar", "float64", ())),
     ],
 )
-def test_what_is_written_is_what_is_read(text: str, expected: InputSpec) -> None:
-    """Numbers are fixed dimensions, names are dynamic ones, spaces do not count; and back again."""
+def test_parsing_and_formatting_are_inverse(text: str, expected: InputSpec) -> None:
+    """Numbers are fixed dimensions, names are dynamic ones, and spaces do not count."""
     assert parse_input(text) == expected
     assert parse_input(str(expected)) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("x", "expected NAME:DTYPE[DIM,...] as in x:float32[batch,784], got 'x'"),
         ("x:float32", "got 'x:float32'"),
@@ -46,42 +46,37 @@ def test_what_is_written_is_what_is_read(text: str, expected: InputSpec) -> None
         ("x:float32[[1]]", "expected NAME:DTYPE"),
     ],
 )
-def test_other_writing_is_refused(text: str, says: str) -> None:
-    """The message shows what was expected and what came."""
+def test_invalid_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(RequestError, match="--input") as error:
         parse_input(text)
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 def test_names_are_distinct() -> None:
-    """Two inputs cannot share a name."""
     with pytest.raises(RequestError, match="got 'x' more than once"):
         parse_inputs(["x:float32[1]", "x:int64[1]"])
 
 
 def test_a_shape_needs_a_size_for_each_name() -> None:
-    """Names stand for sizes that are given."""
     assert parse_input("x:float32[batch,time,8]").shape(batch=3, time=5) == (3, 5, 8)
 
 
-OWN = parse_inputs(["x:float32[batch,time,4]", "mask:bool[batch,time]"])
+SOURCE_INPUTS = parse_inputs(["x:float32[batch,time,4]", "mask:bool[batch,time]"])
 
 
 @pytest.mark.parametrize("name", ["a", "digits-10", "A.b_c-9", "x" * 100])
-def test_a_name_that_is_given_stands(name: str) -> None:
-    """It is not changed."""
+def test_a_requested_name_is_kept(name: str) -> None:
     assert model_name(name, "other") == name
 
 
 @pytest.mark.parametrize("name", ["", "-a", ".a", "../up", "a/b", "a b", "é", "x" * 101, "a\n"])
 def test_a_name_that_could_leave_its_folder_or_break_a_url_is_refused(name: str) -> None:
-    """The rule is said with what came."""
     with pytest.raises(RequestError, match="--name: expected at most 100 letters"):
         model_name(name, "other")
 
 
 @pytest.mark.parametrize(
-    ("found", "name"),
+    ("default", "name"),
     [
         ("my net (2)", "my-net-2"),
         ("../../etc", "etc"),
@@ -90,20 +85,20 @@ def test_a_name_that_could_leave_its_folder_or_break_a_url_is_refused(name: str)
         ("x" * 200, "x" * 100),
     ],
 )
-def test_a_name_is_made_of_the_sources_where_none_is_given(found: str, name: str) -> None:
-    """What a name may not hold is left out."""
-    assert model_name(None, found) == name
+def test_the_default_name_is_made_from_the_sources(default: str, name: str) -> None:
+    """Characters that a name may not contain are left out."""
+    assert model_name(None, default) == name
 
 
-def test_inputs_keep_their_own_names_unless_told_otherwise() -> None:
-    """Dimensions are called as the user calls them, those of one name alike."""
-    assert with_user_names(OWN, ()) == OWN
-    theirs = parse_inputs(["rows:float32[n,t,4]", "seen:bool[n,t]"])
-    assert with_user_names(OWN, theirs) == theirs
+def test_inputs_keep_the_sources_names_unless_renamed() -> None:
+    """The user may rename inputs and dimensions."""
+    assert with_user_names(SOURCE_INPUTS, ()) == SOURCE_INPUTS
+    user_inputs = parse_inputs(["rows:float32[n,t,4]", "seen:bool[n,t]"])
+    assert with_user_names(SOURCE_INPUTS, user_inputs) == user_inputs
 
 
 @pytest.mark.parametrize(
-    "given",
+    "texts",
     [
         ["rows:float32[n,t,4]"],
         ["rows:float32[n,t,4]", "seen:bool[n,t]", "more:bool[n]"],
@@ -116,23 +111,23 @@ def test_inputs_keep_their_own_names_unless_told_otherwise() -> None:
         ["rows:float32[n,n,4]", "seen:bool[n,n]"],
     ],
 )
-def test_other_inputs_than_there_are_cannot_be_asked_for(given: list[str]) -> None:
-    """A number, dtype, size or equality of dimensions that differs is refused with what there is."""
+def test_renaming_cannot_change_the_inputs(texts: list[str]) -> None:
+    """A count, dtype, size or equality of dimensions that differs is refused."""
     with pytest.raises(RequestError, match=r"--input: expected x:float32\[batch,time,4\] mask:bool"):
-        with_user_names(OWN, parse_inputs(given))
+        with_user_names(SOURCE_INPUTS, parse_inputs(texts))
 
 
-def test_a_fixed_number_of_rows_is_said() -> None:
-    """It is allowed, with a note; a dimension that varies where the batch does not is no batch."""
+def test_a_fixed_number_of_rows_gives_a_warning() -> None:
+    """It is allowed with a warning, unless another dimension is dynamic."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        expect_batch_dimension(OWN, "here")
+        expect_batch_dimension(SOURCE_INPUTS, "here")
     with pytest.warns(SourceWarning, match=r"here: x:float32\[3,4\]: takes batches of exactly 3 rows"):
         expect_batch_dimension(parse_inputs(["x:float32[3,4]"]), "here")
     with pytest.raises(
         SourceError, match="the first dimension is the batch, and it is fixed while others vary"
     ):
         expect_batch_dimension(parse_inputs(["x:float32[3,time,4]"]), "here")
-    for none in ((), parse_inputs(["x:float32[]"])):
+    for inputs in ((), parse_inputs(["x:float32[]"])):
         with pytest.raises(SourceError, match="expected an input whose first dimension is the batch"):
-            expect_batch_dimension(none, "here")
+            expect_batch_dimension(inputs, "here")

@@ -1,4 +1,4 @@
-"""Every preset of `models` exports: parity proved, gates found, rows of any number answered."""
+"""Every preset of `models` exports: parity proved, gates found, batches of any size answered."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ QUICK = (
     "transformer",
 )
 
-# gates that are no `GatedJoin`: those of an LSTM's cells step by step, and between the cells of its layers
-CELLS = {"highway-lstm": 3 * 8 + 2 * 8, "grid-lstm": 24, "grid-lstm-1d": 6, "grid-lstm-3d": 14}
+# presets whose gates `record_gates` does not list (LSTM gates, step by step), with their number of gates
+CELL_GATES = {"highway-lstm": 3 * 8 + 2 * 8, "grid-lstm": 24, "grid-lstm-1d": 6, "grid-lstm-3d": 14}
 
 
 @pytest.mark.parametrize(
@@ -39,27 +39,29 @@ CELLS = {"highway-lstm": 3 * 8 + 2 * 8, "grid-lstm": 24, "grid-lstm-1d": 6, "gri
 )
 @pytest.mark.timeout(300)
 def test_it_exports(name: str, tmp_path: Path) -> None:
-    """What the file answers, gates included, is what the network computes, for any number of rows."""
+    """The file computes what the network computes, gates included, for any number of rows."""
     net = build_network(find_preset(name).config).eval()
-    one = network_input(net)
-    done = export_model(net, tmp_path, name=name, inputs=[one])
-    assert done.manifest.parity.verdict == "pass"
-    assert not done.manifest.batch_coupled
-    runtime = open_model(done.path)
+    spec = network_input(net)
+    result = export_model(net, tmp_path, name=name, inputs=[spec])
+    assert result.manifest.parity.verdict == "pass"
+    assert not result.manifest.batch_coupled
+    runtime = open_model(result.path)
     for rows in (1, 5):
-        shape = one.shape(**{dim: rows if dim == "batch" else 4 for dim in one.dims if isinstance(dim, str)})
+        shape = spec.shape(
+            **{dim: rows if dim == "batch" else 4 for dim in spec.dims if isinstance(dim, str)}
+        )
         x = torch.randint(0, 5, shape) if net.reads_ids else torch.randn(shape)
         with torch.no_grad(), record_gates(net) as recordings:
             expected = net(x).numpy()
         transforms = [
             transform for recording in recordings.values() for transform in recording.transform_gates
         ]
-        gates = [gate.name for gate in done.manifest.gates]
-        assert len(gates) == CELLS.get(name, len(transforms))
-        output, *found = runtime.run({one.name: x.numpy()}, ["output", *gates])
+        gates = [gate.name for gate in result.manifest.gates]
+        assert len(gates) == CELL_GATES.get(name, len(transforms))
+        output, *gate_values = runtime.run({spec.name: x.numpy()}, ["output", *gates])
         np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-4)
-        if name not in CELLS:
-            assert sorted(float(t.sum()) for t in found) == pytest.approx(
+        if name not in CELL_GATES:
+            assert sorted(float(t.sum()) for t in gate_values) == pytest.approx(
                 sorted(float(t.sum()) for t in transforms), rel=1e-4
             )
 
@@ -70,12 +72,12 @@ def test_it_exports(name: str, tmp_path: Path) -> None:
     + [pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "conv-16", "highway-lstm")],
 )
 def test_its_graph_is_adopted_by_itself(name: str, tmp_path: Path) -> None:
-    """The plain .onnx of a network, without the network: the same gates, against float64."""
+    """The plain .onnx of a network, without the network: the same gates, proved against float64."""
     net = build_network(find_preset(name).config).eval()
     source = Source(name, "module", (network_input(net),), module=net)
     ir.save(trace(source).model, tmp_path / "plain.onnx")
     adopted = export_model(tmp_path / "plain.onnx", tmp_path, name="adopted").manifest
-    own = export_model(net, tmp_path, name="own", inputs=[network_input(net)]).manifest
-    assert adopted.gates == own.gates
+    original = export_model(net, tmp_path, name="original", inputs=[network_input(net)]).manifest
+    assert adopted.gates == original.gates
     assert adopted.parity.reference == "the graph as it came, by onnx's reference evaluator in float64"
-    assert adopted.weights == own.weights
+    assert adopted.weights == original.weights

@@ -1,4 +1,4 @@
-"""`turnpike export`, `verify` and `inspect` from outside: real processes, stopped and starved."""
+"""`turnpike export`, `verify` and `inspect` as processes: results, errors, signals and full disks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """The commands within this process, in a folder with a factory."""
+    """Runs commands within this process, in a folder with a factory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TURNPIKE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
@@ -59,22 +59,22 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     return called
 
 
-def left(folder: Path) -> list[str]:
-    """Every file and folder that the command made."""
+def files_in(folder: Path) -> list[str]:
+    """Every file and folder that the command created."""
     return sorted(
         str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in str(path)
     )
 
 
 def test_a_checkpoint_end_to_end(checkpoint: Path, tmp_path: Path) -> None:
-    """Exported, looked into and verified, each by a process of its own, with the data it was tested on."""
+    """Export, inspect and verify, each as its own process, with the data that the network was tested on."""
     ran = run(tmp_path, "export", str(checkpoint), "--to", "repo", "--report", "report")
     assert ran.returncode == 0, ran.stderr
     assert "gates: 10 in 10 layers (coupled, identity carry)" in ran.stdout
     assert "samples: 10 rows" in ran.stdout
     assert "wrote repo/digits-10/1/model.onnx" in ran.stdout
-    assert left(tmp_path / "repo") == ["digits-10", "digits-10/1", "digits-10/1/model.onnx"]
-    assert left(tmp_path / "report") == ["index.html", "report.json"]
+    assert files_in(tmp_path / "repo") == ["digits-10", "digits-10/1", "digits-10/1/model.onnx"]
+    assert files_in(tmp_path / "report") == ["index.html", "report.json"]
     model = "repo/digits-10/1/model.onnx"
     shown = json.loads(run(tmp_path, "inspect", model, "--json").stdout)
     assert shown["name"] == "digits-10"
@@ -101,7 +101,7 @@ def test_a_checkpoint_end_to_end(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> None:
-    """Ends, gates and parity for a person; a file from elsewhere by what its graph says."""
+    """Inputs, outputs, gates and parity; of a file from elsewhere, what its graph says."""
     assert call(*EXPORT, "--name", "net").exit_code == 0
     shown = call("inspect", "repo/net/1/model.onnx")
     for text in ("net, version 1", "x:float32[batch,6]", "layer01.transform_gate", "parity: pass against"):
@@ -130,7 +130,7 @@ def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_p
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("arguments", "status", "message"),
     [
         (["export", "gone.safetensors", "--to", "repo"], 1, "gone.safetensors: no such file"),
         (["export", "net.py", "--to", "repo"], 1, "add the factory, as in net.py:make"),
@@ -146,24 +146,24 @@ def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_p
     ],
 )
 def test_errors_are_one_line(
-    call: Callable[..., Result], tmp_path: Path, words: list[str], status: int, says: str
+    call: Callable[..., Result], tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
-    """What was expected and what came; nothing is written."""
-    ran = call(*words)
+    """And nothing is written."""
+    ran = call(*arguments)
     assert ran.exit_code == status, ran.stderr
-    assert says in " ".join(ran.stderr.split())
+    assert message in " ".join(ran.stderr.split())
     assert "Traceback" not in ran.stderr
-    assert left(tmp_path) == ["net.py"]
+    assert files_in(tmp_path) == ["net.py"]
 
 
-def test_a_broken_file_is_shown_where_it_broke(call: Callable[..., Result], tmp_path: Path) -> None:
-    """Verify of a file whose weights were changed names the weight."""
+def test_verify_names_a_changed_weight(call: Callable[..., Result], tmp_path: Path) -> None:
+    """Verifying a file with a changed weight names the weight."""
     assert call(*EXPORT, "--name", "net").exit_code == 0
     import onnx
 
     path = tmp_path / "repo/net/1/model.onnx"
     model = onnx.load(path)
-    bias = next(one for one in model.graph.initializer if one.name == "1.t.bias")
+    bias = next(tensor for tensor in model.graph.initializer if tensor.name == "1.t.bias")
     data = bytearray(bias.raw_data)
     data[0] ^= 1
     bias.raw_data = bytes(data)
@@ -182,7 +182,7 @@ def test_a_broken_file_is_shown_where_it_broke(call: Callable[..., Result], tmp_
     ],
 )
 def test_stopped_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    """Neither a file nor a folder, whenever it is stopped before the end."""
+    """Neither a file nor a folder, whenever it is stopped."""
     (tmp_path / "net.py").write_text(FACTORY)
     with subprocess.Popen(
         command(*EXPORT), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
@@ -195,12 +195,12 @@ def test_stopped_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> No
         rest = process.stdout.read()
     assert process.returncode == (130 if number != signal.SIGKILL else -number)
     assert ("interrupted: nothing was written" in rest) == (number != signal.SIGKILL)
-    assert left(tmp_path) == ["net.py"]
+    assert files_in(tmp_path) == ["net.py"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_library_that_swallows_the_signal_only_puts_the_end_off(number: signal.Signals) -> None:
-    """The next step does not begin, and nothing is heard of signals after that."""
+def test_a_library_that_swallows_the_signal_only_delays_the_stop(number: signal.Signals) -> None:
+    """The next step does not start, and signal handlers are restored."""
     before = signal.getsignal(number)
 
     def work() -> None:
@@ -218,12 +218,11 @@ def test_a_library_that_swallows_the_signal_only_puts_the_end_off(number: signal
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    """A file that does not fit is not begun to be seen, and the one before stays whole."""
     (tmp_path / "net.py").write_text(FACTORY)
     assert run(tmp_path, *EXPORT, "--name", "net").returncode == 0
     path = tmp_path / "repo/net/1/model.onnx"
     before = path.read_bytes()
-    room = len(before) // 2
+    max_bytes = len(before) // 2
     ran = subprocess.run(
         command(*EXPORT, "--name", "net", "--version", "1", "--seed", "1"),
         cwd=tmp_path,
@@ -232,12 +231,12 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
         text=True,
         timeout=100,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes)),
     )
     assert ran.returncode == 1
     assert "File too large" in ran.stderr
     assert path.read_bytes() == before
-    assert left(tmp_path / "repo") == ["net", "net/1", "net/1/model.onnx"]
+    assert files_in(tmp_path / "repo") == ["net", "net/1", "net/1/model.onnx"]
 
 
 KILLED_WHILE_WRITING = """
@@ -249,9 +248,8 @@ write_checked(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), sign
 
 
 def test_killed_while_writing_the_old_file_stays(tmp_path: Path) -> None:
-    """Between the draft and its place there is no half file."""
     (tmp_path / "model.onnx").write_bytes(b"old")
-    words = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "model.onnx")]
-    ran = subprocess.run(words, env=environment(), timeout=60, check=False)
+    arguments = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "model.onnx")]
+    ran = subprocess.run(arguments, env=environment(), timeout=60, check=False)
     assert ran.returncode == -signal.SIGKILL
     assert (tmp_path / "model.onnx").read_bytes() == b"old"

@@ -1,4 +1,4 @@
-"""Gate profiles: the statistics of T over rows, as they would come out by hand."""
+"""Gate profiles: statistics of T over rows, compared with plain formulas and a case worked out by hand."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ def logit(t: object) -> np.ndarray:
 
 
 def test_statistics_are_those_of_all_rows_at_once() -> None:
-    """Mean, deviation, shares, histogram and units over three batches equal the plain formulas."""
+    """Over three batches they equal the plain formulas over all rows."""
     net = highway()
     rows = rows_of(2 * MAX_ROWS + 37)
-    got = profile_gates(net.open(), net.gates, rows)
-    assert (got.rows, got.levels, got.epsilon) == (len(rows), QUANTILE_LEVELS, EPSILON)
-    for layer, t, found in zip(got.layers, net.gate_values(rows.inputs["x"]), net.gates, strict=True):
-        assert layer.gate == found.name
+    profile = profile_gates(net.open(), net.gates, rows)
+    assert (profile.rows, profile.levels, profile.epsilon) == (len(rows), QUANTILE_LEVELS, EPSILON)
+    for layer, t, expected_gate in zip(
+        profile.layers, net.gate_values(rows.inputs["x"]), net.gates, strict=True
+    ):
+        assert layer.gate == expected_gate.name
         assert layer.mean == pytest.approx(t.mean(), abs=1e-6)
         assert layer.sd == pytest.approx(t.std(), abs=1e-6)
         assert layer.units == pytest.approx(t.mean(0).tolist(), abs=1e-6)
@@ -57,7 +59,6 @@ def test_statistics_are_those_of_all_rows_at_once() -> None:
 
 
 def test_a_case_worked_out_by_hand() -> None:
-    """Four rows of two units: every figure of the record."""
     t = np.array([[0.001, 0.5], [0.001, 0.5], [0.001, 0.995], [0.001, 0.995]])
     layer = profile_gates(sigmoid_of("batch", 2), [gate()], Rows({"x": logit(t)})).layers[0]
     assert layer.units == pytest.approx((0.001, 0.7475), abs=1e-6)
@@ -72,8 +73,8 @@ def test_a_case_worked_out_by_hand() -> None:
     assert layer.quantiles[-1] == pytest.approx(0.995, abs=1 / FINE_BINS)
 
 
-def test_a_deviation_far_below_the_mean_is_not_drowned() -> None:
-    """A unit that hardly varies keeps its deviation, which a difference of two sums would lose."""
+def test_a_deviation_far_below_the_mean_is_not_lost() -> None:
+    """The difference of two large sums would lose it."""
     x = np.zeros((3 * MAX_ROWS, 1), np.float32)
     x[::2] = np.float32(1e-6)
     layer = profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": x})).layers[0]
@@ -82,15 +83,14 @@ def test_a_deviation_far_below_the_mean_is_not_drowned() -> None:
     assert 0 < layer.units_sd[0] < 1e-6
 
 
-def test_quantiles_lie_within_what_was_seen() -> None:
-    """A gate that is always the same has that value at every level, not the middle of a bin."""
+def test_quantiles_are_within_the_observed_range() -> None:
+    """A constant gate has its value at every level, not the middle of a bin."""
     x = np.full((7, 1), logit(0.30001), np.float32)
     layer = profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": x})).layers[0]
     assert layer.quantiles == pytest.approx((0.30001,) * len(QUANTILE_LEVELS), abs=1e-6)
 
 
-def test_channels_are_units_and_pixels_are_places() -> None:
-    """A convolutional gate is profiled by channel, over rows and pixels."""
+def test_channels_are_units_and_pixels_are_positions() -> None:
     random = np.random.default_rng(0)
     t = random.uniform(0.01, 0.99, size=(5, 3, 2, 4))
     layer = profile_gates(sigmoid_of("batch", 3, 2, 4), [gate(unit_axis=-3)], Rows({"x": logit(t)})).layers[0]
@@ -99,44 +99,43 @@ def test_channels_are_units_and_pixels_are_places() -> None:
 
 
 def test_a_graph_of_one_fixed_batch_counts_each_row_once() -> None:
-    """Of five rows, two at a time, the repeat that fills up the last batch is not counted."""
+    """Five rows in batches of two: the repeated row that fills the last batch does not count."""
     t = np.array([[0.1], [0.2], [0.3], [0.4], [0.9]])
     layer = profile_gates(sigmoid_of(2, 1), [gate()], Rows({"x": logit(t)})).layers[0]
     assert layer.mean == pytest.approx(t.mean(), abs=1e-6)
 
 
 def test_the_contrast_is_by_class() -> None:
-    """E[T given class] - E[T]; a class without rows stands at 0."""
+    """E[T given class] - E[T]; a class without rows is 0."""
     t = np.array([[0.1], [0.2], [0.6]])
     rows = Rows({"x": logit(t)}, np.array([0, 0, 2]))
-    got = profile_gates(sigmoid_of("batch", 1), [gate()], rows, ("a", "b", "c", "d")).contrast
-    assert got[0] == pytest.approx((-0.15, 0.0, 0.3, 0.0), abs=1e-6)
+    contrast = profile_gates(sigmoid_of("batch", 1), [gate()], rows, ("a", "b", "c", "d")).contrast
+    assert contrast[0] == pytest.approx((-0.15, 0.0, 0.3, 0.0), abs=1e-6)
     assert profile_gates(sigmoid_of("batch", 1), [gate()], Rows({"x": logit(t)}), ("a", "b")).contrast == ()
 
 
-def test_rows_may_lie_along_another_axis() -> None:
-    """A gate that puts time before the rows is still averaged row by row."""
+def test_rows_may_be_along_another_axis() -> None:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ("batch", 2))
     t = helper.make_tensor_value_info("t", TensorProto.FLOAT, (2, "batch", 1))
     nodes = [
         helper.make_node("Sigmoid", ["x"], ["s"]),
-        helper.make_node("Transpose", ["s"], ["turned"]),
-        helper.make_node("Unsqueeze", ["turned", "at"], ["t"]),
+        helper.make_node("Transpose", ["s"], ["transposed"]),
+        helper.make_node("Unsqueeze", ["transposed", "axes"], ["t"]),
     ]
-    at = helper.make_tensor("at", TensorProto.INT64, (1,), [2])
-    graph = helper.make_graph(nodes, "g", [x], [t], [at])
+    axes = helper.make_tensor("axes", TensorProto.INT64, (1,), [2])
+    graph = helper.make_graph(nodes, "g", [x], [t], [axes])
     opset = [helper.make_opsetid("", 20)]
     runtime = open_model(helper.make_model(graph, opset_imports=opset, ir_version=10).SerializeToString())
     values = np.array([[0.1, 0.3], [0.5, 0.7]])
-    got = profile_gates(runtime, [gate()], Rows({"x": logit(values)}, np.array([0, 1])))
-    assert got.contrast[0] == pytest.approx((-0.2, 0.2), abs=1e-6)
+    profile = profile_gates(runtime, [gate()], Rows({"x": logit(values)}, np.array([0, 1])))
+    assert profile.contrast[0] == pytest.approx((-0.2, 0.2), abs=1e-6)
 
 
-def test_it_is_the_same_every_time_and_knows_its_rows() -> None:
-    """Two profiles of the same rows are equal; other rows have another digest."""
+def test_it_is_reproducible_and_records_its_rows() -> None:
+    """Other rows have another digest."""
     net = highway()
-    first, again = (profile_gates(net.open(), net.gates, rows_of(50)) for _ in range(2))
-    assert first == again
+    first, repeated = (profile_gates(net.open(), net.gates, rows_of(50)) for _ in range(2))
+    assert first == repeated
     assert profile_gates(net.open(), net.gates, rows_of(50, seed=2)).digest != first.digest
 
 
@@ -148,7 +147,7 @@ def test_large_maps_get_fewer_rows() -> None:
 
 
 def test_a_gate_that_is_no_number_is_named() -> None:
-    """NaN in a row is said with the rows and the gate, not averaged into everything."""
+    """With its rows, instead of making every average NaN."""
     x = np.zeros((4, 1), np.float32)
     x[2] = np.nan
     with pytest.raises(SourceError, match="rows 0 to 3: .* got NaN or infinity in t"):

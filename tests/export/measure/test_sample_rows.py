@@ -1,4 +1,4 @@
-"""Rows that go into the file: which, how many, and stored as what."""
+"""Sample rows stored in the file: which ones, how many, and in which dtype."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def numbered(count: int) -> Array:
 
 
 def picked(rows: Rows, count: int) -> list[int]:
-    """The numbers of the rows that were taken."""
+    """The indices of the chosen rows."""
     return [sample.inputs[0].raw[0] for sample in choose_samples(rows, count)]
 
 
 def test_one_of_each_class_in_turn() -> None:
-    """The first row of each, then the second of each, as long as there are any; the same ones each time."""
+    """The first row of each class, then the second of each; always the same rows."""
     rows = Rows({"x": numbered(7)}, np.array([2, 2, 0, 2, 0, 1, 2]))
     assert picked(rows, 3) == [2, 5, 0]
     assert picked(rows, 5) == [2, 5, 0, 4, 1]
@@ -43,25 +43,24 @@ def test_one_of_each_class_in_turn() -> None:
 
 @pytest.mark.parametrize("classes", [None, np.zeros((5, 2), np.int64)])
 def test_without_classes_the_first_ones(classes: Array | None) -> None:
-    """Nothing is made of classes that are not one a row, and there is no label then."""
+    """Classes that are not one per row are ignored, and there is no label."""
     rows = Rows({"x": numbered(5)}, classes)
     assert picked(rows, 3) == [0, 1, 2]
     assert {sample.label for sample in choose_samples(rows, 3, ["a", "b"])} == {""}
 
 
-def test_labels_are_what_people_say() -> None:
-    """The class by its name, or by its number where it has none."""
+def test_labels_are_names_or_numbers() -> None:
+    """The name of the class, or its number if it has no name."""
     rows = Rows({"x": numbered(3)}, np.array([0, 1, 2]))
     assert [sample.label for sample in choose_samples(rows, 3, ["cat", "dog"])] == ["cat", "dog", "2"]
 
 
 def test_no_rows_no_samples() -> None:
-    """And no ranges."""
     assert choose_samples(None, 0) == input_ranges(None) == ()
 
 
 @pytest.mark.parametrize(
-    ("values", "dtype", "kind"),
+    ("values", "dtype", "stored_dtype"),
     [
         ([0, 255], "float32", "uint8"),
         ([0, 256], "float32", "int32"),
@@ -78,31 +77,30 @@ def test_no_rows_no_samples() -> None:
         ([-5, 1], "int8", "int32"),
     ],
 )
-def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, kind: str) -> None:
-    """To the bit, with the sign of a zero: what comes out again is what went in."""
+def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, stored_dtype: str) -> None:
+    """Bit for bit, including the sign of a zero."""
     row = np.array(values, dtype)
-    made = encode_row("x", row)
-    assert (made.name, made.dtype, made.shape) == ("x", kind, (2,))
-    assert to_input_row(made, Tensor("x", dtype, ("batch", 2)))[0].tobytes() == row.tobytes()
+    sample = encode_row("x", row)
+    assert (sample.name, sample.dtype, sample.shape) == ("x", stored_dtype, (2,))
+    assert to_input_row(sample, Tensor("x", dtype, ("batch", 2)))[0].tobytes() == row.tobytes()
 
 
 def test_large_rows_are_fewer() -> None:
-    """As many as there is room for, of all inputs together."""
+    """All inputs together stay within the limit."""
     rows = Rows({"a": np.zeros((9, 30_000), np.uint8), "b": np.full((9, 10_000), 0.5, np.float32)})
-    made = choose_samples(rows, 9)
-    size = sum(len(one.data) for one in made[0].inputs)
-    assert len(made) == MAX_SAMPLE_CHARACTERS // size == 2
+    samples = choose_samples(rows, 9)
+    size = sum(len(sample_input.data) for sample_input in samples[0].inputs)
+    assert len(samples) == MAX_SAMPLE_CHARACTERS // size == 2
     assert choose_samples(Rows({"x": np.zeros((2, MAX_SAMPLE_CHARACTERS), np.uint8)}), 2) == ()
 
 
 def test_ranges_are_over_all_rows() -> None:
-    """Of each input by itself."""
-    found = input_ranges(Rows({"x": np.array([[-1.5, 2], [7, 0]], np.float32), "ids": np.array([[3], [5]])}))
-    assert found == (InputRange(input="x", low=-1.5, high=7), InputRange(input="ids", low=3, high=5))
+    ranges = input_ranges(Rows({"x": np.array([[-1.5, 2], [7, 0]], np.float32), "ids": np.array([[3], [5]])}))
+    assert ranges == (InputRange(input="x", low=-1.5, high=7), InputRange(input="ids", low=3, high=5))
 
 
-def test_own_rows_stay_out_unless_asked_for() -> None:
-    """A user's rows may be nobody else's business; those of public data are ten unless told otherwise."""
+def test_private_rows_stay_out_unless_requested() -> None:
+    """A user's rows may be private. Of public data ten rows are stored by default."""
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source(rows=rows)) == 0
     assert sample_count(4, source(rows=rows)) == 4
@@ -112,28 +110,26 @@ def test_own_rows_stay_out_unless_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "says"),
+    ("inputs", "requirement"),
     [
         (["x:float16[batch,2]"], "inputs of a type that JSON requests can carry, got x:float16"),
         (["x:float32[8,2]"], "inputs that take a single row, got x:float32.8,2."),
         (["x:float32[batch,2]", "y:float32[3,2]"], "inputs that take a single row, got y:"),
     ],
 )
-def test_rows_that_nobody_could_post_stay_out(inputs: list[str], says: str) -> None:
-    """They are left out by themselves, and refused where they were asked for."""
+def test_rows_that_cannot_be_requested_stay_out(inputs: list[str], requirement: str) -> None:
+    """They are left out by default, and refused if requested."""
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source(*inputs, rows=rows, public=True)) == 0
-    with pytest.raises(RequestError, match=f"--samples: expected {says}"):
+    with pytest.raises(RequestError, match=f"--samples: expected {requirement}"):
         sample_count(1, source(*inputs, rows=rows, public=True))
 
 
 def test_a_fixed_batch_of_one_takes_one() -> None:
-    """As nets for one image have it."""
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source("x:float32[1,2]", rows=rows, public=True)) == 10
 
 
 def test_samples_of_nothing_are_refused() -> None:
-    """With the option that is missing."""
     with pytest.raises(RequestError, match="--samples: expected rows to store, got none"):
         sample_count(3, source())
