@@ -23,13 +23,13 @@ app = typer.Typer(add_completion=False)
 
 Models = Annotated[
     Path | None,
-    typer.Argument(metavar="MODELS", help="Model repository or .onnx file. [default: the bundled model]"),
+    typer.Argument(metavar="MODELS", help="Model repository or .onnx file. (default: the bundled model)"),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Folder for tuned.toml and tuned.html. [default: the repository, or the current folder]",
+        help="Folder for tuned.toml and tuned.html. (default: the repository, or the current folder)",
     ),
 ]
 
@@ -65,8 +65,9 @@ def command(
 ) -> None:
     """Find the settings that serve a model best on this machine, and write them to tuned.toml.
 
-    Starts one server after another with different numbers of workers and threads, batch sizes and delays, and
-    measures each under load. The exit status is 1 if no settings keep the SLO.
+    Starts one server after another, each with other numbers of workers and
+    threads, batch sizes and delays, and measures it under load. The exit
+    status is 1 if no settings keep the SLO.
     """
     plan = TunePlan(
         models=models,

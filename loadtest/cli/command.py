@@ -24,9 +24,10 @@ Url = Annotated[str, typer.Argument(metavar="URL", help="The server, as http://h
 def command(url: str, **options: Any) -> None:
     """Load a model server, check every answer, and measure latency and throughput.
 
-    Works with any server of the Open Inference Protocol. By default a fixed number of users send requests,
-    each waiting for its answer (closed loop). With --rate, requests are sent on a schedule that does not wait
-    for answers (open loop). The exit status is 1 if the SLO is missed or an answer is wrong.
+    Works with any server of the Open Inference Protocol. By default, users
+    wait for an answer before they send the next request (closed loop). With
+    --rate, requests are sent on a schedule (open loop). The exit status is 1
+    if the SLO is missed or an answer is wrong.
     """
     if status := _run(parse_plan(url, options)):
         raise typer.Exit(status)
@@ -77,7 +78,7 @@ def parameters() -> list[inspect.Parameter]:
 
 def _typer_option(option: Option) -> Any:
     default = default_text(option)
-    help_text = f"{option.help} [default: {default}]" if default else option.help
+    help_text = f"{option.help} (default: {default})" if default else option.help
     return typer.Option(option.flag, help=help_text, metavar=option.metavar or None, show_default=False)
 
 
