@@ -43,7 +43,9 @@ def gain(trial: Trial, reference: Trial) -> float:
 
     Each number of users counts equally, however different the rates are.
     """
-    return geometric_mean([_ratio(one.rate, other.rate) for one, other in zip(trial, reference, strict=True)])
+    return geometric_mean(
+        [_ratio(load.rate, other.rate) for load, other in zip(trial, reference, strict=True)]
+    )
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:

@@ -83,7 +83,8 @@ def decide(
     }
     # keep those that beat the base by more than noise, or the base if there are none
     if base in eligible:
-        eligible = {one: times for one, times in eligible.items() if times > 1 + noise} or {base: 1.0}
+        faster = {candidate: times for candidate, times in eligible.items() if times > 1 + noise}
+        eligible = faster or {base: 1.0}
     # of the fastest, choose the most similar to the base
     top = max(eligible.values())
     fastest = [candidate for candidate, times in eligible.items() if times * (1 + noise) >= top]

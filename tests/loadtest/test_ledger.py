@@ -41,7 +41,7 @@ def test_only_good_answers_have_a_latency() -> None:
     assert summary.totals.late.count == 4
 
 
-def test_kinds_are_told_apart_and_together() -> None:
+def test_summaries_cover_one_kind_or_all() -> None:
     ledger = Ledger()
     ledger.add(outcome(0))
     ledger.add(outcome(1, kind="gates, 1 row"))
@@ -51,7 +51,7 @@ def test_kinds_are_told_apart_and_together() -> None:
     assert ledger.total_summary("gates, 1 row").requests == 1
 
 
-def test_processes_add_up() -> None:
+def test_ledgers_of_processes_add_up() -> None:
     """A worker reports only what is new each time; the sum equals the ledger of one process."""
     alone, worker, master = Ledger(), Ledger(), Ledger()
     for turn in range(3):
@@ -64,12 +64,16 @@ def test_processes_add_up() -> None:
     assert master.completed == alone.completed
     assert master.span() == alone.span()
     for second in range(*alone.span()):
-        one, other = master.summary(second, second + 1), alone.summary(second, second + 1)
-        assert (one.good, one.bad, one.totals.rows) == (other.good, other.bad, other.totals.rows)
-        assert one.percentile(0.9) == pytest.approx(other.percentile(0.9))
+        merged, expected = master.summary(second, second + 1), alone.summary(second, second + 1)
+        assert (merged.good, merged.bad, merged.totals.rows) == (
+            expected.good,
+            expected.bad,
+            expected.totals.rows,
+        )
+        assert merged.percentile(0.9) == pytest.approx(expected.percentile(0.9))
 
 
-def test_an_empty_ledger_says_nothing() -> None:
+def test_an_empty_ledger() -> None:
     summary = Ledger().total_summary()
     assert (summary.requests, summary.rate, summary.errors) == (0, 0, 0)
     assert math.isnan(summary.percentile(0.99))

@@ -144,7 +144,7 @@ def test_a_shape(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_wrong_use_is_known_before_the_load() -> None:
+def test_invalid_options_are_rejected_before_the_load() -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:
         assert "error: --rows: expected whole numbers" in run_locust(server.url, "--rows", "x", status=2)
         assert "error: --wire gates: " in run_locust(server.url, "--wire", "gates", status=2)

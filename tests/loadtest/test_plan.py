@@ -32,13 +32,13 @@ URL = "http://127.0.0.1:8000"
         ({"find_capacity": True, "rate": 5}, "--find-capacity: searches for the rate itself"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_rejected(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
         LoadPlan(**({"url": URL} | changes))
     assert str(error.value).startswith(message)
 
 
-def test_loops() -> None:
+def test_open_and_closed_loops() -> None:
     assert not LoadPlan(URL).open_loop
     assert LoadPlan(URL, rate=10).open_loop
     assert LoadPlan(URL, find_capacity=True, slo=Slo.parse("p99<50ms")).open_loop

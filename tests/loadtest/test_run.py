@@ -85,7 +85,7 @@ def test_our_own_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_comes_to_lie(tmp_path: Path) -> None:
+def test_a_server_that_starts_to_give_wrong_answers(tmp_path: Path) -> None:
 
     class Liar(Responses):
         def change(self, answer: FakeAnswer) -> FakeAnswer:
@@ -126,7 +126,7 @@ def test_faults_within_the_slo(tmp_path: Path) -> None:
 
 
 class Stalling(Responses):
-    """Stalls once for some seconds, a while after the load has start."""
+    """Stalls once for some seconds, a while after the load has started."""
 
     def __init__(self, after: float, seconds: float) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def count_slower(document: dict[str, Any], seconds: float) -> float:
 
 
 @pytest.mark.slow
-def test_a_stall_is_felt_by_all_who_would_have_come(tmp_path: Path) -> None:
+def test_a_stall_shows_in_every_request_that_was_due(tmp_path: Path) -> None:
     """In an open loop every request due in a stall waits; in a closed loop only those of its few users."""
     for loop, options in (("open", ("--rate", 50)), ("closed", ("--users", 2))):
         stalling = Stalling(after=1, seconds=2)
@@ -164,7 +164,7 @@ def test_a_stall_is_felt_by_all_who_would_have_come(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_capacity_that_is_known(tmp_path: Path) -> None:
+def test_a_known_capacity_is_found(tmp_path: Path) -> None:
     """A server that takes 20 ms per request, one after the other, answers less than 50 per second."""
 
     class Slow(Responses):
@@ -203,7 +203,7 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_peoples_servers(tmp_path: Path) -> None:
+def test_other_servers(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((64, 4), np.float32))
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).random((64, 4), np.float32))
     for name, routes, options, wires in (

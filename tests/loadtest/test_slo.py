@@ -42,7 +42,7 @@ def test_limits_hold_or_not(text: str, held: bool) -> None:
     assert (not Slo.parse(with_errors).missed(summary([10, 20, 30, 40], bad=1))) == held
 
 
-def test_errors_are_limited_unless_another_limit_on_them_is_named() -> None:
+def test_errors_have_a_default_limit() -> None:
     """A server that quickly refuses most requests must not pass."""
     slo = Slo.parse("p99<50ms")
     assert str(slo) == "p99<50ms, errors<1%"
@@ -51,7 +51,7 @@ def test_errors_are_limited_unless_another_limit_on_them_is_named() -> None:
     assert not Slo.parse("p99<50ms, errors<5%").missed(summary([10] * 99, bad=1))
 
 
-def test_those_missed_are_named() -> None:
+def test_missed_limits_are_named() -> None:
     slo = Slo.parse("p99 < 5ms,errors<0.1%")
     assert str(slo) == "p99<5ms, errors<0.1%"
     assert [limit.text for limit in slo.missed(summary([10]))] == ["p99<5ms"]
@@ -84,12 +84,12 @@ def test_without_any_good_answer_no_time_is_kept() -> None:
         "p99<5ms,",
     ],
 )
-def test_what_is_no_limit_is_refused(text: str) -> None:
+def test_an_invalid_limit_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="--slo: expected limits such as p99<50ms"):
         Slo.parse(text)
 
 
 @pytest.mark.parametrize("text", ["errors<0", "p99<0ms", "p99<50ms, errors<0.0%"])
-def test_a_limit_that_nothing_can_keep_is_refused(text: str) -> None:
+def test_a_limit_that_nothing_can_keep_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="expected a limit above 0, because nothing can keep 0, got"):
         Slo.parse(text)

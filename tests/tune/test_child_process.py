@@ -37,7 +37,7 @@ def has_ended(pid: int) -> bool:
     return False
 
 
-def test_a_server_has_the_address_that_it_says(script: Path) -> None:
+def test_the_address_comes_from_the_log(script: Path) -> None:
     script.write_text(
         "import sys, time\n"
         "sys.stderr.write('before turnpike serves http://127.0.0.1:4711 (digits-10)\\n')\n"
@@ -48,7 +48,7 @@ def test_a_server_has_the_address_that_it_says(script: Path) -> None:
         assert url == "http://127.0.0.1:4711"
 
 
-def test_what_ends_a_server_is_said_in_its_own_words(script: Path) -> None:
+def test_an_error_of_the_server_is_quoted(script: Path) -> None:
     script.write_text("import sys\nsys.stderr.write('{}\\nerror: --port: taken\\n')\nsys.exit(2)\n")
     with pytest.raises(ServeError, match=r"^turnpike serve: --port: taken$"), running_server([], never):
         pass
@@ -60,16 +60,14 @@ def test_what_ends_a_server_is_said_in_its_own_words(script: Path) -> None:
         pass
 
 
-def test_a_server_that_is_never_ready_is_not_waited_for(
-    script: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_never_ready_is_an_error(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "READY_SECONDS", 0.2)
     script.write_text("import time\ntime.sleep(60)\n")
     with pytest.raises(ServeError, match="expected it to be ready within 0.2 s"), running_server([], never):
         pass
 
 
-def test_a_log_is_read_as_fast_as_it_comes(script: Path) -> None:
+def test_a_long_log_does_not_block_the_server(script: Path) -> None:
     script.write_text("import sys\nsys.stderr.write('x' * 3_000_000 + 'end')\n")
     with ChildProcess(turnpike_command(), never) as process:
         assert process.wait() == 0
@@ -78,7 +76,7 @@ def test_a_log_is_read_as_fast_as_it_comes(script: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_whoever_stops_the_search_ends_its_processes(script: Path, tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_all_processes(script: Path, tmp_path: Path, number: int) -> None:
     pids = tmp_path / "pids"
     script.write_text(
         f"import os, time\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(60)\n"
@@ -127,7 +125,7 @@ def test_a_process_that_will_not_end_is_killed(
             time.sleep(0.01)
 
 
-def test_a_precision_that_cannot_be_made_is_said_in_a_line(script: Path, tmp_path: Path) -> None:
+def test_a_precision_that_cannot_be_made_is_one_line(script: Path, tmp_path: Path) -> None:
     model = ModelUnderTest("net", tmp_path / "model.onnx", tmp_path)
     script.write_text("import sys\nsys.stderr.write('error: was exported already\\n')\nsys.exit(1)\n")
     with pytest.raises(

@@ -81,7 +81,7 @@ def repository(folder: Path, *names: str) -> Path:
     return folder / "repo"
 
 
-def test_from_words_to_files(call: Callable[..., Result], fake: FakeBench, tmp_path: Path) -> None:
+def test_from_options_to_files(call: Callable[..., Result], fake: FakeBench, tmp_path: Path) -> None:
     models = repository(tmp_path, "net")
     result = call(models, "--precision", "fp32", "--slo", "p99<1s", "--minutes", "1")
     assert result.exit_code == 0, result.stderr
@@ -109,7 +109,7 @@ def test_without_a_repository_the_current_folder_has_the_files(
     assert (fake.benches[-1].model.name, (tmp_path / "to" / "tuned.toml").exists()) == ("mine", True)
 
 
-def test_what_misses_the_slo_is_written_and_said(
+def test_a_missed_slo_is_written_and_reported(
     call: Callable[..., Result], fake: FakeBench, tmp_path: Path
 ) -> None:
     """Exit status 1, but the closest settings are still written."""
@@ -198,7 +198,7 @@ def test_keys_of_the_users_own_are_sent(tmp_path: Path) -> None:
         (["--model", "nope"], "--model: expected one of the models there, which are digits-10, got 'nope'"),
     ],
 )
-def test_wrong_use_is_one_clear_line(
+def test_an_error_is_one_clear_line(
     call: Callable[..., Result], fake: FakeBench, tmp_path: Path, options: list[str], message: str
 ) -> None:
     result = call(*options)
@@ -208,7 +208,7 @@ def test_wrong_use_is_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stopped_it_says_what_is_lost(
+def test_a_stopped_search_says_what_is_lost(
     call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -224,7 +224,7 @@ def test_stopped_it_says_what_is_lost(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_which_model_is_meant(tmp_path: Path) -> None:
+def test_the_model_is_found(tmp_path: Path) -> None:
     models = repository(tmp_path, "one", "two")
     with pytest.raises(UsageError, match="--model: expected the name of one of the models there, .*one, two"):
         find_model(models, None, "latest", tmp_path)

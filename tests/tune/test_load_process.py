@@ -68,7 +68,7 @@ def test_good_answers_are_counted(tmp_path: Path) -> None:
         assert 0 < figures.p50 <= figures.p99
 
 
-def test_each_wire_is_spoken(tmp_path: Path) -> None:
+def test_binary_requests_with_many_rows(tmp_path: Path) -> None:
     assert load(tmp_path, wire="binary", rows="32").failures == ()
 
 
@@ -129,7 +129,7 @@ def test_an_answer_in_pieces_is_one_answer(tmp_path: Path) -> None:
     assert load(tmp_path, rows=str(rows), samples="1", users="1").failures == ()
 
 
-def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
     (tmp_path / REPORT_FILE).write_text("{}")
     with pytest.raises(ServeError, match=r"^the load: .*127\.0\.0\.1:9"):
         run_load({"url": "http://127.0.0.1:9"}, tmp_path, never)
@@ -153,7 +153,7 @@ def test_it_ends_when_it_is_stopped(tmp_path: Path) -> None:
     assert before < 100_000
 
 
-def test_a_sender_at_its_limit_is_said() -> None:
+def test_a_busy_sender_is_noted() -> None:
     plan = LoadPlan("http://x", slo=Slo.parse("p99<1s"))
     totals = OutcomeTotals()
     totals.latency.add(0.5)

@@ -61,7 +61,7 @@ def test_a_name_cannot_end_its_comment() -> None:
     assert "host = " in text
 
 
-def test_nothing_half_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tuned.toml").write_text("before")
 
     def full(folder: int) -> None:
@@ -74,7 +74,7 @@ def test_nothing_half_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "tuned.toml").read_text() == "before"
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+def test_the_folder_is_checked_before_measuring(tmp_path: Path) -> None:
     """Otherwise minutes of measuring would be lost."""
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--out: expected a writable folder"):
@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_measured(tmp
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_what_it_comes_to_is_told() -> None:
+def test_the_result_in_sentences() -> None:
     sentences = result_sentences(sample_result(precisions=[INT8]))
     assert sentences[0].startswith("Best: 2 workers with 1 thread each, batches of up to 128 rows, no delay")
     assert (
@@ -104,11 +104,11 @@ def test_what_it_comes_to_is_told() -> None:
         PrecisionResult("int8", 2.6, 0.03, sample_trial(1, 2, 3, missed=(64,))),
     ],
 )
-def test_fewer_bits_that_bring_nothing_are_not_advised(lower: PrecisionResult) -> None:
+def test_a_lower_precision_without_gain_is_not_recommended(lower: PrecisionResult) -> None:
     assert result_sentences(sample_result(precisions=[lower]))[-1].endswith("which is no reason to change.")
 
 
-def test_the_page_needs_nothing_else() -> None:
+def test_the_page_is_self_contained() -> None:
     text = render_html(sample_result(precisions=[INT8], notes=["4 x 1 did not start: <no room>"]))
     before = text.split("<script>")[0]
     assert "Content-Security-Policy" in before
@@ -124,6 +124,6 @@ def test_the_page_needs_nothing_else() -> None:
     assert charts[1]["layout"]["shapes"][0]["x0"] == pytest.approx(50)
 
 
-def test_a_page_of_a_server_that_answers_nothing() -> None:
+def test_a_page_without_good_answers() -> None:
     text = render_html(sample_result({BASE: sample_trial(0, 0, 0, missed=(1, 16, 64))}, kept=False, slo=None))
     assert "SLO missed" in text

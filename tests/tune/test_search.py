@@ -30,19 +30,17 @@ def pairs(cpus: int, base: Candidate = BASE) -> list[tuple[int, int]]:
         (16, [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1)]),
     ],
 )
-def test_the_cpus_are_shared_in_every_way_there_is_reason_for(
-    cpus: int, expected: list[tuple[int, int]]
-) -> None:
+def test_ways_to_split_the_cpus(cpus: int, expected: list[tuple[int, int]]) -> None:
     assert pairs(cpus, replace(BASE, threads=cpus)) == expected
 
 
-def test_the_base_is_tried_first_whatever_it_is() -> None:
+def test_the_base_is_tried_first() -> None:
     own = Candidate(3, 5, 32, 1.0)
     assert cpu_splits(own, 2) == [own, Candidate(1, 2, 32, 1.0), Candidate(2, 1, 32, 1.0)]
     assert max(candidate.workers for candidate in cpu_splits(own, 1024)) == 256
 
 
-def test_batches_and_waits_are_tried_where_they_can_matter() -> None:
+def test_batches_and_delays_are_tried_where_they_matter() -> None:
     assert [(candidate.max_batch, candidate.max_delay_ms) for candidate in batch_variants(BASE, 64)] == [
         (128, 0.0),
         (16, 0.0),
@@ -61,7 +59,7 @@ def test_batches_and_waits_are_tried_where_they_can_matter() -> None:
     assert [candidate.max_delay_ms for candidate in batch_variants(slow, 8)] == [2.0, 0.0, 0.5]
 
 
-def test_a_candidate_has_a_name_and_words() -> None:
+def test_name_and_options_of_a_candidate() -> None:
     candidate = Candidate(2, 1, 32, 0.5)
     assert candidate.name == "2 x 1, batch 32, delay 0.5 ms"
     assert BASE.name == "1 x 2"
@@ -77,7 +75,7 @@ def test_a_candidate_has_a_name_and_words() -> None:
     ]
 
 
-def test_every_number_of_users_weighs_alike() -> None:
+def test_every_number_of_users_counts_equally() -> None:
     """Twice the throughput with one user and half of it with 64 cancel out, whatever the rates are."""
     assert gain(sample_trial(200, 100, 5000), sample_trial(100, 100, 10000)) == pytest.approx(1)
     assert gain(sample_trial(200, 200, 200), sample_trial(100, 100, 100)) == pytest.approx(2)
@@ -85,7 +83,7 @@ def test_every_number_of_users_weighs_alike() -> None:
     assert gain(sample_trial(5, 200, 200), sample_trial(0, 200, 200)) > 1
 
 
-def test_most_of_the_trials_decide_what_is_kept() -> None:
+def test_the_majority_of_trials_decides() -> None:
     """One miss in three trials may be a stall; a miss in half of them is not."""
     good, bad = sample_trial(1, 1, 1), sample_trial(1, 1, 1, missed=(16,))
     assert keeps_slo([good, bad, good]) == (True, True, True)
@@ -128,26 +126,26 @@ def test_the_fastest_is_best() -> None:
     assert best_of({FAST: 0.7, SMALLER: 1.1}) == SMALLER
 
 
-def test_what_is_within_the_noise_is_no_reason_to_change() -> None:
+def test_a_gain_within_the_noise_changes_nothing() -> None:
     assert best_of({FAST: 1.1}, drift=0.15) == BASE
     assert best_of({FAST: 1.1}, drift=0.05) == FAST
     assert best_of({FAST: 1 + MIN_NOISE / 2}) == BASE
 
 
-def test_of_two_that_are_alike_the_one_nearer_to_the_base_is_best() -> None:
+def test_of_two_equal_candidates_the_one_closer_to_the_base_is_best() -> None:
     assert best_of({BOTH: 1.31, FAST: 1.3}) == FAST
     assert best_of({BOTH: 1.4, FAST: 1.3}) == BOTH
     # the difference between them is noise, but only one of them is better than the base beyond noise
     assert best_of({BOTH: 1.22, FAST: 1.12}, drift=0.15) == BOTH
 
 
-def test_the_slo_goes_before_speed() -> None:
+def test_the_slo_comes_before_speed() -> None:
     assert best_of({FAST: 2.0, SMALLER: 1.1}, missed=(FAST,)) == SMALLER
     assert best_of({FAST: 0.5}, missed=(BASE,)) == FAST
     assert best_of({FAST: 1.5}, missed=(BASE, FAST)) == FAST
 
 
-def test_it_is_said_when_nothing_keeps_the_slo() -> None:
+def test_the_decision_says_whether_the_slo_is_kept() -> None:
     assert not FakeMachine(lambda candidate: 1, missed=lambda candidate: True).search().run().keeps_slo
     assert FakeMachine(lambda candidate: 1).search().run().keeps_slo
 
@@ -169,7 +167,7 @@ def test_the_search_finds_workers_and_batches_together() -> None:
     assert machine.best[-1] == decision.best
 
 
-def test_what_misses_the_slo_leads_nowhere() -> None:
+def test_candidates_that_miss_the_slo_are_not_refined() -> None:
     machine = FakeMachine(
         lambda candidate: candidate.workers, missed=lambda candidate: candidate.workers == 4
     )
@@ -194,14 +192,14 @@ def test_a_machine_that_slows_down_does_not_make_the_base_best() -> None:
     assert search.gains[Candidate(4, 1, 16, 0.0)] == pytest.approx(1.5)
 
 
-def test_a_machine_that_wavers_has_no_best() -> None:
+def test_an_unsteady_machine_keeps_the_base() -> None:
     machine = FakeMachine(lambda candidate: 1.0, drift=[1.0, 1.3, 0.8, 1.1, 0.9, 1.25, 0.7])
     decision = machine.search().run()
     assert decision.noise > 0.1
     assert decision.best == BASE
 
 
-def test_what_does_not_start_is_left_out() -> None:
+def test_candidates_that_do_not_start_are_left_out() -> None:
     machine = FakeMachine(
         lambda candidate: candidate.workers, absent=lambda candidate: candidate.workers == 4
     )
@@ -214,14 +212,14 @@ def test_what_does_not_start_is_left_out() -> None:
 
 @pytest.mark.parametrize("cpus", [1, 2, 8])
 @pytest.mark.parametrize("max_rows", [1, 8, 64, 500])
-def test_the_number_of_trials_is_known_beforehand(cpus: int, max_rows: int) -> None:
+def test_the_number_of_trials_is_known_in_advance(cpus: int, max_rows: int) -> None:
     machine = FakeMachine(lambda candidate: candidate.workers)
     base = Candidate(1, cpus, 64, 0.0)
     machine.search(base, cpus, max_rows).run()
     assert len(machine.measured) == count_trials(base, cpus, max_rows)
 
 
-def test_where_there_is_no_choice_nothing_is_measured_twice() -> None:
+def test_without_a_choice_only_the_base_is_measured() -> None:
     machine = FakeMachine(lambda candidate: 1)
     base = Candidate(1, 1, 128, 0.0)
     search: SettingsSearch = machine.search(base, 1, 1)

@@ -65,7 +65,7 @@ def wait_for_load(
         (("http://127.0.0.1:1", "--users", "x"), 2, "error: --users: expected a whole number, got 'x'"),
     ],
 )
-def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], status: int, message: str) -> None:
+def test_an_error_is_one_sentence(arguments: tuple[str, ...], status: int, message: str) -> None:
     with command(*arguments) as process:
         output, _ = process.communicate(timeout=60)
     assert process.returncode == status
@@ -88,7 +88,7 @@ def test_help_is_quick() -> None:
     assert b"--find-capacity" in result.stdout
 
 
-def test_nothing_is_sent_where_the_report_cannot_be_written(tmp_path: Path) -> None:
+def test_nothing_is_sent_if_the_report_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with fake_servers.fake_server(fake_servers.triton()) as server:
         with command(server.url, "--report", tmp_path / "file") as process:
@@ -100,7 +100,7 @@ def test_nothing_is_sent_where_the_report_cannot_be_written(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_test_is_told_all_the_same(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_test_still_has_a_report(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM end it with a report and exit status 130, and no process is left."""
     with (
         fake_servers.fake_server(fake_servers.triton()) as server,
@@ -150,7 +150,7 @@ def test_a_sending_process_that_dies_is_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_processes_end_with_the_one_that_leads() -> None:
+def test_sending_processes_end_with_the_coordinator() -> None:
     """Even when it is killed and cannot tell them."""
     with (
         fake_servers.fake_server(fake_servers.triton()) as server,

@@ -15,7 +15,7 @@ from loadtest.slo import Slo
 URL = "http://127.0.0.1:8000"
 
 
-def test_nothing_asked_is_the_plan_as_it_is() -> None:
+def test_options_that_are_not_set_are_the_defaults() -> None:
     assert parse_plan(URL, {}) == LoadPlan(URL)
     assert parse_plan(URL + "/", {option.field: None for option in OPTIONS}) == LoadPlan(URL)
     assert parse_plan(URL, {option.field: None if option.parse else False for option in OPTIONS}) == LoadPlan(
@@ -26,13 +26,13 @@ def test_nothing_asked_is_the_plan_as_it_is() -> None:
 @pytest.mark.parametrize(
     "option", [option for option in OPTIONS if option.parse], ids=lambda option: option.field
 )
-def test_an_option_without_words_is_refused(option: Option) -> None:
+def test_an_empty_option_is_rejected(option: Option) -> None:
     """A script whose shell variable is not set must not pass because a limit is missing."""
     with pytest.raises(UsageError, match=f"{option.flag}: expected .*, got nothing"):
         parse_plan(URL, {option.field: ""})
 
 
-def test_every_field_of_a_plan_can_be_asked_for() -> None:
+def test_every_field_of_a_plan_has_an_option() -> None:
     """The defaults that are shown parse to the same values."""
     assert {option.field for option in OPTIONS} | {"url"} == {field.name for field in fields(LoadPlan)}
     assert parse_plan(URL, {option.field: default_text(option) or None for option in OPTIONS}) == LoadPlan(
@@ -40,7 +40,7 @@ def test_every_field_of_a_plan_can_be_asked_for() -> None:
     )
 
 
-def test_words_become_a_plan(tmp_path: Path) -> None:
+def test_texts_become_a_plan(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("\n  first-key  \nsecond\n")
     plan = parse_plan(
         URL,
@@ -95,7 +95,7 @@ def test_times(text: str, expected: float) -> None:
         ("api_key", "/no/such/file", "--api-key-file: expected a readable file, got '/no/such/file'"),
     ],
 )
-def test_words_that_mean_nothing(field: str, text: str, message: str) -> None:
+def test_invalid_texts(field: str, text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_plan(URL, {field: text})
     assert str(error.value).startswith(message)

@@ -69,7 +69,7 @@ def test_a_line_has_the_figures_of_the_last_seconds() -> None:
 
 
 @pytest.mark.parametrize(("elapsed", "rate"), [(0.4, 0), (1.3, 0), (3.3, 20), (4.3, 20)])
-def test_the_first_seconds_are_told_from_those_that_there_were(elapsed: float, rate: float) -> None:
+def test_recent_figures_in_the_first_seconds(elapsed: float, rate: float) -> None:
     """A test that has just started does not look slower; the rate is 0 until a second is complete."""
     now = state(elapsed, sample_ledger())
     assert RecentFigures.of(now, START + 100 + elapsed).rate == rate
@@ -80,7 +80,7 @@ def test_an_open_loop_shows_its_rate() -> None:
     assert "412/s due, 0/s good, p50 -, p99 -, errors 0" in status_line(now, RecentFigures.of(now, START))
 
 
-def test_lines_come_now_and_then() -> None:
+def test_without_a_terminal_there_is_a_line_every_five_seconds() -> None:
     console = make_console()
     with LoadProgress(console, clock=lambda: START) as progress:
         for second in range(1, 13):
@@ -100,7 +100,7 @@ def test_a_terminal_has_a_live_panel() -> None:
     assert "\x1b[2K" in output(console)
 
 
-def test_a_search_has_no_end_that_is_known() -> None:
+def test_a_search_has_no_progress_bar() -> None:
     console = make_console(terminal=True)
     with LoadProgress(console, clock=lambda: START) as progress:
         progress(state(30, duration=None, phase="trying 400/s", rate=400.0, users=0))
@@ -109,7 +109,7 @@ def test_a_search_has_no_end_that_is_known() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_steps_are_told_as_they_come(terminal: bool) -> None:
+def test_each_step_is_printed_once(terminal: bool) -> None:
     console = make_console(terminal=terminal)
     steps = sample_search_record().steps
     steps = (*steps[:3], replace(steps[3], generator_limited=True))
@@ -123,7 +123,7 @@ def test_steps_are_told_as_they_come(terminal: bool) -> None:
     assert "load generator too slow" in lines[3]
 
 
-def test_the_end_is_a_table() -> None:
+def test_the_result_is_a_table() -> None:
     ledger = Ledger()
     add_requests(
         ledger, START, 10, 50, kinds=(("json, 1 row", 1), ("binary, 32 rows", 32)), faults={"503": 0.1}
@@ -152,7 +152,7 @@ def test_the_table_fits_a_terminal() -> None:
     assert re.search(r"\d %", row)
 
 
-def test_the_end_of_a_search_is_its_capacity() -> None:
+def test_the_title_names_the_capacity() -> None:
     assert "search not finished" in str(result_table(replace(sample_search_record(), capacity=None)).title)
     assert "capacity 400/s" in str(result_table(sample_search_record()).title)
     assert "no rate kept the SLO" in str(
@@ -160,13 +160,13 @@ def test_the_end_of_a_search_is_its_capacity() -> None:
     )
 
 
-def test_a_test_without_requests_has_an_end_too() -> None:
+def test_a_table_without_requests() -> None:
     console = make_console()
     LoadProgress(console).show_result(sample_record(ledger=Ledger(), scrapes=(), first=START, last=START))
     assert "all" in output(console)
 
 
-def test_names_are_no_markup() -> None:
+def test_names_are_not_read_as_markup() -> None:
     """The name of a model may look like markup of rich."""
     console = make_console()
     LoadProgress(console).show_result(

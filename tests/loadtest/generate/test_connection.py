@@ -19,7 +19,7 @@ Script = Callable[[socket.socket, int], None]
 
 @contextlib.contextmanager
 def scripted_server(script: Script) -> Iterator[str]:
-    """A server that runs a script on each connection; the number counts pool."""
+    """A server that runs a script on each connection; the number counts connections."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -58,7 +58,7 @@ def request(url: str, path: str = "/x") -> bytes:
     return compose_request(url, path, b"{}", {"Content-Type": "application/json"})
 
 
-def test_a_request_is_whole() -> None:
+def test_the_bytes_of_a_request() -> None:
     text = compose_request(
         "http://h:81/base/", "/v2/models/m/infer", b"{}", {"Authorization": "Bearer k"}
     ).decode()
@@ -70,7 +70,7 @@ def test_a_request_is_whole() -> None:
     assert data == "{}"
 
 
-def test_a_connection_is_kept() -> None:
+def test_a_connection_is_reused() -> None:
     with fake_servers.fake_server({"POST /x": FakeAnswer(BODY, headers={"X-Thing": "1"})}) as server:
         pool = ConnectionPool(server.url, insecure=False)
         sockets = set()
@@ -147,7 +147,7 @@ def test_no_server_there() -> None:
         pool.post(request(f"http://127.0.0.1:{port}"))
 
 
-def test_a_redirect_is_what_it_is() -> None:
+def test_redirects_are_not_followed() -> None:
     """Redirects are not followed: such an answer is not from a model."""
     with fake_servers.fake_server({"POST /x": FakeAnswer(BODY, 307, {"Location": "/y"})}) as server:
         pool = ConnectionPool(server.url, insecure=False)
@@ -156,7 +156,7 @@ def test_a_redirect_is_what_it_is() -> None:
         pool.shrink(0)
 
 
-def test_connections_that_wait() -> None:
+def test_connections_opened_ahead() -> None:
     with fake_servers.fake_server({"POST /x": FakeAnswer(BODY)}) as server:
         pool = ConnectionPool(server.url, insecure=False)
         pool.open(3)

@@ -101,7 +101,7 @@ def test_faults_have_names() -> None:
     assert process_load.sender.in_flight == 0
 
 
-def test_requests_are_the_same_in_every_run_and_others_for_every_user() -> None:
+def test_requests_repeat_in_every_run_and_differ_between_users() -> None:
 
     def bodies(name: str, seed: int) -> list[list[bytes]]:
         with running_process_load(seed=seed) as (process_load, _):
@@ -142,7 +142,7 @@ def test_open_loop_does_not_wait() -> None:
 
 
 @pytest.mark.slow
-def test_what_leaves_late_is_late() -> None:
+def test_latency_includes_lateness() -> None:
     """If this process itself stalls, latencies still count from the time requests were due."""
     with running_process_load() as (process_load, outcomes):
         gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
@@ -156,7 +156,7 @@ def test_what_leaves_late_is_late() -> None:
     assert all(outcome.latency > outcome.late for outcome in outcomes)
 
 
-def test_more_than_this_process_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rate_beyond_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate beyond reach leaves time to handle answers and to stop."""
     monkeypatch.setattr(open_loop, "MAX_IN_FLIGHT", 10)
     with running_process_load() as (process_load, _):
@@ -186,7 +186,7 @@ def test_arrivals_are_random_and_at_the_rate() -> None:
     assert all(outcome.late >= 0 for outcome in outcomes)
 
 
-def test_a_rate_of_nothing_and_a_new_one() -> None:
+def test_a_pause_and_a_new_rate() -> None:
     """A schedule pauses at rate 0 and does not make up for the pause afterwards."""
     with running_process_load() as (process_load, outcomes):
         gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
@@ -250,7 +250,7 @@ def test_the_timer_is_never_early() -> None:
     assert ran == [True]
 
 
-def test_the_same_without_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timer_without_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     timer = PreciseTimer()
     begun = time.monotonic()

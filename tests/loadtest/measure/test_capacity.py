@@ -51,7 +51,7 @@ def record(
 def run_search(
     server: Server, start: float, limits: str = LIMITS, late: float = 0.0
 ) -> tuple[CapacitySearch, list[float]]:
-    """Run a search to its end; returns the rates that were result, too."""
+    """Run a search to its end; returns the rates that were tried, too."""
     search, rates = CapacitySearch(Slo.parse(limits), start), []
     while (rate := search.next_rate()) is not None:
         rates.append(rate)
@@ -82,7 +82,7 @@ def test_the_rate_that_is_found_was_confirmed() -> None:
 
 
 def test_a_rate_that_does_not_last_is_lowered() -> None:
-    """A rate that holds only for a short time is not the capacity; a lower rate is result for as long."""
+    """A rate that holds only for a short time is not the capacity; a lower rate is tried for as long."""
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     confirmed = []
     while (rate := search.next_rate()) is not None:
@@ -97,14 +97,14 @@ def test_a_rate_that_does_not_last_is_lowered() -> None:
     )
 
 
-def test_nothing_lasts() -> None:
+def test_no_rate_is_confirmed() -> None:
     search = CapacitySearch(Slo.parse(LIMITS), 100)
-    result = 0
+    confirmations = 0
     while (rate := search.next_rate()) is not None:
-        result += search.confirming
+        confirmations += search.confirming
         record(search, rate, server_with(0 if search.confirming else 200)(rate))
     assert search.rate is None
-    assert result == MAX_CONFIRMATIONS
+    assert confirmations == MAX_CONFIRMATIONS
 
 
 def test_a_server_that_never_keeps_the_limits() -> None:
@@ -113,8 +113,8 @@ def test_a_server_that_never_keeps_the_limits() -> None:
     assert rates == sorted(rates, reverse=True)
 
 
-def test_one_disturbance_is_no_limit() -> None:
-    """The same rate is result once more if most requests were quick."""
+def test_one_disturbance_is_ignored() -> None:
+    """The same rate is tried once more if most requests were quick."""
     disturbed = iter([True])
 
     def server(rate: float) -> PeriodSummary:
@@ -128,14 +128,14 @@ def test_one_disturbance_is_no_limit() -> None:
     assert rates[:3] == [100, 200, 200]
 
 
-def test_a_lasting_disturbance_is_one() -> None:
+def test_a_lasting_disturbance_counts() -> None:
     search, rates = run_search(lambda rate: period(rate, 0.01, slow=0.05 if rate > 100 else 0), 100)
     assert search.rate is not None
     assert search.rate <= 100
     assert rates[:3] == [100, 200, 200]
 
 
-def test_too_much_by_far_is_not_tried_again() -> None:
+def test_a_clear_miss_is_not_tried_again() -> None:
     _, rates = run_search(server_with(150), 100)
     assert rates[:3] == [100, 200, 150]
 
@@ -146,7 +146,7 @@ def test_errors_are_a_limit_too() -> None:
     assert 110 < search.rate <= 120
 
 
-def test_a_generator_at_its_limit_proves_nothing() -> None:
+def test_a_slow_generator_says_nothing_about_the_server() -> None:
     late, _ = run_search(server_with(150), 100, late=0.02)
     assert late.limited_by == "generator"
     few, _ = run_search(lambda rate: period(rate, 0.01, sent=min(1, 150 / rate)), 100)
@@ -155,7 +155,7 @@ def test_a_generator_at_its_limit_proves_nothing() -> None:
     assert few.rate < 180
 
 
-def test_what_held_was_not_limited() -> None:
+def test_a_rate_that_held_was_not_limited() -> None:
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     result = record(search, 100, server_with(200)(100), late=0.04)
     assert result.held
@@ -163,7 +163,7 @@ def test_what_held_was_not_limited() -> None:
 
 
 @pytest.mark.parametrize("tries", [(0.04, 0.0), (0.0, 0.04)])
-def test_a_generator_that_was_late_in_either_try_leaves_it_open(tries: tuple[float, float]) -> None:
+def test_a_late_generator_in_either_try_is_to_blame(tries: tuple[float, float]) -> None:
     """A rate that missed twice, once because the generator was late, says nothing about the server."""
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     for late in tries:
@@ -172,7 +172,7 @@ def test_a_generator_that_was_late_in_either_try_leaves_it_open(tries: tuple[flo
     assert search.limited_by == "generator"
 
 
-def test_chance_is_no_reason() -> None:
+def test_random_variation_is_not_a_miss() -> None:
     """A random schedule may send somewhat fewer requests than expected."""
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     assert record(search, 100, period(100, 0.01, sent=0.95)).held
@@ -185,7 +185,7 @@ def test_a_queue_that_grows_is_a_miss() -> None:
         assert record(search, 100, period(100, 0.5), waiting=waiting).held is held
 
 
-def test_few_requests_that_wait_are_no_queue() -> None:
+def test_a_few_waiting_requests_are_not_a_queue() -> None:
     """At a low rate, one or two requests are in flight at any time."""
     search = CapacitySearch(Slo.parse(LIMITS), 1)
     assert record(search, 1, period(1, 0.01), waiting=2).held

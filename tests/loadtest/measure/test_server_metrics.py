@@ -74,21 +74,21 @@ def test_percentiles_are_interpolated() -> None:
     assert buckets.mean == 2.0
 
 
-def test_beyond_the_last_bound_is_told_as_the_bound() -> None:
+def test_a_value_beyond_the_last_bound_is_the_bound() -> None:
     """A value above every bound is unknown, but at least as large as the highest bound."""
     assert Buckets((1.0, INF), (1.0, 9.0), 100.0).percentile(0.99) == 1.0
 
 
-def test_buckets_of_nothing() -> None:
+def test_empty_buckets() -> None:
     assert math.isnan(Buckets().percentile(0.5))
     assert math.isnan(Buckets((1.0, INF), (0.0, 0.0)).percentile(0.99))
     assert math.isnan(Buckets().mean)
     assert Buckets.merged([]) == Buckets()
-    one = Buckets((1.0, INF), (1.0, 2.0), 3.0)
-    assert Buckets.merged([Buckets(), one, one]) == Buckets((1.0, INF), (2.0, 4.0), 6.0)
+    buckets = Buckets((1.0, INF), (1.0, 2.0), 3.0)
+    assert Buckets.merged([Buckets(), buckets, buckets]) == Buckets((1.0, INF), (2.0, 4.0), 6.0)
 
 
-def test_a_scrape_is_what_happened_since_the_one_before() -> None:
+def test_a_scrape_is_the_difference_to_the_one_before() -> None:
     server = Server(
         metrics(queue=(5, 1, 0), total=0.1),
         metrics(queue=(9, 1, 2), total=0.6, depth=7),
@@ -134,7 +134,7 @@ def test_other_models_are_left_out() -> None:
         assert scrape.queue.count == count
 
 
-def test_another_process_is_no_difference() -> None:
+def test_a_restart_drops_one_scrape() -> None:
     """After a restart counters begin at zero, so that scrape is dropped; a note says so."""
     first, again = metrics(queue=(50, 0, 0)), metrics(queue=(3, 0, 0), started=9.0)
     scraper = MetricsScraper(Server(first, again, metrics(queue=(4, 0, 0), started=9.0)), "m")
@@ -144,7 +144,7 @@ def test_another_process_is_no_difference() -> None:
     assert "a different server process" in scraper.caveats()[0]
 
 
-def test_a_scrape_that_fails_is_made_up_for() -> None:
+def test_the_scrape_after_a_failure_covers_both() -> None:
     """When the server does not answer once, the next scrape covers both seconds."""
     scraper = MetricsScraper(Server(metrics(), None, 503, metrics(queue=(8, 0, 0))), "m")
     assert [scraper.scrape() for _ in range(3)] == [None] * 3

@@ -82,7 +82,7 @@ def notes(
     return " ".join(caveats(plan, workload, PeriodSummary(1, totals), busy))
 
 
-def test_nothing_to_note() -> None:
+def test_no_notes() -> None:
     assert notes(LoadPlan(URL), busy=(0.5, 0.5, 0.6, 0.9, 0.4, 0.3)) == ""
 
 
@@ -93,15 +93,15 @@ def test_nothing_to_note() -> None:
         ("'json, 1 row' have the same answer", {"equal": ("json, 1 row",)}),
     ],
 )
-def test_what_clouds_the_figures_is_said(text: str, options: dict[str, Any]) -> None:
+def test_notes_about_the_figures(text: str, options: dict[str, Any]) -> None:
     assert text in notes(LoadPlan(URL), **options)
 
 
-def test_a_late_schedule_is_said_of_an_open_loop() -> None:
+def test_a_late_schedule_is_noted_in_an_open_loop() -> None:
     """In a closed loop nothing is due before it is sent."""
     assert "was sent 50 ms late or more" in notes(LoadPlan(URL, rate=100), late=0.05)
     assert notes(LoadPlan(URL), late=0.05) == ""
 
 
-def test_a_mix_says_what_it_goes_without() -> None:
+def test_a_mix_names_what_it_leaves_out() -> None:
     assert "leaves out gates, lesion" in notes(LoadPlan(URL, wire="mixed"))

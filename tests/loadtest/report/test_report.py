@@ -152,7 +152,7 @@ def test_figures_are_those_of_the_requests() -> None:
     assert list(curve) == sorted(curve)
 
 
-def test_the_warm_up_counts_for_nothing_but_is_shown() -> None:
+def test_the_warm_up_is_not_counted_but_shown() -> None:
     ledger = Ledger()
     add_requests(ledger, START, 2, 100, median=0.5, faults={"503": 0.5})
     add_requests(ledger, START + 2, 8, 100, median=0.001)
@@ -165,7 +165,7 @@ def test_the_warm_up_counts_for_nothing_but_is_shown() -> None:
     assert report["counted"] == {"from": 2.0, "seconds": 8.0}
 
 
-def test_a_series_has_a_place_for_each_second() -> None:
+def test_a_series_has_a_value_for_each_second() -> None:
     ledger = Ledger()
     add_requests(ledger, START, 2, 10)
     add_requests(ledger, START + 5, 2, 10)
@@ -178,7 +178,7 @@ def test_a_series_has_a_place_for_each_second() -> None:
     assert [value is None for value in series["p99"]] == [False, False, True, True, True, False, False]
 
 
-def test_good_answers_count_when_they_came() -> None:
+def test_good_answers_count_when_they_arrive() -> None:
     """A request that waits through a stall is due before it and answered after it."""
     ledger = Ledger()
     for number in range(10):
@@ -189,7 +189,7 @@ def test_good_answers_count_when_they_came() -> None:
     assert series["good_rate"] == [0, 0, 20]
 
 
-def test_what_left_after_the_end_is_not_shown() -> None:
+def test_requests_after_the_end_are_not_shown() -> None:
     """Users stop within a second, which would look like a drop at the end of every chart."""
     ledger = Ledger()
     add_requests(ledger, START, 6, 10)
@@ -199,7 +199,7 @@ def test_what_left_after_the_end_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(("every", "covered"), [(1.06, 9), (1.0, 9), (2.5, 9)])
-def test_scrapes_leave_no_holes(every: float, covered: int) -> None:
+def test_scrapes_leave_no_gaps(every: float, covered: int) -> None:
     """Each second that a scrape covers has values, whatever the intervals of the scrapes."""
     scrapes = [replace(sample_scrape(START + every * n, 60), seconds=every) for n in range(1, 12)]
     report = build_document(sample_record(scrapes=tuple(scrapes)))
@@ -220,25 +220,25 @@ def test_hours_have_fewer_points() -> None:
     assert "minutes since the start" in json.dumps([chart.json for chart in make_charts(report).values()])
 
 
-def test_a_soak_is_told_by_the_minute() -> None:
+def test_a_soak_test_has_a_row_per_minute() -> None:
     report = build_document(soak())
-    assert [one["seconds"] for one in report["stretches"]] == [60] * 4
+    assert [row["seconds"] for row in report["stretches"]] == [60] * 4
     assert report["drift"]["seconds"] == 60
     assert report["drift"]["last"]["p50"] > 5 * report["drift"]["first"]["p50"]
     assert "first quarter" in render_report(report)
     assert build_document(sample_record())["drift"] is None
 
 
-def test_the_server_is_told_of_the_time_that_counts() -> None:
+def test_server_metrics_cover_the_measured_time() -> None:
     report = build_document(sample_record())["server"]
     inside = [sample_scrape(START + second + 0.9, 60) for second in range(1, 10)]
-    assert report["queue"]["count"] == sum(one.queue.count for one in inside)
-    assert report["depth"] == max(one.depth for one in inside)
+    assert report["queue"]["count"] == sum(scrape.queue.count for scrape in inside)
+    assert report["depth"] == max(scrape.depth for scrape in inside)
     assert report["rows"]["mean"] == pytest.approx(3.2)
     assert build_document(sample_record(scrapes=()))["server"] is None
 
 
-def test_what_is_secret_stays_so() -> None:
+def test_secrets_are_not_in_the_report() -> None:
     plan = LoadPlan(URL, api_key="sesame-7", data=Path("/home/ann/rows.npy"), report=Path("/home/ann/out"))
     report = build_document(sample_record(plan))
     assert report["load"]["own_rows"]
@@ -259,13 +259,13 @@ def test_the_keys_are_those_of_the_documentation() -> None:
     assert sorted(keys) == sorted(build_document(mixed()))
 
 
-def test_pages_are_whole(any_record: Record) -> None:
+def test_pages_are_self_contained(any_record: Record) -> None:
     report = build_document(any_record)
     elements = Elements(render_report(report))
     charts = json.loads(elements.scripts[0])
     assert [f"chart-{chart['name']}" for chart in charts] != [] or not report["series"]["at"]
     assert sorted(f"chart-{chart['name']}" for chart in charts) == sorted(
-        one for one in elements.ids if one.startswith("chart-")
+        name for name in elements.ids if name.startswith("chart-")
     )
     assert len(elements.ids) == len(set(elements.ids))
     assert not [pair for pair in elements.attributes if pair[0] in ("src", "href", "srcset", "action")]
@@ -275,23 +275,23 @@ def test_pages_are_whole(any_record: Record) -> None:
     assert len(elements.scripts) == 3
 
 
-def test_charts_are_what_plotly_takes(any_record: Record) -> None:
+def test_plotly_accepts_the_charts(any_record: Record) -> None:
     """Plotly's own validation accepts them, with the colours of the page's style."""
     style = (Path(html_output.__file__).parent / "template/shell.css").read_text(encoding="utf-8")
     colours = dict(re.findall(r"--(\w+): ([^;]+);", style.split("@media")[0]))
 
     def with_colours(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: with_colours(one, name) for name, one in value.items()}
+            return {name: with_colours(item, name) for name, item in value.items()}
         if isinstance(value, list):
-            return [with_colours(one, key) for one in value]
+            return [with_colours(item, key) for item in value]
         return colours[value] if key in ("color", "fillcolor") else value
 
     for chart in make_charts(build_document(any_record)).values():
         plotly.graph_objects.Figure(**with_colours({"data": chart.data, "layout": chart.layout}))
 
 
-def test_names_are_text() -> None:
+def test_names_are_shown_as_text() -> None:
     """Markup in names of models or servers is shown as text, in charts as well."""
     ledger = Ledger()
     add_requests(ledger, START, 10, 30, kinds=((EVIL, 1), ("b", 1)), faults={f"wrong: {EVIL}": 0.1})
@@ -307,7 +307,7 @@ def test_names_are_text() -> None:
     assert not [name for name in names if "<" in name]
 
 
-def test_verdicts_are_told_limit_by_limit() -> None:
+def test_each_limit_has_a_verdict() -> None:
     report = build_document(mixed())
     kept, missed = report["verdict"]["limits"]
     assert (kept["words"], kept["kept"]) == ("p99<1s", True)
@@ -323,7 +323,7 @@ def test_verdicts_are_told_limit_by_limit() -> None:
     assert "no SLO was given" in render_report(build_document(sample_record(LoadPlan(URL))))
 
 
-def test_many_errors_are_no_quiet_verdict() -> None:
+def test_many_errors_fail_a_test_without_slo() -> None:
     """Without an SLO, a test still fails if many requests have no good answer."""
     ledger = Ledger()
     add_requests(ledger, START, 10, 60, faults={"503": 0.5})
@@ -332,7 +332,7 @@ def test_many_errors_are_no_quiet_verdict() -> None:
     assert "no SLO was given" not in text
 
 
-def test_nothing_to_judge_by_is_no_kept_limit() -> None:
+def test_no_limit_is_kept_without_requests() -> None:
     report = build_document(nothing())
     assert [limit["value"] for limit in report["verdict"]["limits"]] == [None, None]
     assert "no request was due after the warm-up" in render_report(report)
@@ -363,8 +363,8 @@ def test_a_search_shows_its_steps() -> None:
     )
 
 
-def test_a_search_that_was_stopped_has_its_steps() -> None:
-    """It report no capacity, which does not mean that there is none."""
+def test_a_search_that_was_stopped_shows_its_steps() -> None:
+    """It has no capacity, which does not mean that there is none."""
     report = build_document(replace(sample_search_record(), capacity=None, interrupted=True))
     assert report["capacity"]["done"] is False
     assert len(report["capacity"]["steps"]) == 7
@@ -388,7 +388,7 @@ def test_a_rate_that_was_tried_twice() -> None:
 
 
 @pytest.mark.parametrize("rate", [400.0, None])
-def test_a_generator_at_its_limit_proves_nothing(rate: float | None) -> None:
+def test_a_slow_generator_says_nothing_about_the_server(rate: float | None) -> None:
     record = sample_search_record()
     steps = tuple(replace(step, generator_limited=step.rate > 400) for step in record.steps)
     report = build_document(replace(record, steps=steps, capacity=Capacity(rate, "generator")))
@@ -397,7 +397,7 @@ def test_a_generator_at_its_limit_proves_nothing(rate: float | None) -> None:
     assert "load generator too slow" in render_report(report)
 
 
-def test_how_omission_is_handled_is_said() -> None:
+def test_the_page_explains_coordinated_omission() -> None:
     assert "no coordinated omission" in render_report(build_document(mixed()))
     closed = render_report(build_document(sample_record()))
     assert "This test was a closed loop" in closed
@@ -410,10 +410,10 @@ def test_reports_are_written(tmp_path: Path) -> None:
     report = json.loads(path.with_name("report.json").read_text(encoding="utf-8"))
     assert report == build_document(mixed())
     assert path.read_text(encoding="utf-8") == render_report(report)
-    assert sorted(one.name for one in path.parent.iterdir()) == ["report.html", "report.json"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["report.html", "report.json"]
 
 
-def test_a_report_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the disk is full halfway, an older report stays as it was, and no other file is left."""
     write_report(tmp_path, sample_record())
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
@@ -430,7 +430,7 @@ def test_a_report_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monk
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_a_folder_is_tried_before_the_load(tmp_path: Path) -> None:
+def test_a_folder_is_checked_before_the_load(tmp_path: Path) -> None:
     prepare_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
     (tmp_path / "file").write_text("x")
@@ -454,7 +454,7 @@ def test_a_folder_is_tried_before_the_load(tmp_path: Path) -> None:
         (None, "-"),
     ],
 )
-def test_times_have_three_figures(value: float | None, text: str) -> None:
+def test_times_have_three_digits(value: float | None, text: str) -> None:
     assert fmt.seconds(value) == text
 
 

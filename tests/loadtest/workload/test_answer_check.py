@@ -108,7 +108,7 @@ def test_the_same_bytes_are_good() -> None:
         assert check(right, right, wire) is None  # type: ignore[arg-type]
 
 
-def test_other_bytes_may_say_the_same() -> None:
+def test_other_bytes_may_have_the_same_meaning() -> None:
     nested = infer(output() | {"data": VALUES})
     for other in (nested, infer() | {"id": "7"}, dict(reversed(infer().items()))):
         assert check(reply(infer()), reply(other)) is None
@@ -151,12 +151,12 @@ def test_wrong_answers(change: Change, fault: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"outputs":', b"\xff", b"[" * 100_000])
-def test_no_answers_at_all(data: bytes) -> None:
+def test_answers_that_are_not_json_objects(data: bytes) -> None:
     fault_text = check(reply(infer()), Reply(200, {}, data))
     assert fault_text in ("wrong: not JSON", "wrong: not a JSON object")
 
 
-def test_the_first_wrong_answer_is_told_in_full() -> None:
+def test_the_first_wrong_answer_is_described_in_full() -> None:
     checker, payload = AnswerChecker(TARGET, LoadPlan(URL)), make_payload()
     checker.learn(payload, reply(infer()))
     for wrong in (0.9, 0.8):
@@ -337,18 +337,18 @@ def test_another_version() -> None:
         (reply({"predictions": VALUES[:1]}), "v1", r"expected shape \[2, -1\], got \[1, 3\]"),
     ],
 )
-def test_references_that_are_none(answer: Reply, wire: Wire, message: str) -> None:
+def test_invalid_reference_answers(answer: Reply, wire: Wire, message: str) -> None:
     with pytest.raises(TargetError, match=message):
         AnswerChecker(TARGET, LoadPlan(URL)).learn(make_payload(wire), answer)
 
 
-def test_a_server_that_does_not_tell_of_outputs() -> None:
+def test_a_server_that_does_not_describe_outputs() -> None:
     silent = replace(TARGET, outputs=())
     assert check(reply(infer()), reply(infer()), target=silent) is None
     assert check(reply(infer()), reply(infer(output(VALUES[:1]))), target=silent) == "wrong: shape of y"
 
 
-def test_answers_that_are_all_alike() -> None:
+def test_kinds_with_equal_answers() -> None:
     """If all answers are the same, an answer to the wrong request is not noticed."""
     checker = AnswerChecker(TARGET, LoadPlan(URL))
     for wire, values in (("json", VALUES), ("json", VALUES), ("gates", VALUES), ("gates", VALUES[::-1])):

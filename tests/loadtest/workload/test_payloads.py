@@ -57,7 +57,7 @@ def test_json() -> None:
     assert all(0 <= value < 1 for value in entry["data"])
 
 
-def test_binary_is_json_in_other_words() -> None:
+def test_binary_and_json_hold_the_same_values() -> None:
     for text, binary in zip(payloads(rows=(5,)), payloads(rows=(5,), wire="binary"), strict=True):
         length = int(binary.headers["Inference-Header-Content-Length"])
         head = json.loads(binary.data[:length])
@@ -94,7 +94,7 @@ def test_gates_and_lesions() -> None:
     assert [json.loads(payload.data)["close"] for payload in lesions] == [[3], [5], [3]]
 
 
-def test_a_version_that_was_asked_for_is_in_every_path() -> None:
+def test_a_chosen_version_is_in_every_path() -> None:
     pinned = replace(PLAIN, pinned=True, version="7")
     assert {payload.path for payload in payloads(pinned, wire="mixed")} == {
         "/v2/models/m/versions/7/infer",
@@ -104,7 +104,7 @@ def test_a_version_that_was_asked_for_is_in_every_path() -> None:
     }
 
 
-def test_a_mix_takes_what_there_is() -> None:
+def test_a_mix_has_what_the_server_supports() -> None:
     weights: Counter[Wire] = Counter()
     for payload in payloads(wire="mixed"):
         weights[payload.wire] += payload.weight  # type: ignore[assignment]
@@ -114,18 +114,18 @@ def test_a_mix_takes_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("wire", ["v1", "gates", "lesion"])
-def test_a_wire_that_the_server_has_not(wire: Wire) -> None:
+def test_an_unsupported_wire_is_rejected(wire: Wire) -> None:
     basic = replace(PLAIN, server="triton", v1=False, gates=False, lesion_layers=())
     with pytest.raises(UsageError, match=f"--wire {wire}: expected .* triton"):
         payloads(basic, wire=wire)
 
 
-def test_the_binary_form_is_tried_where_it_is_asked_for() -> None:
+def test_binary_is_tried_if_it_is_chosen() -> None:
     """Some servers support it without saying so."""
     assert payloads(replace(PLAIN, binary=False), wire="binary")
 
 
-def test_half_precision_goes_by_the_binary_form() -> None:
+def test_half_precision_needs_binary() -> None:
     """JSON cannot hold FP16, so gates are requested with binary tensors and JSON is rejected."""
     half = target_with(TensorSpec("x", "FP16", (-1, 2)))
     for wire in ("json", "v1"):
@@ -158,7 +158,7 @@ def test_every_datatype(datatype: str) -> None:
 
 
 @pytest.mark.parametrize("datatype", ["BYTES", "BF16"])
-def test_what_cannot_be_made(datatype: str) -> None:
+def test_datatypes_that_cannot_be_generated(datatype: str) -> None:
     with pytest.raises(UsageError, match=f"input 'x': expected one of .*, got {datatype}"):
         payloads(target_with(TensorSpec("x", datatype, (-1,))))
 
@@ -192,7 +192,7 @@ def test_a_float32_in_json_is_exact() -> None:
     assert json_numbers(np.array([0.1], np.float32)) == [0.1]
 
 
-def test_rows_of_the_users_own(tmp_path: Path) -> None:
+def test_own_rows_are_sent_in_order(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(30).reshape(5, 2, 3))
     sent = [entries(payload)["x"]["data"] for payload in payloads(rows=(2,), data=tmp_path / "x.npy")]
     assert [data[::6] for data in sent] == [[0, 6], [12, 18], [24, 0]]
@@ -200,7 +200,7 @@ def test_rows_of_the_users_own(tmp_path: Path) -> None:
     assert entries(payloads(data=tmp_path / "x.npz")[0])["x"]["data"] == [0] * 6
 
 
-def test_rows_decide_on_free_dimensions(tmp_path: Path) -> None:
+def test_own_rows_set_free_dimensions(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", tokens=np.ones((2, 9), int), scale=np.array([0.5, 0.25]))
     target = target_with(TensorSpec("tokens", "INT64", (-1, -1)), TensorSpec("scale", "FP32", ()))
     first, second, _ = (entries(payload) for payload in payloads(target, data=tmp_path / "x.npz"))
@@ -208,7 +208,7 @@ def test_rows_decide_on_free_dimensions(tmp_path: Path) -> None:
     assert (first["scale"]["data"], second["scale"]["data"], first["scale"]["shape"]) == ([0.5], [0.25], [])
 
 
-def test_rows_stand_in_for_metadata(tmp_path: Path) -> None:
+def test_own_rows_replace_missing_metadata(tmp_path: Path) -> None:
     silent = replace(PLAIN, inputs=(), outputs=())
     np.savez(tmp_path / "x.npz", a=np.zeros((3, 2), "f4"), b=np.ones((3,), "i8"))
     sent = entries(payloads(silent, rows=(2,), data=tmp_path / "x.npz")[0])
@@ -241,13 +241,13 @@ def test_rows_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], message: s
 
 
 @pytest.mark.parametrize("value", [300, -1, 0.5])
-def test_whole_numbers_are_not_cut(tmp_path: Path, value: float) -> None:
+def test_values_that_an_integer_cannot_hold_are_rejected(tmp_path: Path, value: float) -> None:
     np.save(tmp_path / "x.npy", np.full((1, 2), value))
     with pytest.raises(UsageError, match="--data: 'x': expected values of UINT8"):
         payloads(target_with(TensorSpec("x", "UINT8", (-1, 2))), data=tmp_path / "x.npy")
 
 
-def test_not_a_number_needs_the_binary_form(tmp_path: Path) -> None:
+def test_nan_needs_binary(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.full((1, 2, 3), np.nan))
     with pytest.raises(UsageError, match="--data: expected finite numbers"):
         payloads(data=tmp_path / "x.npy")
@@ -273,7 +273,7 @@ def test_files_that_hold_no_arrays(tmp_path: Path, content: bytes) -> None:
         payloads(data=path)
 
 
-def test_a_file_is_never_run(tmp_path: Path) -> None:
+def test_pickled_files_are_rejected(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([{"a": 1}], object), allow_pickle=True)
     with pytest.raises(UsageError, match="expected arrays of numbers in"):
         payloads(data=tmp_path / "x.npy")

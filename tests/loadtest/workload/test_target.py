@@ -47,13 +47,13 @@ def test_the_only_model_is_found_in_a_list() -> None:
     assert (target.model, target.v1, target.binary) == ("scale", True, False)
 
 
-def test_metadata_may_be_scant() -> None:
+def test_metadata_may_be_incomplete() -> None:
     with fake_servers.fake_server(fake_servers.mlserver()) as server:
         target = find(server)
     assert (target.version, target.inputs, target.outputs) == ("", (), ())
 
 
-def test_what_is_not_ready_is_no_model_to_load() -> None:
+def test_models_that_are_not_ready_are_ignored() -> None:
     index = [{"name": "scale", "state": "READY"}, {"name": "broken", "state": "UNAVAILABLE"}]
     with fake_servers.fake_server(fake_servers.triton() | {"POST /v2/repository/index": index}) as server:
         assert find(server).model == "scale"
@@ -69,7 +69,7 @@ def test_several_models_are_listed() -> None:
         find(server)
 
 
-def test_a_server_that_lists_nothing_wants_a_name() -> None:
+def test_a_server_without_an_index_needs_a_name() -> None:
     routes = fake_servers.triton()
     del routes["POST /v2/repository/index"]
     with fake_servers.fake_server(routes) as server:
@@ -86,7 +86,7 @@ def test_a_server_without_models() -> None:
         find(server)
 
 
-def test_a_version_is_asked_for_and_kept_to() -> None:
+def test_a_chosen_version_is_used() -> None:
     metadata = fake_servers.triton()["GET /v2/models/scale"]
     routes = fake_servers.triton() | {"GET /v2/models/a%2Fb/versions/2": metadata | {"versions": ["1", "2"]}}
     with fake_servers.fake_server(routes) as server:
@@ -102,7 +102,7 @@ def test_the_newest_version_is_the_highest_number() -> None:
 
 
 @pytest.mark.parametrize("entry", [{"name": "x"}, {"name": "x", "datatype": "FP32", "shape": None}, "x"])
-def test_metadata_that_makes_no_sense(entry: Any) -> None:
+def test_invalid_metadata(entry: Any) -> None:
     with (
         fake_servers.fake_server(fake_servers.triton(inputs=[fake_servers.INPUT, entry])) as server,
         pytest.raises(TargetError, match=r"metadata of 'scale': inputs\[1\]: expected name, datatype and"),
@@ -147,7 +147,7 @@ def test_the_key_goes_with_every_request() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "two words", "line\n", "clé"])
-def test_a_key_that_no_header_can_carry(key: str) -> None:
+def test_a_key_that_a_header_cannot_hold(key: str) -> None:
     with pytest.raises(UsageError, match="the API key: expected one word"):
         HttpClient("http://127.0.0.1:1", key)
 
@@ -164,7 +164,7 @@ def test_a_key_that_no_header_can_carry(key: str) -> None:
         "http://h/a b",
     ],
 )
-def test_urls_that_make_no_sense(url: str) -> None:
+def test_invalid_urls(url: str) -> None:
     with pytest.raises(UsageError, match="URL: expected"):
         HttpClient(url)
 
@@ -176,7 +176,7 @@ def test_a_path_before_the_protocol() -> None:
         assert find_target(plan, HttpClient(plan.url)).model == "scale"
 
 
-def test_nobody_there() -> None:
+def test_servers_that_cannot_be_reached() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(TargetError, match=r"expected an answer within 0.05 s, got none"):
@@ -211,7 +211,7 @@ def test_http_and_https_mistaken() -> None:
         HttpClient(server.url.replace("http:", "https:"), timeout=10).get("/v2")
 
 
-def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
+def test_an_untrusted_certificate(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
@@ -221,7 +221,7 @@ def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
         assert HttpClient(server.url, insecure=True, timeout=10).get("/v2").document()["name"] == "triton"
 
 
-def test_a_name_that_is_none() -> None:
+def test_an_invalid_host_name() -> None:
     with pytest.raises(TargetError, match="there is no host with this name"):
         HttpClient("http://" + "a" * 70).get("/v2")
 
