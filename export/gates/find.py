@@ -252,7 +252,7 @@ class CarryClassifier:
         if len(branches) == 2:
             return self._decide_pair(branches, 0, 1, previous_outputs)
         pairs = combinations(range(len(branches)), 2)
-        decisions = [self._decide_pair(branches, one, two, previous_outputs) for one, two in pairs]
+        decisions = [self._decide_pair(branches, first, second, previous_outputs) for first, second in pairs]
         certain = [decision for decision in decisions if decision.evidence != Evidence.NONE]
         transformed = {decision.transformed for decision in certain}
         for decision in certain:
@@ -265,9 +265,9 @@ class CarryClassifier:
         return None if branch.single_value is None else self._unarranged(branch.single_value)
 
     def _decide_pair(
-        self, branches: tuple[Branch, ...], one: int, two: int, previous_outputs: Container[ir.Value]
+        self, branches: tuple[Branch, ...], first: int, second: int, previous_outputs: Container[ir.Value]
     ) -> CarryDecision:
-        pair = {one: branches[one], two: branches[two]}
+        pair = {first: branches[first], second: branches[second]}
         # Each test below decides only if it holds for exactly one of the two branches.
 
         # the branch that is an earlier output of the same layer
@@ -277,7 +277,7 @@ class CarryClassifier:
             if (state := self.state(pair[number])) is not None and state in previous_outputs
         ]
         if len(states) == 1:
-            return CarryDecision(states[0], one + two - states[0], Evidence.PREVIOUS_OUTPUT, "identity")
+            return CarryDecision(states[0], first + second - states[0], Evidence.PREVIOUS_OUTPUT, "identity")
 
         # the branch that does not depend on the input
         constant = [
@@ -286,7 +286,9 @@ class CarryClassifier:
             if not any(self._ranges.depends_on_input(value) for value in pair[number].values)
         ]
         if len(constant) == 1:
-            return CarryDecision(constant[0], one + two - constant[0], Evidence.INITIAL_STATE, "projected")
+            return CarryDecision(
+                constant[0], first + second - constant[0], Evidence.INITIAL_STATE, "projected"
+            )
 
         # the branch without nodes of its own: everything it is computed from, the other one uses as well
         ancestors = self._view.exclusive_ancestors(*map(self._sources, pair.values()))
@@ -304,7 +306,7 @@ class CarryClassifier:
             without = [number for number in pair if not counts[number]]
             if len(without) == 1:
                 return self._decision(without[0], evidence, pair)
-        return CarryDecision(two, one, Evidence.NONE, "projected")
+        return CarryDecision(second, first, Evidence.NONE, "projected")
 
     def _decision(self, carried: int, evidence: Evidence, pair: dict[int, Branch]) -> CarryDecision:
         transformed = sum(pair) - carried

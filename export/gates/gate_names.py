@@ -74,11 +74,11 @@ def _continues(gate: list[Highway], other: list[Highway], view: GraphView) -> bo
     """Whether a gate carries what another one returned at the same time, or is a further gate of its sum."""
     if len(gate) != len(other):
         return False
-    if all(one.output is two.output for one, two in zip(gate, other, strict=True)):
+    if all(upper.output is lower.output for upper, lower in zip(gate, other, strict=True)):
         return view.position(gate[0].transform.gate) > view.position(other[0].transform.gate)
     if len(gate) == 1:
         return False
-    return all(one.state is view.canonical(two.output) for one, two in zip(gate, other, strict=True))
+    return all(upper.state is view.canonical(lower.output) for upper, lower in zip(gate, other, strict=True))
 
 
 class GateNames:
@@ -106,12 +106,12 @@ class GateNames:
         return ".".join([*words, part])
 
     @property
-    def one(self) -> str:
+    def constant_one(self) -> str:
         """The name of the constant 1."""
         return f"{self._prefix}s.one"
 
     def _collides(self, name: str) -> bool:
-        if name.startswith(self.one):
+        if name.startswith(self.constant_one):
             return True
         return bool(re.match(rf"{self._prefix}\d+\.((depth|time)\d+\.)*({'|'.join(NAME_PARTS)})\b", name))
 

@@ -203,7 +203,7 @@ class GateInstrumenter:
         """The constant 1 in the dtype of another value."""
         dtype = like.dtype or ir.DataType.FLOAT
         if dtype not in self._ones:
-            name = f"{self._names.one}.{dtype.name.lower()}"
+            name = f"{self._names.constant_one}.{dtype.name.lower()}"
             data = ir.tensor(np.ones((), dtype=dtype.numpy()), name=name)
             value = ir.Value(name=name, shape=ir.Shape(()), type=ir.TensorType(dtype), const_value=data)
             self._graph.register_initializer(value)

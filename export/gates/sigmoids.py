@@ -64,9 +64,9 @@ def match_sigmoid(value: ir.Value) -> SigmoidMatch | None:
     return None if exponent is None else SigmoidMatch(exponent, -sign)
 
 
-def are_complements(one: ir.Value, other: ir.Value) -> bool:
+def are_complements(first: ir.Value, second: ir.Value) -> bool:
     """Whether two values are sigmoid(u) and sigmoid(-u), which is 1 - sigmoid(u)."""
-    a, b = match_sigmoid(one), match_sigmoid(other)
+    a, b = match_sigmoid(first), match_sigmoid(second)
     if a is None or b is None or a.slope != b.slope:
         return False
     return any(

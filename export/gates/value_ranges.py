@@ -130,7 +130,7 @@ class ValueRanges:
         if node.outputs and node.outputs[0].dtype == ir.DataType.BOOL:
             return 0.0, 1.0
         if op in RANGE_KEEPING_OPS:
-            return self._bounds_of_kept(node, inputs)
+            return self._bounds_of_range_keeping(node, inputs)
         if op == "Clip":
             return self._bounds_of_clip(node, inputs)
         match op, inputs:
@@ -158,7 +158,7 @@ class ValueRanges:
                 return 1 / x.high, 1 / x.low
         return -INF, INF
 
-    def _bounds_of_kept(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
+    def _bounds_of_range_keeping(self, node: ir.Node, inputs: list[ValueRange]) -> tuple[float, float]:
         match node.op_type:
             case "Where":
                 inputs = inputs[1:]

@@ -47,9 +47,9 @@ def expect_same_results(old: ModelProto, new: ModelProto, inputs: tuple[InputSpe
     except Exception as error:  # onnxruntime's own exceptions share no base
         reason = " ".join(str(error).split())[:200]
         raise SourceError(f"{where}: cannot be compared with the original ({reason})") from error
-    for tensor, wanted, output in zip(before.outputs, expected, outputs, strict=True):
-        same = wanted.shape == output.shape and np.allclose(
-            wanted, output, rtol=1e-4, atol=1e-5, equal_nan=True
+    for tensor, reference, output in zip(before.outputs, expected, outputs, strict=True):
+        same = reference.shape == output.shape and np.allclose(
+            reference, output, rtol=1e-4, atol=1e-5, equal_nan=True
         )
         if not same:
             raise SourceError(f"{where}: {tensor.name!r} computes something else: export the model again")

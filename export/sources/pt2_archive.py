@@ -25,10 +25,10 @@ MAX_ARCHIVE_BYTES = 2 << 30
 MAX_REPEATED_ELEMENTS = 1 << 24
 
 # members of an archive, and what the names of tensor files look like
-PROGRAM = "models/model.json"
-WEIGHTS = "data/weights/model_weights_config.json"
-CONSTANTS = "data/constants/model_constants_config.json"
-TENSOR = re.compile(r"(weight|tensor)_\d+\Z")
+PROGRAM_MEMBER = "models/model.json"
+WEIGHTS_CONFIG = "data/weights/model_weights_config.json"
+CONSTANTS_CONFIG = "data/constants/model_constants_config.json"
+TENSOR_FILE = re.compile(r"(weight|tensor)_\d+\Z")
 # member that only archives of PyTorch before 2.8 have
 LEGACY_MEMBER = "serialized_exported_program.json"
 RESAVE_HINT = "load it where it was made and save it again with torch.export.save of PyTorch 2.9 or later"
@@ -42,14 +42,16 @@ def strip_pickles(path: Path) -> io.BytesIO:
             raise RefusedError(
                 f"{path}: {name}: compiled code is never loaded: save the program with torch.export.save"
             )
-    if PROGRAM not in members:
-        raise SourceError(f"{path}: expected one program of torch.export.save, and there is no {PROGRAM}")
+    if PROGRAM_MEMBER not in members:
+        raise SourceError(
+            f"{path}: expected one program of torch.export.save, and there is no {PROGRAM_MEMBER}"
+        )
     try:
-        program = sanitize(_json(members, PROGRAM, path))
+        program = sanitize(_json(members, PROGRAM_MEMBER, path))
     except (RefusedError, RecursionError) as error:
-        raise RefusedError(f"{path}: {PROGRAM}: {error}") from error
-    clean = {PROGRAM: json.dumps(program).encode(), "data/sample_inputs/model.pt": b""}
-    for config in (WEIGHTS, CONSTANTS):
+        raise RefusedError(f"{path}: {PROGRAM_MEMBER}: {error}") from error
+    clean = {PROGRAM_MEMBER: json.dumps(program).encode(), "data/sample_inputs/model.pt": b""}
+    for config in (WEIGHTS_CONFIG, CONSTANTS_CONFIG):
         clean |= _tensors(members, config, path)
     out = io.BytesIO()
     with PT2ArchiveWriter(out) as writer:
@@ -73,7 +75,7 @@ def _tensors(members: dict[str, bytes], config: str, path: Path) -> dict[str, by
     try:
         for name, entry in entries["config"].items():
             file = entry["path_name"]
-            if entry["use_pickle"] is not False or not TENSOR.match(file):
+            if entry["use_pickle"] is not False or not TENSOR_FILE.match(file):
                 raise RefusedError(
                     f"{where}: {name!r} is pickled, and pickles are never opened: use plain tensors, "
                     "contiguous and on the CPU"

@@ -113,16 +113,18 @@ def expect_arithmetic(text: Any) -> None:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise RefusedError(f"a size is {text[:80]!r}, which is not arithmetic") from error
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    function_names = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        if not _is_arithmetic(node, id(node) in called):
+        if not _is_arithmetic(node, id(node) in function_names):
             raise RefusedError(f"a size is {text[:80]!r}, which is more than arithmetic")
 
 
-def _is_arithmetic(node: ast.AST, called: bool) -> bool:
+def _is_arithmetic(node: ast.AST, is_function_name: bool) -> bool:
     if isinstance(node, ast.Name):
         return (
-            node.id in SIZE_FUNCTIONS if called else node.id in SIZE_CONSTANTS or bool(SYMBOL.match(node.id))
+            node.id in SIZE_FUNCTIONS
+            if is_function_name
+            else node.id in SIZE_CONSTANTS or bool(SYMBOL.match(node.id))
         )
     if isinstance(node, ast.Constant):
         value = node.value

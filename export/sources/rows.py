@@ -94,8 +94,8 @@ def npz_rows(
     # the classes with the same suffix, and the labels
     class_names = tuple(map(str, arrays["labels"].tolist())) if "labels" in arrays else ()
     suffix = suffixes.pop()
-    given = next((arrays[f"{key}{suffix}"] for key in CLASS_KEYS if f"{key}{suffix}" in arrays), None)
-    classes = None if given is None else class_numbers(given, tuple(labels) or class_names, where)
+    raw_classes = next((arrays[f"{key}{suffix}"] for key in CLASS_KEYS if f"{key}{suffix}" in arrays), None)
+    classes = None if raw_classes is None else class_numbers(raw_classes, tuple(labels) or class_names, where)
     return _build_rows(selected, classes, inputs, where), class_names
 
 
