@@ -1,4 +1,4 @@
-"""A real server on a real port, for tests."""
+"""Real servers on real ports: `turnpike serve` and other commands as child processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Server:
-    """A running `turnpike serve`; `lines` is what it has said so far."""
+    """A running `turnpike serve`. `lines` is its output so far."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
@@ -33,8 +33,8 @@ class Server:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line.rstrip("\n"))
-            if found := re.search(r"serves (https?://[^\s\"]+)", line):
-                self.url = found[1]
+            if match := re.search(r"serves (https?://[^\s\"]+)", line):
+                self.url = match[1]
                 self.ready.set()
         self.ready.set()
 
@@ -43,7 +43,7 @@ class Server:
         return "\n".join(self.lines)
 
     def logged(self) -> list[dict[str, Any]]:
-        """The lines that are JSON."""
+        """The log records, which are lines of JSON."""
         return [orjson.loads(line) for line in list(self.lines) if line.startswith("{")]
 
     def get(self, path: str, **options: Any) -> requests.Response:
@@ -55,7 +55,7 @@ class Server:
         return requests.post(self.url + path, json=body, timeout=30, **options)
 
     def stop(self) -> int:
-        """End it as an operator would, and give its exit status."""
+        """Stop it with SIGTERM; returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -67,14 +67,14 @@ class Server:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Ours without any TURNPIKE_ variable but those given."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
-    return kept | {"OMP_NUM_THREADS": "1"} | changes
+    """The environment without TURNPIKE_ variables, except for those in `changes`."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
+    return inherited | {"OMP_NUM_THREADS": "1"} | changes
 
 
 @contextlib.contextmanager
 def serving(*arguments: object, **variables: str) -> Iterator[Server]:
-    """A server on a free port, ready for requests; stopped at the end, and seen to stop in peace."""
+    """A server on a free port, ready for requests. At the end it must stop with status 0."""
     options = [str(argument) for argument in arguments]
     if "--drain-wait" not in options:
         options += ["--drain-wait", "0"]
@@ -102,7 +102,7 @@ def serving(*arguments: object, **variables: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def module(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """`python -m` and these words under way, from the repository's root; ended at the end."""
+    """Run `python -m` with these words in the root of the repository; terminated at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", *map(str, words)],
         cwd=ROOT,

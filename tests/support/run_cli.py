@@ -1,4 +1,4 @@
-"""The command line, called: as a process of its own, or within the tests', which has loaded torch already."""
+"""Runs the command line: in a process of its own, or faster in this one, which has loaded torch already."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def command(*words: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
-    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
+    return {**inherited, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
 
 
 def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own."""
+    """Run a command in a process of its own."""
     return subprocess.run(
         command(*words),
         cwd=folder,
@@ -38,12 +38,12 @@ def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
 
 
 def called(*words: object) -> Result:
-    """The command within this process."""
+    """Run a command in this process."""
     return CliRunner().invoke(turnpike.app, [str(word) for word in words], prog_name="turnpike")
 
 
 def trained(folder: Path) -> Path:
-    """The folder of a short run of the default network."""
+    """Train the default network for two epochs; returns the folder of the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("TURNPIKE_DATA", raising=False)
         ran = called("train", "digits-10", "--epochs", 2, "--no-pictures", "--out", folder)

@@ -1,4 +1,4 @@
-"""A network trained, exported and served on a real port: its answers are PyTorch's own."""
+"""A network is trained, exported and served on a real port; its results are those of PyTorch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Served:
-    """The trained network beside the server that serves its export."""
+class ServedNetwork:
+    """A trained network, and the server of its export."""
 
     server: Server
     net: torch.nn.Module
@@ -34,38 +34,38 @@ class Served:
             return self.net(torch.from_numpy(rows)).numpy()
 
     def gates(self, rows: Array) -> list[Array]:
-        """T of every layer, as PyTorch has it."""
+        """T of every layer, computed by PyTorch."""
         with record_gates(self.net) as recordings:
             self.torch(rows)
         return [recording.transform_gates[0].numpy() for recording in recordings.values()]
 
-    def bound(self) -> float:
-        """What the manifest says an answer may be off by at most, with room for rows that it has not seen."""
+    def tolerance(self) -> float:
+        """The largest error in the manifest, with a margin for rows that the export has not seen."""
         worst = max(tensor.max for tensor in self.manifest.parity.tensors)
         return 16 * worst
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The preset digits-10 after two epochs."""
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedNetwork]:
+    """The preset digits-10, trained for two epochs."""
     folder = tmp_path_factory.mktemp("served")
     export_model(trained(folder / "trained"), to=folder / "repository")
     net, _ = load_network(folder / "trained" / "model.safetensors")
     manifest = open_model(folder / "repository/digits-10/1/model.onnx").manifest
     assert manifest is not None
     with serving("--models", folder / "repository") as server:
-        yield Served(server, net.eval(), manifest)
+        yield ServedNetwork(server, net.eval(), manifest)
 
 
 def rows(count: int) -> Array:
     return np.random.default_rng(count).integers(0, 17, (count, 1, 8, 8)).astype(np.float32)
 
 
-def as_json(given: Array, outputs: list[str] | None = None, flat: bool = False) -> dict[str, Any]:
-    """A request of the protocol."""
-    data = (given.reshape(-1) if flat else given).tolist()
+def infer_request(values: Array, outputs: list[str] | None = None, flat: bool = False) -> dict[str, Any]:
+    """An infer request in JSON."""
+    data = (values.reshape(-1) if flat else values).tolist()
     request: dict[str, Any] = {
-        "inputs": [{"name": "x", "shape": list(given.shape), "datatype": "FP32", "data": data}]
+        "inputs": [{"name": "x", "shape": list(values.shape), "datatype": "FP32", "data": data}]
     }
     if outputs:
         request["outputs"] = [{"name": name} for name in outputs]
@@ -78,95 +78,98 @@ def array(tensor: dict[str, Any]) -> Array:
 
 @pytest.mark.parametrize("count", [1, 64])
 @pytest.mark.parametrize("flat", [True, False])
-def test_json_answers_are_those_of_pytorch(served: Served, count: int, flat: bool) -> None:
-    """Within the bound that the manifest proved, at one row and at many, however the data is nested."""
-    given = rows(count)
-    answer = served.server.post("/v2/models/digits-10/infer", as_json(given, flat=flat))
-    assert answer.status_code == 200, answer.text
+def test_json_results_are_those_of_pytorch(served: ServedNetwork, count: int, flat: bool) -> None:
+    """Within the proved error, for one row and for many, with flat and nested data."""
+    batch = rows(count)
+    response = served.server.post("/v2/models/digits-10/infer", infer_request(batch, flat=flat))
+    assert response.status_code == 200, response.text
     np.testing.assert_allclose(
-        array(answer.json()["outputs"][0]), served.torch(given), rtol=0, atol=served.bound()
+        array(response.json()["outputs"][0]), served.torch(batch), rtol=0, atol=served.tolerance()
     )
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_binary_answers_are_those_of_pytorch(served: Served, count: int) -> None:
-    """The same tensors as raw bytes, both ways."""
-    given = rows(count)
+def test_binary_results_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+    """The same tensors as raw bytes in request and response."""
+    batch = rows(count)
     head = (
         f'{{"parameters":{{"binary_data_output":true}},"inputs":[{{"name":"x","shape":[{count},1,8,8],'
-        f'"datatype":"FP32","parameters":{{"binary_data_size":{given.nbytes}}}}}]}}'
+        f'"datatype":"FP32","parameters":{{"binary_data_size":{batch.nbytes}}}}}]}}'
     ).encode()
-    answer = served.server.post(
+    response = served.server.post(
         "/v2/models/digits-10/infer",
-        head + given.tobytes(),
+        head + batch.tobytes(),
         headers={"Inference-Header-Content-Length": str(len(head))},
     )
-    assert answer.status_code == 200, answer.text
-    length = int(answer.headers["Inference-Header-Content-Length"])
-    got = np.frombuffer(answer.content[length:], "<f4").reshape(count, 10)
-    np.testing.assert_allclose(got, served.torch(given), rtol=0, atol=served.bound())
+    assert response.status_code == 200, response.text
+    length = int(response.headers["Inference-Header-Content-Length"])
+    outputs = np.frombuffer(response.content[length:], "<f4").reshape(count, 10)
+    np.testing.assert_allclose(outputs, served.torch(batch), rtol=0, atol=served.tolerance())
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_predictions_are_those_of_pytorch(served: Served, count: int) -> None:
-    """Labels and probabilities, from one plain list of rows."""
-    given = rows(count)
-    answer = served.server.post("/v1/models/digits-10:predict", {"instances": given.tolist()})
-    assert answer.status_code == 200, answer.text
-    truth = torch.softmax(torch.from_numpy(served.torch(given)).double(), -1).numpy()
-    for said, row in zip(answer.json()["predictions"], truth, strict=True):
-        assert said["label"] == str(row.argmax())
-        assert said["probability"] == pytest.approx(row.max(), abs=served.bound())
-        assert list(said["probabilities"].values()) == pytest.approx(list(row), abs=served.bound())
+def test_predictions_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+    """Labels and probabilities for a plain list of rows."""
+    batch = rows(count)
+    response = served.server.post("/v1/models/digits-10:predict", {"instances": batch.tolist()})
+    assert response.status_code == 200, response.text
+    expected = torch.softmax(torch.from_numpy(served.torch(batch)).double(), -1).numpy()
+    for prediction, row in zip(response.json()["predictions"], expected, strict=True):
+        assert prediction["label"] == str(row.argmax())
+        assert prediction["probability"] == pytest.approx(row.max(), abs=served.tolerance())
+        assert list(prediction["probabilities"].values()) == pytest.approx(list(row), abs=served.tolerance())
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_gates_are_those_of_pytorch(served: Served, count: int) -> None:
-    """T of every layer, whole, and the means said of it."""
-    given = rows(count)
-    answer = served.server.post("/v2/models/digits-10/gates?detail=rows", as_json(given))
-    assert answer.status_code == 200, answer.text
-    said = answer.json()
-    truths = served.gates(given)
-    tensors = {tensor["name"]: array(tensor) for tensor in said["tensors"]}
-    assert len(truths) == len(said["gates"]) == 10
-    for truth, gate in zip(truths, said["gates"], strict=True):
-        np.testing.assert_allclose(tensors[gate["name"]], truth, rtol=0, atol=served.bound())
-        assert gate["mean"] == pytest.approx(float(truth.mean()), abs=served.bound())
-    np.testing.assert_allclose(array(said["outputs"][0]), served.torch(given), rtol=0, atol=served.bound())
-
-
-def test_a_gate_is_an_output_by_name(served: Served) -> None:
-    """The protocol's own way to one gate."""
-    given = rows(3)
-    answer = served.server.post(
-        "/v2/models/digits-10/infer", as_json(given, ["layer04.transform_gate", "output"])
-    )
-    assert [tensor["name"] for tensor in answer.json()["outputs"]] == ["layer04.transform_gate", "output"]
+def test_gates_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+    """All values of T of every layer, and their means."""
+    batch = rows(count)
+    response = served.server.post("/v2/models/digits-10/gates?detail=rows", infer_request(batch))
+    assert response.status_code == 200, response.text
+    result = response.json()
+    expected_gates = served.gates(batch)
+    tensors = {tensor["name"]: array(tensor) for tensor in result["tensors"]}
+    assert len(expected_gates) == len(result["gates"]) == 10
+    for expected, gate in zip(expected_gates, result["gates"], strict=True):
+        np.testing.assert_allclose(tensors[gate["name"]], expected, rtol=0, atol=served.tolerance())
+        assert gate["mean"] == pytest.approx(float(expected.mean()), abs=served.tolerance())
     np.testing.assert_allclose(
-        array(answer.json()["outputs"][0]), served.gates(given)[4], rtol=0, atol=served.bound()
+        array(result["outputs"][0]), served.torch(batch), rtol=0, atol=served.tolerance()
+    )
+
+
+def test_a_gate_can_be_requested_as_an_output(served: ServedNetwork) -> None:
+    batch = rows(3)
+    response = served.server.post(
+        "/v2/models/digits-10/infer", infer_request(batch, ["layer04.transform_gate", "output"])
+    )
+    assert [tensor["name"] for tensor in response.json()["outputs"]] == ["layer04.transform_gate", "output"]
+    np.testing.assert_allclose(
+        array(response.json()["outputs"][0]), served.gates(batch)[4], rtol=0, atol=served.tolerance()
     )
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_lesions_are_those_of_pytorch(served: Served, count: int) -> None:
-    """A layer closed in the service is a layer whose gate's bias is far below zero in PyTorch."""
-    given = rows(count)
-    answer = served.server.post("/v2/models/digits-10/lesion", as_json(given) | {"close": [2, 7]})
-    assert answer.status_code == 200, answer.text
-    before = served.torch(given)
+def test_lesions_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+    """Closing a layer in the service is the same as a gate bias far below zero in PyTorch."""
+    batch = rows(count)
+    response = served.server.post("/v2/models/digits-10/lesion", infer_request(batch) | {"close": [2, 7]})
+    assert response.status_code == 200, response.text
+    before = served.torch(batch)
     biases = [served.net.get_parameter(f"layers.{layer}.gate.bias") for layer in (2, 7)]
-    kept = [bias.detach().clone() for bias in biases]
+    saved = [bias.detach().clone() for bias in biases]
     try:
         for bias in biases:
             bias.data -= 1e4
-        after = served.torch(given)
+        after = served.torch(batch)
     finally:
-        for bias, value in zip(biases, kept, strict=True):
+        for bias, value in zip(biases, saved, strict=True):
             bias.data.copy_(value)
-    said = answer.json()
-    np.testing.assert_allclose(array(said["outputs"][0]), before, rtol=0, atol=served.bound())
-    np.testing.assert_allclose(array(said["lesioned"]["outputs"][0]), after, rtol=0, atol=served.bound())
+    result = response.json()
+    np.testing.assert_allclose(array(result["outputs"][0]), before, rtol=0, atol=served.tolerance())
+    np.testing.assert_allclose(
+        array(result["lesioned"]["outputs"][0]), after, rtol=0, atol=served.tolerance()
+    )
     flips = before.argmax(-1) != after.argmax(-1)
-    assert said["lesion"]["by_row"]["flipped"] == flips.tolist()
-    assert said["lesion"]["flipped"] == flips.sum()
+    assert result["lesion"]["by_row"]["flipped"] == flips.tolist()
+    assert result["lesion"]["flipped"] == flips.sum()

@@ -1,4 +1,4 @@
-"""The service as real clients see it, each installed from its package and run as a process of its own."""
+"""The service with real client libraries, each in an environment and a process of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.live_server import Server, serving
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 from tests.system.test_serve_faults import DEFAULT
 
-# they disagree with each other and with us on the versions of what they need
+# each needs an environment of its own, as their requirements conflict with each other and with ours
 CLIENTS = {
     "triton": "tritonclient[http]==2.73.0",
     "kserve": "kserve==0.21.0",
@@ -27,61 +27,65 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """The bundled model with two workers."""
-    with serving("--workers", 2) as one:
-        yield one
+    with serving("--workers", 2) as running:
+        yield running
 
 
-def expected(said: dict[str, Any], output: str = "output") -> Any:
-    """What onnxruntime itself answers."""
-    rows = np.array(said["rows"], np.float32)
+def expected(results: dict[str, Any], output: str = "output") -> Any:
+    """The output that onnxruntime computes for the client's rows."""
+    rows = np.array(results["rows"], np.float32)
     return open_model(DEFAULT).run({"x": rows}, [output])[0].tolist()
 
 
 def test_tritonclient(server: Server) -> None:
-    """Everything its HTTP client can ask for, in every form it can ask."""
-    said = run_client(
+    """Every request that its HTTP client can send, in every form."""
+    results = run_client(
         "triton_client.py",
         installed_programs("triton", CLIENTS["triton"]),
         server.url.removeprefix("http://"),
         "digits-10",
     )
-    truth = expected(said)
-    for way in ("binary", "json", "mixed", "gzip", "deflate", "everything"):
-        assert said[way] == truth, way
-    assert said["gate"] == expected(said, "layer03.transform_gate")
-    assert (said["live"], said["ready"], said["model_ready"], said["version_ready"]) == (True,) * 4
-    assert said["absent_ready"] is False
-    assert said["server"]["name"] == "turnpike"
-    assert said["metadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]
-    assert said["config"]["max_batch_size"] == 128
-    assert said["index"] == [{"name": "digits-10", "version": "1", "state": "READY", "reason": ""}]
-    assert (said["id"], said["version"]) == ("seven", "1")
-    best = np.argsort(-np.array(truth), axis=1)[:, :2]
-    for row, classes in enumerate(said["classes"]):
-        assert classes == [f"{truth[row][k]:.6f}:{k}:{k}" for k in best[row]]
-    assert all(said["async"])
-    assert said["wrong_shape"]["status"] == "400"
-    assert "inputs[0].shape" in said["wrong_shape"]["message"]
-    assert said["no_model"]["status"] == "404"
-    assert said["no_output"]["status"] == "400"
-    assert said["admin"]["status"] == "403"
-    assert said["statistics"]["model_stats"][0]["inference_count"] >= 3 * 24
+    outputs = expected(results)
+    for form in ("binary", "json", "mixed", "gzip", "deflate", "everything"):
+        assert results[form] == outputs, form
+    assert results["gate"] == expected(results, "layer03.transform_gate")
+    assert (results["live"], results["ready"], results["model_ready"], results["version_ready"]) == (
+        True,
+    ) * 4
+    assert results["absent_ready"] is False
+    assert results["server"]["name"] == "turnpike"
+    assert results["metadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 1, 8, 8]}]
+    assert results["config"]["max_batch_size"] == 128
+    assert results["index"] == [{"name": "digits-10", "version": "1", "state": "READY", "reason": ""}]
+    assert (results["id"], results["version"]) == ("seven", "1")
+    best = np.argsort(-np.array(outputs), axis=1)[:, :2]
+    for row, classes in enumerate(results["classes"]):
+        assert classes == [f"{outputs[row][k]:.6f}:{k}:{k}" for k in best[row]]
+    assert all(results["async"])
+    assert results["wrong_shape"]["status"] == "400"
+    assert "inputs[0].shape" in results["wrong_shape"]["message"]
+    assert results["no_model"]["status"] == "404"
+    assert results["no_output"]["status"] == "400"
+    assert results["admin"]["status"] == "403"
+    assert results["statistics"]["model_stats"][0]["inference_count"] >= 3 * 24
 
 
 def test_kserve(server: Server) -> None:
-    """Its REST client speaks both protocols."""
-    said = run_client(
+    """Its REST client uses both protocols."""
+    results = run_client(
         "kserve_client.py", installed_programs("kserve", CLIENTS["kserve"]), server.url, "digits-10"
     )
-    truth = expected(said)
-    assert said["binary"] == said["json"] == truth
-    assert (said["binary_id"], said["json_id"]) == ("binary", "json")
-    assert (said["live"], said["ready"], said["model_ready"]) == (True,) * 3
-    assert [one["label"] for one in said["predictions"]] == [str(k) for k in np.argmax(truth, axis=1)]
+    outputs = expected(results)
+    assert results["binary"] == results["json"] == outputs
+    assert (results["binary_id"], results["json_id"]) == ("binary", "json")
+    assert (results["live"], results["ready"], results["model_ready"]) == (True,) * 3
+    assert [prediction["label"] for prediction in results["predictions"]] == [
+        str(k) for k in np.argmax(outputs, axis=1)
+    ]
 
 
 def test_schemathesis(server: Server) -> None:
-    """Over the whole document: no 5xx, no status and no body but those that it promises."""
+    """Random requests to all operations of the OpenAPI document get only responses that it describes."""
     ran = subprocess.run(
         [
             installed_programs("schemathesis", CLIENTS["schemathesis"]) / "schemathesis",

@@ -1,4 +1,4 @@
-"""What the service promises, held for minutes: many stops, many swaps, five times too much load."""
+"""Faults and overload over minutes: many stops, many new versions, many kills, five times too much load."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def short_and_long(short: int, long: int) -> list[Any]:
-    """A proof's usual length, and the one that is run by hand."""
+    """Parameters of the usual length (mark load) and of the long one (mark endurance)."""
     return [pytest.param(short, marks=pytest.mark.load), pytest.param(long, marks=pytest.mark.endurance)]
 
 
 @pytest.mark.parametrize("stops", short_and_long(10, 50))
 def test_stops_under_load_lose_nothing(stops: int) -> None:
-    """Half with connections that stay, half with a new one for each request."""
+    """Half of them with kept connections, half with a new one for each request."""
     answered = 0
     for turn in range(stops):
         with serving("--workers", 2, "--drain-wait", 0.2) as server:
             load = LoadGenerator(server.url, shots(16), 16, fresh=turn % 2 == 1)
 
-            async def story(load: LoadGenerator = load, wait: float = 0.1 + 0.5 * turn / stops) -> None:
+            async def scenario(load: LoadGenerator = load, wait: float = 0.1 + 0.5 * turn / stops) -> None:
                 running = asyncio.create_task(load.run(20))
                 await asyncio.sleep(wait)
                 server.process.send_signal(signal.SIGTERM)
@@ -42,7 +42,7 @@ def test_stops_under_load_lose_nothing(stops: int) -> None:
                 load.stopping = True
                 await running
 
-            asyncio.run(story())
+            asyncio.run(scenario())
         assert load.tally.lost == [], f"stop {turn}"
         assert load.tally.wrong == []
         assert set(load.tally.statuses) <= {200}
@@ -51,19 +51,19 @@ def test_stops_under_load_lose_nothing(stops: int) -> None:
 
 
 @pytest.mark.load
-def test_ten_thousand_tagged_requests_come_back_to_their_callers() -> None:
-    """Mixed shapes over 64 connections, each knowing its own bits: none swapped, none lost."""
+def test_ten_thousand_requests_get_their_own_results() -> None:
+    """Mixed shapes over 64 connections, each with a known result: none is mixed up or lost."""
     with serving("--workers", 2) as server:
         load = LoadGenerator(server.url, shots(500, sizes=(1, 2, 3, 5, 8, 13, 64, 100)), 64)
 
-        async def story() -> None:
+        async def scenario() -> None:
             running = asyncio.create_task(load.run(240))
             while len(load.tally.good) < 10_000 and not running.done():
                 await asyncio.sleep(0.05)
             load.stopping = True
             await running
 
-        asyncio.run(story())
+        asyncio.run(scenario())
     assert len(load.tally.good) >= 10_000
     assert load.tally.lost == []
     assert load.tally.wrong == []
@@ -71,13 +71,13 @@ def test_ten_thousand_tagged_requests_come_back_to_their_callers() -> None:
 
 
 @pytest.mark.parametrize("swaps", short_and_long(5, 12))
-def test_a_swap_every_two_seconds_loses_nothing(tmp_path: Path, swaps: int) -> None:
-    """Versions of the same weights come and go under load; every answer is right and none is missing."""
+def test_a_new_version_every_two_seconds_loses_nothing(tmp_path: Path, swaps: int) -> None:
+    """Versions with the same weights come and go under load. Every response is right, and none is missing."""
     shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
     with serving("--models", tmp_path, "--workers", 2, "--poll", 0.3) as server:
         load = LoadGenerator(server.url, shots(16), 16)
 
-        async def story() -> None:
+        async def scenario() -> None:
             running = asyncio.create_task(load.run(2 * swaps + 4))
             for version in range(2, 2 + swaps):
                 await asyncio.sleep(2)
@@ -87,7 +87,7 @@ def test_a_swap_every_two_seconds_loses_nothing(tmp_path: Path, swaps: int) -> N
                 (folder / "draft").rename(folder / "model.onnx")
             await running
 
-        asyncio.run(story())
+        asyncio.run(scenario())
         until(lambda: server.get("/v2/models/digits-10").json()["versions"] == [str(1 + swaps)])
     assert load.tally.lost == []
     assert load.tally.wrong == []
@@ -95,19 +95,19 @@ def test_a_swap_every_two_seconds_loses_nothing(tmp_path: Path, swaps: int) -> N
 
 
 @pytest.mark.parametrize("kills", short_and_long(3, 10))
-def test_workers_killed_under_load_lose_what_they_had_in_hand(kills: int) -> None:
-    """Kills in turn: never more than one request a connection, and the service goes on."""
+def test_killed_workers_lose_only_their_current_requests(kills: int) -> None:
+    """At most one request per connection for each kill, and the service continues."""
     with serving("--workers", 2) as server:
         load = LoadGenerator(server.url, shots(16), 8)
 
-        async def story() -> None:
+        async def scenario() -> None:
             running = asyncio.create_task(load.run(3 * kills + 6))
             for _ in range(kills):
                 await asyncio.sleep(3)
                 os.kill(workers(server)[0].pid, signal.SIGKILL)
             await running
 
-        asyncio.run(story())
+        asyncio.run(scenario())
         until(lambda: len(workers(server)) == 2)
     assert len(load.tally.lost) <= 8 * kills
     assert load.tally.wrong == []
@@ -115,26 +115,26 @@ def test_workers_killed_under_load_lose_what_they_had_in_hand(kills: int) -> Non
 
 
 @pytest.mark.parametrize("seconds", short_and_long(15, 60))
-def test_five_times_too_much_load_is_refused_in_good_order(seconds: int) -> None:
-    """All the while only 200, 503 and 504, and good answers all the time."""
+def test_five_times_too_much_load_is_rejected_in_order(seconds: int) -> None:
+    """Only 200, 503 and 504, with good responses in every second."""
     heavy = shots(8, sizes=(64,))
     with serving("--queue", 16) as server:
-        over = asyncio.run(LoadGenerator(server.url, heavy, 80).run(seconds))
-    assert over.lost == []
-    assert over.wrong == []
-    assert set(over.statuses) <= {200, 503, 504}
-    assert over.statuses[503], "it was never too much"
-    answered = Counter(int(moment) for moment in over.good)
-    assert len(answered) >= seconds, "there were seconds without a good answer"
+        tally = asyncio.run(LoadGenerator(server.url, heavy, 80).run(seconds))
+    assert tally.lost == []
+    assert tally.wrong == []
+    assert set(tally.statuses) <= {200, 503, 504}
+    assert tally.statuses[503], "expected some requests to be rejected, got none"
+    answered = Counter(int(moment) for moment in tally.good)
+    assert len(answered) >= seconds, "expected good responses in every second"
 
 
 @pytest.mark.load
-def test_the_answers_of_a_long_model_are_its_own() -> None:
-    """Runs in a thread deal out their rows as those in the event loop do."""
+def test_large_requests_get_their_own_results() -> None:
+    """Long runs are in a thread, and split their rows as runs in the event loop do."""
     assert open_model(DEFAULT).inputs
-    big = shots(4, sizes=(1000,))
-    assert isinstance(big[0], ClientRequest)
+    large = shots(4, sizes=(1000,))
+    assert isinstance(large[0], ClientRequest)
     with serving() as server:
-        tally = asyncio.run(LoadGenerator(server.url, big, 8).run(5))
+        tally = asyncio.run(LoadGenerator(server.url, large, 8).run(5))
     assert tally.wrong == []
     assert set(tally.statuses) == {200}

@@ -1,4 +1,4 @@
-"""The service under every fault, for real: what is promised is what a client sees."""
+"""Faults with a real server: what clients see when workers die, requests are bad, or models are damaged."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ def server() -> Iterator[Server]:
         yield one
 
 
-def binary(given: Array, parameters: str = "") -> tuple[bytes, tuple[tuple[str, str], ...]]:
-    """A binary request for binary answers."""
+def binary_request(values: Array, parameters: str = "") -> tuple[bytes, tuple[tuple[str, str], ...]]:
+    """An infer request with binary data that asks for binary outputs."""
     head = (
         f'{{"parameters":{{"binary_data_output":true{parameters}}},"inputs":[{{"name":"x",'
-        f'"shape":{list(given.shape)},"datatype":"FP32","parameters":{{"binary_data_size":{given.nbytes}}}}}]}}'
+        f'"shape":{list(values.shape)},"datatype":"FP32","parameters":{{"binary_data_size":{values.nbytes}}}}}]}}'
     ).encode()
-    return head + given.tobytes(), (("Inference-Header-Content-Length", str(len(head))),)
+    return head + values.tobytes(), (("Inference-Header-Content-Length", str(len(head))),)
 
 
 def shots(count: int, path: Path = DEFAULT, sizes: tuple[int, ...] = (1, 2, 3, 5, 8)) -> list[ClientRequest]:
-    """Requests of different rows and sizes, each of which knows its own answer to the last bit."""
+    """Requests with different rows and sizes, which check their results bit for bit."""
     runtime = open_model(path)
     generator = np.random.default_rng(0)
-    made = []
+    requests = []
     for number in range(count):
-        given = generator.integers(0, 17, (sizes[number % len(sizes)], 1, 8, 8)).astype(np.float32)
-        expected = runtime.run({"x": given})[0].tobytes()
-        body, headers = binary(given)
-        made.append(ClientRequest(INFER, body, headers, expecting(expected, number)))
-    return made
+        batch = generator.integers(0, 17, (sizes[number % len(sizes)], 1, 8, 8)).astype(np.float32)
+        expected = runtime.run({"x": batch})[0].tobytes()
+        body, headers = binary_request(batch)
+        requests.append(ClientRequest(INFER, body, headers, expecting(expected, number)))
+    return requests
 
 
 def expecting(expected: bytes, number: int) -> Any:
-    return lambda body: None if body.endswith(expected) else f"request {number} got another answer"
+    return lambda body: None if body.endswith(expected) else f"request {number} got another result"
 
 
 def raw(server: Server, data: bytes, *, wait: float = 10) -> bytes:
-    """What comes back for bytes that no client library would send."""
+    """The response to bytes that no client library would send."""
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=wait) as connection:
         connection.sendall(data)
@@ -85,15 +85,15 @@ def workers(server: Server) -> list[psutil.Process]:
 
 
 def until(condition: Any, seconds: float = 20) -> None:
-    """Wait until something holds."""
+    """Wait until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to hold"
         time.sleep(0.05)
 
 
-def test_every_answer_is_that_of_the_request_alone(server: Server) -> None:
-    """Two thousand requests over 32 connections, batched as they come: each gets its own bits."""
+def test_every_result_is_that_of_an_unbatched_request(server: Server) -> None:
+    """Two thousand requests over 32 connections, which are batched as they arrive."""
     load = LoadGenerator(server.url, shots(64), 32)
     tally = asyncio.run(load.run(3))
     assert tally.lost == []
@@ -103,50 +103,50 @@ def test_every_answer_is_that_of_the_request_alone(server: Server) -> None:
     assert max(size["batch_size"] for size in sizes) > 8, "nothing was batched"
 
 
-def test_a_dead_worker_is_replaced_and_the_others_go_on(server: Server) -> None:
-    """Only what the dead one had in hand is lost."""
+def test_a_dead_worker_is_replaced(server: Server) -> None:
+    """Only its current requests are lost."""
     before = {process.pid for process in workers(server)}
     load = LoadGenerator(server.url, shots(16), 8)
 
-    async def story() -> None:
+    async def scenario() -> None:
         running = asyncio.create_task(load.run(3))
         await asyncio.sleep(0.7)
         os.kill(min(before), signal.SIGKILL)
         await running
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert load.tally.wrong == []
     assert set(load.tally.statuses) == {200}
-    # a connection has one request under way at most, and those of the other worker have lost none
+    # each connection has at most one request at a time, and connections of the other worker lose none
     assert 0 < len(load.tally.lost) <= 8
     until(lambda: len(workers(server)) == 2)
     assert {process.pid for process in workers(server)} != before
     assert max(load.tally.good) - min(load.tally.good) > 2.5
 
 
-def test_a_body_over_the_limit_is_refused_by_what_it_says(server: Server) -> None:
-    """413 comes from Content-Length alone, before a byte of the body was sent."""
+def test_a_body_over_the_limit_is_rejected_by_its_length(server: Server) -> None:
+    """413 for its Content-Length, before any byte of the body was sent."""
     got = raw(server, f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n".encode())
     assert got.startswith(b"HTTP/1.1 413")
     assert b"100000" in got
 
 
-def test_a_body_without_a_length_is_refused_at_the_limit(server: Server) -> None:
-    """A chunked body is cut off when it has grown too long."""
+def test_a_body_without_a_length_is_rejected_at_the_limit(server: Server) -> None:
+    """A chunked body is cut off when it becomes too long."""
     head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
     got = raw(server, head + chunk * 7)
     assert got.startswith(b"HTTP/1.1 413")
 
 
-def test_a_dripping_body_is_cut_off(server: Server) -> None:
-    """A client that promises a body and sends none of it gets 408 in its time."""
+def test_a_slow_body_is_cut_off(server: Server) -> None:
+    """A client that announces a body and does not send it gets 408."""
     got = raw(server, f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
     assert got.startswith(b"HTTP/1.1 408")
 
 
-def test_dripping_headers_are_cut_off(server: Server) -> None:
-    """A client that never ends its headers does not keep its connection."""
+def test_slow_headers_are_cut_off(server: Server) -> None:
+    """A client that never completes its headers loses its connection."""
     assert raw(server, b"GET /v2 HTTP/1.1\r\nHost: x\r\nX-Slow: ").startswith(b"HTTP/1.1 408")
 
 
@@ -160,8 +160,8 @@ def test_dripping_headers_are_cut_off(server: Server) -> None:
         b"GET /v2 HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 100_000 + b"\r\n\r\n",
     ],
 )
-def test_no_http_is_answered_as_json(server: Server, data: bytes) -> None:
-    """Whatever is no request gets a 4xx with an error in JSON, and the connection ends."""
+def test_malformed_http_gets_a_json_error(server: Server, data: bytes) -> None:
+    """Anything that is not a request gets a 4xx with an error in JSON, and the connection is closed."""
     counted = 'turnpike_http_requests_total{method="unknown",route="unknown",status="4'
     before = server.get("/metrics").text.count(counted)
     head, _, body = raw(server, data).partition(b"\r\n\r\n")
@@ -187,19 +187,19 @@ def test_no_http_is_answered_as_json(server: Server, data: bytes) -> None:
         ("POST", "/v2/repository/models/digits-10/unload", 403),
     ],
 )
-def test_refusals_are_one_sentence_of_json(server: Server, method: str, path: str, status: int) -> None:
-    """No HTML, no {"detail"}, no path and no traceback."""
-    answer = (server.post if method == "POST" else server.get)(path)
-    assert answer.status_code == status
-    assert set(answer.json()) == {"error"}
+def test_errors_are_one_sentence_of_json(server: Server, method: str, path: str, status: int) -> None:
+    """Without HTML, {"detail"}, paths or tracebacks."""
+    response = (server.post if method == "POST" else server.get)(path)
+    assert response.status_code == status
+    assert set(response.json()) == {"error"}
     for secret in ("Traceback", str(ROOT), "onnxruntime", "simdjson", ".py", "0x"):
-        assert secret not in answer.text
+        assert secret not in response.text
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
 @pytest.mark.parametrize("document", ["README.md", "docs/how-to/serve.md"])
-def test_the_curl_line_of_the_documents_works(server: Server, document: str) -> None:
-    """Word for word, but for the port."""
+def test_the_curl_line_of_the_docs_works(server: Server, document: str) -> None:
+    """Verbatim except for the port."""
     (line,) = re.findall(r"^    (curl .*:predict .*)$", (ROOT / document).read_text(), re.MULTILINE)
     words = shlex.split(line.replace("http://127.0.0.1:8000", server.url))
     (prediction,) = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["predictions"]
@@ -208,31 +208,31 @@ def test_the_curl_line_of_the_documents_works(server: Server, document: str) -> 
     assert sum(prediction["probabilities"].values()) == pytest.approx(1)
 
 
-def test_no_rows_are_no_error(server: Server) -> None:
-    """A request of zero rows has an answer of zero rows."""
+def test_zero_rows_are_valid(server: Server) -> None:
+    """A request with zero rows gets a result with zero rows."""
     body = {"inputs": [{"name": "x", "shape": [0, 1, 8, 8], "datatype": "FP32", "data": []}]}
-    answer = server.post(INFER, body)
-    assert answer.status_code == 200
-    assert answer.json()["outputs"][0]["shape"] == [0, 10]
-    assert answer.json()["outputs"][0]["data"] == []
+    response = server.post(INFER, body)
+    assert response.status_code == 200
+    assert response.json()["outputs"][0]["shape"] == [0, 10]
+    assert response.json()["outputs"][0]["data"] == []
 
 
-def test_infinity_stays_what_it_is_in_binary_and_is_no_json(server: Server) -> None:
-    """NaN in, NaN out in binary; the same answer as JSON is 422."""
-    given = np.full((1, 1, 8, 8), np.nan, np.float32)
-    body, headers = binary(given)
-    answer = server.post(INFER, body, headers=dict(headers))
-    assert answer.status_code == 200
-    assert np.isnan(np.frombuffer(answer.content[-40:], np.float32)).all()
+def test_nan_is_valid_as_binary_and_an_error_as_json(server: Server) -> None:
+    """NaN inputs give NaN outputs as binary data. As JSON the result is 422."""
+    values = np.full((1, 1, 8, 8), np.nan, np.float32)
+    body, headers = binary_request(values)
+    response = server.post(INFER, body, headers=dict(headers))
+    assert response.status_code == 200
+    assert np.isnan(np.frombuffer(response.content[-40:], np.float32)).all()
     asked = body.replace(b"true", b"false", 1)
     length = int(headers[0][1]) + 1
-    answer = server.post(INFER, asked, headers={"Inference-Header-Content-Length": str(length)})
-    assert answer.status_code == 422
-    assert "binary" in answer.json()["error"]
+    response = server.post(INFER, asked, headers={"Inference-Header-Content-Length": str(length)})
+    assert response.status_code == 422
+    assert "binary" in response.json()["error"]
 
 
 def test_a_deadline_that_has_passed_is_504(server: Server) -> None:
-    """A request that may wait for a microsecond is not run."""
+    """A request that may wait for one microsecond is not run."""
     body = {
         "parameters": {"timeout": 1},
         "inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}],
@@ -242,8 +242,8 @@ def test_a_deadline_that_has_passed_is_504(server: Server) -> None:
     assert server.get("/v2/models/digits-10/stats").json()["model_stats"][0]["inference_count"] == before
 
 
-def test_a_bad_file_leaves_the_old_version_serving(tmp_path: Path) -> None:
-    """What cannot be loaded shows in the index and in a gauge, and takes no traffic."""
+def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
+    """A file that cannot be loaded is in the index and in a gauge, and gets no requests."""
     shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
     with serving("--models", tmp_path, "--poll", 0.2, "--workers", 2, TURNPIKE_ADMIN_KEY="k") as server:
         bad = tmp_path / "digits-10/2"
@@ -252,12 +252,12 @@ def test_a_bad_file_leaves_the_old_version_serving(tmp_path: Path) -> None:
 
         index: list[dict[str, str]] = []
 
-        def refused() -> bool:
+        def is_rejected() -> bool:
             index[:] = server.post("/v2/repository/index").json()
-            return [one["state"] for one in index] == ["READY", "UNAVAILABLE"]
+            return [entry["state"] for entry in index] == ["READY", "UNAVAILABLE"]
 
-        # a worker that is still at the file says LOADING, and any of the two may answer
-        until(refused)
+        # a worker that is still loading the file says LOADING, and either worker may answer
+        until(is_rejected)
         old, new = index
         assert (old["version"], new["version"]) == ("1", "2")
         assert new["reason"]
@@ -270,13 +270,13 @@ def test_a_bad_file_leaves_the_old_version_serving(tmp_path: Path) -> None:
 
 
 def test_load_and_unload_reach_every_worker(tmp_path: Path) -> None:
-    """After the answer no worker serves what was unloaded, and all serve what was loaded."""
+    """After the response no worker serves an unloaded model, and all serve a loaded one."""
     shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
     key = {"X-Api-Key": "secret"}
     with serving("--models", tmp_path, "--workers", 3, TURNPIKE_ADMIN_KEY="secret") as server:
 
         def states() -> set[int]:
-            # each on a connection of its own, so that every worker is likely to be asked
+            # a new connection for each, so that every worker is likely to get one
             return {server.get("/v2/models/digits-10/ready").status_code for _ in range(20)}
 
         assert states() == {200}
@@ -290,11 +290,11 @@ def test_load_and_unload_reach_every_worker(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_sigterm_under_load_loses_nothing(fresh: bool) -> None:
-    """Every request that was sent is answered, on connections that stay and on new ones; exit status 0."""
+    """Every request that was sent is answered, on kept connections and on new ones, with exit status 0."""
     with serving("--workers", 2, "--drain-wait", 0.3) as server:
         load = LoadGenerator(server.url, shots(16), 8, fresh=fresh)
 
-        async def story() -> None:
+        async def scenario() -> None:
             running = asyncio.create_task(load.run(20))
             await asyncio.sleep(0.5)
             server.process.send_signal(signal.SIGTERM)
@@ -303,27 +303,27 @@ def test_sigterm_under_load_loses_nothing(fresh: bool) -> None:
             load.stopping = True
             await running
 
-        asyncio.run(story())
+        asyncio.run(scenario())
     assert load.tally.lost == []
     assert load.tally.wrong == []
     assert set(load.tally.statuses) <= {200}
     assert load.tally.good
 
 
-def test_readiness_turns_before_the_port_closes() -> None:
-    """A balancer sees 503 while requests are still answered."""
+def test_it_is_not_ready_before_the_port_closes() -> None:
+    """A load balancer sees 503 while requests are still answered."""
     with serving("--drain-wait", 2) as server:
         server.process.send_signal(signal.SIGTERM)
         until(lambda: server.get("/v2/health/ready").status_code == 503, 2)
         assert server.get("/v2/health/live").status_code == 200
-        answer = server.get("/v2/models/digits-10")
-        assert answer.status_code == 200
-        assert answer.headers["Connection"].lower() == "close"
+        response = server.get("/v2/models/digits-10")
+        assert response.status_code == 200
+        assert response.headers["Connection"].lower() == "close"
         until(lambda: server.process.poll() is not None)
 
 
-def test_a_client_that_has_gone_is_not_run_for() -> None:
-    """What it asked is dropped while it waits; the request beside it is answered."""
+def test_requests_of_a_disconnected_client_are_not_run() -> None:
+    """Its waiting request is dropped, and another one in the queue is answered."""
     body = orjson.dumps(
         {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}]}
     )
@@ -343,18 +343,18 @@ def test_a_client_that_has_gone_is_not_run_for() -> None:
         assert 'turnpike_model_failures_total{model="digits-10",reason="gone"' in server.get("/metrics").text
 
 
-def test_a_refused_client_that_comes_back_at_once_has_to_wait() -> None:
-    """Whoever does not heed Retry-After is read from a little later, so that refusals cost little."""
+def test_a_rejected_client_that_retries_at_once_has_to_wait() -> None:
+    """Its connection is read after a pause if it ignores Retry-After, so that rejections cost little."""
     many = shots(4, sizes=(1,))
     with serving("--queue", 1, "--max-delay-ms", 300) as server:
         tally = asyncio.run(LoadGenerator(server.url, many, 16).run(3))
     assert set(tally.statuses) == {200, 503}
-    # without a pause each of 14 connections would be refused some hundred times a second
+    # without a pause each of 14 connections would be rejected hundreds of times a second
     assert tally.statuses[503] < 14 * 3 * 6
 
 
-def test_gates_by_infer_are_no_more_than_by_their_own_route() -> None:
-    """All gates of many rows are refused before anything is run; a few are answered."""
+def test_gates_by_infer_have_the_same_limit() -> None:
+    """All gates for many rows are rejected before the run; a few gates are returned."""
     gates = [{"name": f"layer{layer:02d}.transform_gate"} for layer in range(10)]
     row = {"name": "x", "shape": [256, 1, 8, 8], "datatype": "FP32", "data": [0] * 64 * 256}
     with serving("--max-gates", 400_000) as server:
@@ -365,15 +365,15 @@ def test_gates_by_infer_are_no_more_than_by_their_own_route() -> None:
 
 
 @pytest.mark.slow
-def test_answers_that_nobody_reads_are_held_within_limits() -> None:
-    """Clients that ask for much and read nothing are refused at last, and others are answered."""
-    given = np.zeros((4000, 1, 8, 8), np.float32)
+def test_unread_responses_are_limited() -> None:
+    """Clients that request much and read nothing are rejected in the end, and others are answered."""
+    values = np.zeros((4000, 1, 8, 8), np.float32)
     head = (
-        f'{{"inputs":[{{"name":"x","shape":{list(given.shape)},"datatype":"FP32",'
-        f'"parameters":{{"binary_data_size":{given.nbytes}}}}}],'
+        f'{{"inputs":[{{"name":"x","shape":{list(values.shape)},"datatype":"FP32",'
+        f'"parameters":{{"binary_data_size":{values.nbytes}}}}}],'
         '"outputs":[{"name":"layer00.transform_gate"},{"name":"layer01.transform_gate"}]}'
     ).encode()
-    body = head + given.tobytes()
+    body = head + values.tobytes()
     wire = (
         f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
         f"Inference-Header-Content-Length: {len(head)}\r\n\r\n"
@@ -388,7 +388,7 @@ def test_answers_that_nobody_reads_are_held_within_limits() -> None:
         refusals = 'turnpike_requests_refused_total{reason="overloaded"}'
         until(lambda: refusals in server.get("/metrics").text)
         assert server.post("/v1/models/digits-10:predict", {"instances": [[0] * 64]}).status_code == 200
-        # those who read nothing are let go, and there is room again
+        # the clients are disconnected, and their memory is free again
         until(
             lambda: server.post(INFER, body, headers={"Inference-Header-Content-Length": str(len(head))}).ok,
             30,

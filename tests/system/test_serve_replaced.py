@@ -1,4 +1,4 @@
-"""A worker that is replaced while the files on disk are no longer those that are served."""
+"""Workers that are replaced while the files on disk differ from those that are served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READY = "/v2/models/net/ready"
 
 
 def until(condition: Callable[[], Any], seconds: float = 20) -> None:
-    """Wait until something holds, whatever goes wrong until then."""
+    """Wait until the condition holds. Connections may fail until then."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -28,12 +28,12 @@ def until(condition: Callable[[], Any], seconds: float = 20) -> None:
                 return
         except requests.ConnectionError:
             pass
-        assert time.monotonic() < end, "it did not come to hold"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.05)
 
 
-def kill_the_oldest(server: Server) -> None:
-    """End a worker at once, and wait for the one in its place."""
+def kill_oldest_worker(server: Server) -> None:
+    """Kill a worker, and wait for its replacement."""
     supervisor = psutil.Process(server.process.pid)
     before = {process.pid: process.create_time() for process in supervisor.children()}
     os.kill(min(before, key=lambda pid: (before[pid], pid)), signal.SIGKILL)
@@ -45,23 +45,23 @@ def index(server: Server) -> list[tuple[str, str, str]]:
     return [(entry["version"], entry["state"], entry["reason"]) for entry in entries]
 
 
-def test_a_new_file_that_nobody_had_announced_is_taken(tmp_path: Path) -> None:
-    """The only worker dies, and another good file lies in the place of that which it served."""
+def test_a_replacement_serves_a_new_file(tmp_path: Path) -> None:
+    """The only worker dies after its file was replaced by another good one."""
     put(tmp_path)
     with serving("--models", tmp_path) as server:
         put(tmp_path, data=sealed(highway(seed=7)))
         assert server.get(READY).status_code == 200
-        kill_the_oldest(server)
+        kill_oldest_worker(server)
         until(lambda: server.get(READY).status_code == 200)
         assert index(server) == [("1", "READY", "")]
 
 
-def test_with_nothing_to_serve_a_worker_says_why(tmp_path: Path) -> None:
-    """The only worker dies, and the file is bad by now: 503 with the reason, until it is good again."""
-    found = put(tmp_path)
+def test_a_replacement_without_a_good_file_says_why(tmp_path: Path) -> None:
+    """The only worker dies after its file was damaged: 503 with the reason until the file is good again."""
+    file = put(tmp_path)
     with serving("--models", tmp_path, "--poll", 0.1) as server:
-        found.path.write_bytes(b"")
-        kill_the_oldest(server)
+        file.path.write_bytes(b"")
+        kill_oldest_worker(server)
         until(lambda: server.get(READY).status_code == 503)
         assert server.get("/v2/health/ready").status_code == 503
         assert server.get("/v2/health/live").status_code == 200
@@ -72,17 +72,17 @@ def test_with_nothing_to_serve_a_worker_says_why(tmp_path: Path) -> None:
         until(lambda: server.get(READY).status_code == 200)
 
 
-def test_a_worker_without_the_model_takes_no_requests(tmp_path: Path) -> None:
-    """One of two dies, and the file is bad by now: the other answers all, until the file is good again.
+def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
+    """One of two dies after the file was damaged: the other answers all requests until it is good again.
 
-    From then on the new one answers, too, and all when the other one dies in turn.
+    From then on the replacement answers too, and answers all requests when the other one dies.
     """
-    found = put(tmp_path)
+    file = put(tmp_path)
     with serving("--models", tmp_path, "--workers", 2, "--poll", 0.1) as server:
-        found.path.write_bytes(found.path.read_bytes()[:1000])
+        file.path.write_bytes(file.path.read_bytes()[:1000])
         until(lambda: index(server)[0][2])
-        kill_the_oldest(server)
-        # connections that the dead worker had accepted are lost, and no more than those
+        kill_oldest_worker(server)
+        # only connections that the dead worker had accepted are lost
         until(lambda: server.get(READY).status_code == 200)
         end = time.monotonic() + 2
         while time.monotonic() < end:
@@ -92,12 +92,12 @@ def test_a_worker_without_the_model_takes_no_requests(tmp_path: Path) -> None:
         assert reason.startswith("an older file is served, the new one is not: its file is damaged")
         put(tmp_path)
         until(lambda: index(server) == [("1", "READY", "")])
-        kill_the_oldest(server)
+        kill_oldest_worker(server)
         until(lambda: server.get(READY).status_code == 200)
 
 
 def test_keys_may_come_by_pipe(tmp_path: Path) -> None:
-    """Every worker has them, those that come later too."""
+    """Every worker has them, also replacements."""
     reading, writing = os.pipe()
     os.write(writing, b"secret-key\n")
     os.close(writing)
@@ -105,7 +105,7 @@ def test_keys_may_come_by_pipe(tmp_path: Path) -> None:
     path = f"/proc/{os.getpid()}/fd/{reading}"
     with serving("--models", tmp_path, "--workers", 2, "--api-keys-file", path) as server:
         os.close(reading)
-        kill_the_oldest(server)
+        kill_oldest_worker(server)
         for _ in range(20):
             assert server.get(READY).status_code == 401
             assert server.get(READY, headers={"X-Api-Key": "secret-key"}).status_code == 200
