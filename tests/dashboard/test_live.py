@@ -92,10 +92,11 @@ def test_samples_of_strange_text(page: Page) -> None:
 @pytest.mark.parametrize(
     ("counts", "share", "expected"),
     [
-        ([0, 4, 8, 8], 0.25, 1.5),  # half of the second bucket, from 1 to 2
-        ([4, 4, 4, 4], 0.5, 0.5),  # the first begins at 0
-        ([0, 0, 0, 5], 0.99, 4),  # above the last bound no more is known
-        ([0, 0, 10, 10], 0.1, 2.2),  # empty buckets before it hold no quantile
+        ([0, 4, 8, 8], 0.5, 2),  # half of the values are at or below the bound of the second bucket
+        ([0, 4, 8, 8], 0.25, 1.5),  # the middle of the second bucket, from 1 to 2
+        ([4, 4, 4, 4], 0.5, 0.5),  # the first bucket starts at 0
+        ([0, 0, 0, 5], 0.99, 4),  # above the last finite bound
+        ([0, 0, 10, 10], 0.1, 2.2),  # the empty buckets before it contain no quantile
         ([0, 0, 0, 0], 0.5, None),
         ([], 0.5, None),
     ],
