@@ -38,7 +38,7 @@ def test_probabilities_are_those_of_the_service(dashboard: OpenDashboard, bundle
         shares = page.evaluate(
             """async () => {
               const { current } = await import("/dashboard/state/store.js");
-              const { classProbabilities } = await import("/dashboard/try/probabilities.js");
+              const { classProbabilities } = await import("/dashboard/row/predicted_class.js");
               return classProbabilities(current("model").certificate, current("reading").outputs);
             }"""
         )
@@ -83,7 +83,7 @@ def test_nan_outputs_have_no_class(dashboard: OpenDashboard, bundled_server: Ser
         outcomes = page.evaluate(
             """async () => {
               const { predictedClass } = await import("/dashboard/row/predicted_class.js");
-              const { classProbabilities } = await import("/dashboard/try/probabilities.js");
+              const { classProbabilities } = await import("/dashboard/row/predicted_class.js");
               const certificate = { distribution: "logits", labels: [] };
               const output = (data) => [{ name: "y", shape: [1, data.length], data }];
               const many = new Float32Array(300_000);

@@ -403,7 +403,7 @@ def test_names_and_labels_are_shown_as_text(dashboard: OpenDashboard, all_models
         shape = [1 if length < 0 else length for length in metadata["inputs"][0]["shape"]]
         inputs[0] |= {"shape": shape, "data": [0.5] * int(np.prod(shape))}
         publish_row(page, MARKUP, "<i>mine</i>", inputs)
-        expect(page.locator("#row .of-row")).to_contain_text("<i>mine</i>")
+        expect(page.locator("#row .row-title")).to_contain_text("<i>mine</i>")
         page.evaluate(
             """async ([names]) => {
               const { drawHeatmap } = await import("/dashboard/charts/heatmap.js");

@@ -1,8 +1,8 @@
 // Bar charts: one series, or several side by side or stacked, with reference levels.
 
-import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
 import { color } from "../shell/theme.js";
+import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 
 // stacked bars differ by more than colour
 const PATTERNS = ["", "", "/", "."];

@@ -1,9 +1,9 @@
 // Draws charts with Plotly, each with its data as a table beneath it.
 
 import { el, setChildren } from "../dom/element.js";
-import { loadPlotly } from "./plotly_loader.js";
-import { subscribe } from "../state/store.js";
 import { color } from "../shell/theme.js";
+import { subscribe } from "../state/store.js";
+import { loadPlotly } from "./plotly_loader.js";
 
 // milliseconds between charts that are outside the window
 const HIDDEN_CHART_DELAY = 60;

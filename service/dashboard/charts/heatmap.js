@@ -1,7 +1,7 @@
 // Heat maps: rows of numbers as colours, the first row at the top.
 
-import { drawChart, escapeMarkup, relayout, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
+import { drawChart, escapeMarkup, relayout, remPixels } from "./chart.js";
 import { scaleColors, scaleRange } from "./color_scales.js";
 
 // with more columns than this, the table shows a summary of each row

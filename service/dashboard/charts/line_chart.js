@@ -1,8 +1,8 @@
 // Line charts over numbers or names, with reference levels and a band.
 
-import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 import { number } from "../dom/number_format.js";
 import { color } from "../shell/theme.js";
+import { drawChart, escapeMarkup, remPixels } from "./chart.js";
 
 // lines differ by more than colour: over names by the markers of their points, otherwise by dashes
 const DASHES = ["solid", "dash", "dot", "dashdot"];

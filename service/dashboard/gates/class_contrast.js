@@ -1,9 +1,9 @@
 // Class contrast: how much more open a layer is for rows of one class than for all rows.
 
-import { number } from "../dom/number_format.js";
-import { groupUnitMeans } from "./gate_groups.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 import { titledChart } from "../charts/titled_chart.js";
+import { number } from "../dom/number_format.js";
+import { groupUnitMeans } from "./gate_groups.js";
 
 // characters of a class name in the caption
 const MAX_NAME_LENGTH = 40;

@@ -1,10 +1,10 @@
 // How open the layers are: the distribution of T in each layer, and the shares of it near 0 and 1.
 
 import { drawBars } from "../charts/bar_chart.js";
-import { number, percent } from "../dom/number_format.js";
-import { groupMean } from "./gate_groups.js";
 import { drawLines } from "../charts/line_chart.js";
 import { titledChart } from "../charts/titled_chart.js";
+import { number, percent } from "../dom/number_format.js";
+import { groupMean } from "./gate_groups.js";
 
 const MEDIAN = 0.5;
 

@@ -1,15 +1,15 @@
 // Section "Gates of the model": what the export measured on its rows, and the maps of the current row.
 
 import { clearCharts, remPixels } from "../charts/chart.js";
-import { classContrastChart } from "./class_contrast.js";
-import { lesionCurveCharts } from "./lesion_curves.js";
 import { el, setChildren } from "../dom/element.js";
-import { startLayerUnitMaps } from "./layer_unit_maps.js";
 import { number } from "../dom/number_format.js";
-import { groupGates, groupMean } from "./gate_groups.js";
-import { saturationChart, opennessChart } from "./gate_openness.js";
 import { watchVisibility } from "../dom/visibility.js";
 import { current, subscribe } from "../state/store.js";
+import { classContrastChart } from "./class_contrast.js";
+import { groupGates, groupMean } from "./gate_groups.js";
+import { opennessChart, saturationChart } from "./gate_openness.js";
+import { startLayerUnitMaps } from "./layer_unit_maps.js";
+import { lesionCurveCharts } from "./lesion_curves.js";
 
 // height of a layer in a map, and smallest and largest height of a chart, in rem
 const LAYER_HEIGHT = 0.9;
@@ -107,8 +107,8 @@ function summaryOf(model) {
 
 /** The groups of gates that the profile covers. */
 function profiledGroups({ gates, profile: { profile } }) {
-  const known = new Set(profile?.layers.map((layer) => layer.gate));
-  return groupGates(gates.filter(({ name }) => known.has(name)));
+  const profiledGates = new Set(profile?.layers.map((layer) => layer.gate));
+  return groupGates(gates.filter(({ name }) => profiledGates.has(name)));
 }
 
 const NO_MODEL = "Choose a served model to see its gates.";

@@ -2,12 +2,12 @@
 // outputs of the current row.
 
 import { eraseChart } from "../charts/chart.js";
-import { setChildren } from "../dom/element.js";
-import { number } from "../dom/number_format.js";
-import { groupGates, groupUnitMeans } from "./gate_groups.js";
 import { drawHeatmap } from "../charts/heatmap.js";
 import { titledChart } from "../charts/titled_chart.js";
+import { setChildren } from "../dom/element.js";
+import { number } from "../dom/number_format.js";
 import { unitMeans } from "../row/gate_values.js";
+import { groupGates, groupUnitMeans } from "./gate_groups.js";
 
 // quantile of distances from the median at which the bias scale ends: outliers would leave no colours for
 // the rest

@@ -1,8 +1,8 @@
 // The lesion curves of the export: changed answers, accuracy and loss with each layer closed by itself.
 
-import { number, percent } from "../dom/number_format.js";
 import { drawLines } from "../charts/line_chart.js";
 import { titledChart } from "../charts/titled_chart.js";
+import { number, percent } from "../dom/number_format.js";
 
 // share of changed answers below which a layer counts as hardly needed
 const NEGLIGIBLE_CHANGE = 0.01;

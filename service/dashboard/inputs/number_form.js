@@ -1,10 +1,10 @@
 // Form to enter a row as numbers: one field per input, created from the model's metadata.
 
 import { el, setChildren } from "../dom/element.js";
-import { parseTensor, rowDims, dimsText, tensorFromValues } from "./tensor_parser.js";
 import { openFileButton, rowPicker } from "./file_input.js";
 import { rowsInNpy } from "./npy_rows.js";
 import { randomRow } from "./random_row.js";
+import { dimsText, parseTensor, rowDims, tensorFromValues } from "./tensor_parser.js";
 
 // longer rows are kept but not written into the field
 const MAX_WRITTEN_VALUES = 20_000;
@@ -51,7 +51,7 @@ export class NumberForm {
 
   take({ title, inputs }) {
     for (const field of this.#fields) {
-      const tensor = inputs.find((one) => one.name === field.name);
+      const tensor = inputs.find((input) => input.name === field.name);
       if (tensor) field.show(tensor, title);
     }
     this.#submit(title);

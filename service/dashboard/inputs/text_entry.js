@@ -1,7 +1,7 @@
 // Entry of text as the row, for networks that read characters.
 
 import { el } from "../dom/element.js";
-import { randomText, textToTensor, tensorToText } from "./text_tensor.js";
+import { randomText, tensorToText, textToTensor } from "./text_tensor.js";
 
 /** An entry of the section "Try it"; `onRow` receives the row, or null for none. */
 export class TextEntry {

@@ -1,15 +1,15 @@
 // Gate drift: how far live traffic has moved the chosen model's gates from their profile at export.
 
-import { get } from "../state/api.js";
 import { drawBars } from "../charts/bar_chart.js";
 import { eraseChart } from "../charts/chart.js";
+import { drawLines } from "../charts/line_chart.js";
+import { titledChart } from "../charts/titled_chart.js";
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
-import { groupGates, groupMean } from "../gates/gate_groups.js";
-import { drawLines } from "../charts/line_chart.js";
 import { watchVisibility } from "../dom/visibility.js";
+import { groupGates, groupMean } from "../gates/gate_groups.js";
+import { get } from "../state/api.js";
 import { subscribe } from "../state/store.js";
-import { titledChart } from "../charts/titled_chart.js";
 
 // milliseconds between two requests
 const POLL_INTERVAL = 10_000;

@@ -1,12 +1,12 @@
 // Section "Live": polls `/metrics` about every two seconds, and publishes and shows the figures in between.
 
-import { getText } from "../state/api.js";
-import { startDriftPanel } from "./drift_panel.js";
 import { el, setChildren } from "../dom/element.js";
+import { getText } from "../state/api.js";
+import { current, publish, subscribe } from "../state/store.js";
+import { startDriftPanel } from "./drift_panel.js";
+import { MetricsHistory } from "./metrics_history.js";
 import { parseScrape } from "./metrics_parser.js";
 import { startTrafficCharts } from "./traffic_charts.js";
-import { MetricsHistory } from "./metrics_history.js";
-import { current, publish, subscribe } from "../state/store.js";
 
 // milliseconds between two polls
 const POLL_INTERVAL = 2000;

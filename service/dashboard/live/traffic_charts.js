@@ -1,12 +1,12 @@
 // Traffic: figures of the last seconds as tiles, and of the last minutes as charts.
 
+import { drawLines } from "../charts/line_chart.js";
+import { titledChart } from "../charts/titled_chart.js";
 import { el, setChildren } from "../dom/element.js";
 import { duration, number, percent } from "../dom/number_format.js";
-import { HISTORY_SECONDS, WINDOW_SECONDS } from "./metrics_history.js";
-import { drawLines } from "../charts/line_chart.js";
 import { watchVisibility } from "../dom/visibility.js";
 import { current, subscribe } from "../state/store.js";
-import { titledChart } from "../charts/titled_chart.js";
+import { HISTORY_SECONDS, WINDOW_SECONDS } from "./metrics_history.js";
 
 const MINUTES = HISTORY_SECONDS / 60;
 const TICKS = {

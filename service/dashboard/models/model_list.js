@@ -1,10 +1,10 @@
 // The list of models: one line per version, with a filter if there are many.
 
-import { sameVersion } from "../state/chosen_model.js";
 import { el, setChildren } from "../dom/element.js";
-import { ModelListEntry } from "./model_list_entry.js";
+import { sameVersion } from "../state/chosen_model.js";
 import { clearModelFacts } from "../state/model_facts.js";
 import { current } from "../state/store.js";
+import { ModelListEntry } from "./model_list_entry.js";
 
 // number of versions from which the filter is shown
 const MIN_VERSIONS_FOR_FILTER = 8;
@@ -128,12 +128,12 @@ export class ModelList {
 
   #applyFilter() {
     const filter = this.tools.hidden ? "" : this.filter.value.trim().toLowerCase();
-    let shown = 0;
+    let visibleCount = 0;
     for (const [key, entry] of this.entries) {
       entry.node.hidden = !`${key} ${entry.state.textContent}`.toLowerCase().includes(filter);
-      if (!entry.node.hidden) shown += 1;
+      if (!entry.node.hidden) visibleCount += 1;
     }
-    setChildren(this.count, `${shown} of ${this.entries.size}`);
+    setChildren(this.count, `${visibleCount} of ${this.entries.size}`);
   }
 }
 

@@ -1,12 +1,12 @@
 // One version in the list of models.
 
 import { el, setChildren } from "../dom/element.js";
-import { modelFacts } from "../state/model_facts.js";
 import { bytes, duration, number } from "../dom/number_format.js";
-import { tensorList } from "./tensor_list.js";
-import { Sparkline } from "./sparkline.js";
+import { modelFacts } from "../state/model_facts.js";
 import { publish } from "../state/store.js";
 import { errorRatio, parityVerdict } from "./parity_verdict.js";
+import { Sparkline } from "./sparkline.js";
+import { tensorList } from "./tensor_list.js";
 
 const STATES = {
   READY: ["served", "ok"],

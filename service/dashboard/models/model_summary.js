@@ -1,12 +1,12 @@
 // Details of the chosen model: inputs, outputs, classes, gates, file, and the result of the parity proof.
 
-import { certificateView, factItem } from "./certificate.js";
-import { sameVersion } from "../state/chosen_model.js";
 import { el, setChildren } from "../dom/element.js";
 import { bytes, number } from "../dom/number_format.js";
+import { sameVersion } from "../state/chosen_model.js";
 import { current, publish, subscribe } from "../state/store.js";
-import { tensorList } from "./tensor_list.js";
+import { certificateView, factItem } from "./certificate.js";
 import { errorRatio, parityVerdict } from "./parity_verdict.js";
+import { tensorList } from "./tensor_list.js";
 
 const MAX_LABELS = 12;
 const MAX_TENSORS = 12;

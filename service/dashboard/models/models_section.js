@@ -1,10 +1,10 @@
 // Section "Models": the list of all versions and the details of the chosen one.
 
-import { startChosenModel } from "../state/chosen_model.js";
 import { el, setChildren } from "../dom/element.js";
-import { ModelList } from "./model_list.js";
+import { startChosenModel } from "../state/chosen_model.js";
 import { startRepositoryIndex } from "../state/repository_index.js";
 import { current, publish, subscribe } from "../state/store.js";
+import { ModelList } from "./model_list.js";
 import { startModelSummary } from "./model_summary.js";
 
 export function startModels(body) {

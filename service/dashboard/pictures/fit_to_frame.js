@@ -1,7 +1,7 @@
 // Fits drawings and images into a frame the way the network's training pictures lie in it.
 
-import { rasterize } from "./stroke_raster.js";
 import { crop, inkBounds, pasteOnto, resize, shear } from "./pixels.js";
+import { rasterize } from "./stroke_raster.js";
 
 /**
  * @typedef {import("./stroke_raster.js").Pixels} Pixels

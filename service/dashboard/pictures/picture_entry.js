@@ -1,17 +1,17 @@
 // Entry of a picture as the row: drawn, taken from a sample, or read from a file.
 
-import { DrawingBoard } from "./drawing_board.js";
 import { el, setChildren } from "../dom/element.js";
-import { tensorFromValues } from "../inputs/tensor_parser.js";
 import { rowPicker } from "../inputs/file_input.js";
-import { strokesAsDrawn, fitStrokes, fitPixels } from "./fit_to_frame.js";
-import { frameFor } from "./training_frame.js";
-import { readImage } from "./image_file.js";
 import { rowsInNpy } from "../inputs/npy_rows.js";
-import { paintPixels } from "./pixel_canvas.js";
-import { tensorToPixels, pixelsToTensor } from "./picture_input.js";
+import { tensorFromValues } from "../inputs/tensor_parser.js";
+import { DrawingBoard } from "./drawing_board.js";
+import { fitPixels, fitStrokes, strokesAsDrawn } from "./fit_to_frame.js";
+import { readImage } from "./image_file.js";
+import { pixelsToTensor, tensorToPixels } from "./picture_input.js";
 import { PictureTools } from "./picture_tools.js";
-import { blackPixels, borderMean, fitInside, cropToFill, toGrey, invert } from "./pixels.js";
+import { paintPixels } from "./pixel_canvas.js";
+import { blackPixels, borderMean, cropToFill, fitInside, invert, toGrey } from "./pixels.js";
+import { frameFor } from "./training_frame.js";
 
 // milliseconds between two rows while the user draws
 const ROW_INTERVAL = 60;

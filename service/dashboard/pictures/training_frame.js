@@ -2,15 +2,15 @@
 // thick the lines are.
 
 import { placeStrokes } from "./fit_to_frame.js";
-import { rasterize } from "./stroke_raster.js";
 import { inkBounds } from "./pixels.js";
+import { rasterize } from "./stroke_raster.js";
 
 /**
  * @typedef {object} Frame  lengths are in pixels
  * @property {number} height  of the whole picture
  * @property {number} width
  * @property {{height: number, width: number}} box  the area that the ink fills
- * @property {number} stretch  how much wider a drawing may become than its height allows
+ * @property {number} stretch  how much more a drawing may be enlarged horizontally than vertically
  * @property {boolean} upright  whether slanted drawings are straightened
  * @property {("mass"|"box")[]} centre  what is centred vertically and horizontally: mass or bounding box
  * @property {number|null} ink  sum of all values if it is the same in all pictures, else null

@@ -1,10 +1,10 @@
 // The map of layers by units: the transform gates of one row.
 
 import { eraseChart, remPixels } from "../charts/chart.js";
+import { COLUMN_NAMES_HEIGHT, drawHeatmap, SCALE_HEIGHT } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
 import { groupUnitMeans } from "../gates/gate_groups.js";
-import { SCALE_HEIGHT, COLUMN_NAMES_HEIGHT, drawHeatmap } from "../charts/heatmap.js";
 import { unitMeans } from "./gate_values.js";
 
 // number of layers up to which each row of the map is aligned with its line in the list beside it

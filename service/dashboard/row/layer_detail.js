@@ -2,11 +2,11 @@
 
 import { drawBars } from "../charts/bar_chart.js";
 import { eraseChart, remPixels } from "../charts/chart.js";
+import { drawHeatmap } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
 import { groupMean, groupUnitMeans } from "../gates/gate_groups.js";
-import { drawHeatmap } from "../charts/heatmap.js";
-import { unitsByPlace, gateLayout, meanOfLists, unitPicture, unitMeans } from "./gate_values.js";
+import { gateLayout, meanOfLists, unitMeans, unitPicture, unitsByPlace } from "./gate_values.js";
 
 // bins of the histogram of gate values from 0 to 1
 const BINS = 20;
@@ -44,14 +44,14 @@ export function startLayerDetail(body) {
       ),
     ),
   );
-  let shown = null;
+  let shownLayer = null;
 
   function redraw() {
-    if (shown) draw(shown.group, shown.reading);
+    if (shownLayer) draw(shownLayer.group, shownLayer.reading);
   }
 
   function draw(group, reading) {
-    shown = { group, reading };
+    shownLayer = { group, reading };
     setChildren(title, `Layer ${group.name}`);
     setChildren(facts, factsOf(group, reading));
     const hasCarryGates = group.gates.every(({ carry_gate }) => reading.tensors.has(carry_gate));

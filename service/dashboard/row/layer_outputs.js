@@ -2,10 +2,10 @@
 
 import { drawBars } from "../charts/bar_chart.js";
 import { eraseChart } from "../charts/chart.js";
+import { drawHeatmap } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { percent } from "../dom/number_format.js";
 import { groupUnitMeans } from "../gates/gate_groups.js";
-import { drawHeatmap } from "../charts/heatmap.js";
 import { unitMeans } from "./gate_values.js";
 
 /** Create the chart in `body`. Returns a function that draws it for a reading. */

@@ -1,8 +1,8 @@
 // One sentence on how the closed and opened layers changed the prediction.
 
 import { el, setChildren } from "../dom/element.js";
-import { predictedClassText } from "./predicted_class.js";
 import { current, subscribe } from "../state/store.js";
+import { predictedClassText } from "./predicted_class.js";
 
 /** Show the sentence in `node`, which is hidden while all layers are as is. */
 export function startLesionEffect(node) {
@@ -24,14 +24,14 @@ function effectOf(layerStates, lesioned) {
   const matches = (state) => String(lesioned[state]) === String(layerStates[state]);
   if (!lesioned || !matches("closed") || !matches("open")) return "…";
   const { certificate } = current("model");
-  const said = ({ outputs }) => predictedClassText(certificate, outputs);
-  const [before, after] = [said(lesioned.reading), said(lesioned)];
+  const classText = ({ outputs }) => predictedClassText(certificate, outputs);
+  const [before, after] = [classText(lesioned.reading), classText(lesioned)];
   if (!before) return "the change is shown beside the prediction.";
   return [el("strong", {}, after), `; as is: ${before}.`];
 }
 
 function movedText({ closed, open }) {
-  const said = (layers, state) =>
+  const classText = (layers, state) =>
     layers.length > 0 && `${layers.length > 1 ? "layers" : "layer"} ${layers.join(", ")} ${state}`;
-  return [said(closed, "closed"), said(open, "open")].filter(Boolean).join(" and ");
+  return [classText(closed, "closed"), classText(open, "open")].filter(Boolean).join(" and ");
 }

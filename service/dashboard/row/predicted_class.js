@@ -1,4 +1,4 @@
-// The predicted class: the one with the highest probability in the model's first output.
+// Class probabilities of a model's first output, and the predicted class: the most probable one.
 
 /** {label, share} of the first output; null if the output has no classes. */
 export function predictedClass({ distribution, labels }, outputs) {
@@ -33,4 +33,25 @@ export function indexOfMax(values) {
 
 function sum(values) {
   return values.reduce((all, value) => all + value, 0);
+}
+
+/** {label, share, place} per class, in order; null if the output has no classes. */
+export function classProbabilities(certificate, outputs) {
+  if (predictedClass(certificate, outputs) === null) return null;
+  const values = Float64Array.from(outputs[0].data, Number);
+  const shares = certificate.distribution === "logits" ? softmax(values) : values;
+  const { labels } = certificate;
+  const named = labels.length === shares.length;
+  return Array.from(shares, (share, place) => ({
+    label: named ? labels[place] : `class ${place}`,
+    share,
+    place,
+  }));
+}
+
+function softmax(logits) {
+  const maximum = logits[indexOfMax(logits)];
+  const powers = logits.map((logit) => Math.exp(logit - maximum));
+  const sum = powers.reduce((all, power) => all + power, 0);
+  return powers.map((power) => power / sum);
 }

@@ -1,10 +1,10 @@
 // The route of a row: how much each layer carries over, and how much passes all of them unchanged.
 
 import { drawBars } from "../charts/bar_chart.js";
+import { drawLines } from "../charts/line_chart.js";
 import { el } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
 import { groupMean } from "../gates/gate_groups.js";
-import { drawLines } from "../charts/line_chart.js";
 
 // share below which a percentage would be a row of zeros
 const MIN_PERCENTAGE = 1e-4;

@@ -1,9 +1,9 @@
 // Comparison of two rows: one that was kept, called A, and the current one, called B.
 
 import { eraseChart } from "../charts/chart.js";
+import { drawHeatmap } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { number, percent } from "../dom/number_format.js";
-import { drawHeatmap } from "../charts/heatmap.js";
 import { drawGateMap, gateRows } from "./gate_map.js";
 import { predictedClassText } from "./predicted_class.js";
 import { drawRoute } from "./route_chart.js";

@@ -1,38 +1,38 @@
 // Section "Gates of this row": map of gates, switches to close and open layers, route, details of one layer,
 // and a comparison of two rows.
 
-import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
-import { startComparison } from "./row_comparison.js";
-import { startLesionEffect } from "./lesion_effect.js";
+import { frameRow } from "../charts/heatmap.js";
 import { el, setChildren } from "../dom/element.js";
 import { groupGates } from "../gates/gate_groups.js";
-import { frameRow } from "../charts/heatmap.js";
+import { current, subscribe } from "../state/store.js";
+import { drawGateMap, heightBesideList, MAX_ALIGNED_LAYERS } from "./gate_map.js";
 import { startLayerDetail } from "./layer_detail.js";
-import { resetLayers, startLesion, setLayerState } from "./lesion.js";
 import { startLayerList } from "./layer_list.js";
-import { heightBesideList, drawGateMap, MAX_ALIGNED_LAYERS } from "./gate_map.js";
+import { drawChanges, startLayerOutputs } from "./layer_outputs.js";
+import { resetLayers, setLayerState, startLesion } from "./lesion.js";
+import { startLesionEffect } from "./lesion_effect.js";
 import { predictedClassText } from "./predicted_class.js";
 import { drawRoute, routeFacts } from "./route_chart.js";
-import { current, subscribe } from "../state/store.js";
+import { startComparison } from "./row_comparison.js";
 
 export function startRow(body) {
   const placeholder = el("div");
   const div = (name) => el("div", { class: name });
-  const title = el("p", { class: "of-row" });
+  const title = el("p", { class: "row-title" });
   const keepButton = el("button", { type: "button" }, "Keep as A");
   const resetButton = el("button", { type: "button", on: { click: resetLayers } }, "Reset layers");
   const effect = el("p", { class: "effect" });
-  const [map, route, changes] = [el("figure"), el("figure"), el("figure")];
+  const [mapFigure, routeFigure, changesFigure] = [el("figure"), el("figure"), el("figure")];
   const [list, routeList] = [div("list"), el("dl", { class: "facts" })];
-  const [layerPart, blocksPart, comparePart] = [div("part"), div("part"), div("part")];
+  const [layerPart, outputsPart, comparisonPart] = [div("part"), div("part"), div("part")];
   const charts = el(
     "div",
     { class: "row-parts" },
     el("div", { class: "headline" }, title, keepButton),
     el(
       "div",
-      { class: "map-and-levers" },
-      el("div", {}, el("h3", {}, "Transform gates"), map),
+      { class: "map-and-layers" },
+      el("div", {}, el("h3", {}, "Transform gates"), mapFigure),
       el("div", {}, el("div", { class: "headline" }, el("h3", {}, "Layers"), resetButton), list),
     ),
     effect,
@@ -45,19 +45,19 @@ export function startRow(body) {
       el(
         "div",
         { class: "pair" },
-        el("div", {}, el("h4", {}, "Share carried over by each layer"), route),
-        el("div", {}, el("h4", {}, "Change made by each layer"), changes),
+        el("div", {}, el("h4", {}, "Share carried over by each layer"), routeFigure),
+        el("div", {}, el("h4", {}, "Change made by each layer"), changesFigure),
       ),
     ),
-    blocksPart,
-    comparePart,
+    outputsPart,
+    comparisonPart,
   );
   setChildren(body, placeholder, charts);
 
   const layerList = startLayerList(list, { onChoose: chooseLayer, onStateChange: setLayerState });
   const drawLayer = startLayerDetail(layerPart);
-  const drawBlocks = startLayerOutputs(blocksPart);
-  const comparison = startComparison(comparePart);
+  const drawOutputs = startLayerOutputs(outputsPart);
+  const comparison = startComparison(comparisonPart);
   let [model, groups, reading] = [null, [], null];
   keepButton.addEventListener("click", () => {
     comparison.keep(reading);
@@ -67,7 +67,7 @@ export function startRow(body) {
   function chooseLayer(n) {
     if (n === layerList.chosen() || !reading) return;
     layerList.choose(n);
-    frameRow(map, n);
+    frameRow(mapFigure, n);
     drawLayer(groups[n], reading);
   }
 
@@ -81,12 +81,12 @@ export function startRow(body) {
     layerList.showReading(reading);
     const chosen = layerList.chosen();
     const mapHeight = heightBesideList(groups.length);
-    drawGateMap(map, groups, reading, { chosen, onPick: chooseLayer, height: mapHeight });
+    drawGateMap(mapFigure, groups, reading, { chosen, onPick: chooseLayer, height: mapHeight });
     drawLayer(groups[chosen], reading);
     setChildren(routeList, routeFacts(reading));
-    drawRoute(route, groups, [{ name: "carried over", reading }]);
-    drawChanges(changes, groups, reading);
-    drawBlocks(groups, reading);
+    drawRoute(routeFigure, groups, [{ name: "carried over", reading }]);
+    drawChanges(changesFigure, groups, reading);
+    drawOutputs(groups, reading);
     comparison.draw(model, groups, reading);
   }
 

@@ -1,7 +1,7 @@
 // The dialog for the API key and the button that opens it.
 
-import { get, key, setKey } from "../state/api.js";
 import { el, setChildren } from "../dom/element.js";
+import { get, key, setKey } from "../state/api.js";
 import { publish, subscribe } from "../state/store.js";
 
 // characters that an HTTP header can carry

@@ -2,9 +2,9 @@
 
 import { el, setChildren } from "../dom/element.js";
 import { elapsed } from "../dom/number_format.js";
+import { current, publish, subscribe } from "../state/store.js";
 import { createKeyButton } from "./api_key_dialog.js";
 import { startSectionLinks } from "./section_links.js";
-import { current, publish, subscribe } from "../state/store.js";
 import { currentTheme, toggleTheme } from "./theme.js";
 
 const STATES = {

@@ -1,6 +1,6 @@
 // Light or dark theme: follows the system until the user chooses. Printing always uses the light theme.
 
-import { writeStored, readStored } from "../state/browser_storage.js";
+import { readStored, writeStored } from "../state/browser_storage.js";
 import { publish } from "../state/store.js";
 
 // key in localStorage; early_theme.js reads it too

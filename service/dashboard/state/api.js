@@ -1,6 +1,6 @@
 // HTTP client for the service's public routes, with the API key that the user gave for this tab.
 
-import { writeStored, readStored } from "./browser_storage.js";
+import { readStored, writeStored } from "./browser_storage.js";
 import { current, publish } from "./store.js";
 import { parseTensors } from "./tensors.js";
 

@@ -1,10 +1,11 @@
-// The chosen model: chosen by the user or the address, or else the first one that is served.
+// The chosen model: chosen by the user or the address, or else the first one that is served. The choice is kept
+// in the address as `#model=NAME/VERSION`, so that it survives a reload and can be shared.
 
-import { writeAddress, modelInAddress } from "./page_address.js";
 import { get, modelPath } from "./api.js";
 import { modelFacts } from "./model_facts.js";
 import { current, publish, subscribe } from "./store.js";
 
+const HASH_PATTERN = /^#model=([^/]+)\/(\d+)$/;
 // milliseconds between checks whether the model file was replaced under the same version
 const FILE_CHECK_INTERVAL = 60_000;
 
@@ -24,8 +25,8 @@ export function startChosenModel() {
 }
 
 /** Whether both name the same version of the same model. */
-export function sameVersion(one, other) {
-  return Boolean(one && other) && one.name === other.name && one.version === other.version;
+export function sameVersion(a, b) {
+  return Boolean(a && b) && a.name === b.name && a.version === b.version;
 }
 
 function choose({ name, version }) {
@@ -47,7 +48,7 @@ function followIndex(index) {
     else publish("model", null);
     return;
   }
-  const entry = index.find((one) => sameVersion(one, chosen));
+  const entry = index.find((candidate) => sameVersion(candidate, chosen));
   if (entry?.state === "READY") {
     if (serverWasDown || chosen.state === "unserved" || chosen.state === "failed") load(chosen);
     serverWasDown = false;
@@ -59,7 +60,7 @@ function followIndex(index) {
 async function load({ name, version }) {
   const thisLoad = (latestLoad += 1);
   const publishState = (state, message = "") => publish("chosen model", { name, version, state, message });
-  const entry = current("index")?.find((one) => sameVersion(one, { name, version }));
+  const entry = current("index")?.find((candidate) => sameVersion(candidate, { name, version }));
   if (entry?.state !== "READY") {
     publishState("unserved", unservedReason(entry));
     if (!sameVersion(current("model"), { name, version })) publish("model", null);
@@ -106,4 +107,22 @@ function unservedReason(entry) {
   if (!entry) return "no such version is in the repository";
   if (entry.state === "LOADING") return "it is being loaded";
   return entry.reason || "it is not served";
+}
+
+/** {name, version} in the address, or null. */
+function modelInAddress() {
+  const match = HASH_PATTERN.exec(location.hash);
+  if (!match) return null;
+  try {
+    return { name: decodeURIComponent(match[1]), version: match[2] };
+  } catch {
+    // an invalid % escape
+    return null;
+  }
+}
+
+/** Put the chosen model into the address, as a new entry in the browser history. */
+function writeAddress({ name, version }) {
+  const hash = `#model=${encodeURIComponent(name)}/${version}`;
+  if (location.hash !== hash) history.pushState(null, "", hash);
 }

@@ -39,7 +39,7 @@ async function poll(onError) {
   try {
     const index = await post("v2/repository/index", {}, controller.signal);
     failures = 0;
-    loading = index.some((one) => one.state === "LOADING");
+    loading = index.some((entry) => entry.state === "LOADING");
     const now = JSON.stringify(index);
     if (now !== published) publish("index", index);
     published = now;

@@ -1,10 +1,10 @@
 // Code that sends the same request from elsewhere: a curl command, and Python with only its standard library.
 
-import { key } from "../state/api.js";
-import { copyButton } from "./copy_button.js";
 import { el, setChildren } from "../dom/element.js";
 import { number } from "../dom/number_format.js";
+import { key } from "../state/api.js";
 import { current, subscribe } from "../state/store.js";
+import { copyButton } from "./copy_button.js";
 
 // characters; Linux limits one argument of a command to 131,072 bytes
 const MAX_ARGUMENT_LENGTH = 100_000;

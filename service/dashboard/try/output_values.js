@@ -1,8 +1,8 @@
 // Shows an output without classes as numbers: a table, or a heat map for two-dimensional values.
 
+import { drawHeatmap } from "../charts/heatmap.js";
 import { el } from "../dom/element.js";
 import { number, shapeText } from "../dom/number_format.js";
-import { drawHeatmap } from "../charts/heatmap.js";
 
 // values in the table, and in a heat map
 const MAX_TABLE_VALUES = 200;

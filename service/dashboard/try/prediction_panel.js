@@ -1,14 +1,13 @@
 // The prediction: class and probability, all classes as bars, other outputs as numbers; and what closed or
 // opened layers change about it.
 
-import { requestAgain } from "./row_requests.js";
 import { clearCharts } from "../charts/chart.js";
 import { el, setChildren } from "../dom/element.js";
 import { duration } from "../dom/number_format.js";
-import { probabilityText } from "../row/predicted_class.js";
-import { outputValues } from "./output_values.js";
-import { classProbabilities } from "./probabilities.js";
+import { classProbabilities, probabilityText } from "../row/predicted_class.js";
 import { current, subscribe } from "../state/store.js";
+import { outputValues } from "./output_values.js";
+import { requestAgain } from "./row_requests.js";
 
 // number of classes shown at first
 const MAX_CLASSES = 10;
@@ -18,8 +17,8 @@ const ANNOUNCE_DELAY = 800;
 export function startPrediction(node) {
   const announcement = el("p", { class: "visually-hidden", role: "status" });
   const errorNode = el("div");
-  const shown = el("div", { class: "shown" });
-  setChildren(node, errorNode, shown, announcement);
+  const content = el("div", { class: "shown" });
+  setChildren(node, errorNode, content, announcement);
   let showAll = false;
   let timer = 0;
   let error = null;
@@ -27,7 +26,7 @@ export function startPrediction(node) {
   const toggleAll = () => {
     showAll = !showAll;
     show();
-    shown.querySelector("button").focus();
+    content.querySelector("button").focus();
   };
   const show = () => {
     const request = current("request") ?? null;
@@ -42,9 +41,9 @@ export function startPrediction(node) {
     const newState = reading ? [reading, lesion, showAll] : [placeholderText(request)];
     if (newState.length !== shownState.length || newState.some((part, n) => part !== shownState[n])) {
       shownState = newState;
-      clearCharts(shown);
+      clearCharts(content);
       setChildren(
-        shown,
+        content,
         reading
           ? predictionNodes(reading, lesion, { showAll, toggleAll })
           : emptyNode(placeholderText(request)),

@@ -1,9 +1,9 @@
 // The samples stored with a model, as pictures or labels to choose from.
 
 import { el, setChildren } from "../dom/element.js";
-import { paintPixels } from "../pictures/pixel_canvas.js";
-import { tensorToPixels } from "../pictures/picture_input.js";
 import { tensorToText } from "../inputs/text_tensor.js";
+import { tensorToPixels } from "../pictures/picture_input.js";
+import { paintPixels } from "../pictures/pixel_canvas.js";
 
 /** The title of a sample. */
 export function sampleTitle({ label }, index) {

@@ -1,18 +1,18 @@
 // Section "Try it": make an input row (draw, type, open a file, random, sample) and see the prediction.
 
-import { get } from "../state/api.js";
-import { startRowRequests } from "./row_requests.js";
 import { el, setChildren } from "../dom/element.js";
 import { acceptDroppedFiles } from "../inputs/file_input.js";
 import { NumberForm } from "../inputs/number_form.js";
+import { TextEntry } from "../inputs/text_entry.js";
+import { textFormatOf } from "../inputs/text_tensor.js";
 import { PictureEntry } from "../pictures/picture_entry.js";
 import { pictureFormatOf } from "../pictures/picture_input.js";
-import { startPrediction } from "./prediction_panel.js";
-import { showSamples, sampleTitle } from "./sample_picker.js";
-import { startSnippets } from "./code_snippets.js";
+import { get } from "../state/api.js";
 import { current, publish, subscribe } from "../state/store.js";
-import { textFormatOf } from "../inputs/text_tensor.js";
-import { TextEntry } from "../inputs/text_entry.js";
+import { startSnippets } from "./code_snippets.js";
+import { startPrediction } from "./prediction_panel.js";
+import { startRowRequests } from "./row_requests.js";
+import { sampleTitle, showSamples } from "./sample_picker.js";
 
 export function startTry(body) {
   const panel = new TryPanel(body);
