@@ -12,27 +12,27 @@ from service.api.open_inference import ModelName
 from service.errors import NotFoundError, NotReadyError, RequestError
 
 
-def router(parts: ServiceContext) -> APIRouter:
+def router(context: ServiceContext) -> APIRouter:
     """The routes. The index is open to every API key; load and unload change what all workers serve."""
     routes = APIRouter(prefix="/v2/repository", tags=["Model repository"])
-    any_key, admin = Depends(parts.access.needs("api")), Depends(parts.access.needs("admin"))
+    any_key, admin = Depends(context.auth.needs("api")), Depends(context.auth.needs("admin"))
 
     @routes.post("/index", summary="All versions with their state", dependencies=[any_key])
     async def index(request: Request) -> Any:
-        only_ready = (await _read_body(request, parts)).get("ready", False)
+        only_ready = (await _read_body(request, context)).get("ready", False)
         if not isinstance(only_ready, bool):
             raise RequestError(f"ready: expected true or false, got {only_ready!r}")
-        return [entry for entry in parts.shelf.index() if not only_ready or entry["state"] == "READY"]
+        return [entry for entry in context.registry.index() if not only_ready or entry["state"] == "READY"]
 
     @routes.post("/models/{model}/load", summary="Load a model from the repository", dependencies=[admin])
     async def load(model: ModelName, request: Request) -> Response:
-        await _read_body(request, parts)
-        return _response(await parts.control.ask("load", model))
+        await _read_body(request, context)
+        return _response(await context.supervisor.ask("load", model))
 
     @routes.post("/models/{model}/unload", summary="Stop serving a model", dependencies=[admin])
     async def unload(model: ModelName, request: Request) -> Response:
-        await _read_body(request, parts)
-        return _response(await parts.control.ask("unload", model))
+        await _read_body(request, context)
+        return _response(await context.supervisor.ask("unload", model))
 
     return routes
 
@@ -44,15 +44,15 @@ def _response(outcome: dict[str, Any]) -> Response:
     raise (NotReadyError if outcome.get("known", True) else NotFoundError)(outcome["reason"])
 
 
-async def _read_body(request: Request, parts: ServiceContext) -> dict[str, Any]:
+async def _read_body(request: Request, context: ServiceContext) -> dict[str, Any]:
     """The request's JSON object, empty if there is no body."""
-    async with parts.held.body(dict(request.scope["headers"]), request.receive) as body:
-        if not body.strip():
-            return {}
-        try:
-            record = orjson.loads(body)
-        except ValueError as error:
-            raise RequestError("the body: expected JSON or nothing, got something else") from error
+    body = await context.budget.read(request.scope["turnpike.request"])
+    if not body.strip():
+        return {}
+    try:
+        record = orjson.loads(body)
+    except ValueError as error:
+        raise RequestError("the body: expected JSON or nothing, got something else") from error
     if not isinstance(record, dict):
         raise RequestError(f"the body: expected a JSON object or nothing, got {type(record).__name__}")
     return record

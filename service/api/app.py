@@ -1,9 +1,14 @@
-"""The service put together: the one place where the parts meet."""
+"""One worker's application: settings, models, routes and middleware put together.
+
+Requests that run a model, and those answered from a model's file, go from the connection to their endpoint
+through the middleware alone. FastAPI serves everything else (documentation, dashboard, admin routes,
+probes) behind an adapter.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,19 +17,23 @@ from fastapi import Depends, FastAPI, Response
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api import admin, health, predict
-from service.api import open_inference as oip
+from service.api import admin, gates, health, open_inference, predict
 from service.api.context import ServiceContext, SupervisorClient
 from service.api.dashboard import add_dashboard
-from service.api.gates import routes as gate_routes
 from service.api.openapi.reference_page import add_reference
 from service.artifact.limits import RequestLimits
 from service.artifact.low_priority import low_priority_caller
 from service.artifact.runtime import expect_device
 from service.config.cpus import threads_per_worker
+from service.http.asgi import AsgiRequest, fastapi_endpoint
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
-from service.http.door import Door
+from service.http.cors import Cors
+from service.http.middleware import RequestMiddleware
+from service.http.observer import RequestObserver
+from service.http.request import Request
+from service.http.router import Route, Router
+from service.http.shared_state import ConnectionLimits
 from service.http.tracing import Tracing
 from service.registry.loader import load
 from service.registry.model import Model
@@ -38,79 +47,97 @@ if TYPE_CHECKING:
 
 
 class Application:
-    """One worker's ASGI application. Its handlers are what the supervisor asks of it."""
+    """What a worker serves: `handle` for our own HTTP protocol, and the same as an ASGI application.
 
-    def __init__(self, settings: Settings, control: SupervisorClient) -> None:
-        meter = RequestCounters()
-        self._load = partial(load, settings=settings, counters=meter, threads=threads_per_worker(settings))
-        self.shelf = ModelRegistry(self._loaded)
-        self.parts = ServiceContext(
+    `handlers` are what the supervisor may ask of it, by name.
+    """
+
+    def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
+        counters = RequestCounters()
+        self._load = partial(load, settings=settings, counters=counters, threads=threads_per_worker(settings))
+        self.registry = ModelRegistry(self._load_model)
+        self.context = ServiceContext(
             settings=settings,
             limits=RequestLimits(
                 max_rows=settings.max_rows, max_depth=settings.max_depth, max_json_bytes=settings.max_json
             ),
-            shelf=self.shelf,
-            meter=meter,
-            access=Authenticator.from_settings(settings),
-            held=MemoryBudget(settings.max_held, limit=settings.max_body, seconds=settings.body_seconds),
-            control=control,
+            registry=self.registry,
+            counters=counters,
+            auth=Authenticator.from_settings(settings),
+            budget=MemoryBudget(settings.max_held, limit=settings.max_body, seconds=settings.body_seconds),
+            supervisor=supervisor,
         )
         self.draining = False
         self.handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
-            "prepare": self.shelf.prepare,
-            "commit": self.shelf.commit,
+            "prepare": self.registry.prepare,
+            "commit": self.registry.commit,
             "snapshot": self.snapshot,
         }
+        self.connection_limits = ConnectionLimits(
+            settings.max_header, settings.header_seconds, settings.idle_seconds
+        )
         self._tracing = Tracing.from_settings(settings)
-        self._door = Door(routed(self.parts, self.is_ready), self.parts, self._tracing)
-        # what connections refuse themselves
-        self.refused = self._door.refused
-        # and whom they may hand a request to without a detour
-        self.express = self._door.express
+        self.framework, self.router = build_routes(self.context, self.is_ready)
+        observer = RequestObserver(counters, self._tracing, access_log=settings.access_log)
+        self._middleware = RequestMiddleware(
+            self.router,
+            self.context.auth,
+            self.context.budget,
+            observer,
+            Cors(settings.cors) if settings.cors else None,
+        )
+        self.count_rejected = observer.rejected
 
-    def _loaded(self, found: ModelFile) -> Model:
-        """A model of the repository; while there are others to answer for, they go first."""
-        if not self.shelf.models:
-            return self._load(found)
+    def handle(self, request: Request) -> Coroutine[Any, Any, None]:
+        """Answer a request."""
+        return self._middleware.handle(request)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._middleware.handle(AsgiRequest(scope, receive, send))
+        else:
+            await self.framework(scope, receive, send)
+
+    def _load_model(self, file: ModelFile) -> Model:
+        """Load a model of the repository; at low priority if requests for other models may come meanwhile."""
+        if not self.registry.models:
+            return self._load(file)
         with low_priority_caller() as call:
-            return self._load(found, call=call)
+            return self._load(file, call=call)
 
     def is_ready(self) -> bool:
         """Whether requests should be sent here."""
-        return self.shelf.ready and not self.draining
+        return self.registry.ready and not self.draining
 
     async def snapshot(self, _: Any = None) -> dict[str, Any]:
         """What this worker has counted so far."""
-        models = self.shelf.models
+        models = self.registry.models
         waiting = {(model.name, model.version): model.batcher.waiting for model in models}
         drift: dict[str, dict[str, Any]] = {}
         for model in models:
             if model.drift is not None:
                 drift.setdefault(model.name, {})[str(model.version)] = model.drift.snapshot()
-        return {"meter": self.parts.meter.snapshot(waiting), "drift": drift}
+        return {"meter": self.context.counters.snapshot(waiting), "drift": drift}
 
     async def start(self) -> None:
-        """See that what all models need is there; they are loaded when a plan comes."""
-        expect_device(self.parts.settings.device)
+        """Check what all models need. Models are loaded when the supervisor sends a deployment."""
+        expect_device(self.context.settings.device)
 
     async def stop(self) -> None:
-        """Send the last spans."""
+        """Send the last traces."""
         if self._tracing is not None:
             self._tracing.close()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._door(scope, receive, send)
+
+def create_app(settings: Settings, supervisor: SupervisorClient) -> Application:
+    """The application of these settings, without models."""
+    return Application(settings, supervisor)
 
 
-def create_app(settings: Settings, control: SupervisorClient) -> Application:
-    """The application of these settings; models are loaded when a plan is prepared."""
-    return Application(settings, control)
-
-
-def routed(parts: ServiceContext, is_ready: Callable[[], bool]) -> FastAPI:
-    """Every route, those that are called most first."""
-    settings = parts.settings
-    app = FastAPI(
+def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple[FastAPI, Router]:
+    """All routes: those of the framework, and a router with our own that falls back on the framework."""
+    settings = context.settings
+    framework = FastAPI(
         title="turnpike",
         version=VERSION,
         docs_url=None,
@@ -118,40 +145,42 @@ def routed(parts: ServiceContext, is_ready: Callable[[], bool]) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.router.routes[:0] = oip.infer_routes(parts) + predict.predict_routes(parts) + gate_routes(parts)
-    for router in (
-        health.router(parts.access, is_ready),
-        oip.router(parts),
-        predict.router(parts),
-        admin.router(parts),
+    router = Router(fallback=fastapi_endpoint(framework))
+    for add_routes in (open_inference.add_routes, predict.add_routes, gates.add_routes):
+        add_routes(router, context)
+    for included in (
+        health.router(context.auth, is_ready),
+        open_inference.router(context),
+        predict.router(context),
+        admin.router(context),
     ):
-        app.include_router(router)
+        framework.include_router(included)
 
-    @app.get(
+    @framework.get(
         "/metrics",
         tags=["Metrics"],
-        dependencies=[Depends(parts.access.needs("api"))],
+        dependencies=[Depends(context.auth.needs("api"))],
         response_class=PlainTextResponse,
     )
     async def metrics() -> Response:
         """Counts of all workers, for Prometheus."""
-        # its library is there from the first scrape on, and nobody waits while that is imported
+        # prometheus_client is imported at the first scrape, in a thread since that takes a while
         await asyncio.to_thread(import_module, "service.api.metrics")
         from service.api.metrics import collect_metrics, metrics_response
 
-        families = collect_metrics(await parts.control.ask("snapshots"), parts.shelf)
+        families = collect_metrics(await context.supervisor.ask("snapshots"), context.registry)
         return await asyncio.to_thread(metrics_response, families)
 
-    app.openapi = partial(openapi, app)  # type: ignore[method-assign]
+    framework.openapi = partial(_openapi, framework, router.routes)  # type: ignore[method-assign]
     if settings.dashboard:
-        add_dashboard(app, parts.access)
+        add_dashboard(framework, context.auth)
     if settings.docs:
-        add_reference(app, parts.access)
-    return app
+        add_reference(framework, context.auth)
+    return framework, router
 
 
-def openapi(app: FastAPI) -> dict[str, Any]:
-    """The document, and what makes it, when it is first asked for."""
+def _openapi(framework: FastAPI, routes: list[Route]) -> dict[str, Any]:
+    # imported when the document is first asked for
     from service.api.openapi.document import openapi
 
-    return openapi(app)
+    return openapi(framework, routes)

@@ -1,4 +1,4 @@
-"""The parts that every route works with, put together by `app.py`."""
+"""What the routes of one worker share, assembled by `app.py`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class SupervisorClient(Protocol):
-    """What a worker asks of all workers, through the supervisor."""
+    """Asks all workers for something, through the supervisor."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
-        """Ask for "snapshots", "load" or "unload", and wait for the answer."""
+        """Ask for "snapshots", "load" or "unload", and return the answer."""
 
 
 @dataclass(frozen=True)
 class ServiceContext:
-    """One worker's: its settings, its models, what it counts, whom it lets in."""
+    """One worker's settings, models, counters and keys."""
 
     settings: Settings
     limits: RequestLimits
-    shelf: ModelRegistry
-    meter: RequestCounters
-    access: Authenticator
-    held: MemoryBudget
-    control: SupervisorClient
+    registry: ModelRegistry
+    counters: RequestCounters
+    auth: Authenticator
+    budget: MemoryBudget
+    supervisor: SupervisorClient

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Response
 from service.http.auth import Authenticator
 
 
-def router(access: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
+def router(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
     """The health routes. They need no key, because probes have none."""
-    routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(access.needs("open"))])
+    routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(auth.needs("open"))])
 
     # some load balancers probe with HEAD
     @routes.head("/live", include_in_schema=False)

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import orjson
-from starlette.types import Receive, Scope, Send
 
 from service.api.context import ServiceContext
-from service.api.endpoint import respond
 from service.artifact.datatypes import DATATYPES
 from service.artifact.manifest import Gate, Parity, Profile, SampleInput
 from service.artifact.runtime import Tensor
 from service.artifact.sample_rows import to_input_row
+from service.http.request import Request
+from service.http.response import Response
 from service.inference_types import Array
 from service.registry.model import Model
 
@@ -26,23 +26,23 @@ FindModel = Callable[[ServiceContext, Mapping[str, str]], Model]
 Render = Callable[[Model], bytes]
 
 
-def find_model(parts: ServiceContext, params: Mapping[str, str]) -> Model:
+def find_model(context: ServiceContext, params: Mapping[str, str]) -> Model:
     """The model that the path of a route names."""
-    return parts.shelf.find(params["model"], params.get("version"))
+    return context.registry.find(params["model"], params.get("version"))
 
 
 class StaticModelEndpoint:
     """Responds with `render(model)`, which is called in a thread because it takes milliseconds to run."""
 
-    def __init__(self, parts: ServiceContext, render: Render, find: FindModel = find_model) -> None:
-        self._parts, self._render, self._find = parts, render, find
+    def __init__(self, context: ServiceContext, render: Render, find: FindModel = find_model) -> None:
+        self._context, self._render, self._find = context, render, find
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        model = self._find(self._parts, scope["path_params"])
+    async def __call__(self, request: Request) -> Response:
+        model = self._find(self._context, request.path_params)
         body = model.cached_answers.get(self._render)
         if body is None:
             body = model.cached_answers[self._render] = await asyncio.to_thread(self._render, model)
-        await respond(send, body, held=self._parts.held)
+        return Response(body)
 
 
 def certificate_json(model: Model) -> bytes:

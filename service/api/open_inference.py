@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Response
-from starlette.routing import Route
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint
-from service.api.inference import Content, InferenceCall
+from service.api.inference import InferenceCall
 from service.artifact.datatypes import DATATYPES
 from service.artifact.runtime import Tensor
+from service.http.response import ResponseBody
+from service.http.router import Router
 from service.protocol.infer_response import encode_infer
 from service.registry.model import Model
 from service.telemetry.counters import Snapshot, merge
@@ -91,27 +92,25 @@ ModelVersion = Annotated[str, Path(description="One of the model's versions.", e
 class InferEndpoint(ModelEndpoint):
     """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
 
-    async def content(self, inquiry: InferenceCall) -> Content:
-        model, inference = inquiry.model, inquiry.inference
-        given = await inquiry.run(inference.output_names)
-        return encode_infer(model.name, model.version, inference, given, model.labels)
+    async def answer(self, call: InferenceCall) -> ResponseBody:
+        model, inference = call.model, call.inference
+        result = await call.run(inference.output_names)
+        return encode_infer(model.name, model.version, inference, result, model.labels)
 
 
-def infer_routes(parts: ServiceContext) -> list[Route]:
-    """The hot routes; they stand before all others, since routes are tried in turn."""
-    infer = parts.access.guard("api", InferEndpoint(parts))
-    return [
-        Route("/v2/models/{model}/infer", infer, methods=["POST"], name="infer"),
-        Route("/v2/models/{model}/versions/{version}/infer", infer, methods=["POST"], name="infer_version"),
-    ]
+def add_routes(router: Router, context: ServiceContext) -> None:
+    """Inference, on the newest version of a model or on a named one."""
+    infer = InferEndpoint(context)
+    router.add("POST", "/v2/models/{model}/infer", "api", infer, "infer")
+    router.add("POST", "/v2/models/{model}/versions/{version}/infer", "api", infer, "infer_version")
 
 
-def router(parts: ServiceContext) -> APIRouter:
+def router(context: ServiceContext) -> APIRouter:
     """Everything of the protocol that only tells."""
     routes = APIRouter(
-        prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(parts.access.needs("api"))]
+        prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(context.auth.needs("api"))]
     )
-    shelf = parts.shelf
+    registry = context.registry
 
     @routes.get("", summary="The server and what it can do")
     @routes.get("/", include_in_schema=False)
@@ -120,16 +119,16 @@ def router(parts: ServiceContext) -> APIRouter:
 
     @routes.get("/models", summary="The names of all models")
     async def models() -> Any:
-        return {"models": shelf.names()}
+        return {"models": registry.names()}
 
     @routes.get("/models/stats", summary="Statistics of all models")
     async def all_stats() -> Any:
-        return {"model_stats": model_stats(await parts.control.ask("snapshots"))}
+        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"))}
 
     def about(model: Model) -> Any:
         return {
             "name": model.name,
-            "versions": [str(version) for version in shelf.versions(model.name)],
+            "versions": [str(version) for version in registry.versions(model.name)],
             "platform": "onnx_onnxv1",
             "inputs": [_metadata(tensor) for tensor in model.signature.inputs.values()],
             "outputs": [_metadata(tensor) for tensor in model.signature.outputs.values()],
@@ -137,15 +136,15 @@ def router(parts: ServiceContext) -> APIRouter:
 
     @routes.get("/models/{model}", summary="A model's inputs and outputs")
     async def metadata(model: ModelName) -> Any:
-        return about(shelf.find(model))
+        return about(registry.find(model))
 
     @routes.get("/models/{model}/versions/{version}", summary="The same, of one version")
     async def version_metadata(model: ModelName, version: ModelVersion) -> Any:
-        return about(shelf.find(model, version))
+        return about(registry.find(model, version))
 
     def state_of(model: str, version: str | None) -> Response:
         # 404 where there is no such model at all
-        state = shelf.is_ready(model, version)
+        state = registry.is_ready(model, version)
         return Response(
             orjson.dumps({"name": model, "ready": state}),
             status_code=200 if state else 503,
@@ -162,34 +161,34 @@ def router(parts: ServiceContext) -> APIRouter:
 
     @routes.get("/models/{model}/config", summary="A model's configuration, as Triton tells it")
     async def config(model: ModelName) -> Any:
-        return configuration(shelf.find(model), parts)
+        return configuration(registry.find(model), context)
 
     @routes.get("/models/{model}/versions/{version}/config", summary="The same, of one version")
     async def version_config(model: ModelName, version: ModelVersion) -> Any:
-        return configuration(shelf.find(model, version), parts)
+        return configuration(registry.find(model, version), context)
 
     @routes.get("/models/{model}/stats", summary="A model's statistics, over all workers")
     async def stats(model: ModelName) -> Any:
-        shelf.find(model)
-        return {"model_stats": model_stats(await parts.control.ask("snapshots"), model)}
+        registry.find(model)
+        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model)}
 
     @routes.get("/models/{model}/versions/{version}/stats", summary="The same, of one version")
     async def version_stats(model: ModelName, version: ModelVersion) -> Any:
-        found = shelf.find(model, version)
-        return {"model_stats": model_stats(await parts.control.ask("snapshots"), model, found.version)}
+        found = registry.find(model, version)
+        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model, found.version)}
 
     return routes
 
 
-def configuration(model: Model, parts: ServiceContext) -> dict[str, Any]:
+def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:
     """What load tools read: names, types, batching and where the model runs."""
-    settings, signature = parts.settings, model.signature
+    settings, signature = context.settings, model.signature
     batched = model.batcher.batched
     return {
         "name": model.name,
         "platform": "onnxruntime_onnx",
         "backend": "onnxruntime",
-        "version_policy": {"specific": {"versions": parts.shelf.versions(model.name)}},
+        "version_policy": {"specific": {"versions": context.registry.versions(model.name)}},
         "max_batch_size": settings.max_batch if batched else 0,
         "input": [_config(tensor, batched) for tensor in signature.inputs.values()],
         "output": [

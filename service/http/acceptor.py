@@ -9,9 +9,11 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from service.http.connection import Connection
-from service.http.connection_state import Connections
+from uvicorn.server import ServerState
+
 from service.http.listener import ConnectionCounts
+from service.http.protocol import HttpProtocol
+from service.http.shared_state import SharedState
 
 log = logging.getLogger(__name__)
 
@@ -28,27 +30,28 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        connections: Connections,
-        make: Callable[[], Connection],
+        server_state: ServerState,
+        make: Callable[[], HttpProtocol],
         *,
         context: ssl.SSLContext | None,
         handshake_seconds: float,
-        shares: ConnectionCounts,
+        counts: ConnectionCounts,
         number: int,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
-        self._connections = connections
+        self._connections = server_state.connections
+        self._shared = SharedState.of(server_state)
         self._make = make
         self._context = context
         self._handshake_seconds = handshake_seconds if context else None
-        self._shares = shares
+        self._counts = counts
         self._number = number
         # connections that are being made; with TLS, they shake hands
         self._greeted: set[asyncio.Task[None]] = set()
         self._yielded = False
         self._timer: asyncio.TimerHandle | None = None
-        connections.when_lost = self._note
+        self._shared.on_connection_lost = self._note
         self._note()
         self._resume()
 
@@ -65,18 +68,18 @@ class Acceptor:
     def close(self) -> None:
         """Accept no more; the port closes when nobody holds it any more."""
         self._pause()
-        self._connections.when_lost = None
-        self._shares.leave(self._number)
+        self._shared.on_connection_lost = None
+        self._counts.leave(self._number)
         self._listener.close()
 
     def _note(self) -> int:
         """Let the others know how many connections there are."""
-        count = len(self._connections.connections) + len(self._greeted)
-        self._shares.note(self._number, count)
+        count = len(self._connections) + len(self._greeted)
+        self._counts.note(self._number, count)
         return count
 
     def _readable(self) -> None:
-        if self._note() > self._shares.least() and not self._yielded:
+        if self._note() > self._counts.least() and not self._yielded:
             self._yielded = True
             self._pause(YIELD_SECONDS)
             return

@@ -1,20 +1,20 @@
-"""Who may ask: each route declares a level, and a level above `open` wants a key.
+"""API keys: each route has a level (open, api or admin), and all levels but `open` require a key.
 
-A key comes as `Authorization: Bearer KEY` or as `X-Api-Key: KEY`. With no API keys set, the api level is
-open; with no admin key set, the admin level is shut. The admin key opens the api level, too.
+A key is sent as `Authorization: Bearer KEY` or `X-Api-Key: KEY`. Without API keys in the settings, the api
+level is open to everyone. Without an admin key, the admin level is closed to everyone. The admin key also
+opens the api level.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import ForbiddenError, SettingError, UnauthorizedError
 
@@ -72,30 +72,9 @@ class Authenticator:
         if level == "admin" and not admin:
             raise ForbiddenError(NOT_ADMIN)
 
-    def guard(self, level: Level, endpoint: ASGIApp) -> GuardedEndpoint:
-        """An ASGI endpoint that is reached only with what opens its level."""
-        return GuardedEndpoint(self, level, endpoint)
-
     def needs(self, level: Level) -> RequireKey:
         """The same as a dependency of a FastAPI route: `dependencies=[Depends(access.needs("admin"))]`."""
         return RequireKey(self, level)
-
-
-class GuardedEndpoint:
-    """An endpoint behind its level."""
-
-    def __init__(self, access: Authenticator, level: Level, endpoint: ASGIApp) -> None:
-        self.level = level
-        self.endpoint = endpoint
-        self._check = access.check
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        self._check(self.level, scope["headers"])
-        return self.endpoint(scope, receive, send)
-
-    def check(self, headers: Headers) -> None:
-        """Stop with what is wrong unless the headers open its level."""
-        self._check(self.level, headers)
 
 
 class RequireKey:
@@ -111,9 +90,6 @@ class RequireKey:
 
 def level_of(route: BaseRoute) -> Level | None:
     """The level that a route declares, None where it forgot to."""
-    endpoint: Any = getattr(route, "endpoint", None)
-    if isinstance(endpoint, GuardedEndpoint):
-        return endpoint.level
     for dependency in getattr(route, "dependencies", ()):
         if isinstance(dependency.dependency, RequireKey):
             return dependency.dependency.level

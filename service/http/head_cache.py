@@ -1,46 +1,37 @@
-"""Heads of requests that were parsed before: a client writes the same bytes again and again."""
+"""Remembers parsed request heads: a client sends the same bytes again and again.
+
+Looking up the bytes of a head takes 0.6 µs, parsing them with httptools 6 µs (six headers).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from service.bounded_cache import BoundedCache
+from service.http.request import RequestHead
 
-END = b"\r\n\r\n"
-# heads that are kept, and the longest such; clients differ, and so do their bodies' sizes
-MOST, LONGEST = 2048, 1024
-
-# headers that differ from request to request: a head that has one never comes again
-UNIQUE = frozenset({b"x-request-id", b"traceparent"})
-
-# given a connection, what answers a request over it whose body is there
-Way = Callable[[Any], Any]
+HEAD_END = b"\r\n\r\n"
+# More heads than clients in use at a time have (a body of another length makes another head), and the
+# longest.
+MAX_CACHED_HEADS, MAX_HEAD_BYTES = 2048, 1024
+# A head with one of these differs in each request, so it is not worth remembering.
+UNIQUE_HEADERS = frozenset({b"x-request-id", b"traceparent"})
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What it came to: how many bytes follow it, and the way of the request."""
-
-    size: int
-    way: Way
-
-
-class Heads:
-    """The same bytes mean the same, wherever a request begins with them."""
+class HeadCache:
+    """Heads by their bytes."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
+        self._heads: BoundedCache[bytes, RequestHead] = BoundedCache(MAX_CACHED_HEADS)
 
-    def find(self, data: bytes) -> Head | None:
-        """The head of a piece that is one whole request, where it is known."""
-        end = data.find(END) + len(END)
-        head = self._known.get(data[:end])
-        return head if head is not None and end + head.size == len(data) else None
+    def find(self, data: bytes) -> tuple[RequestHead, int] | None:
+        """The head of a piece that is exactly one request, and where its body begins; None if not known."""
+        start = data.find(HEAD_END) + len(HEAD_END)
+        head = self._heads.get(data[:start])
+        return None if head is None or start + (head.content_length or 0) != len(data) else (head, start)
 
-    def keep(self, data: bytes, size: int, way: Way) -> None:
-        """Remember the head of a piece, if that is one whole request with a body of this size."""
-        end = data.find(END) + len(END)
-        if end <= LONGEST and end + size == len(data):
-            if len(self._known) >= MOST:
-                self._known.clear()
-            self._known[data[:end]] = Head(size, way)
+    def add(self, data: bytes, head: RequestHead) -> None:
+        """Remember the head of a piece, if the piece is exactly one request."""
+        if head.content_length is None or not UNIQUE_HEADERS.isdisjoint(head.fields):
+            return
+        start = data.find(HEAD_END) + len(HEAD_END)
+        if start <= MAX_HEAD_BYTES and start + head.content_length == len(data):
+            self._heads.add(data[:start], head)

@@ -6,126 +6,152 @@ import asyncio
 import logging
 import socket
 import time
+from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from service.http.acceptor import Acceptor
-from service.http.connection import Connection
-from service.http.connection_state import Connections, Rules
 from service.http.listener import ConnectionCounts, stop_new, tls
+from service.http.protocol import HttpProtocol
+from service.http.shared_state import Application, SharedState
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# a handshake that began before the port was shut to new connections may still be under way for as long
-HANDSHAKE_SECONDS = 0.25
-# a connection on which nothing has come or gone for as long is not waiting for anything
-QUIET_SECONDS = 1.0
-# between two looks at what is ending
-STEP_SECONDS = 0.02
+
+@dataclass(frozen=True, slots=True)
+class DrainTiming:
+    """Seconds of the steps in which a server ends."""
+
+    # A TCP handshake that began before the port was closed to new connections may still be under way.
+    handshake: float = 0.25
+    # A connection on which nothing has come or gone for as long is not waiting for anything.
+    quiet: float = 1.0
+    # Between two looks at what is still open.
+    step: float = 0.02
 
 
 class Server:
-    """Answers with an ASGI application, which is asked nothing but requests."""
+    """Accepts connections on the shared port and serves them with `HttpProtocol`."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, shares: ConnectionCounts, number: int, app: Any
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        counts: ConnectionCounts,
+        number: int,
+        app: Application,
+        timing: DrainTiming | None = None,
     ) -> None:
+        """Begin to accept connections.
+
+        Args:
+            settings: of the service.
+            listener: the port, which all workers share.
+            counts: how many connections each worker has, so that they are shared fairly.
+            number: of this worker, from 1.
+            app: answers the requests.
+            timing: of the end; for tests.
+        """
         self._settings = settings
+        self._timing = timing or DrainTiming()
         self._listener = listener
-        self._connections = Connections()
-        self._connections.when_refused = getattr(app, "refused", None)
-        self._connections.express = getattr(app, "express", None)
+        self.state = ServerState()
+        self._shared = SharedState.of(self.state)
         loop = asyncio.get_running_loop()
         config = Config(
-            app,
+            cast("Any", app),
+            http=HttpProtocol,
             ws="none",
             lifespan="off",
             interface="asgi3",
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            server_header=False,
         )
         config.load()
-        rules = Rules(settings.max_header, settings.header_seconds, settings.idle_seconds)
+
+        def make_protocol() -> HttpProtocol:
+            return HttpProtocol(config, self.state, {}, loop)
+
         self._acceptor = Acceptor(
             listener,
-            self._connections,
-            lambda: Connection(rules, self._connections, config, loop),
+            self.state,
+            make_protocol,
             context=tls(settings),
             handshake_seconds=settings.header_seconds,
-            shares=shares,
+            counts=counts,
             number=number,
         )
-        self._tending = loop.create_task(self._tend())
+        self._maintenance = loop.create_task(self._maintain())
 
     @property
-    def _open(self) -> list[Connection]:
-        return [one for one in self._connections.connections if isinstance(one, Connection)]
+    def connections(self) -> list[HttpProtocol]:
+        """The open connections."""
+        return [each for each in self.state.connections if isinstance(each, HttpProtocol)]
 
     async def drain(self, last: asyncio.Event) -> int:
-        """End without losing a request: 0, or how many had to be cut.
+        """End without losing a request; returns how many requests had to be cut.
 
-        Answers are the last of their connections from now on, new connections are taken for `drain_wait`
-        seconds, then the port closes, and what was begun has `drain_seconds` to finish. `last` is set, now or
-        before the port closes, when no other worker goes on accepting.
+        From now on each answer is the last of its connection. New connections are accepted for `drain_wait`
+        seconds more. Then the port closes, and requests in progress have `drain_seconds` to finish. `last` is
+        set, now or before the port closes, if no other worker goes on accepting.
         """
-        self._connections.draining = True
-        for connection in self._open:
-            connection.end_with_answer()
+        self._shared.draining = True
         await asyncio.sleep(self._settings.drain_wait)
         await self._close_port(last)
         cut = await self._finish()
-        self._tending.cancel()
+        self._maintenance.cancel()
         return cut
 
     async def _close_port(self, last: asyncio.Event) -> None:
-        """Where nobody else goes on accepting, close it only when all that is in its queue is accepted."""
-        closing = time.monotonic() + HANDSHAKE_SECONDS
+        """Close the port. If no other worker goes on accepting, first accept everything in its queue."""
+        closing = time.monotonic() + self._timing.handshake
         shut = False
         while time.monotonic() < closing:
             if last.is_set() and not shut:
                 shut = True
                 stop_new(self._listener)
-                closing = time.monotonic() + HANDSHAKE_SECONDS
-            await asyncio.sleep(STEP_SECONDS)
+                closing = time.monotonic() + self._timing.handshake
+            await asyncio.sleep(self._timing.step)
         if shut:
             self._acceptor.take_all()
         self._acceptor.close()
 
     async def _finish(self) -> int:
-        """Wait for the answers that are owed, for so long; how many had to be cut."""
+        """Wait for the requests in progress, up to `drain_seconds`; returns how many had to be cut."""
         loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._settings.drain_seconds
-        while self._connections.connections or self._connections.tasks or self._acceptor.greeting:
-            for connection in self._open:
-                connection.end_if_silent(loop.time() - QUIET_SECONDS)
+        while self.state.connections or self._shared.running or self._acceptor.greeting:
+            for connection in self.connections:
+                connection.close_if_idle(loop.time() - self._timing.quiet)
             if time.monotonic() > deadline:
                 return self._cut()
-            await asyncio.sleep(STEP_SECONDS)
+            await asyncio.sleep(self._timing.step)
         return 0
 
     def _cut(self) -> int:
-        tasks = list(self._connections.tasks)
-        owing = sum(connection.owing for connection in self._open)
-        for task in tasks:
-            task.cancel()
-        for connection in self._open:
+        """End what is left; how many requests that were."""
+        running = len(self._shared.running)
+        pending = sum(connection.has_pending_output for connection in self.connections)
+        for request in list(self._shared.running):
+            request.cut()
+        for connection in self.connections:
             connection.transport.abort()
-        return max(owing, len(tasks))
+        return max(pending, running)
 
-    async def _tend(self) -> None:
-        """See to connections that take too long, and to the Date header."""
+    async def _maintain(self) -> None:
+        """Check the connections' limits on time, and keep the Date header current."""
         settings, loop = self._settings, asyncio.get_running_loop()
         period = min(1.0, settings.header_seconds / 4, settings.idle_seconds / 4)
         while True:
             date = formatdate(time.time(), usegmt=True).encode()
-            self._connections.default_headers = [(b"date", date)]
-            for connection in self._open:
-                connection.tend(loop.time())
+            self.state.default_headers = [(b"date", date)]
+            for connection in self.connections:
+                connection.check_timeouts(loop.time())
             await asyncio.sleep(period)

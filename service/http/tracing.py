@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from service.errors import SettingError
-from service.http.request_context import Course, Trace
+from service.http.request import Request, Trace
 from service.version import VERSION
 
 if TYPE_CHECKING:
@@ -58,29 +58,29 @@ class Tracing:
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
         return cls(provider)
 
-    def record(self, course: Course, route: str, method: str, status: int, ns: int) -> None:
+    def record(self, request: Request, route: str, method: str, status: int, ns: int) -> None:
         """Make the spans of a request that is over, after which its trace is that of its span."""
         ended = time.time_ns()
         api = self._trace
         span = self._tracer.start_span(
             f"{method} {route}",
-            context=self._above(course.trace),
+            context=self._above(request.trace),
             kind=api.SpanKind.SERVER,
             attributes={
                 "http.request.method": method,
                 "http.route": route,
                 "http.response.status_code": status,
-                "turnpike.request_id": course.id,
+                "turnpike.request_id": request.id,
             },
             start_time=ended - ns,
         )
         if span.is_recording():
-            self._record_run(course, span, ended)
+            self._record_run(request, span, ended)
             if status >= 500:
-                span.set_status(api.StatusCode.ERROR, course.said)
+                span.set_status(api.StatusCode.ERROR, request.error_message)
         span.end(ended)
         own = span.get_span_context()
-        course.trace = Trace(
+        request.trace = Trace(
             api.format_trace_id(own.trace_id), api.format_span_id(own.span_id), own.trace_flags
         )
 
@@ -100,14 +100,14 @@ class Tracing:
         )
         return api.set_span_in_context(api.NonRecordingSpan(parent))
 
-    def _record_run(self, course: Course, span: Span, ended: int) -> None:
+    def _record_run(self, request: Request, span: Span, ended: int) -> None:
         """The wait and the run, which ended when the endpoint was given its answer."""
-        model, answer = course.model, course.answer
+        model, answer = request.model_name, request.result
         if model is None or answer is None:
             return
-        span.set_attributes({"turnpike.model": model.name, "turnpike.version": model.version})
+        span.set_attributes({"turnpike.model": model, "turnpike.version": request.model_version})
         within = self._trace.set_span_in_context(span)
-        ran = ended - (perf_counter_ns() - course.ran_at)
+        ran = ended - (perf_counter_ns() - request.inference_ended_ns)
         began = ran - answer.run_ns
         queue = self._tracer.start_span("queue", within, start_time=began - answer.queue_ns)
         queue.end(began)

@@ -17,6 +17,7 @@ import uvloop
 from service.errors import ServiceError
 from service.http.listener import ConnectionCounts
 from service.http.server import Server
+from service.http.shared_state import Application
 from service.process.ipc import Handler, IpcChannel
 from service.telemetry import log as logs
 
@@ -33,8 +34,8 @@ REPORT_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005
 
 
-class App(Protocol):
-    """What a worker runs: an ASGI application, and handlers for requests of the supervisor."""
+class App(Application, Protocol):
+    """What a worker runs: an application, with handlers for requests of the supervisor."""
 
     draining: bool
     handlers: dict[str, Handler]
@@ -44,9 +45,6 @@ class App(Protocol):
 
     async def stop(self) -> None:
         """Release resources after the last request."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request."""
 
 
 MakeApp = Callable[["Settings", IpcChannel], App]

@@ -8,40 +8,40 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-import pytest
 import uvloop
 
 from service.config.settings import Settings
-from service.http import server as servers
+from service.http.asgi import AsgiEndpoint
+from service.http.auth import Authenticator
+from service.http.body import MemoryBudget
 from service.http.listener import ConnectionCounts, listen
-from service.http.server import Server
+from service.http.middleware import RequestMiddleware
+from service.http.observer import RequestObserver
+from service.http.router import Router
+from service.http.server import DrainTiming, Server
+from service.http.shared_state import ConnectionLimits
+from service.telemetry.counters import RequestCounters
 
 GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Echo:
-    """Answers with the path and the length of the body; some paths answer in other ways."""
+    """An ASGI application, which answers with the path and the length of the body; some paths differ."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.gone = 0
-        self.abandoned = False
+        self.cancelled = False
         self.go = asyncio.Event()
         # how many requests waited behind another at most
         self.waiting = 0
         self.connections: Any = ()
 
-    def abandon(self) -> None:
-        """What a connection calls when its client has gone, here of any request."""
-        self.abandoned = True
-
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         self.asked.append(path)
         self.waiting = max([self.waiting, *(len(one.pipeline) for one in self.connections)])
-        if path == "/gone":
-            scope["exchange"] = self
         if path == "/early":
             # an answer before the body is there, as to one that is too large
             await answer(send, 413, b"{}")
@@ -63,10 +63,12 @@ class Echo:
             length += len(message["body"])
             if not message["more_body"]:
                 break
-        if path in ("/slow", "/gone"):
-            await self.go.wait()
-        if self.abandoned:
-            return
+        if path == "/slow":
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
         body = json.dumps({"path": path, "bytes": length}).encode()
         await answer(send, 200, body, close=scope["query_string"] == b"close")
 
@@ -78,11 +80,26 @@ async def answer(send: Any, status: int, body: bytes, close: bool = False) -> No
     await send({"type": "http.response.body", "body": body})
 
 
+class AsgiApplication:
+    """An ASGI application behind the middleware, as a connection wants it."""
+
+    def __init__(self, asgi: Any, settings: Settings, linger_seconds: float = 2.0) -> None:
+        self.connection_limits = ConnectionLimits(
+            settings.max_header, settings.header_seconds, settings.idle_seconds, linger_seconds
+        )
+        counters = RequestCounters()
+        self.observer = RequestObserver(counters, None, access_log=False)
+        budget = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
+        middleware = RequestMiddleware(Router(AsgiEndpoint(asgi)), Authenticator(), budget, self.observer)
+        self.handle = middleware.handle
+        self.count_rejected = self.observer.rejected
+
+
 class Place:
     """A server in this process, and clients of it."""
 
-    def __init__(self, app: Echo, server: Server, port: int) -> None:
-        self.app, self.server, self.port = app, server, port
+    def __init__(self, app: Echo, application: AsgiApplication, server: Server, port: int) -> None:
+        self.app, self.application, self.server, self.port = app, application, server, port
         self.clients: list[asyncio.StreamWriter] = []
 
     async def connect(self) -> Client:
@@ -115,23 +132,23 @@ async def place(quiet: float = 0.05, **settings: Any) -> AsyncIterator[Place]:
     """A server that waits less than others before it ends, but for `quiet` where that is told."""
     listener = listen("127.0.0.1", 0)
     app = Echo()
+    linger_seconds = settings.pop("linger_seconds", 2.0)
     given = {"drain_wait": 0, "drain_seconds": 0.2, **settings}
-    server = Server(Settings(**given), listener, ConnectionCounts(1), 1, app)
-    app.connections = server._connections.connections
-    where = Place(app, server, listener.getsockname()[1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers, "HANDSHAKE_SECONDS", 0.02)
-        patch.setattr(servers, "QUIET_SECONDS", quiet)
-        patch.setattr(servers, "STEP_SECONDS", 0.005)
-        try:
-            yield where
-        finally:
-            app.go.set()
-            await where.leave()
-            if listener.fileno() != -1:
-                last = asyncio.Event()
-                last.set()
-                await server.drain(last)
+    timing = DrainTiming(handshake=0.02, quiet=quiet, step=0.005)
+    chosen = Settings(**given)
+    application = AsgiApplication(app, chosen, linger_seconds)
+    server = Server(chosen, listener, ConnectionCounts(1), 1, application, timing)
+    app.connections = server.state.connections
+    where = Place(app, application, server, listener.getsockname()[1])
+    try:
+        yield where
+    finally:
+        app.go.set()
+        await where.leave()
+        if listener.fileno() != -1:
+            last = asyncio.Event()
+            last.set()
+            await server.drain(last)
 
 
 def run(test: Callable[[Place], Awaitable[None]], **given: Any) -> None:

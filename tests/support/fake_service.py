@@ -25,6 +25,7 @@ from service.errors import DeviceError, NotReadyError, ServiceError
 from service.process.ipc import Handler, IpcChannel
 from service.process.supervisor import supervise
 from service.telemetry.counters import RequestCounters
+from tests.support.echo_server import AsgiApplication
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +38,10 @@ class FakeApp:
         self.control = control
         self.deployments: list[dict[str, Any]] = []
         self.meter = RequestCounters()
+        application = AsgiApplication(self, settings)
+        self.connection_limits = application.connection_limits
+        self.handle = application.handle
+        self.count_rejected = application.count_rejected
         self.handlers: dict[str, Handler] = {
             "prepare": self.prepare,
             "commit": self.commit,

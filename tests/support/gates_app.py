@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlencode
 
 import numpy as np
-from starlette.routing import Router
-from starlette.types import Message, Receive
 
 from export.output.model_bytes import embed_manifest
 from service.api.context import ServiceContext
-from service.api.gates import routes
+from service.api.gates import add_routes
 from service.artifact.limits import RequestLimits
 from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
 from service.config.settings import Settings
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
-from service.inference_types import InferenceResult, Waiter
+from service.http.request import Request
+from service.http.response import Response
+from service.http.router import Router
+from service.inference_types import InferenceResult
 from service.registry.loader import load
 from service.registry.model import Model
 from service.registry.registry import ModelRegistry
 from service.repository.scan import ModelFile, file_identity
 from service.telemetry.counters import RequestCounters
+from tests.support.fake_request import FakeRequest
 from tests.support.tiny_highway import Gated
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -87,20 +89,6 @@ def manifest_of(gated: Gated, profile: Profile | None = None, labels: tuple[str,
 
 
 @dataclass
-class Told:
-    """What the endpoints tell of their runs."""
-
-    answers: list[InferenceResult] = field(default_factory=list)
-    query: bytes = b""
-
-    def ran(self, model: Model, answer: InferenceResult) -> None:
-        self.answers.append(answer)
-
-    def future(self) -> Waiter:
-        return asyncio.get_running_loop().create_future()
-
-
-@dataclass
 class OneModel:
     """A shelf with one model on it."""
 
@@ -139,20 +127,19 @@ class Asker:
         meter = RequestCounters()
         self.model = load(found, chosen, meter, 1)
         self.workers = Workers()
-        self.told = Told()
-        self.held = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
-        self.routes = routes(
-            ServiceContext(
-                settings=chosen,
-                limits=RequestLimits(),
-                shelf=cast("ModelRegistry", OneModel(self.model)),
-                meter=meter,
-                access=Authenticator(),
-                held=self.held,
-                control=self.workers,
-            )
+        self.results: list[InferenceResult] = []
+        self.budget = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
+        self.context = ServiceContext(
+            settings=chosen,
+            limits=RequestLimits(),
+            registry=cast("ModelRegistry", OneModel(self.model)),
+            counters=meter,
+            auth=Authenticator(),
+            budget=self.budget,
+            supervisor=self.workers,
         )
-        self._router = Router(self.routes)
+        self.router = Router(_no_route)
+        add_routes(self.router, self.context)
 
     def ask(
         self,
@@ -166,15 +153,26 @@ class Asker:
         `header` is how much of the body is JSON.
         """
         headers = [] if header is None else [(b"inference-header-content-length", str(header).encode())]
-        scope = {
-            "type": "http",
-            "method": "GET" if body is None else "POST",
-            "path": f"/v2/models/net/{path}",
-            "headers": headers,
-            "exchange": self.told,
-        }
-        self.told.query = urlencode(query or {}).encode()
-        return asyncio.run(self._ask(scope, _client(body or b"")))
+        method = "GET" if body is None else "POST"
+        request = _RecordedRequest(
+            self.results,
+            method,
+            f"/v2/models/net/{path}",
+            body or b"",
+            headers=headers,
+            query=urlencode(query or {}).encode(),
+            content_length=len(body or b""),
+        )
+        match = self.router.match(request.head)
+        request.path_params = match.params
+        try:
+            response = asyncio.run(_answer(match.route.endpoint(request)))
+        finally:
+            self.budget.release(request)
+            assert self.budget.bytes == 0
+        assert response.status == 200
+        lines = [line.partition(b": ") for line in response.lines.splitlines()]
+        return {name: value for name, _, value in lines}, response.body
 
     def gates(self, x: Array, query: Mapping[str, str] | None = None, **more: Any) -> Any:
         """The JSON answer to rows, for the gates' route."""
@@ -184,30 +182,26 @@ class Asker:
         """The JSON answer to rows and what else the body has, for the lesions' route."""
         return json.loads(self.ask("lesion", infer(x, **more))[1])
 
-    async def _ask(self, scope: dict[str, Any], receive: Receive) -> tuple[dict[bytes, bytes], bytes]:
-        sent: list[Message] = []
 
-        async def send(message: Message) -> None:
-            sent.append(message)
+class _RecordedRequest(FakeRequest):
+    """Keeps what the model's first run gave."""
 
-        try:
-            await self._router(scope, receive, send)
-        finally:
-            assert self.held.bytes == 0
-        assert sent[0]["status"] == 200
-        return dict(sent[0]["headers"]), b"".join(message["body"] for message in sent[1:])
+    def __init__(self, results: list[InferenceResult], *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._results = results
+
+    def record_inference(self, name: str, version: int, result: InferenceResult) -> None:
+        self._results.append(result)
 
 
-def _client(body: bytes) -> Receive:
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+async def _answer(coming: Awaitable[Response | None]) -> Response:
+    response = await coming
+    assert response is not None
+    return response
 
-    async def receive() -> Message:
-        if messages:
-            return messages.pop()
-        await asyncio.Event().wait()
-        raise AssertionError
 
-    return receive
+async def _no_route(request: Request) -> Response:
+    raise AssertionError(f"there is no route {request.head.path}")
 
 
 def infer(x: Array, **more: Any) -> bytes:

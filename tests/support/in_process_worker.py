@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import uvloop
 from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from service.api.app import Application
 from service.batching.batcher import RunTimeEstimator
 from service.config.settings import Settings
-from service.http import door
-from service.http.connection import Connection
-from service.http.connection_state import Connections, Rules
-from service.http.express import Express
+from service.http import observer
+from service.http.protocol import HttpProtocol
+from service.http.shared_state import SharedState
 from service.inference_types import Array
 from service.registry.model import Model
 from service.repository.deployment import Deployment
@@ -106,14 +106,9 @@ class Wire(asyncio.Transport):
 class Client:
     """Its other end."""
 
-    def __init__(self, connection: Connection, wire: Wire) -> None:
+    def __init__(self, connection: HttpProtocol, wire: Wire) -> None:
         self.connection, self.wire = connection, wire
         self._read = 0
-
-    @property
-    def express(self) -> bool:
-        """Whether its last request went the shorter way."""
-        return type(self.connection._current) is Express
 
     def send(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -171,27 +166,25 @@ class Wired:
 
     def __init__(self, settings: Settings) -> None:
         self.app = Application(settings, Nobody())
-        self.connections = Connections()
-        self.connections.default_headers = [(b"date", b"Sat, 21 Nov 2026 15:24:40 GMT")]
-        self.connections.express = self.app.express
-        self.connections.when_refused = self.app.refused
-        self.rules = Rules(settings.max_header, settings.header_seconds, settings.idle_seconds)
+        self.state = ServerState()
+        self.shared = SharedState.of(self.state)
+        self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 15:24:40 GMT")]
         self.config = Config(
-            self.app, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False
+            self.app, http=HttpProtocol, ws="none", lifespan="off", log_config=None, proxy_headers=False
         )
         self.config.load()
 
     async def load(self) -> None:
         found = ModelFile(NAME, 1, FILE, file_identity(FILE.stat()))
-        assert not (await self.app.shelf.commit(Deployment(1, {NAME: (found,)}).to_json()))["failed"]
+        assert not (await self.app.registry.commit(Deployment(1, {NAME: (found,)}).to_json()))["failed"]
 
     @property
     def model(self) -> Model:
-        return self.app.shelf.find(NAME)
+        return self.app.registry.find(NAME)
 
     def connect(self) -> Client:
         wire = Wire()
-        connection = Connection(self.rules, self.connections, self.config, asyncio.get_running_loop())
+        connection = HttpProtocol(self.config, self.state, {}, asyncio.get_running_loop())
         wire.protocol = connection
         connection.connection_made(wire)
         return Client(connection, wire)
@@ -215,11 +208,11 @@ class Wired:
 
     def counts(self) -> dict[str, Any]:
         """What was counted so far, but for times."""
-        snapshot = self.app.parts.meter.snapshot()
+        snapshot = self.app.context.counters.snapshot()
         (model,) = [model for versions in snapshot["models"].values() for model in versions.values()]
         return {
             "in_flight": snapshot["in_flight"],
-            "held": self.app.parts.held.bytes,
+            "held": self.app.context.budget.bytes,
             "answered": snapshot["answered"],
             "timed": {route: sum(one["counts"]) for route, one in snapshot["seconds"].items()},
             "refused": snapshot["refused"],
@@ -250,11 +243,11 @@ def play(where: Wired, scene: Scene) -> None:
     async def played() -> None:
         try:
             await scene(where)
-            assert where.app.parts.meter.in_flight == 0
-            assert where.app.parts.held.bytes == 0
+            assert where.app.context.counters.in_flight == 0
+            assert where.app.context.budget.bytes == 0
         finally:
             # whoever still waits for a client to read would wait for ever
-            for connection in list(where.connections.connections):
+            for connection in list(where.state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
 
@@ -270,7 +263,7 @@ def run(scene: Scene, **settings: Any) -> None:
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the access log was given."""
     given: list[dict[str, Any]] = []
-    monkeypatch.setattr(door, "access_log", SimpleNamespace(add=lambda line, level: given.append(line)))
+    monkeypatch.setattr(observer, "access_log", SimpleNamespace(add=lambda line, level: given.append(line)))
     return given
 
 

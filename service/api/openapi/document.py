@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import iter_route_contexts
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
+from starlette.routing import Route as StarletteRoute
 
 from service.api.openapi.operations import OPERATIONS, Operation
 from service.api.openapi.schemas import SCHEMAS, STRING, ref
 from service.http.auth import Level, level_of
+from service.http.router import Route
 
 JSON = "application/json"
 RAW_BYTES = "application/octet-stream"
@@ -55,38 +58,40 @@ BODY_ERRORS = (408, 413, 415)
 RUN_ERRORS = (422, 504)
 
 
-def openapi(app: FastAPI) -> dict[str, Any]:
-    """The whole document, which is built once."""
+def openapi(app: FastAPI, routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document, which is built once. `routes` are those that FastAPI does not know."""
     if app.openapi_schema is None:
-        app.openapi_schema = _build(app)
+        app.openapi_schema = _build(app, routes)
     return app.openapi_schema
 
 
-def _build(app: FastAPI) -> dict[str, Any]:
+def _build(app: FastAPI, routes: Iterable[Route]) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes)
     paths = document["paths"]
-    for route in _routes(app):
-        for method in sorted(route.methods or ()):
-            verb, path = method.lower(), route.path
-            operation = OPERATIONS.get((verb, path.replace(VERSION_PATH, "")))
-            # FastAPI describes only its own routes, which are a subclass of Route
-            if type(route) is Route and operation is not None:
-                paths.setdefault(path, {})[verb] = _raw_operation(route, operation)
+    for route in routes:
+        verb = route.method.lower()
+        operation = OPERATIONS[verb, route.path.replace(VERSION_PATH, "")]
+        described = paths.setdefault(route.path, {})[verb] = _describe(route, operation)
+        _complete(described, route.path, operation, route.level)
+    for fastapi_route in _fastapi_routes(app):
+        path = fastapi_route.path
+        for verb in sorted(method.lower() for method in fastapi_route.methods or ()):
             if verb in paths.get(path, {}):
-                _complete(paths[path][verb], path, operation, level_of(route) or "admin")
+                known = OPERATIONS.get((verb, path.replace(VERSION_PATH, "")))
+                _complete(paths[path][verb], path, known, level_of(fastapi_route) or "admin")
     components = document.setdefault("components", {})
     components["schemas"] = SCHEMAS
     components["securitySchemes"] = SECURITY_SCHEMES
     return document
 
 
-def _routes(app: FastAPI) -> list[Route]:
+def _fastapi_routes(app: FastAPI) -> list[StarletteRoute]:
     routes: list[BaseRoute] = [context.original_route for context in iter_route_contexts(app.routes)]
-    return [route for route in routes if isinstance(route, Route)]
+    return [route for route in routes if isinstance(route, StarletteRoute)]
 
 
-def _raw_operation(route: Route, operation: Operation) -> dict[str, Any]:
-    """The description of a raw endpoint, without bodies and responses."""
+def _describe(route: Route, operation: Operation) -> dict[str, Any]:
+    """The description of a route of ours, without bodies and responses."""
     described: dict[str, Any] = {
         "tags": [operation.tag],
         "summary": operation.summary,

@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
-from starlette.routing import Route
 
-from service.api.app import create_app, routed
+from service.api.app import Application, create_app
 from service.artifact.low_priority import LOWEST_PRIORITY, Caller, call_directly
 from service.config.settings import Settings
-from service.http.auth import level_of
 from service.registry.registry import ModelRegistry
 from service.repository.scan import ModelFile
 from service.version import VERSION
+from tests.support.route_table import route_table
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,24 +29,17 @@ class Nobody:
 
 
 @pytest.fixture(scope="module")
-def app() -> FastAPI:
-    """The routes, with no model loaded."""
-    application = create_app(Settings(), Nobody())
-    return routed(application.parts, application.is_ready)
+def application() -> Application:
+    """With no model loaded."""
+    return create_app(Settings(), Nobody())
 
 
-def routes(app: FastAPI) -> list[Route]:
-    found = [context.original_route for context in iter_route_contexts(app.routes)]
-    return [route for route in found if isinstance(route, Route)]
-
-
-def test_every_route_declares_whom_it_lets_in(app: FastAPI) -> None:
+def test_every_route_declares_whom_it_lets_in(application: Application) -> None:
     """Open are health, the page and the reference alone; what changes the service is for the admin."""
     levels: dict[str, set[str]] = {}
-    for route in routes(app):
-        level = level_of(route)
-        assert level is not None, route.path
-        levels.setdefault(level, set()).add(route.path)
+    for entry in route_table(application):
+        assert entry.level is not None, entry.path
+        levels.setdefault(entry.level, set()).add(entry.path)
     assert levels["open"] == {
         "/v2/health/live",
         "/v2/health/ready",
@@ -66,29 +56,27 @@ def test_every_route_declares_whom_it_lets_in(app: FastAPI) -> None:
     assert len(levels["api"]) > 20
 
 
-def test_every_endpoint_is_documented(app: FastAPI) -> None:
-    """With its method, in docs/reference/http-api.md; and none stands there that is no more."""
+def test_every_endpoint_is_documented(application: Application) -> None:
+    """With its method, in docs/reference/http-api.md; and no endpoint that does not exist."""
     text = (ROOT / "docs/reference/http-api.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`((?:GET|POST) /[^`]*)`", text))
     real = {
-        f"{method} {route.path.replace('/versions/{version}', '')}"
-        for route in routes(app)
-        for method in (route.methods or set()) - {"HEAD"}
-        if route.path not in {"/v2/", "/dashboard/{file:path}", "/docs/{part}"}
+        f"{entry.method} {entry.path.replace('/versions/{version}', '')}"
+        for entry in route_table(application)
+        if entry.path not in {"/v2/", "/dashboard/{file:path}", "/docs/{part}"}
     }
     assert documented == real
 
 
-def test_every_endpoint_is_in_the_openapi_document(app: FastAPI) -> None:
-    """The raw ones, too, with an error for each status that is none of theirs to succeed with."""
-    document = app.openapi()
-    for route in routes(app):
-        if route.path in {"/v2/", "/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json"}:
+def test_every_endpoint_is_in_the_openapi_document(application: Application) -> None:
+    """Those of the framework and our own, each with its errors."""
+    document = application.framework.openapi()
+    for method, path, _ in route_table(application):
+        if path in {"/v2/", "/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json"}:
             continue
-        for method in (route.methods or set()) - {"HEAD"}:
-            operation = document["paths"][route.path][method.lower()]
-            assert "200" in operation["responses"], route.path
-            assert {"400", "500"} <= set(operation["responses"]), route.path
+        operation = document["paths"][path][method.lower()]
+        assert "200" in operation["responses"], path
+        assert {"400", "500"} <= set(operation["responses"]), path
 
 
 def test_there_is_one_version() -> None:
@@ -111,6 +99,6 @@ def test_a_model_that_comes_later_is_loaded_aside(monkeypatch: pytest.MonkeyPatc
     served: list[Any] = []
     monkeypatch.setattr(ModelRegistry, "models", property(lambda shelf: served))
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert application._loaded(found) == own
+    assert application._load_model(found) == own
     served.append(object())
-    assert application._loaded(found) == LOWEST_PRIORITY
+    assert application._load_model(found) == LOWEST_PRIORITY

@@ -77,17 +77,17 @@ def test_a_summary_has_no_tensors(asker: Asker) -> None:
 def test_a_summary_is_made_in_the_run(asker: Asker) -> None:
     """What it is made of is kept for nobody; where tensors are asked for, they are."""
     asker.gates(rows(2))
-    assert len(asker.told.answers[-1].arrays) == 1
+    assert len(asker.results[-1].arrays) == 1
     asker.gates(rows(2), {"detail": "rows"})
-    assert len(asker.told.answers[-1].arrays) == 4
+    assert len(asker.results[-1].arrays) == 4
 
 
 def test_one_summary_whichever_way_it_is_made(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the run where that is little work, and else after it."""
     in_run = asker.gates(rows(9))
-    monkeypatch.setattr(gates_endpoint, "MANY_BYTES", 0)
+    monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     assert asker.gates(rows(9)) == in_run
-    assert len(asker.told.answers[-1].arrays) == 4
+    assert len(asker.results[-1].arrays) == 4
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -165,7 +165,7 @@ def test_outputs_are_answered_as_asked(asker: Asker) -> None:
 def test_one_answer_whether_read_here_or_in_a_thread(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large gates are read beside the event loop, to the same end."""
     here = asker.gates(rows(50), {"detail": "units"})
-    monkeypatch.setattr(gates_endpoint, "MANY_BYTES", 0)
+    monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     threads: list[Any] = []
 
     async def to_thread(function: Any, *arguments: Any) -> Any:
@@ -199,14 +199,14 @@ def test_too_much_is_refused_before_it_is_run(tmp_path: Path, gated: Gated) -> N
     """No run is spent on an answer that may not be given; the summary of as many rows may."""
     asker = Asker.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
     asker.gates(rows(10))
-    before = len(asker.told.answers)
+    before = len(asker.results)
     with pytest.raises(TooLargeError, match="expected at most 720 bytes of them, .* about 2160"):
         asker.gates(rows(10), {"detail": "rows"})
     with pytest.raises(TooLargeError, match="about 792; ask with fewer rows$"):
         asker.gates(rows(11))
     with pytest.raises(TooLargeError, match="about 1440"):
         asker.ask("gates", infer(rows(10)), {"blocks": "1", "binary": "1"})
-    assert len(asker.told.answers) == before
+    assert len(asker.results) == before
 
 
 def test_what_only_a_run_tells_is_checked_after_it(tmp_path: Path, gated: Gated) -> None:
@@ -240,8 +240,8 @@ def test_readers_of_models_long_gone_are_dropped(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A repository that is reloaded for years holds no more of them than it serves."""
-    monkeypatch.setattr(gates_endpoint, "MOST_PREPARED", 2)
-    endpoint = gates_endpoint.GatesEndpoint(asker.routes[0].endpoint.endpoint.parts)
+    monkeypatch.setattr(gates_endpoint, "MAX_PREPARED_MODELS", 2)
+    endpoint = gates_endpoint.GatesEndpoint(asker.context)
     for seed in range(5):
-        endpoint._of(Asker.of(tmp_path, other := highway(seed=seed, layers=1), manifest_of(other)).model)
+        endpoint._prepare(Asker.of(tmp_path, other := highway(seed=seed, layers=1), manifest_of(other)).model)
         assert len(endpoint._prepared) <= 2

@@ -10,11 +10,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.api.inference import deadline, reject_if_queue_full, run_inference
+from service.api.inference import InferenceCall, deadline, reject_if_queue_full
 from service.artifact.runtime import Tensor
 from service.errors import InternalError, OverloadedError, RequestError, RunError
 from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
 from service.registry.model import Model
+from tests.support.fake_request import FakeRequest
 from tests.support.infer_bodies import signature
 
 WORDS = signature(Tensor("ids", "int64", ("batch", "words")))
@@ -46,6 +47,15 @@ def of_words(rows: int, words: int = 5, **more: Any) -> InferenceRequest:
     return InferenceRequest(
         {"ids": np.ones((rows, words), np.int64)}, rows, (RequestedOutput("logits"),), **more
     )
+
+
+def run(of: Model, inference: InferenceRequest) -> InferenceResult:
+    """One run of a request, for its logits."""
+
+    async def call() -> InferenceResult:
+        return await InferenceCall(of, inference, 0.0, FakeRequest("POST")).run(("logits",))
+
+    return asyncio.run(call())
 
 
 def wait(timeout: int | None, header: bytes | None) -> float:
@@ -85,7 +95,7 @@ def test_a_wait_that_makes_no_sense_is_refused(header: bytes) -> None:
 def test_no_rows_are_answered_without_a_run() -> None:
     """In the shape that the request and the graph tell, and 0 where only a run could tell."""
     of = model()
-    given = asyncio.run(run_inference(of, of_words(0, words=4), ("logits",), 0))
+    given = run(of, of_words(0, words=4))
     named = WORDS.outputs["logits"].dims
     assert given.arrays[0].shape == tuple(0 if dim == "batch" else dim for dim in named)
     assert given.batch_rows == 0
@@ -96,7 +106,7 @@ def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
     """400 with a sentence of ours; the library's words stay in the log."""
     error = RunError("onnxruntime: idx=9 must be within the inclusive range [-5,4]", caused_by_input=True)
     with pytest.raises(RequestError, match="cannot be run on these values") as refused:
-        asyncio.run(run_inference(model(error=error), of_words(1), ("logits",), 0))
+        run(model(error=error), of_words(1))
     assert refused.value.status == 400
     assert "idx" not in str(refused.value)
 
@@ -104,9 +114,7 @@ def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
 def test_any_other_failure_is_ours(caplog: pytest.LogCaptureFixture) -> None:
     """500, with what happened in the log alone."""
     with pytest.raises(InternalError, match="model 'net' failed on these rows"):
-        asyncio.run(
-            run_inference(model(error=RunError("out of memory at 0x7f")), of_words(1), ("logits",), 0)
-        )
+        run(model(error=RunError("out of memory at 0x7f")), of_words(1))
     assert "out of memory at 0x7f" in caplog.text
 
 

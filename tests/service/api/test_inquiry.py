@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from service.api.inference import Content, merge_json, wrap_json
+from service.api.inference import merge_json, wrap_json
+from service.http.response import ResponseBody
 
-ONE: Content = (b'{"a":1}', None)
-TWO: Content = (b'{"b":[2]}', None)
-ONE_WITH_BYTES: Content = (b'{"a":1}xyz', 7)
-TWO_WITH_BYTES: Content = (b'{"b":[2]}123', 9)
+ONE: ResponseBody = (b'{"a":1}', None)
+TWO: ResponseBody = (b'{"b":[2]}', None)
+ONE_WITH_BYTES: ResponseBody = (b'{"a":1}xyz', 7)
+TWO_WITH_BYTES: ResponseBody = (b'{"b":[2]}123', 9)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ TWO_WITH_BYTES: Content = (b'{"b":[2]}123', 9)
         (ONE_WITH_BYTES, TWO_WITH_BYTES, b"xyz123"),
     ],
 )
-def test_two_answers_are_one(first: Content, second: Content, tail: bytes | None) -> None:
+def test_two_answers_are_one(first: ResponseBody, second: ResponseBody, tail: bytes | None) -> None:
     """One object, and after it the bytes of the first, then of the second."""
     content, length = merge_json(first, second)
     assert json.loads(content[:length]) == {"a": 1, "b": [2]}

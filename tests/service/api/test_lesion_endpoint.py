@@ -110,9 +110,9 @@ def test_a_curve_closes_each_layer_in_its_turn(asker: Asker, gated: Gated) -> No
 
 def test_a_request_counts_once(asker: Asker) -> None:
     """However many runs it takes, the log and the model's counts have one request with its rows."""
-    told, count = len(asker.told.answers), asker.model.counters.snapshot()
+    told, count = len(asker.results), asker.model.counters.snapshot()
     asker.lesion(rows(30), curve=True)
-    assert len(asker.told.answers) == told + 1
+    assert len(asker.results) == told + 1
     after = asker.model.counters.snapshot()
     assert after["rows"] == count["rows"] + 30
 
@@ -179,19 +179,19 @@ def test_answers_that_are_no_numbers_are_not_compared(asker: Asker) -> None:
 
 def test_a_request_for_nothing_is_refused_and_counted(asker: Asker) -> None:
     """Before anything is run."""
-    before = len(asker.told.answers)
+    before = len(asker.results)
     with pytest.raises(RequestError, match="expected close, open, shift or curve"):
         asker.lesion(rows(1))
     with pytest.raises(RequestError, match="expected a layer \\(0 to 2\\)"):
         asker.lesion(rows(1), close=[3])
-    assert len(asker.told.answers) == before
+    assert len(asker.results) == before
 
 
 def test_a_curve_of_too_much_is_refused(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its first run."""
     monkeypatch.setattr(lesions, "MAX_CURVE_ROWS", 30)
     asker.lesion(rows(10), curve=True)
-    before = len(asker.told.answers)
+    before = len(asker.results)
     with pytest.raises(RequestError, match="curve: expected at most 30 rows times layers, got 11 times 3"):
         asker.lesion(rows(11), curve=True)
-    assert len(asker.told.answers) == before
+    assert len(asker.results) == before

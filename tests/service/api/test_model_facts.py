@@ -13,10 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from starlette.types import Message, Scope
 
 from service.api.context import ServiceContext
-from service.api.endpoint import MUCH
 from service.api.model_facts import (
     StaticModelEndpoint,
     bias_of,
@@ -35,11 +33,10 @@ from service.artifact.manifest import (
     Variant,
 )
 from service.artifact.runtime import open_model
-from service.errors import OverloadedError
-from service.http.body import MemoryBudget
 from service.registry.model import Model
 from tests.service.artifact.test_manifest import PARITY
 from tests.service.artifact.test_sample_rows import kept
+from tests.support.fake_request import FakeRequest
 from tests.support.gates_app import Asker, OneModel, manifest_of, profile_of
 from tests.support.tiny_highway import Ending, highway
 from tests.support.tiny_repository import opened, put, sealed
@@ -56,22 +53,17 @@ def model(tmp_path: Path) -> Model:
     return opened(put(tmp_path, "net", 3, sealed(highway(layers=1))))
 
 
-def context_of(model: Model, max_held: int = 1 << 30) -> ServiceContext:
-    held = MemoryBudget(max_held, limit=max_held, seconds=10)
-    return cast("ServiceContext", SimpleNamespace(shelf=OneModel(model), held=held))
+def context_of(model: Model) -> ServiceContext:
+    return cast("ServiceContext", SimpleNamespace(registry=OneModel(model)))
 
 
 def get(endpoint: StaticModelEndpoint, **version: str) -> bytes:
     """The body of the endpoint's response."""
-    sent: list[Message] = []
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    scope: Scope = {"type": "http", "path_params": {"model": "net", **version}}
-    asyncio.run(endpoint(scope, cast("Any", None), send))
-    assert sent[0]["status"] == 200
-    return b"".join(message["body"] for message in sent[1:])
+    request = FakeRequest()
+    request.path_params = {"model": "net", **version}
+    response = asyncio.run(endpoint(request))
+    assert response.status == 200
+    return response.body
 
 
 def certificate_of(model: Model) -> Any:
@@ -117,15 +109,6 @@ def test_an_endpoint_may_find_its_model_differently(model: Model) -> None:
 
     with pytest.raises(LookupError, match="net"):
         get(StaticModelEndpoint(context_of(model), lambda _: b"", find))
-
-
-def test_large_responses_count_as_held(model: Model) -> None:
-    """A slow client reads them in pieces, so they are part of the bytes that a worker may hold."""
-    large = b"x" * MUCH
-    assert get(StaticModelEndpoint(context_of(model, MUCH), lambda _: large)) == large
-    model.cached_answers.clear()
-    with pytest.raises(OverloadedError):
-        get(StaticModelEndpoint(context_of(model, MUCH - 1), lambda _: large))
 
 
 def test_the_certificate_has_what_was_proved(tmp_path: Path) -> None:

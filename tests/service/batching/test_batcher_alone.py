@@ -14,14 +14,14 @@ import uvloop
 
 from service.batching.batcher import Batcher
 from service.errors import DeadlineError
-from service.http.express import Signal
+from service.http.driver import DriverWaiter
 from tests.support.fake_models import Doubler, Gate, make_batcher, rows, short
 
 SMALL, LARGE = 2, 64
 
 
 class Caller:
-    """Goes on as an express request does, in the very call that hands it its outcome."""
+    """Goes on as a driver does, in the very call that hands it its outcome."""
 
     def __init__(self) -> None:
         self.got: list[float] = []
@@ -29,11 +29,11 @@ class Caller:
         self._waits_for: Any = None
         self._steps: Coroutine[Any, Any, None] | None = None
 
-    def future(self) -> Signal:
-        return Signal(self)  # type: ignore[arg-type]
+    def future(self) -> DriverWaiter:
+        return DriverWaiter(self)  # type: ignore[arg-type]
 
-    def go_on(self, signal: Signal) -> None:
-        if self._waits_for is signal:
+    def resume(self, waiter: DriverWaiter) -> None:
+        if self._waits_for is waiter:
             self._step()
 
     def ask(self, batcher: Batcher, *tags: float, width: int = SMALL, **more: Any) -> None:

@@ -17,6 +17,7 @@ from service.config.settings import Settings
 from service.http import acceptor as acceptors
 from service.http.listener import AWAY, ConnectionCounts, listen
 from service.http.server import Server
+from tests.support.echo_server import AsgiApplication
 from tests.support.tls_certificate import certificate
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
@@ -33,9 +34,8 @@ class Scene:
     def __init__(self, listener: socket.socket, **settings: Any) -> None:
         self.port = listener.getsockname()[1]
         self.shares = ConnectionCounts(2)
-        self.server = Server(
-            Settings(drain_wait=0, drain_seconds=1, **settings), listener, self.shares, 1, app
-        )
+        chosen = Settings(drain_wait=0, drain_seconds=1, **settings)
+        self.server = Server(chosen, listener, self.shares, 1, AsgiApplication(app, chosen))
 
         self.ended: asyncio.Task[int] | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 from pathlib import Path
 from typing import Any
@@ -91,32 +90,11 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
     assert {len(digest) for pair in compared for digest in pair} == {32}
 
 
-def test_a_guarded_endpoint_is_not_reached_without_a_key() -> None:
-    """The check comes before the endpoint, which gets its arguments as they are."""
-    reached: list[Any] = []
-
-    async def endpoint(scope: Any, receive: Any, send: Any) -> None:
-        reached.append(scope)
-
-    guarded = BOTH.guard("api", endpoint)
-
-    async def ask(headers: Any) -> None:
-        await guarded({"headers": headers}, None, None)  # type: ignore[arg-type]
-
-    with pytest.raises(UnauthorizedError):
-        asyncio.run(ask([]))
-    assert reached == []
-    asyncio.run(ask(bearer("one")))
-    assert reached == [{"headers": bearer("one")}]
-
-
 def test_every_kind_of_route_tells_its_level() -> None:
-    """Of raw endpoints, of routes and of whole routers; one that forgot is None."""
+    """Of routes and of whole routers; one that forgot is None."""
     app = FastAPI(openapi_url=None)
 
-    async def endpoint(scope: Any, receive: Any, send: Any) -> None: ...
-
-    app.router.routes[:0] = [Route("/raw", BOTH.guard("api", endpoint)), Route("/bare", object())]
+    app.router.routes[:0] = [Route("/bare", object())]
     router = APIRouter(dependencies=[Depends(BOTH.needs("admin"))])
 
     @router.get("/routed")
@@ -131,7 +109,6 @@ def test_every_kind_of_route_tells_its_level() -> None:
     app.include_router(router)
     routes = [context.original_route for context in iter_route_contexts(app.routes)]
     assert {route.path: level_of(route) for route in routes} == {
-        "/raw": "api",
         "/bare": None,
         "/routed": "admin",
         "/open": "open",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import tracemalloc
 import warnings
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from service.errors import (
     TooLargeError,
     UnsupportedEncodingError,
 )
-from service.http.body import ClientGoneError, MemoryBudget
+from service.http.body import MemoryBudget
+from service.http.request import ClientGoneError, RequestHead
+from tests.support.fake_request import FakeRequest
 
 GONE: Message = {"type": "http.disconnect"}
 
@@ -29,24 +32,38 @@ def part(body: bytes, *, more: bool = False) -> Message:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
-class Client:
+class Client(FakeRequest):
     """Sends its messages one after the other, each after `wait` seconds, then never again."""
 
     def __init__(self, *messages: Message, wait: float | None = None) -> None:
+        super().__init__("POST")
         self.messages, self.wait = list(messages), wait
 
-    async def __call__(self) -> Message:
-        if self.wait is not None:
-            await asyncio.sleep(self.wait)
-        if not self.messages:
-            await asyncio.Event().wait()
-        return self.messages.pop(0)
+    async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
+        async with asyncio.timeout_at(deadline):
+            if self.wait is not None:
+                await asyncio.sleep(self.wait)
+            if not self.messages:
+                await asyncio.Event().wait()
+        message = self.messages.pop(0)
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        return message.get("body", b""), message.get("more_body", False)
+
+    def sending(self, encoding: str | None = None, length: int | None = None) -> Client:
+        """The same with these headers."""
+        headers = [] if encoding is None else [(b"content-encoding", encoding.encode())]
+        self.head = RequestHead("POST", "/", "/", b"", headers, content_length=length)
+        return self
 
 
-def told(encoding: str | None = None, length: int | None = None) -> dict[bytes, bytes]:
-    """The headers."""
-    headers = {} if encoding is None else {b"content-encoding": encoding.encode()}
-    return headers if length is None else headers | {b"content-length": str(length).encode()}
+@contextlib.asynccontextmanager
+async def reading(budget: MemoryBudget, client: Client) -> AsyncIterator[bytes]:
+    """The body, which is held meanwhile."""
+    try:
+        yield await budget.read(client)
+    finally:
+        budget.release(client)
 
 
 def read(client: Client, held: MemoryBudget | None = None, **headers: Any) -> bytes:
@@ -54,7 +71,7 @@ def read(client: Client, held: MemoryBudget | None = None, **headers: Any) -> by
     held = held or MemoryBudget(1000, limit=100, seconds=5)
 
     async def story() -> bytes:
-        async with held.body(told(**headers), client) as body:
+        async with reading(held, client.sending(**headers)) as body:
             assert held.bytes == len(body)
             return body
 
@@ -71,16 +88,6 @@ def test_a_body_is_read_whole(wait: float | None) -> None:
     assert read(Client(part(b"a", more=True), part(b"", more=True), part(b"bc"), wait=wait)) == b"abc"
     assert read(Client(part(b""), wait=wait)) == b""
     assert read(Client({"type": "http.request"}, wait=wait)) == b""
-
-
-def test_a_body_that_is_there_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time limit costs nothing where nothing is waited for."""
-
-    def timer(seconds: float) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(asyncio, "timeout", timer)
-    assert read(Client(part(b"abc"))) == b"abc"
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
@@ -132,11 +139,11 @@ def test_a_reader_that_is_cancelled_holds_nothing() -> None:
     held = MemoryBudget(1000, limit=100, seconds=5)
 
     async def story() -> None:
-        async def reading() -> None:
-            async with held.body(told(), Client(part(b"abc", more=True), wait=0)):
+        async def read_it() -> None:
+            async with reading(held, Client(part(b"abc", more=True), wait=0)):
                 raise AssertionError
 
-        task = asyncio.create_task(reading())
+        task = asyncio.create_task(read_it())
         await asyncio.sleep(0.02)
         assert held.bytes == 3
         task.cancel()
@@ -154,15 +161,15 @@ def test_what_all_requests_hold_is_limited() -> None:
     held = MemoryBudget(10, limit=8, seconds=5)
 
     async def story() -> None:
-        async with held.body(told(), Client(part(b"x" * 6))):
+        async with reading(held, Client(part(b"x" * 6))):
             with pytest.raises(OverloadedError, match="server: as many bytes are held as may be") as caught:
-                async with held.body(told(), Client(part(b"x" * 3, more=True), part(b"x" * 3))):
+                async with reading(held, Client(part(b"x" * 3, more=True), part(b"x" * 3))):
                     raise AssertionError
             assert caught.value.status == 503
             assert held.bytes == 6
-            async with held.body(told(), Client(part(b"x" * 4))):
+            async with reading(held, Client(part(b"x" * 4))):
                 assert held.bytes == 10
-        async with held.body(told(), Client(part(b"x" * 6))):
+        async with reading(held, Client(part(b"x" * 6))):
             assert held.bytes == 6
 
     asyncio.run(story())
@@ -173,13 +180,13 @@ def test_answers_are_held_too() -> None:
     held = MemoryBudget(10, limit=8, seconds=5)
 
     async def story() -> None:
-        with held.answer(7):
+        with held.hold(7):
             with pytest.raises(OverloadedError):
-                async with held.body(told(), Client(part(b"x" * 4))):
+                async with reading(held, Client(part(b"x" * 4))):
                     raise AssertionError
-            with pytest.raises(OverloadedError), held.answer(4):
+            with pytest.raises(OverloadedError), held.hold(4):
                 raise AssertionError
-            async with held.body(told(), Client(part(b"x" * 3))):
+            async with reading(held, Client(part(b"x" * 3))):
                 assert held.bytes == 10
         assert held.bytes == 0
 
@@ -191,7 +198,7 @@ def test_an_error_inside_gives_the_bytes_back() -> None:
     held = MemoryBudget(10, limit=8, seconds=5)
 
     async def story() -> None:
-        async with held.body(told(), Client(part(b"abc"))):
+        async with reading(held, Client(part(b"abc"))):
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -253,48 +260,27 @@ def test_other_encodings_are_not_spoken(encoding: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_a_server_may_put_right_what_fails_while_it_waits() -> None:
-    """An error or a cancellation reaches the server's own code first, as if it had been awaited plainly."""
-    cleaned = []
-
-    async def failing() -> Message:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(future.set_exception, OSError())
-        try:
-            await future
-        except OSError:
-            await asyncio.sleep(0)
-        return GONE
-
-    async def hanging() -> Message:
-        try:
-            return await asyncio.Event().wait() and GONE
-        finally:
-            await asyncio.sleep(0)
-            cleaned.append(True)
-
-    async def story(receive: Callable[[], Awaitable[Message]]) -> None:
-        async with MemoryBudget(1000, limit=100, seconds=0.05).body(told(), receive):
-            raise AssertionError
-
-    with pytest.raises(ClientGoneError):
-        asyncio.run(story(failing))
-    with pytest.raises(RequestTimeoutError):
-        asyncio.run(story(hanging))
-    assert cleaned == [True]
+def complete(body: bytes, *headers: tuple[bytes, bytes]) -> FakeRequest:
+    return FakeRequest("POST", "/", body, headers=list(headers), content_length=len(body))
 
 
-def test_a_server_that_answers_without_a_coroutine_is_understood() -> None:
-    """Any awaitable gives a message, a future too, and so does a coroutine that only steps aside once."""
+def test_a_complete_body_is_taken_at_once() -> None:
+    """It is held until the request is over, and refused by the same limits."""
+    budget = MemoryBudget(10, limit=8, seconds=5)
+    first, second = complete(b"x" * 7), complete(b"x" * 4)
+    assert budget.take_complete(first) == b"x" * 7
+    with pytest.raises(OverloadedError):
+        budget.take_complete(second)
+    assert budget.bytes == 7
+    budget.release(first)
+    assert budget.bytes == 0
+    assert budget.take_complete(second) == b"x" * 4
+    with pytest.raises(TooLargeError, match="body: expected at most 8 bytes, got 9"):
+        budget.take_complete(complete(b"x" * 9))
 
-    async def story(receive: Callable[[], Awaitable[Message]]) -> bytes:
-        async with MemoryBudget(1000, limit=100, seconds=5).body(told(), receive) as body:
-            return body
 
-    def later() -> asyncio.Future[Message]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Message] = loop.create_future()
-        loop.call_soon(future.set_result, part(b"abc"))
-        return future
-
-    assert asyncio.run(story(later)) == b"abc"
+def test_a_body_that_is_compressed_or_still_arriving_is_to_be_read() -> None:
+    budget = MemoryBudget(100, limit=80, seconds=5)
+    assert budget.take_complete(FakeRequest("POST", "/", b"ab", b"c")) is None
+    assert budget.take_complete(complete(b"abc", (b"content-encoding", b"identity"))) is None
+    assert budget.bytes == 0

@@ -73,18 +73,18 @@ def test_the_first_version_is_spoken_too() -> None:
 
 
 def test_refusals_are_counted_and_have_an_id() -> None:
-    """Whoever counts is told status and sentence, and the answer has the id that it gives."""
+    """The answer has the id that it was counted with."""
     counted = []
 
-    def count(status: int, sentence: str) -> str:
-        counted.append((status, sentence))
+    def count(status: int) -> str:
+        counted.append(status)
         return f"id-{len(counted)}"
 
     async def test(where: Place) -> None:
-        where.server._connections.when_refused = count
+        where.application.count_rejected = count
         raw = await where.say(b"nonsense\r\n\r\n")
         assert b"\r\nx-request-id: id-1\r\n" in raw.partition(b"\r\n\r\n")[0] + b"\r\n"
-        assert counted == [refusal(raw)]
+        assert counted == [refusal(raw)[0]]
 
     run(test)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from service.http import connection as connections
 from tests.support.echo_server import GET, Place, answered, run
 from tests.support.tls_certificate import certificate
 
@@ -106,9 +105,8 @@ def test_a_large_body_that_is_read_ends_nothing() -> None:
     run(test)
 
 
-def test_a_body_that_is_not_wanted_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_is_not_wanted_is_not_read_for_ever() -> None:
     """Beyond some bytes the server closes, soon after it has said so."""
-    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.1)
 
     async def test(where: Place) -> None:
         reader, writer = await where.connect()
@@ -117,7 +115,7 @@ def test_a_body_that_is_not_wanted_is_not_read_for_ever(monkeypatch: pytest.Monk
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(pour(writer), 5)
 
-    run(test, header_seconds=0.2)
+    run(test, header_seconds=0.2, linger_seconds=0.1)
 
 
 async def pour(writer: asyncio.StreamWriter) -> None:

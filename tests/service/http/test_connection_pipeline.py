@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from service.http import connection as connections
 from tests.support.echo_server import GET, Place, answered, refusal, run, until
 
 
@@ -56,9 +55,8 @@ def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: 
     run(test, max_header=2000, header_seconds=0.2)
 
 
-def test_requests_behind_the_last_answer_hold_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_behind_the_last_answer_hold_nothing_up() -> None:
     """After an answer that ends the connection it is closed, whatever waits behind and whoever stays."""
-    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.1)
 
     async def test(where: Place) -> None:
         reader, writer = await where.connect()
@@ -72,12 +70,11 @@ def test_requests_behind_the_last_answer_hold_nothing_up(monkeypatch: pytest.Mon
         await until(lambda: not where.app.connections)
         assert where.app.asked == ["/slow"]
 
-    run(test, header_seconds=0.2)
+    run(test, header_seconds=0.2, linger_seconds=0.1)
 
 
-def test_an_answer_that_is_the_last_is_read_by_who_still_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_the_last_is_read_by_who_still_sends() -> None:
     """Requests behind it are thrown away and not left unread; the end comes when the client closes."""
-    monkeypatch.setattr(connections, "LINGER_SECONDS", 60)
 
     async def test(where: Place) -> None:
         reader, writer = await where.connect()
@@ -92,7 +89,7 @@ def test_an_answer_that_is_the_last_is_read_by_who_still_sends(monkeypatch: pyte
         await until(lambda: not where.app.connections)
         assert where.app.asked == ["/slow"]
 
-    run(test)
+    run(test, linger_seconds=60)
 
 
 def test_nothing_is_read_behind_nonsense() -> None:
@@ -100,7 +97,7 @@ def test_nothing_is_read_behind_nonsense() -> None:
     refused = []
 
     async def test(where: Place) -> None:
-        where.server._connections.when_refused = lambda status, _: str(refused.append(status))
+        where.application.count_rejected = lambda status: str(refused.append(status))
         reader, writer = await where.connect()
         writer.write(GET.replace(b"quick", b"slow"))
         await until(lambda: where.app.asked == ["/slow"])

@@ -63,7 +63,7 @@ def test_a_client_that_reads_nothing_is_cut_off() -> None:
             client.setblocking(False)
             await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", where.port))
             await asyncio.get_running_loop().sock_sendall(client, GET.replace(b"quick", b"large"))
-            open_ones = where.server._connections.connections
+            open_ones = where.app.connections
             await until(lambda: len(where.app.asked) == 1)
             assert open_ones
             await until(lambda: not open_ones)

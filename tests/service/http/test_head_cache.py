@@ -1,50 +1,55 @@
-"""Heads that are known: the same bytes, the same way."""
+"""Remembered heads: the same bytes are the same head."""
 
 from __future__ import annotations
 
-from service.http import head_cache as rooms
-from service.http.head_cache import Heads
+from service.http.head_cache import MAX_CACHED_HEADS, MAX_HEAD_BYTES, HeadCache
+from service.http.request import RequestHead
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 
 
-def way(connection: object) -> str:
-    return "way"
+def parsed(length: int | None, *headers: tuple[bytes, bytes], path: str = "/x") -> RequestHead:
+    return RequestHead("POST", path, path, b"", list(headers), content_length=length)
 
 
-def test_a_head_is_known_again_before_another_body() -> None:
-    """What follows it may differ, but not how much."""
-    heads = Heads()
-    assert heads.find(HEAD + b"abc") is None
-    heads.keep(HEAD + b"abc", 3, way)
-    found = heads.find(HEAD + b"xyz")
-    assert found is not None
-    assert (found.size, found.way) == (3, way)
+def test_a_head_is_found_again_before_another_body() -> None:
+    """What follows it may differ, but not in length."""
+    cache, head = HeadCache(), parsed(3)
+    assert cache.find(HEAD + b"abc") is None
+    cache.add(HEAD + b"abc", head)
+    assert cache.find(HEAD + b"xyz") == (head, len(HEAD))
 
 
-def test_a_piece_of_more_or_less_is_for_the_parser() -> None:
-    """Such as two requests at once, or a body that is still coming."""
-    heads = Heads()
-    heads.keep(HEAD + b"abc", 3, way)
+def test_a_piece_that_is_not_exactly_one_request_is_not_found() -> None:
+    """Two requests at once, or a body that is still arriving, are for the parser."""
+    cache = HeadCache()
+    cache.add(HEAD + b"abc", parsed(3))
     for piece in (HEAD + b"ab", HEAD, HEAD + b"abc" + HEAD, HEAD[:-2], b"", b"abc", HEAD.upper() + b"abc"):
-        assert heads.find(piece) is None
+        assert cache.find(piece) is None
 
 
-def test_only_whole_requests_are_kept() -> None:
-    """Where more came than a head and its body, nobody can tell which was which."""
-    heads = Heads()
-    heads.keep(b"abc" + HEAD + b"abc", 6, way)
-    heads.keep(HEAD + b"abc" + HEAD + b"abc", 3, way)
-    assert heads.find(HEAD + b"abc") is None
-    assert not heads._known
+def test_only_the_head_of_exactly_one_request_is_added() -> None:
+    cache = HeadCache()
+    cache.add(b"abc" + HEAD + b"abc", parsed(6))
+    cache.add(HEAD + b"abc" + HEAD + b"abc", parsed(3))
+    cache.add(b"\r\n\r\n" + HEAD + b"abc", parsed(3))
+    cache.add(HEAD + b"abc", parsed(None))
+    assert not cache._heads
 
 
-def test_heads_do_not_pile_up() -> None:
-    """Whoever sends another with each request, or a very long one, fills no memory."""
-    heads = Heads()
-    for number in range(2 * rooms.MOST + 1):
-        heads.keep(b"POST /%d HTTP/1.1\r\n\r\n" % number, 0, way)
-        assert len(heads._known) <= rooms.MOST
-    long = b"POST /%b HTTP/1.1\r\n\r\n" % (b"x" * rooms.LONGEST)
-    heads.keep(long, 0, way)
-    assert heads.find(long) is None
+def test_heads_that_differ_in_each_request_are_not_added() -> None:
+    cache = HeadCache()
+    cache.add(HEAD + b"abc", parsed(3, (b"x-request-id", b"1")))
+    cache.add(HEAD + b"abc", parsed(3, (b"traceparent", b"1")))
+    assert not cache._heads
+
+
+def test_the_cache_is_bounded() -> None:
+    """A client that sends another head each time, or very long ones, fills no memory."""
+    cache = HeadCache()
+    for number in range(2 * MAX_CACHED_HEADS + 1):
+        cache.add(b"POST /%d HTTP/1.1\r\n\r\n" % number, parsed(0))
+        assert len(cache._heads) <= MAX_CACHED_HEADS
+    long = b"POST /%b HTTP/1.1\r\n\r\n" % (b"x" * MAX_HEAD_BYTES)
+    cache.add(long, parsed(0))
+    assert cache.find(long) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from service.config.settings import Settings
 from service.errors import SettingError
 from service.http import tracing as module
-from service.http.request_context import Exchange
+from service.http.request import read_trace
 from service.http.tracing import Tracing, _endpoint
 from service.inference_types import InferenceResult
+from tests.support.fake_request import FakeRequest
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 ROUTE = "/v2/models/{model}/infer"
@@ -69,16 +71,23 @@ def traced() -> tuple[Tracing, Any]:
     return Tracing(provider), exporter
 
 
-def exchange(*headers: tuple[bytes, bytes]) -> Exchange:
-    return Exchange({"headers": list(headers)}, None, iter(["made-1"]))  # type: ignore[arg-type]
+def exchange(*headers: tuple[bytes, bytes]) -> FakeRequest:
+    request = FakeRequest(headers=list(headers))
+    request.id = "made-1"
+    request.started_ns = perf_counter_ns()
+    fields = request.head.fields
+    if b"traceparent" in fields:
+        request.trace = read_trace(fields[b"traceparent"])
+    return request
 
 
 def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
     """Wait and run lie in the request's span one after the other, and that below the caller's."""
     tracing, exporter = traced
     one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))
-    one.ran(
-        SimpleNamespace(name="digits", version=3),
+    one.record_inference(
+        "digits",
+        3,
         InferenceResult((), queue_ns=2_000, run_ns=5_000, batch_rows=4),
     )
     tracing.record(one, ROUTE, "POST", 200, 9_000_000)
@@ -122,11 +131,11 @@ def test_a_failure_of_ours_is_an_error(traced: tuple[Tracing, Any]) -> None:
     """A 503 marks its span with the sentence that was sent; a caller's mistake does not."""
     tracing, exporter = traced
     one = exchange()
-    one.said = "queue: expected room, got none"
+    one.error_message = "queue: expected room, got none"
     tracing.record(one, ROUTE, "POST", 503, 1000)
     tracing.record(exchange(), ROUTE, "POST", 400, 1000)
     failed, refused = exporter.get_finished_spans()
-    assert (failed.status.status_code.name, failed.status.description) == ("ERROR", one.said)
+    assert (failed.status.status_code.name, failed.status.description) == ("ERROR", one.error_message)
     assert refused.status.status_code.name == "UNSET"
 
 
@@ -134,7 +143,7 @@ def test_what_the_caller_does_not_sample_is_not_recorded(traced: tuple[Tracing, 
     """Its flag decides, and the trace is carried all the same."""
     tracing, exporter = traced
     one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode()))
-    one.ran(SimpleNamespace(name="digits", version=3), InferenceResult((), queue_ns=2_000, run_ns=5_000))
+    one.record_inference("digits", 3, InferenceResult((), queue_ns=2_000, run_ns=5_000))
     tracing.record(one, ROUTE, "POST", 200, 1000)
     assert exporter.get_finished_spans() == ()
     assert one.trace is not None

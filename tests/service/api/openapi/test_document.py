@@ -9,21 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
-from starlette.routing import Route
 
-import service.api.app
 from service.api.app import Application, create_app
-from service.api.openapi.document import openapi
 from service.api.openapi.operations import OPERATIONS
 from service.api.openapi.schemas import SCHEMAS
 from service.config.settings import Settings
-from service.http.auth import level_of
 from service.process.supervisor import BUNDLED_REPOSITORY
 from service.repository.deployment import Deployment
 from service.repository.scan import scan
 from tests.support.asgi import ask
+from tests.support.route_table import route_table
 
 # routes that are left out: pages and their files
 NOT_IN_DOCUMENT = {"/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json", "/v2/"}
@@ -41,33 +36,24 @@ class SingleWorker:
 
 
 @pytest.fixture(scope="module")
-def routed() -> tuple[Application, FastAPI]:
-    """An application that serves the bundled model, and the FastAPI application in it."""
-    apps: list[FastAPI] = []
-    make_routes = service.api.app.routed
-
-    def recorded(*arguments: Any) -> FastAPI:
-        apps.append(make_routes(*arguments))
-        return apps[-1]
-
-    control = SingleWorker()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.api.app, "routed", recorded)
-        application = create_app(Settings(access_log=False, admin_key="root"), control)
-    control.app = application
+def application() -> Application:
+    """An application that serves the bundled model."""
+    supervisor = SingleWorker()
+    application = create_app(Settings(access_log=False, admin_key="root"), supervisor)
+    supervisor.app = application
     deployment = Deployment(serial=1, models=scan(BUNDLED_REPOSITORY).models).to_json()
 
     async def load() -> None:
-        await application.shelf.prepare(deployment)
-        await application.shelf.commit(deployment)
+        await application.registry.prepare(deployment)
+        await application.registry.commit(deployment)
 
     asyncio.run(load())
-    return application, apps[0]
+    return application
 
 
 @pytest.fixture
-def document(routed: tuple[Application, FastAPI]) -> dict[str, Any]:
-    return openapi(routed[1])
+def document(application: Application) -> dict[str, Any]:
+    return application.framework.openapi()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -76,32 +62,23 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
             yield verb, path, operation
 
 
-def routes(app: FastAPI) -> list[Route]:
-    originals = [context.original_route for context in iter_route_contexts(app.routes)]
-    return [route for route in originals if isinstance(route, Route)]
-
-
-def test_the_document_has_exactly_the_routes(
-    routed: tuple[Application, FastAPI], document: dict[str, Any]
-) -> None:
-    """Raw endpoints and FastAPI's own, and OPERATIONS has no others."""
+def test_the_document_has_exactly_the_routes(application: Application, document: dict[str, Any]) -> None:
+    """Our own routes and FastAPI's, and OPERATIONS has no others."""
     expected = {
-        (method.lower(), route.path)
-        for route in routes(routed[1])
-        for method in (route.methods or set()) - {"HEAD"}
-        if route.path not in NOT_IN_DOCUMENT
+        (entry.method.lower(), entry.path)
+        for entry in route_table(application)
+        if entry.path not in NOT_IN_DOCUMENT
     }
     assert {(verb, path) for verb, path, _ in operations(document)} == expected
     known = {(verb, path.replace("/versions/{version}", "")) for verb, path in expected}
     assert known == set(OPERATIONS)
 
 
-def test_every_route_declares_a_level(routed: tuple[Application, FastAPI], document: dict[str, Any]) -> None:
+def test_every_route_declares_a_level(application: Application, document: dict[str, Any]) -> None:
     """The document says which key it needs: none, an API key if those are enabled, or the admin key."""
-    for route in routes(routed[1]):
-        level = level_of(route)
-        assert level is not None, route.path
-        for operation in document["paths"].get(route.path, {}).values():
+    for _, path, level in route_table(application):
+        assert level is not None, path
+        for operation in document["paths"].get(path, {}).values():
             security = operation.get("security")
             assert (security is None) == (level == "open")
             assert level != "api" or {} in security
@@ -151,26 +128,26 @@ def examples() -> list[Any]:
 
 
 @pytest.mark.parametrize(("verb", "path", "body"), examples())
-def test_examples_run(routed: tuple[Application, FastAPI], verb: str, path: str, body: Any) -> None:
+def test_examples_run(application: Application, verb: str, path: str, body: Any) -> None:
     """The bundled model accepts each, with and without its version, and the response fits the schema."""
     for template in (path, path.replace("{model}", "{model}/versions/{version}")):
         url = template.format(model="digits-10", version="1")
-        reply = ask(routed[0], verb.upper(), url, body=json.dumps(body).encode())
+        reply = ask(application, verb.upper(), url, body=json.dumps(body).encode())
         assert reply.status == 200, reply.body
         assert_fits(reply.json, SCHEMAS[OPERATIONS[verb, path].response])
 
 
-def test_the_example_is_classified_correctly(routed: tuple[Application, FastAPI]) -> None:
+def test_the_example_is_classified_correctly(application: Application) -> None:
     """The digit of the examples is a 2."""
     body = json.dumps(OPERATIONS["post", "/v1/models/{model}:predict"].examples["digit"]["value"]).encode()
-    reply = ask(routed[0], "POST", "/v1/models/digits-10:predict", body=body)
+    reply = ask(application, "POST", "/v1/models/digits-10:predict", body=body)
     assert reply.json["predictions"][0]["label"] == "2"
 
 
-def test_every_get_fits_its_schema(routed: tuple[Application, FastAPI]) -> None:
+def test_every_get_fits_its_schema(application: Application) -> None:
     for (verb, path), operation in OPERATIONS.items():
         if verb == "get":
-            reply = ask(routed[0], "GET", path.format(model="digits-10"))
+            reply = ask(application, "GET", path.format(model="digits-10"))
             assert reply.status == 200, (path, reply.body)
             if operation.media_type == "application/json":
                 assert_fits(reply.json, SCHEMAS[operation.response])

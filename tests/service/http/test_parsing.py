@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 
 from service.config.settings import Settings
-from service.http import server as servers
-from service.http.express import Express
 from service.http.listener import ConnectionCounts, listen
-from service.http.server import Server
+from service.http.server import DrainTiming, Server
 from tests.support.in_process_worker import (
     GATES,
     INFER,
-    NAME,
     Wired,
     infer,
     loaded,
@@ -49,73 +46,6 @@ def head_of(size: int, *lines: str, path: str = INFER, method: str = "POST", ver
     ).encode()
 
 
-@pytest.mark.parametrize(
-    ("line", "short"),
-    [
-        ("Accept: */*", True),
-        ("Connection: keep-alive", True),
-        ("Authorization: Bearer key", True),
-        ("Origin: https://one.example", True),
-        ("X-Request-Id: mine", True),
-        ("Connection: close", False),
-        ("Proxy-Connection: close", False),
-        ("Expect: 100-continue", False),
-        ("expect: something", False),
-        ("Upgrade: h2c", False),
-        ("Content-Encoding: identity", False),
-        ("Content-Encoding: gzip", False),
-        ("Host: x", False),
-        ("HOST: y", False),
-    ],
-)
-def test_a_header_may_decide_the_way(where: Wired, line: str, short: bool) -> None:
-    """What asks for more than an answer, and what stands there twice, goes the ordinary way, each time."""
-
-    async def scene(where: Wired) -> None:
-        for _ in range(2):
-            client = where.connect()
-            client.send(head_of(len(HOT), line) + HOT)
-            if client.connection._current is None:
-                assert line.lower().startswith("host")
-            else:
-                assert client.express is short
-            await until(lambda client=client: not client.connection.busy)  # type: ignore[misc]
-            assert b"HTTP/1.1 " in client.wire.written
-
-    play(where, scene)
-
-
-@pytest.mark.parametrize(
-    "whole",
-    [
-        request(f"/v2/models/{NAME}", method="GET"),
-        request(INFER, HOT, method="GET"),
-        request(INFER, HOT, method="PUT"),
-        request(INFER, HOT, version="1.0"),
-        request(INFER, HOT, {"Connection": "keep-alive"}, version="1.0"),
-        request(INFER, HOT, version="2.0"),
-        request(INFER + "?a=b", HOT),
-        request(INFER.replace("infer", "%69nfer"), HOT),
-        request("http://x" + INFER, HOT),
-        request("/nothing", HOT),
-        request("/v2/repository/models/net/load", b"{}"),
-        head_of(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
-    ],
-)
-def test_another_request_goes_the_ordinary_way(where: Wired, whole: bytes) -> None:
-    """Of another method or version, to an odd address or another route, in pieces; nothing is kept of it."""
-
-    async def scene(where: Wired) -> None:
-        known = dict(where.connections.heads._known)
-        for _ in range(2):
-            client = where.connect()
-            await client.ask(whole)
-            assert type(client.connection._current) is not Express
-        assert where.connections.heads._known == known
-
-    play(where, scene)
-
-
 def test_an_upgrade_that_nobody_takes_changes_nothing(where: Wired) -> None:
     """It is passed over, and what is asked is answered as if it had not been offered."""
 
@@ -129,25 +59,6 @@ def test_an_upgrade_that_nobody_takes_changes_nothing(where: Wired) -> None:
             assert (await client.ask(WHOLE)).body == plain.body
 
     play(where, scene)
-
-
-@pytest.mark.parametrize("cors", [(), ("https://one.example",)])
-def test_pages_of_others_go_the_ordinary_way_where_any_are_let_in(cors: tuple[str, ...]) -> None:
-    """What they may see is said in headers that only that way writes."""
-
-    async def scene(where: Wired) -> None:
-        for origin in ("https://one.example", "https://two.example"):
-            for _ in range(2):
-                client = where.connect()
-                reply = await client.ask(request(INFER, HOT, {"Origin": origin}))
-                assert client.express is (not cors)
-                allowed = bool(cors) and origin in cors
-                assert ("access-control-allow-origin" in reply.headers) is allowed
-            client = where.connect()
-            await client.ask(WHOLE)
-            assert client.express
-
-    run(scene, cors=cors)
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -164,7 +75,6 @@ def test_a_request_behind_another_waits_for_its_turn(known: bool, logged: list[d
             client.send(
                 request(INFER, infer(rows(2), id="2")), request(INFER, infer(rows(3), id="3")) + WHOLE
             )
-            assert type(first) is Express
             assert client.connection._current is first
             assert len(client.connection.pipeline) == 1
             assert not client.wire.reading
@@ -174,7 +84,6 @@ def test_a_request_behind_another_waits_for_its_turn(known: bool, logged: list[d
         assert replies[0].body == replies[3].body
         client.connection.pause_writing()
         client.send(WHOLE)
-        assert not client.express
         await asyncio.sleep(0.005)
         assert client.take() is None
         client.connection.resume_writing()
@@ -188,14 +97,14 @@ def test_several_in_one_piece_are_answered_in_order(where: Wired) -> None:
     """Each the shorter way while nobody is before it; heads of such a piece are not kept."""
 
     async def scene(where: Wired) -> None:
-        where.connections.heads._known.clear()
+        where.shared.heads._heads.clear()
         for count in (2, 3, 9):
             client = where.connect()
             client.send(b"".join(request(INFER, infer(rows(tag), id=str(tag))) for tag in range(count)))
             replies = [await client.answer() for _ in range(count)]
             assert [reply.json["id"] for reply in replies] == [str(tag) for tag in range(count)]
             assert len({reply.body for reply in replies}) == count
-        assert not where.connections.heads._known
+        assert not where.shared.heads._heads
 
     play(where, scene)
 
@@ -228,7 +137,7 @@ def test_a_known_head_alone_is_half_a_request(where: Wired) -> None:
 
     async def scene(where: Wired) -> None:
         expected = (await where.connect().ask(WHOLE)).body
-        assert where.connections.heads.find(WHOLE) is not None
+        assert where.shared.heads.find(WHOLE) is not None
         for cut in (SIZE, SIZE + 1, len(WHOLE) - 1, 1, SIZE - 1):
             client = where.connect()
             client.send(WHOLE[:cut])
@@ -238,10 +147,7 @@ def test_a_known_head_alone_is_half_a_request(where: Wired) -> None:
             client.send(WHOLE[cut:])
             assert (await client.answer()).body == expected
             # in a piece of its own, all of its body came at once
-            assert client.express is (cut < SIZE)
-            # of either way the next is the shorter one
             assert (await client.ask(WHOLE)).body == expected
-            assert client.express
 
     play(where, scene)
 
@@ -255,7 +161,7 @@ def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...],
         inner = request(INFER, HOT, {"X-Api-Key": "key"})
         expected = await where.connect().ask(inner)
         assert expected.status == 200
-        assert where.connections.heads.find(inner) is not None
+        assert where.shared.heads.find(inner) is not None
         client = where.connect()
         head = head_of(2 * len(inner))
         if chunked:
@@ -284,7 +190,6 @@ def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...],
         if "connection" not in reply.headers:
             assert (await client.ask(inner)).body == expected.body
             # behind that body it is a request again
-            assert client.express
             assert (await client.ask(inner)).body == expected.body
         assert client.take() is None
 
@@ -295,13 +200,13 @@ def test_heads_are_known_to_all_connections_and_bodies_to_none(where: Wired) -> 
     """The one that brought it is as good as another; what follows is what is answered."""
 
     async def scene(where: Wired) -> None:
-        where.connections.heads._known.clear()
+        where.shared.heads._heads.clear()
         one, two = rows(1), rows(2)
         bodies = [infer(one), infer(two).ljust(len(infer(one)))]
         bodies[0] = bodies[0].ljust(len(bodies[1]))
         asked = [request(INFER, body) for body in bodies]
         replies = [await where.connect().ask(whole) for whole in (*asked, *asked)]
-        assert len(where.connections.heads._known) == 1
+        assert len(where.shared.heads._heads) == 1
         assert replies[0].body == replies[2].body != replies[1].body == replies[3].body
         assert len({reply.headers["x-request-id"] for reply in replies}) == 4
 
@@ -333,11 +238,10 @@ def test_heads_that_never_come_again_are_not_kept(where: Wired, header: str) -> 
     """They would push out those that do; the shorter way is theirs all the same."""
 
     async def scene(where: Wired) -> None:
-        where.connections.heads._known.clear()
+        where.shared.heads._heads.clear()
         client = where.connect()
         assert (await client.ask(request(INFER, HOT, {header: "mine"}))).status == 200
-        assert client.express
-        assert not where.connections.heads._known
+        assert not where.shared.heads._heads
 
     play(where, scene)
 
@@ -349,7 +253,6 @@ def test_a_known_head_is_not_let_in_by_another_key() -> None:
         for key, status in (("right", 200), ("wrong", 401), ("right", 200), ("wrong", 401)):
             client = where.connect()
             assert (await client.ask(request(INFER, HOT, {"X-Api-Key": key}))).status == status
-            assert client.express
         assert (await where.connect().ask(WHOLE)).status == 401
         assert where.counts()["refused"] == {"unauthorized": 3}
 
@@ -360,13 +263,12 @@ def test_a_known_head_leads_to_what_is_served_now() -> None:
     """A model that went is not answered for, and one that came is."""
 
     async def scene(where: Wired) -> None:
-        shelf = where.app.shelf
+        shelf = where.app.registry
         served, shelf._served = shelf._served, {}
         client = where.connect()
         assert (await client.ask(WHOLE)).status == 404
         shelf._served = served
         assert (await client.ask(WHOLE)).status == 200
-        assert client.express
         shelf._served = {}
         assert (await client.ask(WHOLE)).status == 404
 
@@ -413,25 +315,6 @@ def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
     run(scene, max_header=1024)
 
 
-def test_while_draining_none_is_the_shorter_way(where: Wired) -> None:
-    """A known head is parsed again, so that its answer is said to be the last."""
-
-    async def scene(where: Wired) -> None:
-        client, other = where.connect(), where.connect()
-        await client.ask(WHOLE)
-        await client.ask(WHOLE)
-        where.connections.draining = True
-        try:
-            for one in (client, other):
-                assert (await one.ask(WHOLE)).headers["connection"] == "close"
-                assert not one.express
-                assert one.wire.closing
-        finally:
-            where.connections.draining = False
-
-    play(where, scene)
-
-
 class Place:
     """The application behind real sockets."""
 
@@ -439,7 +322,8 @@ class Place:
         self.where = where
         listener = listen("127.0.0.1", 0)
         given = Settings(drain_wait=0, **settings)
-        self.server = Server(given, listener, ConnectionCounts(1), 1, where.app)
+        timing = DrainTiming(handshake=0.01, quiet=0.02, step=0.002)
+        self.server = Server(given, listener, ConnectionCounts(1), 1, where.app, timing)
         self.port = listener.getsockname()[1]
         self.last = asyncio.Event()
         self.last.set()
@@ -448,14 +332,6 @@ class Place:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
 
-@pytest.fixture
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "HANDSHAKE_SECONDS", 0.01)
-    monkeypatch.setattr(servers, "QUIET_SECONDS", 0.02)
-    monkeypatch.setattr(servers, "STEP_SECONDS", 0.002)
-
-
-@pytest.mark.usefixtures("hurry")
 def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
     """Those under way and those that wait; each is told to be the last, and nothing is cut."""
 
@@ -465,8 +341,7 @@ def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
         with where.held() as opened:
             for _, writer in clients:
                 writer.write(WHOLE)
-            await until(lambda: where.app.parts.meter.in_flight == 3)
-            assert {type(one._current) for one in place.server._open} == {Express}
+            await until(lambda: where.app.context.counters.in_flight == 3)
             draining = asyncio.create_task(place.server.drain(place.last))
             await asyncio.sleep(0.05)
             assert not draining.done()
@@ -481,7 +356,6 @@ def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
     run(scene)
 
 
-@pytest.mark.usefixtures("hurry")
 def test_a_drain_cuts_and_counts_what_takes_too_long(logged: list[dict[str, Any]]) -> None:
     """The ordinary way or the shorter one: it is logged as gone, and counted."""
 
@@ -491,9 +365,9 @@ def test_a_drain_cuts_and_counts_what_takes_too_long(logged: list[dict[str, Any]
         with where.held() as opened:
             for (_, writer), path in zip(clients, (INFER, INFER + "?", GATES), strict=True):
                 writer.write(request(path, HOT))
-            await until(lambda: where.app.parts.meter.in_flight == 3)
+            await until(lambda: where.app.context.counters.in_flight == 3)
             assert await place.server.drain(place.last) == 3
-            await until(lambda: where.app.parts.meter.in_flight == 0)
+            await until(lambda: where.app.context.counters.in_flight == 0)
             opened.set()
         assert [line["status"] for line in logged] == [499] * 3
         for reader, writer in clients:

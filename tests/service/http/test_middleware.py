@@ -10,42 +10,45 @@ from typing import Any
 import pytest
 from fastapi import APIRouter, FastAPI
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import Response as StarletteResponse
 
 from service.errors import OverloadedError
-from service.http import door as module
-from service.http.body import ClientGoneError
-from service.http.door import Door
+from service.http import observer as module
+from service.http.asgi import AsgiRequest, fastapi_endpoint
+from service.http.auth import Authenticator
+from service.http.body import MemoryBudget
+from service.http.cors import Cors
+from service.http.middleware import RequestMiddleware
+from service.http.observer import RequestObserver
+from service.http.request import ClientGoneError, Request
+from service.http.response import Response
+from service.http.router import Router
 from service.inference_types import InferenceResult
 from service.telemetry.counters import RequestCounters
 from tests.support.asgi import ask
 
-MODEL = SimpleNamespace(name="digits", version=3)
 ROUTE = "/v2/models/{model}/infer"
 
 
-class Raw:
-    """A raw endpoint that does what its path says."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        match scope["path_params"]["model"]:
-            case "full":
-                raise OverloadedError("queue: expected room, got none", 3)
-            case "gone":
-                raise ClientGoneError
-            case "disconnected":
-                raise ClientDisconnect
-            case "bug":
-                raise KeyError("/secret/path")
-            case "late bug":
-                await send({"type": "http.response.start", "status": 200, "headers": []})
-                raise KeyError("/secret/path")
-            case "cut":
-                raise asyncio.CancelledError
-        scope["exchange"].ran(MODEL, InferenceResult((), queue_ns=1_500_000, run_ns=2_500_000, batch_rows=4))
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"{}"})
+async def endpoint(request: Request) -> Response:
+    """Does what its path says."""
+    match request.path_params["model"]:
+        case "full":
+            raise OverloadedError("queue: expected room, got none", 3)
+        case "gone":
+            raise ClientGoneError
+        case "disconnected":
+            raise ClientDisconnect
+        case "bug":
+            raise KeyError("/secret/path")
+        case "late bug":
+            await request.respond_slowly(Response(b""))
+            raise KeyError("/secret/path")
+        case "cut":
+            raise asyncio.CancelledError
+    result = InferenceResult((), queue_ns=1_500_000, run_ns=2_500_000, batch_rows=4)
+    request.record_inference("digits", 3, result)
+    return Response(b"{}")
 
 
 @pytest.fixture
@@ -72,22 +75,38 @@ def meter() -> RequestCounters:
     return RequestCounters()
 
 
-def door(meter: RequestCounters, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Door:
-    app = FastAPI(redirect_slashes=False)
-    app.router.routes[:0] = [Route(ROUTE, Raw(), methods=["POST"])]
-    router = APIRouter(prefix="/v2")
+class Service:
+    """The middleware before an endpoint of ours and the framework, as an ASGI application."""
 
-    @router.get("/models/{model}")
-    async def model(model: str, deep: int = 0) -> Any:
-        return {"name": model, "deep": deep}
+    def __init__(self, meter: RequestCounters, cors: tuple[str, ...], access_log: bool) -> None:
+        app = FastAPI(redirect_slashes=False)
+        framework = APIRouter(prefix="/v2")
 
-    @router.get("/health/ready")
-    async def ready(full: bool = False) -> Any:
-        return Response(status_code=503 if full else 200)
+        @framework.get("/models/{model}")
+        async def model(model: str, deep: int = 0) -> Any:
+            return {"name": model, "deep": deep}
 
-    app.include_router(router)
-    settings = SimpleNamespace(cors=cors, access_log=access_log)
-    return Door(app, SimpleNamespace(meter=meter, settings=settings))
+        @framework.get("/health/ready")
+        async def ready(full: bool = False) -> Any:
+            return StarletteResponse(status_code=503 if full else 200)
+
+        app.include_router(framework)
+        router = Router(fastapi_endpoint(app))
+        router.add("POST", ROUTE, "api", endpoint, "infer")
+        self._middleware = RequestMiddleware(
+            router,
+            Authenticator(),
+            MemoryBudget(1 << 20, limit=1 << 20, seconds=5),
+            RequestObserver(meter, None, access_log=access_log),
+            Cors(cors) if cors else None,
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._middleware.handle(AsgiRequest(scope, receive, send))
+
+
+def service(meter: RequestCounters, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Service:
+    return Service(meter, cors, access_log)
 
 
 def answered(meter: RequestCounters) -> Any:
@@ -98,7 +117,7 @@ def test_an_answer_passes_and_is_counted(lines: list[Any], meter: RequestCounter
     """The log line holds all that is known, the counts the route's pattern, the answer the id."""
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     headers = {"X-Request-Id": "mine", "Traceparent": f"00-{trace}-{parent}-01"}
-    reply = ask(door(meter), "POST", "/v2/models/digits/infer", headers=headers)
+    reply = ask(service(meter), "POST", "/v2/models/digits/infer", headers=headers)
     assert (reply.status, reply.body) == (200, b"{}")
     assert reply.headers["x-request-id"] == "mine"
     assert reply.headers["x-content-type-options"] == "nosniff"
@@ -126,7 +145,7 @@ def test_an_answer_passes_and_is_counted(lines: list[Any], meter: RequestCounter
 
 def test_routes_of_the_framework_are_counted_too(lines: list[Any], meter: RequestCounters) -> None:
     """The whole pattern of an included router's route is the label."""
-    reply = ask(door(meter), "GET", "/v2/models/digits")
+    reply = ask(service(meter), "GET", "/v2/models/digits")
     assert reply.json == {"name": "digits", "deep": 0}
     assert lines[0]["route"] == "/v2/models/{model}"
     assert answered(meter) == {"/v2/models/{model}": {"GET": {"200": 1}}}
@@ -155,7 +174,7 @@ def test_every_error_is_one_sentence(
     route: str,
 ) -> None:
     """Ours and the framework's alike are JSON with the one field, counted by reason and by route."""
-    reply = ask(door(meter), method, path, query=query)
+    reply = ask(service(meter), method, path, query=query)
     assert reply.status == status
     assert reply.json.keys() == {"error"}
     assert reply.headers["content-type"] == "application/json"
@@ -168,24 +187,24 @@ def test_every_error_is_one_sentence(
 
 def test_probes_are_of_little_interest(lines: list[Any], levels: list[int], meter: RequestCounters) -> None:
     """One that went well has no line unless everything has; one that says no does, as every other request."""
-    ask(door(meter), "GET", "/v2/health/ready")
-    ask(door(meter), "GET", "/v2/health/ready", query=b"full=1")
-    ask(door(meter), "GET", "/v2/models/ready")
+    ask(service(meter), "GET", "/v2/health/ready")
+    ask(service(meter), "GET", "/v2/health/ready", query=b"full=1")
+    ask(service(meter), "GET", "/v2/models/ready")
     assert [line["status"] for line in lines] == [200, 503, 200]
     assert levels == [logging.DEBUG, logging.INFO, logging.INFO]
 
 
 def test_headers_of_errors_are_sent(lines: list[Any], meter: RequestCounters) -> None:
     """When to come again, and which method to use."""
-    assert ask(door(meter), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
-    assert ask(door(meter), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
+    assert ask(service(meter), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
+    assert ask(service(meter), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
 
 
 def test_a_bug_is_logged_and_not_told(
     lines: list[Any], meter: RequestCounters, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller gets an id to ask about, the log has the traceback beside it."""
-    reply = ask(door(meter), "POST", "/v2/models/bug/infer")
+    reply = ask(service(meter), "POST", "/v2/models/bug/infer")
     assert reply.status == 500
     said = lines[0]["id"]
     assert reply.json == {"error": f"internal error, request id {said}"}
@@ -198,7 +217,7 @@ def test_a_bug_is_logged_and_not_told(
 
 def test_a_bug_after_the_answer_began_sends_no_second_one(lines: list[Any], meter: RequestCounters) -> None:
     """What was begun stays unfinished, so that the server cuts the connection, and the log says why."""
-    reply = ask(door(meter), "POST", "/v2/models/late bug/infer")
+    reply = ask(service(meter), "POST", "/v2/models/late bug/infer")
     assert (reply.status, reply.body) == (200, b"")
     assert lines[0]["error"].startswith("internal error")
 
@@ -206,7 +225,7 @@ def test_a_bug_after_the_answer_began_sends_no_second_one(lines: list[Any], mete
 @pytest.mark.parametrize("how", ["gone", "disconnected"])
 def test_nothing_is_sent_to_who_has_left(lines: list[Any], meter: RequestCounters, how: str) -> None:
     """There is nobody to answer: it is counted and logged as 499, and is no error of ours."""
-    reply = ask(door(meter), "POST", f"/v2/models/{how}/infer")
+    reply = ask(service(meter), "POST", f"/v2/models/{how}/infer")
     assert reply.status is None
     assert lines[0]["status"] == 499
     assert answered(meter) == {ROUTE: {"POST": {"499": 1}}}
@@ -216,7 +235,7 @@ def test_nothing_is_sent_to_who_has_left(lines: list[Any], meter: RequestCounter
 def test_what_is_cut_is_counted(lines: list[Any], meter: RequestCounters) -> None:
     """A request that is cancelled leaves the door, too, and nothing in flight."""
     with pytest.raises(asyncio.CancelledError):
-        ask(door(meter), "POST", "/v2/models/cut/infer")
+        ask(service(meter), "POST", "/v2/models/cut/infer")
     assert meter.in_flight == 0
     assert lines[0]["status"] == 499
 
@@ -224,13 +243,13 @@ def test_what_is_cut_is_counted(lines: list[Any], meter: RequestCounters) -> Non
 def test_odd_methods_share_a_label(lines: list[Any], meter: RequestCounters) -> None:
     """A caller cannot make up labels for the counts."""
     for method in ("BREW", "WHEN"):
-        assert ask(door(meter), method, "/v2/models/digits/infer").status == 405
+        assert ask(service(meter), method, "/v2/models/digits/infer").status == 405
     assert answered(meter) == {ROUTE: {"unknown": {"405": 2}}}
 
 
 def test_a_long_path_is_logged_in_part(lines: list[Any], meter: RequestCounters) -> None:
     """A line of the log stays short whatever a caller sends."""
-    reply = ask(door(meter), "GET", "/" + "x" * 10_000)
+    reply = ask(service(meter), "GET", "/" + "x" * 10_000)
     assert reply.status == 404
     assert len(lines[0]["path"]) == 200
     assert len(reply.body) < 200
@@ -238,7 +257,7 @@ def test_a_long_path_is_logged_in_part(lines: list[Any], meter: RequestCounters)
 
 def test_the_log_can_be_off(lines: list[Any], meter: RequestCounters) -> None:
     """Then requests are counted still."""
-    ask(door(meter, access_log=False), "POST", "/v2/models/digits/infer")
+    ask(service(meter, access_log=False), "POST", "/v2/models/digits/infer")
     assert lines == []
     assert answered(meter) == {ROUTE: {"POST": {"200": 1}}}
 
@@ -252,7 +271,7 @@ def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], met
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "x-api-key",
     }
-    closed, opened = door(meter), door(meter, cors=("https://one.example",))
+    closed, opened = service(meter), service(meter, cors=("https://one.example",))
     allow = "access-control-allow-origin"
     assert allow not in ask(closed, "POST", "/v2/models/digits/infer", headers=named).headers
     assert ask(opened, "POST", "/v2/models/digits/infer", headers=named).headers[allow] == named["Origin"]
@@ -264,21 +283,3 @@ def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], met
     assert refused.status == 400
     assert "'https://two.example': expected an origin" in refused.json["error"]
     assert allow not in refused.headers
-
-
-def test_the_lifespan_reaches_the_application(meter: RequestCounters) -> None:
-    """What is no request goes to the application as it is."""
-    said: list[str] = []
-    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-    async def receive() -> Any:
-        return messages.pop(0)
-
-    async def send(message: Any) -> None:
-        said.append(message["type"])
-
-    async def run() -> None:
-        await door(meter)({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
-
-    asyncio.run(run())
-    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from fastapi.exceptions import RequestValidationError
@@ -19,13 +20,13 @@ from service.errors import (
     TooLargeError,
     UnauthorizedError,
 )
-from service.http.refusal import Refusal, refusal
+from service.http.request import Request, RequestHead
+from service.http.response import JSON_LINES, ErrorResponse, error_response
 
-SCOPE = {"method": "POST", "path": "/v2/models", "raw_path": b"/v2/models"}
 
-
-def refused(error: Exception) -> Refusal:
-    return refusal(error, SCOPE, "id-7")
+def refused(error: Exception, path: str = "/v2/models") -> ErrorResponse:
+    request = cast("Request", SimpleNamespace(id="id-7", head=RequestHead("POST", path, path, b"", [])))
+    return error_response(error, request)
 
 
 @pytest.mark.parametrize(
@@ -37,58 +38,60 @@ def test_our_own_errors_say_themselves(kind: type[RequestError]) -> None:
     found = refused(kind("inputs: expected one, got two"))
     assert (found.status, found.reason) == (kind.status, kind.reason)
     assert json.loads(found.body) == {"error": "inputs: expected one, got two"}
-    assert not found.internal
+    assert not found.is_bug
 
 
 @pytest.mark.parametrize("error", [RunError("/tmp/x: 0x7f"), ValueError("0xdead"), KeyError("secret")])
 def test_what_nobody_foresaw_stays_inside(error: Exception) -> None:
     """Neither the text nor the kind of such an error is told, only where to look for it."""
     found = refused(error)
-    assert (found.status, found.reason, found.internal) == (500, "broken", True)
+    assert (found.status, found.reason, found.is_bug) == (500, "broken", True)
     assert json.loads(found.body) == {"error": "internal error, request id id-7"}
 
 
 def test_what_is_known_to_be_broken_is_no_surprise() -> None:
     """An error that our own code has logged already is told in its own words."""
     found = refused(InternalError("model 'digits' failed on these rows"))
-    assert (found.status, found.internal) == (500, False)
+    assert (found.status, found.is_bug) == (500, False)
 
 
 @pytest.mark.parametrize(
     ("error", "headers"),
     [
-        (OverloadedError("full", 7), ((b"retry-after", b"7"),)),
-        (OverloadedError("full", 0), ((b"retry-after", b"1"),)),
-        (UnauthorizedError("no key"), ((b"www-authenticate", b'Bearer realm="turnpike"'),)),
-        (RequestTimeoutError("late"), ((b"connection", b"close"),)),
-        (TooLargeError("long"), ()),
+        (OverloadedError("full", 7), b"retry-after: 7\r\n"),
+        (OverloadedError("full", 0), b"retry-after: 1\r\n"),
+        (UnauthorizedError("no key"), b'www-authenticate: Bearer realm="turnpike"\r\n'),
+        (RequestTimeoutError("late"), b""),
+        (TooLargeError("long"), b""),
     ],
 )
 def test_some_errors_have_a_header(error: Exception, headers: Any) -> None:
     """When to come again, how to show a key, and that a half-read connection ends."""
-    assert refused(error).headers == headers
+    response = refused(error)
+    assert response.lines == JSON_LINES + headers
+    assert response.close is isinstance(error, RequestTimeoutError)
 
 
 def test_an_unknown_route_is_named() -> None:
     """404 says which route there is not, in JSON."""
     found = refused(HTTPException(404))
     assert (found.status, found.reason) == (404, "unknown")
-    assert found.sentence == "POST /v2/models: there is no such route"
+    assert found.message == "POST /v2/models: there is no such route"
 
 
 def test_a_wrong_method_says_the_right_one() -> None:
     """405 lists the methods in its sentence and in Allow, in one order."""
     found = refused(HTTPException(405, headers={"Allow": "HEAD, GET"}))
     assert (found.status, found.reason) == (405, "method")
-    assert found.sentence == "POST /v2/models: expected the method GET, HEAD"
-    assert found.headers == ((b"allow", b"GET, HEAD"),)
+    assert found.message == "POST /v2/models: expected the method GET, HEAD"
+    assert found.lines == JSON_LINES + b"allow: GET, HEAD\r\n"
 
 
 def test_words_of_the_framework_are_not_passed_on() -> None:
     """Another error of the framework has its status and a sentence of ours."""
     found = refused(HTTPException(400, detail="There was an error parsing the body"))
     assert found.status == 400
-    assert "parsing" not in found.sentence
+    assert "parsing" not in found.message
 
 
 @pytest.mark.parametrize(
@@ -112,11 +115,10 @@ def test_words_of_the_framework_are_not_passed_on() -> None:
 def test_a_field_that_makes_no_sense_is_named(entry: dict[str, Any], sentence: str) -> None:
     """The framework's list of errors becomes one sentence, with status 400."""
     found = refused(RequestValidationError([{"loc": ("query", "detail"), **entry}]))
-    assert (found.status, found.sentence) == (400, sentence)
+    assert (found.status, found.message) == (400, sentence)
 
 
 def test_what_cannot_be_printed_forges_no_line() -> None:
     """A path is said as it was sent, escaped."""
-    scope = SCOPE | {"raw_path": b"/x%0a12:00:00%1b[2J"}
-    said = refusal(HTTPException(404), scope, "r1").sentence
-    assert said == "POST /x%0a12:00:00%1b[2J: there is no such route"
+    message = refused(HTTPException(404), path="/x%0a12:00:00%1b[2J").message
+    assert message == "POST /x%0a12:00:00%1b[2J: there is no such route"

@@ -1,0 +1,120 @@
+"""The two adapters between `Request` and ASGI.
+
+`AsgiEndpoint` answers a request with an ASGI application: FastAPI serves the documentation, the dashboard,
+the admin routes and the probes in this way. `AsgiRequest` is a request that came through an ASGI server, so
+that the whole service also runs under any of those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http.request import ClientGoneError, Request, RequestHead
+from service.http.response import Response
+
+
+class AsgiEndpoint:
+    """An endpoint that passes its requests on to an ASGI application."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, request: Request) -> None:
+        request.route_path = "unknown"
+        scope, receive, send = request.asgi()
+        # how endpoints of the framework reach the request
+        scope["turnpike.request"] = request
+        running = self._app(scope, receive, send)
+        try:
+            if request.driver is None:
+                await running
+            else:
+                # frameworks expect to run in an asyncio task
+                request.in_task = True
+                await asyncio.get_running_loop().create_task(_run(running))
+        finally:
+            request.in_task = False
+            request.route_path = getattr(scope.get("route"), "path", "unknown")
+
+
+def fastapi_endpoint(app: FastAPI) -> AsgiEndpoint:
+    """FastAPI's routes without its middleware: errors are for ours to answer."""
+    routes = AsyncExitStackMiddleware(app.router)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        # without it the routes answer 404 by themselves
+        scope["app"] = app
+        await routes(scope, receive, send)
+
+    return AsgiEndpoint(serve)
+
+
+async def _run(running: Awaitable[None]) -> None:
+    await running
+
+
+class AsgiRequest(Request):
+    """A request that an ASGI server has read."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = list(scope["headers"])
+        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        self.head = RequestHead(
+            scope["method"],
+            raw_path.decode("latin-1"),
+            scope["path"],
+            scope.get("query_string", b""),
+            headers,
+            http_version=scope.get("http_version", "1.1"),
+            content_length=None,
+        )
+        announced = self.head.fields.get(b"content-length", b"")
+        if announced.isdigit():
+            self.head.content_length = int(announced)
+        client = scope.get("client")
+        self.client = (client[0], client[1]) if client else None
+        self._scope, self._receive, self._send = scope, receive, send
+
+    async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
+        async with asyncio.timeout_at(deadline):
+            message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        return message.get("body", b""), message.get("more_body", False)
+
+    def respond(self, response: Response) -> Awaitable[None]:
+        return self.respond_slowly(response)
+
+    async def respond_slowly(self, response: Response) -> None:
+        headers = [
+            (name, value)
+            for line in (response.lines + b"content-length: %d\r\n" % len(response.body)).splitlines()
+            for name, _, value in [line.partition(b": ")]
+        ]
+        if response.close:
+            headers.append((b"connection", b"close"))
+        await self._start({"type": "http.response.start", "status": response.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": response.body})
+
+    def asgi(self) -> tuple[dict[str, Any], Any, Any]:
+        async def send(message: Message) -> None:
+            await (self._start if message["type"] == "http.response.start" else self._send)(message)
+
+        return dict(self._scope), self._receive, send
+
+    async def _start(self, message: Message) -> None:
+        """Begin the answer, with the headers that every answer has."""
+        self.status = message["status"]
+        own = b"%bx-request-id: %b\r\nx-content-type-options: nosniff\r\n" % (
+            self.extra_lines,
+            self.id.encode(),
+        )
+        extra = [line.partition(b": ")[::2] for line in own.splitlines()]
+        message["headers"] = [*message.get("headers", ()), *extra]
+        await self._send(message)

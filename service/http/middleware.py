@@ -1,0 +1,72 @@
+"""Around every request, once: route, key, endpoint, errors as JSON, counters and access log."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+
+from starlette.requests import ClientDisconnect
+
+from service.http.auth import Authenticator
+from service.http.body import MemoryBudget
+from service.http.cors import Cors
+from service.http.observer import RequestObserver
+from service.http.request import ClientGoneError, Request
+from service.http.response import LARGE_RESPONSE_BYTES, Response
+from service.http.router import Router
+
+
+class RequestMiddleware:
+    """Handles every request, whichever server it came through."""
+
+    def __init__(
+        self,
+        router: Router,
+        auth: Authenticator,
+        budget: MemoryBudget,
+        observer: RequestObserver,
+        cors: Cors | None = None,
+    ) -> None:
+        self._router = router
+        self._auth = auth
+        self._budget = budget
+        self._observer = observer
+        self._cors = cors
+
+    async def handle(self, request: Request) -> None:
+        """Answer a request. It raises nothing but CancelledError, when the server cuts the request."""
+        observer = self._observer
+        observer.started(request)
+        try:
+            preflight = None if self._cors is None else self._cors.apply(request)
+            response = await self._dispatch(request) if preflight is None else preflight
+            if response is not None:
+                if len(response.body) < LARGE_RESPONSE_BYTES:
+                    sending = request.respond(response)
+                    if sending is not None:
+                        await sending
+                else:
+                    with self._budget.hold(len(response.body)):
+                        await request.respond_slowly(response)
+        except (ClientGoneError, ClientDisconnect):
+            pass
+        except CancelledError:
+            if not request.client_gone:
+                raise
+        except Exception as error:  # whatever failed, the caller gets an answer
+            refusal = observer.error_response(error, request)
+            # an answer that has begun stays incomplete, and its connection is closed
+            if not request.status:
+                sending = request.respond(refusal)
+                if sending is not None:
+                    await sending
+        finally:
+            self._budget.release(request)
+            observer.finished(request)
+
+    async def _dispatch(self, request: Request) -> Response | None:
+        match = self._router.match(request.head)
+        route = match.route
+        request.route_path = route.path
+        request.path_params = match.params
+        self._auth.check(route.level, request.head.headers)
+        return await route.endpoint(request)

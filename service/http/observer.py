@@ -1,0 +1,104 @@
+"""Counts, logs and traces each request, once, when it is over."""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from service.errors import OverloadedError
+from service.http.request import VALID_ID, Request, new_ids, read_trace
+from service.http.response import ErrorResponse, error_response
+from service.telemetry.log import access_log
+
+if TYPE_CHECKING:
+    from service.http.tracing import Tracing
+    from service.telemetry.counters import RequestCounters
+
+log = logging.getLogger(__name__)
+
+# The status in the log and the metrics if the client left before an answer began; nothing is sent.
+CLIENT_CLOSED_REQUEST = 499
+# Other methods share one label, so that a caller cannot make up labels.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+MAX_LOGGED_PATH_LENGTH = 200
+# Probes come every few seconds: those answered with 200 are logged at the level debug.
+PROBES = ("/live", "/ready")
+
+
+class RequestObserver:
+    """Sees each request begin and end, and each piece of input that never became a request."""
+
+    def __init__(self, counters: RequestCounters, tracing: Tracing | None, *, access_log: bool) -> None:
+        self._counters = counters
+        self._tracing = tracing
+        self._access_log = access_log
+        self._ids = new_ids()
+
+    def started(self, request: Request) -> None:
+        """Give the request its id, the caller's if that is valid, and its trace."""
+        request.started_ns = perf_counter_ns()
+        self._counters.in_flight += 1
+        fields = request.head.fields
+        chosen = fields.get(b"x-request-id")
+        request.id = chosen.decode() if chosen and VALID_ID.fullmatch(chosen) else next(self._ids)
+        traceparent = fields.get(b"traceparent")
+        if traceparent is not None:
+            request.trace = read_trace(traceparent)
+
+    def error_response(self, error: Exception, request: Request) -> ErrorResponse:
+        """What an error is answered with, counted and noted for the log."""
+        response = error_response(error, request)
+        if response.is_bug:
+            log.error("request %s failed", request.id, exc_info=error)
+        self._counters.count_error(response.reason)
+        request.error_message = response.message
+        request.overloaded = isinstance(error, OverloadedError)
+        return response
+
+    def finished(self, request: Request) -> None:
+        """Count, trace and log a request that is over."""
+        ns = perf_counter_ns() - request.started_ns
+        counters = self._counters
+        counters.in_flight -= 1
+        status = request.status or CLIENT_CLOSED_REQUEST
+        route = request.route_path
+        method = request.head.method if request.head.method in METHODS else "unknown"
+        counters.count_response(route, method, status, ns)
+        if self._tracing is not None:
+            self._tracing.record(request, route, method, status, ns)
+        if self._access_log:
+            is_routine = status == 200 and route.endswith(PROBES)
+            access_log.add(
+                log_fields(request, route, method, status, ns), logging.DEBUG if is_routine else logging.INFO
+            )
+
+    def rejected(self, status: int) -> str:
+        """Count input that never became a request; the id to answer it with."""
+        self._counters.count_response("unknown", "unknown", status, 0)
+        self._counters.count_error("bad_request")
+        return next(self._ids)
+
+
+def log_fields(request: Request, route: str, method: str, status: int, ns: int) -> dict[str, Any]:
+    """The access log's fields for a request."""
+    client, trace, result = request.client, request.trace, request.result
+    fields: dict[str, Any] = {
+        "id": request.id,
+        "client": client[0] if client else None,
+        "method": method,
+        "path": request.head.raw_path[:MAX_LOGGED_PATH_LENGTH],
+        "route": route,
+        "status": status,
+        "ms": ns // 1000 / 1000,
+    }
+    if trace is not None:
+        fields["trace"], fields["span"] = trace.id, trace.span
+    if result is not None:
+        fields["model"] = f"{request.model_name}/{request.model_version}"
+        fields["queue_ms"] = result.queue_ns // 1000 / 1000
+        fields["run_ms"] = result.run_ns // 1000 / 1000
+        fields["batch"] = result.batch_rows
+    if request.error_message is not None:
+        fields["error"] = request.error_message
+    return fields

@@ -1,0 +1,185 @@
+"""One HTTP request: what the client sent, and what became of it.
+
+The middleware, the endpoints, the log and the traces only know `Request`. How bytes are read and written is
+up to its two subclasses: `WireRequest` on a connection of ours, `AsgiRequest` under any ASGI server.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from asyncio import get_running_loop
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from service.http.driver import Driver
+
+if TYPE_CHECKING:
+    from service.http.response import Response
+    from service.http.router import Match
+    from service.inference_types import InferenceResult, Waiter
+
+Headers = list[tuple[bytes, bytes]]
+
+# A request id that a caller may choose: short, printable, without spaces.
+VALID_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+# The W3C trace context header: version, trace, parent span, flags. Later versions may add more fields.
+TRACEPARENT = re.compile(
+    rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
+)
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection before its request was answered, so no answer is sent."""
+
+
+class RequestHead:
+    """A parsed request line with its headers. It is shared by all requests that begin with the same bytes."""
+
+    __slots__ = (
+        "content_length",
+        "expects_continue",
+        "fields",
+        "headers",
+        "http_version",
+        "keep_alive",
+        "match",
+        "method",
+        "path",
+        "query",
+        "raw_path",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        raw_path: str,
+        path: str,
+        query: bytes,
+        headers: Headers,
+        *,
+        http_version: str = "1.1",
+        keep_alive: bool = True,
+        content_length: int | None = 0,
+        expects_continue: bool = False,
+    ) -> None:
+        self.method = method
+        # As sent, with its escapes: safe to log.
+        self.raw_path = raw_path
+        self.path = path
+        self.query = query
+        # In the order sent, names in lower case; `fields` has the last value of each name.
+        self.headers = headers
+        self.fields = dict(headers)
+        self.http_version = http_version
+        self.keep_alive = keep_alive
+        # Bytes of the body; None if it comes in chunks.
+        self.content_length = content_length
+        self.expects_continue = expects_continue
+        # The route, once the router has looked it up.
+        self.match: Match | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The trace that a request belongs to: our span in it, and the caller's span above ours."""
+
+    id: str
+    span: str
+    flags: int
+    parent: str | None = None
+
+
+class Request(ABC):
+    """A request from its head to the line in the access log.
+
+    Most attributes are class-level defaults: a request sets only what differs, which is cheaper than a full
+    `__init__` for each of them.
+    """
+
+    head: RequestHead
+    client: tuple[str, int] | None
+    started_ns: int
+    id: str = ""
+    trace: Trace | None = None
+
+    path_params: Mapping[str, str] = MappingProxyType({})
+    # The route's pattern, as metrics and the log name it.
+    route_path: str = "unknown"
+
+    # All of the body if it had arrived when the request was started, else None: see `next_chunk`.
+    complete_body: bytes | None = None
+    # Bytes of its body that count against the worker's memory budget until the request is over.
+    held_bytes: int = 0
+    # Runs the request, if no asyncio task does.
+    driver: Driver | None = None
+    # A task runs it for the moment, while the driver awaits that task.
+    in_task: bool = False
+    # Header lines that every answer to this request has, such as those of CORS.
+    extra_lines: bytes = b""
+
+    # HTTP status of the answer; 0 until one has begun.
+    status: int = 0
+    error_message: str | None = None
+    # Refused because the queue was full.
+    overloaded: bool = False
+    client_gone: bool = False
+
+    # What the log and the traces say of the model's run.
+    model_name: str | None = None
+    model_version: int = 0
+    result: InferenceResult | None = None
+    inference_ended_ns: int = 0
+
+    @abstractmethod
+    async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
+        """The next part of the body, and whether more follows.
+
+        Raises ClientGoneError if the client closes the connection first, and TimeoutError at the deadline
+        (by the event loop's clock), if there is one.
+        """
+
+    @abstractmethod
+    def respond(self, response: Response) -> Awaitable[None] | None:
+        """Send a whole answer; to be awaited if it returns an awaitable."""
+
+    @abstractmethod
+    async def respond_slowly(self, response: Response) -> None:
+        """Send a large answer, and return when the client has read nearly all of it."""
+
+    @abstractmethod
+    def asgi(self) -> tuple[dict[str, Any], Any, Any]:
+        """The request as ASGI has it: scope, receive and send."""
+
+    def waiter(self) -> Waiter:
+        """An awaitable that the request may wait for."""
+        if self.driver is None or self.in_task:
+            return get_running_loop().create_future()
+        return self.driver.waiter()
+
+    def record_inference(self, name: str, version: int, result: InferenceResult) -> None:
+        """Note which model has just run, for the log and for traces."""
+        self.model_name = name
+        self.model_version = version
+        self.result = result
+        self.inference_ended_ns = perf_counter_ns()
+
+
+def new_ids() -> Iterator[str]:
+    """Request ids that no other worker makes: random for the worker, then counted."""
+    prefix, number = os.urandom(8).hex(), 0
+    while True:
+        number += 1
+        yield f"{prefix}-{number:x}"
+
+
+def read_trace(header: bytes) -> Trace | None:
+    """The trace of a `traceparent` header; None if the header is malformed."""
+    match = TRACEPARENT.fullmatch(header)
+    if match is None or (match[1] == b"00" and match[5]):
+        return None
+    return Trace(match[2].decode(), os.urandom(8).hex(), int(match[4], 16), match[3].decode())

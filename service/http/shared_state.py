@@ -1,0 +1,68 @@
+"""What all connections of one worker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from uvicorn.server import ServerState
+
+from service.http.head_cache import HeadCache
+from service.http.request import Request
+from service.http.response import STATUS_LINES
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What a connection may do."""
+
+    # Bytes of a request's line and headers.
+    max_header: int = 65536
+    # Seconds in which these must arrive.
+    header_seconds: float = 10.0
+    # Seconds of silence after which a connection is closed.
+    idle_seconds: float = 75.0
+    # How long a client may go on sending after its last answer, before its connection is closed on it.
+    linger_seconds: float = 2.0
+
+
+class Application(Protocol):
+    """What the protocol asks of the application that it serves."""
+
+    connection_limits: ConnectionLimits
+
+    def handle(self, request: Request) -> Coroutine[Any, Any, None]:
+        """Answer a request."""
+
+    def count_rejected(self, status: int) -> str:
+        """Count input that never became a request; the id to answer it with."""
+
+
+@dataclass(eq=False)
+class SharedState:
+    """What all connections of a worker share, beside uvicorn's own `ServerState`."""
+
+    draining: bool = False
+    heads: HeadCache = field(default_factory=HeadCache)
+    # Requests that are being answered, also those whose connection is lost.
+    running: set[Any] = field(default_factory=set)
+    on_connection_lost: Callable[[], object] | None = None
+    _default_headers: object = None
+    _ok_lines: bytes = b""
+    _default_lines: bytes = b""
+
+    @classmethod
+    def of(cls, server_state: ServerState) -> SharedState:
+        """The one shared state of a server."""
+        state: SharedState = vars(server_state).setdefault("turnpike", cls())
+        return state
+
+    def status_lines(self, status: int, server_state: ServerState) -> bytes:
+        """The first lines of an answer: its status, and the headers that the server adds, such as Date."""
+        # the server makes a new list each second
+        if server_state.default_headers is not self._default_headers:
+            self._default_headers = server_state.default_headers
+            self._default_lines = b"".join(b"%b: %b\r\n" % header for header in server_state.default_headers)
+            self._ok_lines = STATUS_LINES[200] + self._default_lines
+        return self._ok_lines if status == 200 else STATUS_LINES[status] + self._default_lines

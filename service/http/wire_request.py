@@ -1,0 +1,273 @@
+"""A request on a connection of ours: its body as it arrives, and its answer as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from starlette.types import Message
+
+from service.http.request import ClientGoneError, Request, RequestHead
+from service.http.response import Response
+
+if TYPE_CHECKING:
+    from service.http.protocol import HttpProtocol
+
+# Reading stops while more of a body than this waits for the application.
+HIGH_WATER_BYTES = 1 << 16
+# How much of a body is still read after its request was answered, so that the connection can go on.
+UNWANTED_BYTES = 1 << 20
+# What no header of an answer may contain: it would end the line, or the head.
+LINE_BREAKS = re.compile(rb"[\x00\r\n]")
+
+
+class WireRequest(Request):
+    """A request that arrives over an HttpProtocol, and is answered over it."""
+
+    # All of the body has arrived.
+    received = False
+    response_complete = False
+    # The connection ends with the answer.
+    closes = False
+    # Bytes of the answer's body still to be written; None if it is sent in chunks.
+    _left: int | None = None
+    # "100 Continue" was sent.
+    _continued = False
+    # What the coroutine waits for: the next part of the body, or the client's departure.
+    _waiting: asyncio.Future[None] | None = None
+
+    def __init__(self, connection: HttpProtocol, head: RequestHead) -> None:
+        self.connection = connection
+        self.head = head
+        self.client = connection.client
+        self._buffer = bytearray()
+
+    # what the connection tells it
+
+    def feed(self, data: bytes) -> None:
+        """Take a part of the body."""
+        if self.response_complete:
+            return
+        self._buffer += data
+        if len(self._buffer) > HIGH_WATER_BYTES:
+            self.connection.pause_reading()
+        self._wake()
+
+    def body_received(self) -> None:
+        """All of the body has been fed."""
+        self.received = True
+        self._wake()
+
+    def take_buffered_body(self) -> None:
+        """Called when the request is started: a body that has arrived by now need not be waited for."""
+        if self.received and self.complete_body is None:
+            self.complete_body = bytes(self._buffer)
+            # a large body has paused reading, and only reading notices a client that leaves
+            self.connection.resume_reading()
+
+    def cut(self) -> None:
+        """Cancel what the request waits for, since the server has to end."""
+        if self.driver is not None:
+            self.driver.cancel()
+
+    def ended(self, error: BaseException | None) -> None:
+        """The coroutine that handled the request is done."""
+        self.driver = None
+        self.connection.request_ended(self, error)
+
+    def abandon(self) -> None:
+        """The client has gone: whoever reads the body is told, and what waits for its run is not run."""
+        if self.client_gone:
+            return
+        self.client_gone = True
+        if self._waiting is not None:
+            self._wake()
+        elif not self.status and self.driver is not None:
+            self.driver.cancel()
+
+    # what the application does with it
+
+    async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
+        if self.complete_body is not None:
+            return self.complete_body, False
+        connection = self.connection
+        if self.head.expects_continue and not self._continued and not self.status:
+            self._continued = True
+            connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while not (self._buffer or self.received or self.client_gone):
+            connection.resume_reading()
+            await self._wait(deadline)
+        if self.client_gone:
+            raise ClientGoneError
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data, not self.received
+
+    def respond(self, response: Response) -> Awaitable[None] | None:
+        if self.connection.write_paused:
+            return self.respond_slowly(response)
+        self._write_whole(response)
+        return None
+
+    async def respond_slowly(self, response: Response) -> None:
+        connection = self.connection
+        await connection.drain()
+        self._write_whole(response, apart=True)
+        # until the client has read it, it takes memory
+        await connection.drain()
+
+    def asgi(self) -> tuple[dict[str, Any], Any, Any]:
+        head, connection = self.head, self.connection
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": head.http_version,
+            "server": connection.server,
+            "client": self.client,
+            "scheme": connection.scheme,
+            "root_path": "",
+            "method": head.method,
+            "path": head.path,
+            "raw_path": head.raw_path.encode("latin-1"),
+            "query_string": head.query,
+            "headers": head.headers,
+            "state": {},
+        }
+        body_read = False
+
+        async def receive() -> Message:
+            nonlocal body_read
+            if not body_read:
+                try:
+                    data, more = await self.next_chunk()
+                except ClientGoneError:
+                    return {"type": "http.disconnect"}
+                body_read = not more
+                return {"type": "http.request", "body": data, "more_body": more}
+            while not (self.client_gone or self.response_complete):
+                await self._wait(None)
+            return {"type": "http.disconnect"}
+
+        return scope, receive, self._send
+
+    # how it is done
+
+    def _write_whole(self, response: Response, *, apart: bool = False) -> None:
+        """Write the head and the body: in one piece, or `apart` so that a large body is not copied."""
+        self.status = status = response.status
+        connection = self.connection
+        self.closes = response.close or self._is_last()
+        if not self.client_gone:
+            body = response.body if self.head.method != "HEAD" else b""
+            connection.transport.write(
+                b"%b%b%b%bcontent-length: %d\r\nx-request-id: %b\r\nx-content-type-options: nosniff\r\n\r\n%b"
+                % (
+                    connection.shared.status_lines(status, connection.server_state),
+                    response.lines,
+                    self.extra_lines,
+                    b"connection: close\r\n" if self.closes else b"",
+                    len(response.body),
+                    self.id.encode(),
+                    b"" if apart else body,
+                )
+            )
+            if apart and body:
+                connection.transport.write(body)
+        self.response_complete = True
+
+    async def _send(self, message: Message) -> None:
+        """What an ASGI application calls to answer."""
+        connection = self.connection
+        if connection.write_paused and not self.client_gone:
+            await connection.drain()
+        if message["type"] == "http.response.start":
+            self._start(message["status"], message.get("headers", ()))
+        else:
+            self._write_part(message.get("body", b""), more=message.get("more_body", False))
+
+    def _start(self, status: int, headers: Any) -> None:
+        """Write the status and the headers of an answer whose body comes in parts."""
+        if self.status:
+            raise RuntimeError("the answer has begun already")
+        self.closes = self._is_last()
+        lines = []
+        length: bytes | None = None
+        for name, value in headers:
+            if LINE_BREAKS.search(name) or LINE_BREAKS.search(value):
+                raise RuntimeError("a header of the answer has a line break in it")
+            if name.lower() == b"connection":
+                self.closes = self.closes or value.lower() == b"close"
+                continue
+            if name.lower() == b"content-length":
+                length = value
+            lines.append(b"%b: %b\r\n" % (name, value))
+        has_body = self.head.method != "HEAD" and status not in (204, 304)
+        self._left = int(length) if has_body and length is not None else None if has_body else 0
+        if self._left is None:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if self.closes:
+            lines.append(b"connection: close\r\n")
+        self.status = status
+        if not self.client_gone:
+            connection = self.connection
+            connection.transport.write(
+                b"%b%b%bx-request-id: %b\r\nx-content-type-options: nosniff\r\n\r\n"
+                % (
+                    connection.shared.status_lines(status, connection.server_state),
+                    b"".join(lines),
+                    self.extra_lines,
+                    self.id.encode(),
+                )
+            )
+
+    def _write_part(self, body: bytes, *, more: bool) -> None:
+        if not self.status or self.response_complete:
+            raise RuntimeError("expected a part of an answer that has begun and not ended")
+        if self.head.method == "HEAD" or self.status in (204, 304):
+            body = b""
+        elif self._left is None:
+            body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
+        else:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("the answer has another length than its Content-Length")
+        if body and not self.client_gone:
+            self.connection.transport.write(body)
+        if not more:
+            self.response_complete = True
+            self._wake()
+
+    def _is_last(self) -> bool:
+        """Whether the connection has to end with the answer that begins now."""
+        head, connection = self.head, self.connection
+        if not head.keep_alive:
+            return True
+        if not self.received and (
+            head.content_length is None or head.content_length > UNWANTED_BYTES or head.expects_continue
+        ):
+            # more of the body may follow than is worth reading
+            return True
+        return connection.shared.draining and connection.newest is self
+
+    async def _wait(self, deadline: float | None) -> None:
+        """Wait until something has come, or the client has gone."""
+        loop = self.connection.loop
+        self._waiting = waiting = loop.create_future()
+        timer = None if deadline is None else loop.call_at(deadline, _time_out, waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+def _time_out(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_exception(TimeoutError())

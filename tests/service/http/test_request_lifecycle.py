@@ -1,0 +1,588 @@
+"""The shorter way of a request: whatever it is asked, it does what the ordinary way does."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+import json
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.api import gates as gates_endpoint
+from service.http import protocol
+from service.http.request import Request, Trace
+from tests.support.asgi import Reply
+from tests.support.in_process_worker import (
+    GATES,
+    INFER,
+    LESION,
+    NAME,
+    PREDICT,
+    Client,
+    Wired,
+    infer,
+    loaded,
+    logged,
+    play,
+    request,
+    rows,
+    run,
+    until,
+)
+
+__all__ = ["logged"]
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+HOT = infer(rows(1))
+# what is another's with each request, or told by a clock
+OWN = ("id", "ms", "span", "queue_ms", "run_ms")
+# what counts as much, so that an answer is sent no faster than it is read
+MUCH = 1 << 16
+
+
+def binary(count: int, fill: float | None = None, **parameters: Any) -> tuple[bytes, dict[str, object]]:
+    """A request whose rows follow its JSON, and the header that says where."""
+    given = rows(*range(count)) if fill is None else np.full((count, 1, 8, 8), fill, np.float32)
+    tensor = {
+        "name": "x",
+        "shape": given.shape,
+        "datatype": "FP32",
+        "parameters": {"binary_data_size": given.nbytes},
+    }
+    text = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+    return text + given.tobytes(), {"Inference-Header-Content-Length": len(text)}
+
+
+MUCH_BINARY = binary(2000, 1.0, binary_data_output=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request that may go the shorter way, and what it comes to."""
+
+    path: str
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    # whether each of its bytes is counted before it is decoded
+    measured: bool = False
+    much: bool = False
+
+
+def case(path: str, made: tuple[bytes, dict[str, object]], status: int = 200, **more: Any) -> Case:
+    body, headers = made
+    return Case(path, body, status, headers, **more)
+
+
+KEYS = {"api_keys": ("open-sesame",), "admin_key": "master"}
+MORE = {
+    "X-Request-Id": "my-own-1",
+    "Traceparent": f"00-{TRACE}-{PARENT}-01",
+    "X-Request-Timeout-Ms": 20_000,
+    "Origin": "https://one.example",
+}
+LONG = f"/v2/models/{'m' * 500}/infer"
+CASES = {
+    "infer": Case(INFER, HOT),
+    "infer of a version": Case(f"/v2/models/{NAME}/versions/1/infer", HOT),
+    "infer of rows": Case(INFER, infer(rows(*range(9)), id="nine")),
+    "infer nested": Case(
+        INFER,
+        json.dumps(
+            {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": rows(3).tolist()}]}
+        ).encode(),
+    ),
+    "infer of no rows": Case(INFER, infer(rows())),
+    "infer of too many rows for a run": Case(INFER, infer(rows(*range(20))), settings={"max_batch": 8}),
+    "headers": Case(INFER, HOT, headers=MORE),
+    "binary": case(INFER, binary(2)),
+    "binary both ways": case(INFER, binary(3, binary_data_output=True)),
+    "much binary": case(INFER, MUCH_BINARY, much=True),
+    "predict": Case(PREDICT, json.dumps({"instances": rows(4, 5).tolist()}).encode()),
+    "gates": Case(GATES, HOT),
+    "gates of rows": Case(GATES, infer(rows(1, 2), parameters={"detail": "units", "blocks": True})),
+    "gates of many rows": Case(GATES, infer(rows(*range(40)), parameters={"detail": "rows"}), much=True),
+    "lesion": Case(LESION, infer(rows(1, 2), close=["layer03.transform_gate"])),
+    "curve": Case(LESION, infer(rows(6), curve=True)),
+    "a lesion of no gate": Case(LESION, infer(rows(6), close=["nowhere"]), 400),
+    "no JSON": Case(INFER, HOT[:-1], 400),
+    "no body": Case(INFER, b"", 400),
+    "an odd id": Case(INFER, HOT, headers={"X-Request-Id": "two words", "Traceparent": "none"}),
+    "an odd timeout": Case(INFER, HOT, 400, headers={"X-Request-Timeout-Ms": "soon"}),
+    "an odd length of JSON": Case(INFER, HOT, 400, headers={"Inference-Header-Content-Length": "-1"}),
+    "no key": Case(INFER, HOT, 401, settings=KEYS),
+    "a wrong key": Case(INFER, HOT, 401, headers={"X-Api-Key": "sesame"}, settings=KEYS),
+    "a key": Case(INFER, HOT, headers={"Authorization": "Bearer open-sesame"}, settings=KEYS),
+    "the key of all doors": Case(INFER, HOT, headers={"X-Api-Key": "master"}, settings=KEYS),
+    "no such model": Case("/v2/models/nothing/infer", HOT, 404),
+    "no such version": Case(f"/v2/models/{NAME}/versions/7/infer", HOT, 404),
+    "a long name": Case(LONG, HOT, 404),
+    "too large a body": Case(INFER, HOT, 413, settings={"max_body": 100}, measured=True),
+    "too much JSON": Case(INFER, HOT, 413, settings={"max_json": 100}),
+    "not finite": case(INFER, binary(1, float("inf")), 422),
+}
+
+
+def shown(reply: Reply) -> tuple[Any, ...]:
+    """What ought to be the same."""
+    headers = {name: value for name, value in reply.headers.items() if name not in ("date", "x-request-id")}
+    return reply.status, headers, reply.body
+
+
+def own(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in OWN}
+
+
+def difference(after: Any, before: Any) -> Any:
+    """What was counted meanwhile."""
+    if isinstance(after, dict):
+        changed = {key: difference(value, (before or {}).get(key)) for key, value in after.items()}
+        return {key: value for key, value in changed.items() if value}
+    if isinstance(after, tuple):
+        return tuple(np.subtract(after, before or [0] * len(after)).tolist())
+    return after - (before or 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_does_not_matter_how_the_bytes_arrive(name: str, logged: list[dict[str, Any]]) -> None:
+    """Status, headers, body, the line of the log and all counts, however the request comes in."""
+    asked = CASES[name]
+    whole = request(asked.path, asked.body, asked.headers)
+    head = len(whole) - len(asked.body)
+    parts = (asked.body[:50], asked.body[50:], b"")
+    chunks = b"".join([b"%x\r\n%b\r\n" % (len(part), part) for part in parts])
+    encoded = asked.path.replace("models", "mod%65ls")
+    zipped = gzip.compress(asked.body)
+    ways: list[tuple[str, tuple[bytes, ...]]] = [
+        ("whole", (whole,)),
+        ("known", (whole,)),
+        ("with a header twice", (request(asked.path, asked.body, {**asked.headers, "A": 1, "a": 2}),)),
+        ("after a part of its head", (whole[:20], whole[20:])),
+        ("behind a line of nothing", (b"\r\n" + whole,)),
+        ("with a query", (request(asked.path + "?", asked.body, asked.headers),)),
+        ("encoded", (request(encoded, asked.body, asked.headers),)),
+        ("known still", (whole,)),
+    ]
+    if asked.body:
+        ways.append(("head and body", (whole[:head], whole[head:])))
+        ways.append(("body in parts", (whole[: head + 1], whole[head + 1 : -1], whole[-1:])))
+    if asked.body and not asked.measured:
+        coded = request(asked.path, zipped, {**asked.headers, "Content-Encoding": "gzip"})
+        ways.append(("compressed", (coded,)))
+        chunked = whole[:head].replace(b"Content-Length: %d" % len(asked.body), b"Transfer-Encoding: chunked")
+        ways.append(("chunked", (chunked + chunks,)))
+
+    async def scene(where: Wired) -> None:
+        client = where.connect()
+        expected: tuple[Any, ...] | None = None
+        for way, pieces in ways:
+            logged.clear()
+            before = where.counts()
+            reply = await client.ask(*pieces)
+            await until(lambda: len(logged) == 1)
+            line = own(logged[0])
+            if way == "encoded":
+                assert line["path"] == encoded[:200]
+                line["path"] = asked.path[:200]
+            assert reply.status == asked.status, (way, reply)
+            assert (len(reply.body) >= MUCH) is asked.much
+            assert logged[0]["id"] == reply.headers["x-request-id"]
+            got = shown(reply), line, difference(where.counts(), before)
+            expected = expected or got
+            assert got == expected, way
+        assert client.take() is None
+
+    play(application(tuple(asked.settings.items())), scene)
+
+
+@functools.cache
+def application(settings: tuple[tuple[str, Any], ...]) -> Wired:
+    """One for all cases of the same settings."""
+    return loaded(**dict(settings))
+
+
+def test_where_there_is_no_room_it_is_refused(
+    logged: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the time to come again, and whoever does so at once is not read from for a while."""
+    monkeypatch.setattr(protocol, "OVERLOAD_PAUSE_SECONDS", 0.2)
+
+    async def scene(where: Wired) -> None:
+        with where.held() as opened:
+            running, waiting, refused = clients = [where.connect() for _ in range(3)]
+            for client in clients[:2]:
+                client.send(request(INFER, HOT))
+                await until(lambda: where.model.batcher._running)
+                await asyncio.sleep(0)
+            reply = await refused.ask(request(INFER, HOT))
+            assert reply.status == 503
+            assert reply.headers["retry-after"] == "1"
+            assert reply.json["error"].startswith("queue: expected fewer than 1 requests waiting")
+            assert "connection" not in reply.headers
+            assert refused.wire.pauses == 1
+            refused.send(request(INFER, HOT))
+            opened.set()
+            assert [(await client.answer()).status for client in clients] == [200] * 3
+            assert running.wire.pauses == waiting.wire.pauses == 0
+        assert where.counts()["failed"] == {"overloaded": 1}
+        assert where.counts()["refused"] == {"overloaded": 1}
+        assert sorted(line["status"] for line in logged) == [200, 200, 200, 503]
+
+    run(scene, queue=1)
+
+
+def test_where_as_much_is_held_as_may_be_it_is_refused() -> None:
+    """Before anything is decoded."""
+
+    async def scene(where: Wired) -> None:
+        held = where.app.context.budget
+        with held.hold(held.capacity - len(HOT) + 1):
+            reply = await where.connect().ask(request(INFER, HOT))
+            assert reply.status == 503
+            assert reply.json["error"].startswith("server: as many bytes are held as may be")
+        with held.hold(held.capacity - len(HOT)):
+            assert (await where.connect().ask(request(INFER, HOT))).status == 200
+
+    run(scene)
+
+
+def test_whose_deadline_passes_is_told_so(logged: list[dict[str, Any]]) -> None:
+    """While others still run, and it is not run itself."""
+
+    async def scene(where: Wired) -> None:
+        with where.held() as opened:
+            first, late = where.connect(), where.connect()
+            first.send(request(INFER, HOT))
+            await until(lambda: where.model.batcher._running)
+            reply = await late.ask(request(INFER, HOT, {"X-Request-Timeout-Ms": 5}))
+            assert reply.status == 504
+            assert where.model.batcher.waiting == 0
+            opened.set()
+            assert (await first.answer()).status == 200
+        assert where.counts()["failed"] == {"expired": 1}
+        assert where.counts()["sizes"]["1"] == (1, 1)
+        assert [line["status"] for line in logged] == [504, 200]
+
+    run(scene)
+
+
+def test_who_leaves_is_not_run_for(logged: list[dict[str, Any]]) -> None:
+    """It is dropped from the line at once, and counted as gone; who waits behind it is answered."""
+
+    async def scene(where: Wired) -> None:
+        with where.held() as opened:
+            first, gone, last = clients = [where.connect() for _ in range(3)]
+            for tag, client in enumerate(clients):
+                client.send(request(INFER, infer(rows(tag))))
+                await until(lambda: where.model.batcher._running)
+                await asyncio.sleep(0.001)
+            assert where.model.batcher.waiting == 2
+            gone.leave()
+            await until(lambda: len(logged) == 1)
+            assert where.model.batcher.waiting == 1
+            first.leave()
+            await until(lambda: len(logged) == 2)
+            opened.set()
+            assert (await last.answer()).status == 200
+        assert not gone.wire.writes + gone.wire.late
+        assert not first.wire.writes + first.wire.late
+        assert where.counts()["failed"] == {"gone": 2}
+        assert where.counts()["refused"] == {}
+        assert [line["status"] for line in logged] == [499, 499, 200]
+        assert where.counts()["sizes"]["1"] == (2, 1)
+
+    run(scene)
+
+
+def test_who_leaves_while_gates_are_read_is_gone(
+    logged: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done in a thread is not waited for."""
+    opened, begun = threading.Event(), threading.Event()
+    to_thread = asyncio.to_thread
+
+    async def held(work: Callable[..., Any], *given: Any) -> Any:
+        def wait() -> Any:
+            begun.set()
+            assert opened.wait(10)
+            return work(*given)
+
+        return await to_thread(wait)
+
+    async def scene(where: Wired) -> None:
+        monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
+        monkeypatch.setattr(asyncio, "to_thread", held)
+        client, other = where.connect(), where.connect()
+        for one in (client, other):
+            one.send(request(GATES, HOT))
+        await until(begun.is_set)
+        client.leave()
+        await until(lambda: len(logged) == 1)
+        opened.set()
+        assert (await other.answer()).json["gates"]
+        assert [line["status"] for line in logged] == [499, 200]
+        assert where.counts()["failed"] == {"gone": 1}
+
+    run(scene)
+
+
+def test_what_nobody_foresaw_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The caller gets an id to ask about, and the connection goes on."""
+
+    async def scene(where: Wired) -> None:
+        client = where.connect()
+        assert (await client.ask(request(INFER, HOT))).status == 200
+        where.model.batcher._runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
+        reply = await client.ask(request(INFER, HOT))
+        said = reply.headers["x-request-id"]
+        assert (reply.status, reply.json) == (500, {"error": f"internal error, request id {said}"})
+        (record,) = caplog.records
+        assert record.exc_info is not None
+        assert record.exc_info[0] is ZeroDivisionError
+        assert where.counts()["refused"] == {"broken": 1}
+        assert (await client.ask(request(INFER, b"{}"))).status == 400
+
+    run(scene)
+
+
+def test_much_is_sent_no_faster_than_it_is_read(logged: list[dict[str, Any]]) -> None:
+    """It is held meanwhile, and the next request waits until it is sent."""
+    body, more = MUCH_BINARY
+    much = request(INFER, body, more)
+
+    async def scene(where: Wired) -> None:
+        held = where.app.context.budget
+        client = where.connect()
+        with where.held() as opened:
+            client.send(much)
+            await until(lambda: where.model.batcher._running)
+            client.send(request(INFER, HOT))
+            client.connection.pause_writing()
+            opened.set()
+            await until(lambda: not where.model.batcher._running)
+            await asyncio.sleep(0.005)
+            assert not client.wire.writes
+            assert held.bytes > MUCH
+            assert len(logged) == 0
+            # which is waited for, or cut, when the service ends
+            assert len(where.shared.running) == 1
+            client.connection.resume_writing()
+            assert len((await client.answer()).body) > MUCH
+        assert (await client.answer()).status == 200
+        assert [line["status"] for line in logged] == [200, 200]
+        assert held.bytes == 0
+        await until(lambda: not where.shared.running)
+
+    run(scene)
+
+
+def test_who_leaves_before_much_is_sent_is_sent_nothing(logged: list[dict[str, Any]]) -> None:
+    """Though an answer was about to begin."""
+    body, more = MUCH_BINARY
+
+    async def scene(where: Wired) -> None:
+        client = where.connect()
+        with where.held() as opened:
+            client.send(request(INFER, body, more))
+            await until(lambda: where.model.batcher._running)
+            client.connection.pause_writing()
+            opened.set()
+            await until(lambda: not where.model.batcher._running)
+        await asyncio.sleep(0.002)
+        client.leave()
+        await until(lambda: len(logged) == 1)
+        assert logged[0]["status"] == 499
+        assert not client.wire.writes
+        assert not client.wire.late
+
+    run(scene)
+
+
+def test_who_leaves_while_much_is_sent_holds_nothing(logged: list[dict[str, Any]]) -> None:
+    """What was begun counts as it began."""
+    body, more = MUCH_BINARY
+
+    async def scene(where: Wired) -> None:
+        client = where.connect()
+        client.wire.before_write = client.connection.pause_writing
+        client.send(request(INFER, body, more))
+        await until(lambda: len(client.wire.writes) == 2)
+        assert where.app.context.budget.bytes > MUCH
+        client.leave()
+        await until(lambda: where.app.context.budget.bytes == 0)
+        await until(lambda: len(logged) == 1)
+        assert logged[0]["status"] == 200
+        assert client.connection not in where.state.connections
+
+    run(scene)
+
+
+def test_where_there_is_no_room_for_much_it_is_refused() -> None:
+    """The run was for nothing, but what is held stays within its limit."""
+    body, more = MUCH_BINARY
+
+    async def scene(where: Wired) -> None:
+        held = where.app.context.budget
+        room = held.capacity
+        try:
+            client = where.connect()
+            with where.held() as opened:
+                client.send(request(INFER, body, more))
+                await until(lambda: where.model.batcher._running)
+                held.capacity = MUCH
+                opened.set()
+                reply = await client.answer()
+        finally:
+            held.capacity = room
+        assert reply.status == 503
+        assert where.counts()["refused"] == {"overloaded": 1}
+
+    run(scene)
+
+
+def test_an_answer_that_cannot_go_on_ends_its_connection(
+    logged: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever came next would be taken for the rest of it."""
+    body, more = MUCH_BINARY
+
+    async def scene(where: Wired) -> None:
+        client = where.connect()
+
+        def broken() -> None:
+            if client.wire.writes:
+                raise OSError("no more")
+
+        client.wire.before_write = broken
+        client.send(request(INFER, body, more))
+        await until(lambda: client.wire.closing)
+        await until(lambda: len(logged) == 1)
+        assert len(client.wire.writes) == 1
+        assert logged[0]["error"].startswith("internal error")
+        assert where.counts()["refused"] == {"broken": 1}
+
+    run(scene)
+
+
+def test_while_draining_each_answer_is_the_last() -> None:
+    """Also that of a request which came before, and the connection closes behind it."""
+
+    async def scene(where: Wired) -> None:
+        with where.held() as opened:
+            client = where.connect()
+            client.send(request(INFER, HOT))
+            await until(lambda: where.model.batcher._running)
+            where.shared.draining = True
+            opened.set()
+            reply = await client.answer()
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        assert client.wire.closing
+        late = where.connect()
+        assert (await late.ask(request(INFER, HOT))).headers["connection"] == "close"
+
+    run(scene)
+
+
+def test_while_draining_the_last_of_several_says_so() -> None:
+    """Unless the one before has said so, as one does that takes long to be sent."""
+    body, more = MUCH_BINARY
+
+    async def scene(where: Wired) -> None:
+        first, second = where.connect(), where.connect()
+        with where.held() as opened:
+            first.send(request(INFER, HOT))
+            second.send(request(INFER, body, more))
+            await until(lambda: where.model.batcher._running)
+            where.shared.draining = True
+            first.send(request(INFER, HOT))
+            second.wire.before_write = second.connection.pause_writing
+            opened.set()
+            answers = [await first.answer(), await first.answer()]
+            await until(lambda: len(second.wire.writes) == 2)
+            second.send(request(INFER, HOT))
+            second.wire.before_write = lambda: None
+            second.connection.resume_writing()
+            reply = await second.answer()
+        assert [answer.headers.get("connection") for answer in answers] == [None, "close"]
+        assert reply.headers["connection"] == "close"
+        await until(lambda: second.wire.ended)
+        await asyncio.sleep(0.005)
+        assert second.take() is None
+
+    run(scene)
+
+
+def test_spans_are_made_of_each_request(logged: list[dict[str, Any]]) -> None:
+    """Before its line is written, in which the trace stands."""
+    recorded: list[tuple[Any, ...]] = []
+
+    def record(request: Request, route: str, method: str, status: int, ns: int) -> None:
+        assert ns > 0
+        recorded.append((request.id, route, method, status, request.model_name))
+        request.trace = Trace("t", "s", 1)
+
+    async def scene(where: Wired) -> None:
+        where.app._middleware._observer._tracing = SimpleNamespace(record=record)  # type: ignore[assignment]
+        for body, status in ((HOT, 200), (b"{}", 400)):
+            await where.connect().ask(request(INFER, body, {"X-Request-Id": status}))
+        await until(lambda: len(logged) == 2)
+        route = "/v2/models/{model}/infer"
+        assert recorded == [("200", route, "POST", 200, NAME), ("400", route, "POST", 400, None)]
+        assert [(line["trace"], line["span"]) for line in logged] == [("t", "s")] * 2
+
+    run(scene)
+
+
+def test_an_error_of_one_touches_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """They run together, and the answer of one cannot be written: the others have theirs all the same."""
+
+    async def scene(where: Wired) -> None:
+        with where.held() as opened:
+            clients = [where.connect() for _ in range(4)]
+            for tag, client in enumerate(clients):
+                client.send(request(INFER, infer(rows(tag))))
+                await until(lambda: where.model.batcher._running)
+            broken = clients[2]
+            broken.wire.before_write = None  # type: ignore[assignment]
+            opened.set()
+            for client in (clients[0], clients[1], clients[3]):
+                assert (await client.answer()).status == 200
+        assert broken.wire.closing
+        assert [record.getMessage().endswith("failed") for record in caplog.records] == [True]
+
+    run(scene)
+
+
+def test_no_answer_is_anothers() -> None:
+    """Many connections, each asking for rows of its own by any way, and each gets what belongs to these."""
+
+    async def scene(where: Wired) -> None:
+        runtime = where.model.runtime
+        known = {tag: runtime.run({"x": rows(tag)})[0].ravel().tolist() for tag in range(40)}
+        drawn = random.Random(1)
+
+        async def talk(client: Client) -> None:
+            for _ in range(12):
+                tag = drawn.randrange(40)
+                headers = {"X-Request-Id": f"{tag}-{drawn.random()}"} if drawn.random() < 0.3 else {}
+                whole = request(INFER, infer(rows(tag), id=str(tag)), headers)
+                cut = drawn.choice([0, 0, 0, 20, len(whole) - 9])
+                reply = await client.ask(*([whole[:cut], whole[cut:]] if cut else [whole]))
+                assert (reply.status, reply.json["id"]) == (200, str(tag))
+                assert reply.json["outputs"][0]["data"] == pytest.approx(known[tag], abs=1e-6)
+                assert reply.headers["x-request-id"].startswith(headers.get("X-Request-Id", ""))
+
+        clients = [where.connect() for _ in range(24)]
+        await asyncio.gather(*map(talk, clients))
+        assert where.counts()["requests"] == 24 * 12
+
+    run(scene)
