@@ -44,11 +44,11 @@ class Client:
 
     def faults(self) -> set[str | None]:
         """The faults of one answer to each payload."""
-        fault_text = set()
+        faults = set()
         for payload in self.payloads:
             reply = self.http.post(payload.path, payload.data, payload.headers)
-            fault_text.add(self.checker.check(payload, reply.status, reply.headers, reply.body))
-        return fault_text
+            faults.add(self.checker.check(payload, reply.status, reply.headers, reply.body))
+        return faults
 
 
 class Faulty:

@@ -86,7 +86,6 @@ def test_our_own_server(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_starts_to_give_wrong_answers(tmp_path: Path) -> None:
-
     class Liar(Responses):
         def change(self, answer: FakeAnswer) -> FakeAnswer:
             # some answers stay good, whatever part of the test is counted

@@ -139,7 +139,6 @@ def test_int8_is_advice(
 def test_without_an_int8_file_the_rest_is_measured(
     call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     def fail(*arguments: Any) -> Path:
         raise ExportError("int8 was left out, because turnpike export failed: turnpike export needs torch")
 
@@ -211,7 +210,6 @@ def test_an_error_is_one_clear_line(
 def test_a_stopped_search_says_what_is_lost(
     call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     def stop(self: Bench, candidate: Candidate, repository: Path | None = None) -> Trial:
         self.on_load(candidate, 1)
         self.on_load(candidate, 16)

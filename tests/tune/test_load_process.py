@@ -73,7 +73,6 @@ def test_binary_requests_with_many_rows(tmp_path: Path) -> None:
 
 
 def test_a_wrong_answer_is_found(tmp_path: Path) -> None:
-
     def other(request: ReceivedRequest) -> FakeAnswer:
         answer = scale_rows(request)
         answer.body["outputs"][0]["data"][0] += 1
@@ -145,11 +144,11 @@ def test_it_ends_when_it_is_stopped(tmp_path: Path) -> None:
         options = {"url": server.url, "users": "4", "processes": "2", "duration": "60"}
         with pytest.raises(StoppedError):
             run_load(options, tmp_path, stop)
-        gone = threading.Event()
+        pause = threading.Event()
         before = -1
         while answers.count != before:
             before = answers.count
-            gone.wait(0.7)
+            pause.wait(0.7)
     assert before < 100_000
 
 

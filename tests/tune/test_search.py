@@ -151,7 +151,6 @@ def test_the_decision_says_whether_the_slo_is_kept() -> None:
 
 
 def test_the_search_finds_workers_and_batches_together() -> None:
-
     def speed(candidate: Candidate) -> float:
         return (
             {1: 1.0, 2: 1.4, 4: 1.2}[candidate.workers]

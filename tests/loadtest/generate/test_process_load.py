@@ -102,7 +102,6 @@ def test_faults_have_names() -> None:
 
 
 def test_requests_repeat_in_every_run_and_differ_between_users() -> None:
-
     def bodies(name: str, seed: int) -> list[list[bytes]]:
         with running_process_load(seed=seed) as (process_load, _):
             other = ProcessLoad(process_load.plan, process_load.workload, name)
