@@ -57,7 +57,9 @@ def command(
         int, typer.Option(help="Units of a highway layer; other layers get as many parameters.")
     ] = 50,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Runs at the same time. [default: one per core]")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at the same time.", show_default="one per core")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("runs/compare"),
 ) -> None:
     """Train plain, residual and highway networks of several depths, and compare them in a table and a figure.

@@ -53,7 +53,7 @@ Listing = Annotated[bool, typer.Option("--list", help="List all presets with the
 Data = Annotated[
     str | None,
     typer.Option(
-        help=f"{', '.join(known_datasets())}, parity-K, or the path of an .npz file or a folder of images.",
+        help=f"{', '.join(known_datasets())}, or the path of an .npz file or a folder of images.",
         autocompletion=_complete_data,
     ),
 ]
@@ -93,15 +93,15 @@ def command(
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Threads = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. [default: runs/PRESET]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run.", show_default="runs/PRESET")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace the run in the folder.")] = False,
     pictures: Annotated[bool, typer.Option(help="Draw the history, misclassified rows and gates.")] = True,
 ) -> None:
     """Train PRESET and write the best network to a folder, with pictures of the run.
 
-    Ctrl-C saves the run. The same command with --resume continues it, and ends with the same weights as a run
-    that was never stopped.
+    Ctrl-C saves the run. The same command with --resume continues it, and ends
+    with the same weights as a run that was never stopped.
     """
     if listing:
         list_presets()
