@@ -39,11 +39,11 @@ warnings.simplefilter("ignore")
 import torch
 torch.set_num_threads(1)
 torch.manual_seed(0)
-from export.sources.checkpoint import own_input
-from models.networks.families import build
-from models.training.presets import find
-net = build(find(sys.argv[1]).config).eval()
-one = own_input(net)
+from export.sources.checkpoint import network_input
+from models.networks.families import build_network
+from models.training.presets import find_preset
+net = build_network(find_preset(sys.argv[1]).config).eval()
+spec = network_input(net)
 folder = tempfile.mkdtemp()
 """
 
@@ -51,7 +51,7 @@ BARE = (
     COMMON
     + """
 from torch.export import Dim
-shape = one.shape(**{dim: 3 for dim in one.dims if isinstance(dim, str)})
+shape = spec.shape(**{dim: 3 for dim in spec.dims if isinstance(dim, str)})
 x = torch.zeros(shape, dtype=torch.int64) if net.reads_ids else torch.rand(shape)
 import onnx, onnxscript
 start = time.perf_counter()
@@ -67,7 +67,7 @@ OURS = (
     + """
 from export import export_model
 start = time.perf_counter()
-seconds = dict(export_model(net, folder, name="net", inputs=[one]).seconds)
+seconds = dict(export_model(net, folder, name="net", inputs=[spec]).seconds)
 seconds["all"] = time.perf_counter() - start
 """
 )

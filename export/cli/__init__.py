@@ -1,0 +1,1 @@
+"""The commands `turnpike export`, `verify` and `demo`: options, progress and results as text."""

@@ -56,9 +56,11 @@ Threads = Annotated[int, typer.Option(min=1, help="CPU threads for PyTorch.")]
 def command(
     source: Source,
     to: Annotated[Path, typer.Option(metavar="REPOSITORY", help="Folder of the model repository.")],
-    name: Annotated[str | None, typer.Option(help="Name of the model. [default: the source's]")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model.", show_default="the source's name")
+    ] = None,
     version: Annotated[
-        int | None, typer.Option(help="Version of the model. [default: the next free one]")
+        int | None, typer.Option(help="Version of the model.", show_default="the next free one")
     ] = None,
     inputs: Inputs = None,
     weights: Weights = None,
@@ -74,13 +76,17 @@ def command(
     ] = MIN_AGREEMENT,
     opset: Annotated[
         int | None,
-        typer.Option(help=f"ONNX opset, {OPSETS[0]} to {OPSETS[-1]}. [default: {DEFAULT_OPSET}]"),
+        typer.Option(
+            help=f"ONNX opset, {OPSETS[0]} to {OPSETS[-1]}. An .onnx source keeps its own.",
+            show_default=str(DEFAULT_OPSET),
+        ),
     ] = None,
     samples: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Number of data rows to store in the file. [default: 10 of a public data set, else none]",
+            help="Number of data rows to store in the file.",
+            show_default="10 of a public data set, otherwise 0",
         ),
     ] = None,
     report: Annotated[
@@ -92,8 +98,8 @@ def command(
 ) -> None:
     """Export SOURCE to REPOSITORY/NAME/VERSION/model.onnx with proved parity.
 
-    The file has the gates as hidden outputs and a manifest inside. It appears only after it was proved to
-    compute what SOURCE computes; if anything fails, nothing is written.
+    The file has the gates as hidden outputs and a manifest inside. If it does not compute what SOURCE
+    computes, or anything else fails, nothing is written.
     """
     torch.set_num_threads(threads)
     with stoppable() as check, table_on_failure(), StepProgress(check) as progress:

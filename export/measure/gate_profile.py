@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from export.errors import SourceError
 from export.measure.run_rows import first_rows, round_figure, row_axes, rows_digest, run_rows
-from export.source import Rows
+from export.source import Array, Rows
 from service.artifact.manifest import Gate, LayerProfile, Profile
 from service.artifact.runtime import Runtime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 EPSILON = 0.01  # T this near to 0 or 1 counts as closed or open
 QUANTILE_LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

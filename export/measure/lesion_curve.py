@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from export.measure.accuracy import are_probabilities, is_classification, score, share_changed
 from export.measure.run_rows import first_rows, output_for_rows, round_figure
-from export.source import Rows
+from export.source import Array, Rows
 from service.artifact.levers import override_biases
 from service.artifact.manifest import Gate, LayerLesion, LesionCurve
 from service.artifact.runtime import Runtime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # each layer needs a run over all rows
 MAX_LESION_ROWS = 1000

@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from export.source import Rows
+from export.source import Array, Rows
 from service.artifact.limits import MAX_ROWS
 from service.artifact.manifest import Gate
 from service.artifact.runtime import Runtime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from export.errors import PrecisionError
 from export.measure.accuracy import are_probabilities, is_classification, score
 from export.measure.run_rows import first_rows, round_figure, run_rows
-from export.source import Rows
+from export.source import Array, Rows
 from service.artifact.manifest import Gate, Precision, Variant
 from service.artifact.runtime import Runtime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 AnswerKind = Literal["highest", "near", "equal"]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from export.measure.run_rows import first_rows, row_axes, run_rows
 from export.parity.error_stats import DECADES
 from export.precision.compare import Comparison
-from export.source import Rows
+from export.source import Array, Rows
 from service.artifact.manifest import Gate, Manifest, Profile
 from service.artifact.runtime import Runtime
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # for each tensor, the counts of onnxruntime's errors by magnitude, and of PyTorch's
 Histograms = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]

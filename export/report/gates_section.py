@@ -47,7 +47,7 @@ def _gate_table(report: ReportData) -> list[Markup]:
             "-" if first.bias is None else f"{first.bias.mean:.3g} ± {first.bias.sd:.2g}",
             "yes" if all(gate.levers for gate in group) else "no",
         ]
-        rows.append([*row, *_behaviour(layers)] if by_name else row)
+        rows.append([*row, *_behavior_cells(layers)] if by_name else row)
     head = ["layer", "gate", "kind", "carry", "units", "bias", "lever", "mean T", "closed", "open"]
     gate_table = table(head[: len(rows[0])], rows, text_columns=(1, 2, 3))
     if len(rows) > 12:
@@ -57,7 +57,7 @@ def _gate_table(report: ReportData) -> list[Markup]:
     return section("Gates", intro, gate_table, *([] if profile is not None else [tag("p", NO_ROWS)]))
 
 
-def _behaviour(layers: Sequence[LayerProfile]) -> list[Part]:
+def _behavior_cells(layers: Sequence[LayerProfile]) -> list[Part]:
     mean, closed, open_ = (
         float(np.mean([getattr(layer, name) for layer in layers])) for name in ("mean", "closed", "open")
     )
