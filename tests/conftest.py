@@ -1,11 +1,11 @@
-"""One seed for every test, and one comparison that owns the tolerances."""
+"""For all tests: the same seed, one comparison with tolerances, and the number of processes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 
-# threads that wait for each other make small sums many times slower; processes of the tests inherit this
+# with several threads, small sums are many times slower; processes of the tests inherit this
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -14,13 +14,13 @@ from torch import Tensor
 
 from service.config.cpus import available_cpus
 
-# the fixtures of tests in a browser
+# fixtures of the browser tests
 pytest_plugins = ["tests.support.browser"]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are CPUs: a good part of the tests waits for servers."""
+    """One process more than there are CPUs, because many tests wait for servers."""
     return int(available_cpus()) + 1
 
 
@@ -31,7 +31,7 @@ def seed() -> None:
 
 @pytest.fixture
 def same() -> Callable[[Tensor, Tensor], None]:
-    """Equal up to rounding: what one equation computed twice, in another order, may differ by."""
+    """Equal up to rounding: the tolerance for one equation computed in two orders."""
 
     def check(got: Tensor, expected: Tensor) -> None:
         tolerance = 1e-12 if got.dtype == torch.float64 else 1e-5

@@ -1,4 +1,4 @@
-"""Documents that cannot fall behind: every option, preset, variable and command in them is real."""
+"""The documentation matches the code: options, variables, presets, names, commands, links and Python."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ DOCUMENTS = [
 
 
 def options(name: str) -> dict[str, Any]:
-    """A command's options by what is typed, without --help."""
+    """The options of a command by flag, without --help."""
     return {
-        word: parameter
+        flag: parameter
         for parameter in turnpike.load_command(name).params
-        for word in [*parameter.opts, *parameter.secondary_opts]
-        if word.startswith("--") and word != "--help"
+        for flag in [*parameter.opts, *parameter.secondary_opts]
+        if flag.startswith("--") and flag != "--help"
     }
 
 
 def section(name: str) -> str:
-    """What docs/reference/command-line.md says of a command."""
-    found = re.search(rf"^## turnpike {name}\b.*?(?=^## |\Z)", COMMAND_LINE, re.DOTALL | re.MULTILINE)
-    assert found, f"docs/reference/command-line.md has no section on turnpike {name}"
-    return found[0]
+    """The section of docs/reference/command-line.md on a command."""
+    match = re.search(rf"^## turnpike {name}\b.*?(?=^## |\Z)", COMMAND_LINE, re.DOTALL | re.MULTILINE)
+    assert match, f"docs/reference/command-line.md has no section on turnpike {name}"
+    return match[0]
 
 
 @pytest.mark.parametrize("name", turnpike.COMMANDS)
 def test_every_option_is_documented(name: str) -> None:
-    """An option that is not in its command's section fails here, and so does one that is no more."""
+    """The section of a command lists exactly its options."""
     documented = set(re.findall(r"`(--[a-z-]+)", section(name)))
     real = set(options(name))
     assert real - documented == set()
@@ -58,7 +58,7 @@ def test_every_option_is_documented(name: str) -> None:
 
 
 def test_every_variable_is_documented() -> None:
-    """Each TURNPIKE_... that the code reads stands in the table of the environment, and no other."""
+    """The tables list exactly the TURNPIKE_... variables that the code reads."""
     folders = [ROOT / package for package in ("models", "export", "service", "loadtest", "tune")]
     code = [ROOT / "turnpike.py", *(path for folder in folders for path in folder.rglob("*.py"))]
     read = {name for path in code for name in re.findall(r"TURNPIKE_[A-Z]+(?:_[A-Z]+)*", path.read_text())}
@@ -69,17 +69,17 @@ def test_every_variable_is_documented() -> None:
 
 
 def test_every_default_of_the_service_is_documented() -> None:
-    """The table of `turnpike serve` gives each setting's default as it is."""
+    """The table of `turnpike serve` gives the default of each setting."""
     for name, field in Settings.model_fields.items():
-        (line,) = re.findall(rf"^\|.*`TURNPIKE_{name.upper()}` \|(.*)\|$", COMMAND_LINE, re.MULTILINE)
+        (row,) = re.findall(rf"^\|.*`TURNPIKE_{name.upper()}` \|(.*)\|$", COMMAND_LINE, re.MULTILINE)
         if isinstance(field.default, bool):
-            assert f"({'on' if field.default else 'off'})" in line, name
+            assert f"({'on' if field.default else 'off'})" in row, name
         elif field.default not in (None, ()):
-            assert f"({field.default})" in line.replace(",", ""), name
+            assert f"({field.default})" in row.replace(",", ""), name
 
 
 def test_every_preset_is_documented() -> None:
-    """The table of presets is complete and names none that does not exist, each with its family."""
+    """The table lists exactly the presets, each with its family."""
     documented = {}
     for line in (ROOT / "docs/reference/networks.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -88,8 +88,19 @@ def test_every_preset_is_documented() -> None:
     assert documented == {name: preset.config.family for name, preset in PRESETS.items()}
 
 
+def test_every_public_name_is_documented() -> None:
+    """docs/reference/python-api.md lists exactly what can be imported from `turnpike`."""
+    text = (ROOT / "docs/reference/python-api.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+    # the second column of the last table has names, too
+    words = [word for first, second in cells for word in re.findall(r"`(\w+)", first + second)]
+    documented = set(re.findall(r"`(\w+)", "".join(first for first, _ in cells)))
+    documented |= {word for word in words if word.endswith("Config")}
+    assert documented == set(turnpike.__all__)
+
+
 def shell_lines() -> list[tuple[str, str]]:
-    """Each line of the documents that calls turnpike, with the document's name."""
+    """Each indented line of the documentation that calls turnpike, with the name of its page."""
     return [
         (path.name, line.strip())
         for path in DOCUMENTS
@@ -99,23 +110,23 @@ def shell_lines() -> list[tuple[str, str]]:
 
 
 def test_there_are_lines_to_check() -> None:
-    """The README shows how to call the commands."""
+    """Otherwise the next test would pass without checking anything."""
     assert len(shell_lines()) >= 5
 
 
 @pytest.mark.parametrize(("document", "line"), shell_lines())
 def test_shown_commands_are_real(document: str, line: str) -> None:
-    """Every command, preset and option that the documents show exists."""
-    _, name, *words = shlex.split(line)
+    """Every command, preset and option in the documentation exists."""
+    _, name, *arguments = shlex.split(line)
     if name == "--help":
         return
     assert name in turnpike.COMMANDS
     known = {*options(name), "--help"}
-    for word in words:
-        if word.startswith("--"):
-            assert word in known
-    if name == "train" and words and not words[0].startswith("--"):
-        assert words[0] in PRESETS
+    for argument in arguments:
+        if argument.startswith("--"):
+            assert argument in known
+    if name == "train" and arguments and not arguments[0].startswith("--"):
+        assert arguments[0] in PRESETS
 
 
 def python_blocks() -> list[Any]:
@@ -128,20 +139,26 @@ def python_blocks() -> list[Any]:
 
 @pytest.mark.parametrize("block", python_blocks())
 def test_shown_python_runs(block: str) -> None:
-    """The documents' Python runs as it stands."""
+    """The Python code of the documentation runs unchanged."""
     exec(compile(block, "document", "exec"), {})
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
-    """Every relative link and picture is a file of the repository."""
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (path.parent / target).exists(), target
+    """Every relative link and picture is a file of the repository, and every anchor a heading of its page."""
+    for target, anchor in re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        page = path.parent / target if target else path
+        assert page.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor[1:] in anchors, target + anchor
 
 
 def test_nothing_of_one_machine_is_kept() -> None:
-    """No tracked text names a package registry's host, and the constraints hold versions alone."""
+    """No tracked text names the host of a package registry, and the constraints hold only versions."""
     hosts = re.compile(
         r"(pypi|pythonhosted|registry\.npmjs|download\.pytorch|deb\.debian)\.[a-z]", re.IGNORECASE
     )

@@ -1,4 +1,4 @@
-"""The command line from outside: real processes, their exit statuses and what they print."""
+"""The command line as a user sees it (real processes, exit statuses, output), and the public names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.run_cli import ROOT, called, command, environment, run
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """The command within this process, which saves importing torch for each line of a table."""
+    """Call the command in this process, which saves importing torch for each case."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TURNPIKE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
@@ -30,30 +30,30 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 
 
 def test_help_reads_like_a_table_of_contents(tmp_path: Path) -> None:
-    """Every command has its line."""
-    ran = run(tmp_path, "--help")
-    assert ran.returncode == 0
+    """Every command has one line in the help."""
+    result = run(tmp_path, "--help")
+    assert result.returncode == 0
     for name, (_, _, line) in turnpike.COMMANDS.items():
-        assert name in ran.stdout
-        assert line in ran.stdout
+        assert name in result.stdout
+        assert line in result.stdout
 
 
 @pytest.mark.parametrize("name", turnpike.COMMANDS)
 def test_every_command_has_help(call: Callable[..., Result], name: str) -> None:
     """`turnpike COMMAND --help` shows the command's own options."""
-    ran = call(name, "--help")
-    assert ran.exit_code == 0, ran.stderr
-    assert f"turnpike {name}" in ran.stdout
+    result = call(name, "--help")
+    assert result.exit_code == 0, result.stderr
+    assert f"turnpike {name}" in result.stdout
     for parameter in turnpike.load_command(name).params:
-        assert parameter.opts[0] in ran.stdout or parameter.param_type_name == "argument"
+        assert parameter.opts[0] in result.stdout or parameter.param_type_name == "argument"
 
 
 def test_training_end_to_end(tmp_path: Path) -> None:
-    """A preset is trained, its checkpoint and pictures lie where it says, and nothing else was written."""
-    ran = run(tmp_path, "train", "digits-10", "--epochs", "2", "--out", "mine")
-    assert ran.returncode == 0, ran.stderr
-    assert "test accuracy" in ran.stdout
-    assert "epoch 2/2: loss" in ran.stdout
+    """Training a preset writes the checkpoints and pictures into --out, and nothing else."""
+    result = run(tmp_path, "train", "digits-10", "--epochs", "2", "--out", "mine")
+    assert result.returncode == 0, result.stderr
+    assert "test accuracy" in result.stdout
+    assert "epoch 2/2: loss" in result.stdout
     written = sorted(entry.name for entry in (tmp_path / "mine").iterdir())
     assert written == [
         "gates.png",
@@ -67,7 +67,7 @@ def test_training_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("arguments", "status", "message"),
     [
         (["train"], 2, "PRESET: expected one of digits-10, deck-20"),
         (["train", "nope"], 2, "got 'nope'"),
@@ -99,90 +99,90 @@ def test_training_end_to_end(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_use_is_one_clear_line(
-    call: Callable[..., Result], tmp_path: Path, words: list[str], status: int, says: str
+    call: Callable[..., Result], tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
     """Status 2 for wrong use, 1 for a failed job; the message says what was expected; nothing is written."""
-    ran = call(*words)
-    assert ran.exit_code == status, ran.stderr
-    assert says in " ".join(ran.stderr.split())
-    assert "Traceback" not in ran.stderr
+    result = call(*arguments)
+    assert result.exit_code == status, result.stderr
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["--verbose", "train", "nope"], ["train", "nope", "--verbose"]])
-def test_verbose_shows_the_traceback(tmp_path: Path, words: list[str]) -> None:
-    """Wherever it stands on the line."""
-    ran = run(tmp_path, *words)
-    assert ran.returncode == 2
-    assert "Traceback (most recent call last)" in ran.stderr
-    assert "error: preset: expected one of" in ran.stderr
+@pytest.mark.parametrize("arguments", [["--verbose", "train", "nope"], ["train", "nope", "--verbose"]])
+def test_verbose_shows_the_traceback(tmp_path: Path, arguments: list[str]) -> None:
+    """Anywhere on the line."""
+    result = run(tmp_path, *arguments)
+    assert result.returncode == 2
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "error: preset: expected one of" in result.stderr
 
 
 @pytest.mark.parametrize("wrong", [["--set", "widht=3"], ["--data", "absent.npz"], ["--seed", "-1"]])
 def test_a_wrong_fresh_run_costs_nothing(
     call: Callable[..., Result], tmp_path: Path, wrong: list[str]
 ) -> None:
-    """--fresh removes the old run only when the new one can begin."""
-    words = ["train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "run"]
-    assert call(*words).exit_code == 0
+    """--fresh removes the old run only if the new one can start."""
+    arguments = ["train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "run"]
+    assert call(*arguments).exit_code == 0
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    assert call(*words, "--fresh", *wrong).exit_code > 0
+    assert call(*arguments, "--fresh", *wrong).exit_code > 0
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
-@pytest.mark.parametrize("words", [["train", "digits-10"], ["demo"]])
-def test_a_file_is_no_folder(call: Callable[..., Result], tmp_path: Path, words: list[str]) -> None:
-    """A file where the run's folder should be is named before any training, and left alone."""
+@pytest.mark.parametrize("arguments", [["train", "digits-10"], ["demo"]])
+def test_a_file_is_no_folder(call: Callable[..., Result], tmp_path: Path, arguments: list[str]) -> None:
+    """If --out is a file, the command stops before training, and leaves the file alone."""
     (tmp_path / "notes.txt").write_text("mine")
-    ran = call(*words, "--out", "notes.txt")
-    assert ran.exit_code == 2
-    assert "expected a folder, got the file notes.txt" in ran.stderr
+    result = call(*arguments, "--out", "notes.txt")
+    assert result.exit_code == 2
+    assert "expected a folder, got the file notes.txt" in result.stderr
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_a_fresh_run_leaves_no_pictures_of_the_old_one(call: Callable[..., Result], tmp_path: Path) -> None:
-    """Pictures belong to the network beside them; files of the user's stay."""
+    """Old pictures would not match the new network; files of the user stay."""
     assert call("train", "digits-10", "--epochs", "1", "--out", "run").exit_code == 0
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    ran = call("train", "digits-10", "--epochs", "1", "--out", "run", "--fresh", "--no-pictures")
-    assert ran.exit_code == 0
-    assert "png" not in ran.stdout
+    result = call("train", "digits-10", "--epochs", "1", "--out", "run", "--fresh", "--no-pictures")
+    assert result.exit_code == 0
+    assert "png" not in result.stdout
     written = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert written == ["last.safetensors", "model.safetensors", "notes.txt"]
 
 
 def test_names_in_brackets_are_printed_as_they_are(call: Callable[..., Result], tmp_path: Path) -> None:
-    """A folder's name is no markup."""
-    ran = call("train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "r[bold]/x[y]z")
-    assert ran.exit_code == 0, ran.stderr
-    assert "r[bold]/x[y]z/model.safetensors" in ran.stdout
+    """The name of a folder is not interpreted as markup."""
+    result = call("train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "r[bold]/x[y]z")
+    assert result.exit_code == 0, result.stderr
+    assert "r[bold]/x[y]z/model.safetensors" in result.stdout
 
 
 def test_settings_and_data_change_a_preset_together(call: Callable[..., Result], tmp_path: Path) -> None:
-    """A network whose width is its rows' can be had for other rows, with its width set to theirs."""
-    words = ["train", "deck-20", "--data", "digits", "--epochs", "1", "--no-pictures", "--out", "run"]
-    assert "none needs rows of 784 values, got rows of 64" in call(*words).stderr
-    assert call(*words, "--set", "width=64", "--set", "layers=2").exit_code == 0
+    """A network without an input layer needs its width set to that of the data's rows."""
+    arguments = ["train", "deck-20", "--data", "digits", "--epochs", "1", "--no-pictures", "--out", "run"]
+    assert "none needs rows of 784 values, got rows of 64" in call(*arguments).stderr
+    assert call(*arguments, "--set", "width=64", "--set", "layers=2").exit_code == 0
     assert read_checkpoint(tmp_path / "run" / "model.safetensors")[1].config["width"] == 64
 
 
 def test_embedded_data_needs_no_folder(call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data folder that is gone disturbs only those who read from it."""
+    """A missing data folder is an error only for commands that read from it."""
     monkeypatch.setenv("TURNPIKE_DATA", "gone")
     assert call("train", "digits-10", "--epochs", "1", "--no-pictures").exit_code == 0
     assert "gone: expected a folder" in call("train", "fig1-10").stderr
 
 
 def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: Path) -> None:
-    """A folder with a run in it is left alone until --fresh replaces it."""
-    words = ["train", "digits-10", "--epochs", "1", "--no-pictures"]
-    assert call(*words).exit_code == 0
+    """A folder with a run in it is left alone unless --fresh replaces it."""
+    arguments = ["train", "digits-10", "--epochs", "1", "--no-pictures"]
+    assert call(*arguments).exit_code == 0
     kept = (tmp_path / "runs/digits-10/model.safetensors").read_bytes()
-    again = call(*words)
+    again = call(*arguments)
     assert again.exit_code == 2
     assert "--resume continues it, --fresh replaces it" in again.stderr
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() == kept
-    assert call(*words, "--fresh", "--seed", "1").exit_code == 0
+    assert call(*arguments, "--fresh", "--seed", "1").exit_code == 0
     assert (tmp_path / "runs/digits-10/model.safetensors").read_bytes() != kept
 
 
@@ -190,31 +190,35 @@ def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: P
 def test_ctrl_c_saves_and_says_how_to_go_on(
     tmp_path: Path, call: Callable[..., Result], number: signal.Signals
 ) -> None:
-    """An interrupted run exits 130 with the command that resumes it, to the uninterrupted weights."""
-    words = ["train", "digits-10", "--epochs", "20", "--no-pictures"]
+    """An interrupted run exits with 130 and shows the command that resumes it to the same weights."""
+    arguments = ["train", "digits-10", "--epochs", "20", "--no-pictures"]
     with subprocess.Popen(
-        command(*words, "--out", "parts"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+        command(*arguments, "--out", "parts"),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("epoch 2/"):
                 break
-        time.sleep(0.05)  # into the middle of an epoch
+        time.sleep(0.05)  # so that the signal comes in the middle of an epoch
         process.send_signal(number)
         rest = process.stdout.read()
     assert process.returncode == 130
     assert "To continue: turnpike train digits-10 --epochs 20 --no-pictures --out parts --resume" in rest
-    assert call(*words, "--out", "parts", "--resume").exit_code == 0
-    assert call(*words, "--out", "whole").exit_code == 0
+    assert call(*arguments, "--out", "parts", "--resume").exit_code == 0
+    assert call(*arguments, "--out", "whole").exit_code == 0
     parts, whole = (read_checkpoint(tmp_path / name / "last.safetensors")[0] for name in ("parts", "whole"))
     assert all(torch.equal(parts[name], whole[name]) for name in whole)
 
 
 def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable[..., Result]) -> None:
-    """After kill -9 the folder holds whole files only, and --resume finishes the run."""
-    words = ["train", "digits-10", "--epochs", "12", "--no-pictures", "--out", "run"]
+    """After kill -9 all files in the folder are whole, and --resume finishes the run."""
+    arguments = ["train", "digits-10", "--epochs", "12", "--no-pictures", "--out", "run"]
     with subprocess.Popen(
-        command(*words), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+        command(*arguments), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -223,8 +227,8 @@ def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable
                 break
     read_checkpoint(tmp_path / "run" / "model.safetensors")
     assert len(read_checkpoint(tmp_path / "run" / "last.safetensors")[1].history) >= 1
-    ran = call(*words, "--resume")
-    assert ran.exit_code == 0, ran.stderr
+    result = call(*arguments, "--resume")
+    assert result.exit_code == 0, result.stderr
     assert len(read_checkpoint(tmp_path / "run" / "model.safetensors")[1].history) == 12
 
 
@@ -247,7 +251,7 @@ def test_the_demo_reuses_what_is_there(tmp_path: Path, call: Callable[..., Resul
 
 @pytest.mark.slow
 def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
-    """What it prints works: the demo takes up its own run."""
+    """The printed command works: the demo continues its own run."""
     with subprocess.Popen(
         command("demo", "--out", "mine"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
@@ -263,11 +267,11 @@ def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 def test_the_demo_shows_no_other_run_as_its_own(call: Callable[..., Result], tmp_path: Path) -> None:
-    """A folder with another preset's run in it is refused."""
+    """A folder with the run of another preset is refused."""
     call("train", "grid-lstm-1d", "--epochs", "1", "--no-pictures", "--out", "run")
-    ran = call("demo", "--out", "run")
-    assert ran.exit_code == 2
-    assert "run holds a run of grid-lstm-1d" in ran.stderr
+    result = call("demo", "--out", "run")
+    assert result.exit_code == 2
+    assert "run holds a run of grid-lstm-1d" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -280,37 +284,37 @@ def test_the_demo_shows_no_other_run_as_its_own(call: Callable[..., Result], tmp
     ],
 )
 def test_shells_can_complete(tmp_path: Path, line: str, offers: list[str]) -> None:
-    """Commands, presets, options and data sets are offered to bash."""
-    ran = run(
+    """bash completes commands, presets, options and data sets."""
+    result = run(
         tmp_path,
         _TURNPIKE_COMPLETE="complete_bash",
         COMP_WORDS=line,
         COMP_CWORD=str(len(line.split()) - 1),
     )
-    assert set(offers) <= set(ran.stdout.split()), ran.stderr
+    assert set(offers) <= set(result.stdout.split()), result.stderr
 
 
 def test_a_missing_library_names_its_extra(tmp_path: Path) -> None:
-    """Where torch is not installed, one line says what to install."""
+    """Without torch, one line says what to install."""
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
-    ran = run(tmp_path, "train", "--list", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
-    assert ran.returncode == 1
-    assert "turnpike train needs torch, which is not installed: pip install -e '.[train]'" in ran.stderr
+    result = run(tmp_path, "train", "--list", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert result.returncode == 1
+    assert "turnpike train needs torch, which is not installed: pip install -e '.[train]'" in result.stderr
 
 
 def test_an_unexpected_error_is_one_line_too(tmp_path: Path) -> None:
-    """A full or unwritable disk, as the system says it, without a traceback."""
+    """An error of the file system is shown with the system's message, without a traceback."""
     (tmp_path / "runs").write_text("a file where a folder should be")
-    ran = run(tmp_path, "train", "digits-10", "--epochs", "1")
-    assert ran.returncode == 1
-    assert ran.stderr.count("\n") == 1
-    assert "runs" in ran.stderr
+    result = run(tmp_path, "train", "digits-10", "--epochs", "1")
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "runs" in result.stderr
 
 
 def test_the_version_is_said_once(tmp_path: Path) -> None:
     """`--version` and the project file agree."""
-    ran = run(tmp_path, "--version")
-    assert ran.stdout.split() == ["turnpike", turnpike.VERSION]
+    result = run(tmp_path, "--version")
+    assert result.stdout.split() == ["turnpike", turnpike.VERSION]
     assert f'version = "{turnpike.VERSION}"' in (ROOT / "pyproject.toml").read_text()
 
 
@@ -338,7 +342,7 @@ def test_type_checkers_see_the_same_names() -> None:
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
-    """As with any module, so that `hasattr` and `from turnpike import` say what they always say."""
+    """As with any module, so that `hasattr` and `from turnpike import` work as usual."""
     with pytest.raises(AttributeError, match="module 'turnpike' has no attribute 'Highway'"):
         turnpike.Highway  # noqa: B018
     assert not hasattr(turnpike, "Highway")
