@@ -17,7 +17,7 @@ from typer.testing import Result
 
 import turnpike
 from models.training.checkpoint import read_checkpoint
-from tests.support.run_cli import ROOT, called, command, environment, run
+from tests.support.run_cli import ROOT, command, environment, run, run_in_process
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TURNPIKE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
-    return called
+    return run_in_process
 
 
 def test_help_reads_like_a_table_of_contents(tmp_path: Path) -> None:

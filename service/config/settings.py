@@ -168,8 +168,8 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _check_combinations(self) -> Settings:
         if (self.tls_cert is None) != (self.tls_key is None):
-            given, missing = ("--tls-cert", "--tls-key") if self.tls_cert else ("--tls-key", "--tls-cert")
-            raise ValueError(f"{missing}: expected a file, as {given} is given, got none: HTTPS needs both")
+            present, missing = ("--tls-cert", "--tls-key") if self.tls_cert else ("--tls-key", "--tls-cert")
+            raise ValueError(f"{missing}: expected a file, as {present} is given, got none: HTTPS needs both")
         if self.max_held < self.max_body:
             raise ValueError(
                 f"--max-held: expected at least the {self.max_body} bytes of --max-body, got {self.max_held}"

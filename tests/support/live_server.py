@@ -39,7 +39,7 @@ class Server:
         self.ready.set()
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return "\n".join(self.lines)
 
     def logged(self) -> list[dict[str, Any]]:
@@ -89,15 +89,15 @@ def serving(*arguments: object, **variables: str) -> Iterator[Server]:
     listener = threading.Thread(target=server.listen, daemon=True)
     listener.start()
     try:
-        assert server.ready.wait(60), server.said
-        assert server.url, server.said
+        assert server.ready.wait(60), server.output
+        assert server.url, server.output
         yield server
     finally:
         status = server.stop()
         listener.join(10)
         if process.stderr:
             process.stderr.close()
-    assert status == 0, server.said
+    assert status == 0, server.output
 
 
 @contextlib.contextmanager

@@ -37,15 +37,15 @@ def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
     )
 
 
-def called(*words: object) -> Result:
+def run_in_process(*words: object) -> Result:
     """Run a command in this process."""
     return CliRunner().invoke(turnpike.app, [str(word) for word in words], prog_name="turnpike")
 
 
-def trained(folder: Path) -> Path:
+def train_digits(folder: Path) -> Path:
     """Train the default network for two epochs; returns the folder of the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("TURNPIKE_DATA", raising=False)
-        ran = called("train", "digits-10", "--epochs", 2, "--no-pictures", "--out", folder)
+        ran = run_in_process("train", "digits-10", "--epochs", 2, "--no-pictures", "--out", folder)
     assert ran.exit_code == 0, ran.stderr
     return folder

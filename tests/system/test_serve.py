@@ -16,7 +16,7 @@ from models.training.checkpoint import load_network
 from service.artifact.manifest import Manifest
 from service.artifact.runtime import open_model
 from tests.support.live_server import Server, serving
-from tests.support.run_cli import trained
+from tests.support.run_cli import train_digits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -49,7 +49,7 @@ class ServedNetwork:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedNetwork]:
     """The preset digits-10, trained for two epochs."""
     folder = tmp_path_factory.mktemp("served")
-    export_model(trained(folder / "trained"), to=folder / "repository")
+    export_model(train_digits(folder / "trained"), to=folder / "repository")
     net, _ = load_network(folder / "trained" / "model.safetensors")
     manifest = open_model(folder / "repository/digits-10/1/model.onnx").manifest
     assert manifest is not None

@@ -20,7 +20,7 @@ from service.config.settings import Settings
 from service.config.sources import resolve
 from service.repository.scan import MODEL_FILE
 from tests.support.live_server import module, serving
-from tests.support.run_cli import called
+from tests.support.run_cli import run_in_process
 from tests.support.tune_results import sample_trial
 from tune import bench, run, search
 from tune.bench import Bench, seconds_per_load
@@ -40,7 +40,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     for name in list(os.environ):
         if name.startswith("TURNPIKE_"):
             monkeypatch.delenv(name)
-    return partial(called, "tune")
+    return partial(run_in_process, "tune")
 
 
 class FakeBench:
@@ -254,7 +254,7 @@ def test_a_search_for_real(
     with serving("--models", models, "--workers", "auto", "--dashboard") as server:
         workers = re.findall(r"^turnpike_workers (\d+)", server.get("/metrics").text, re.MULTILINE)
         assert [int(float(count)) for count in workers] == [settings["workers"]]
-        assert "auto ignores" not in server.said
+        assert "auto ignores" not in server.output
 
 
 @pytest.mark.slow

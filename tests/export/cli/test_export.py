@@ -20,7 +20,7 @@ from typer.testing import Result
 import turnpike
 from export.cli.progress import StepProgress, stoppable
 from models.training.checkpoint import load_network
-from tests.support.run_cli import called, command, environment, run, trained
+from tests.support.run_cli import command, environment, run, run_in_process, train_digits
 
 FACTORY = """
 import torch
@@ -46,7 +46,7 @@ EXPORT = ["export", "net.py:make", "--input", "x:float32[batch,6]", "--to", "rep
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a short run of the default network."""
-    return trained(tmp_path_factory.mktemp("runs") / "digits")
+    return train_digits(tmp_path_factory.mktemp("runs") / "digits")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     monkeypatch.delenv("TURNPIKE_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "100")
     (tmp_path / "net.py").write_text(FACTORY)
-    return called
+    return run_in_process
 
 
 def files_in(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ from export.output.repository import (
 )
 from service.artifact.manifest import Sample
 from tests.service.artifact.test_manifest import MANIFEST
-from tests.service.artifact.test_sample_rows import kept
+from tests.service.artifact.test_sample_rows import stored_input
 from tests.support.tiny_highway import highway
 
 
@@ -61,9 +61,13 @@ def test_a_file_that_would_not_be_served_does_not_appear(tmp_path: Path) -> None
     """A sample that does not fit the graph is found before the file is in place."""
     net = highway(layers=1)
     update = {"outputs": ("logits",), "gates": net.gates}
-    fitting = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3, 4]),)),)})
+    fitting = MANIFEST.model_copy(
+        update=update | {"samples": (Sample(inputs=(stored_input("x", [1, 2, 3, 4]),)),)}
+    )
     assert write_model(tmp_path / "repo", fitting, net.model, next_free=False).written
-    unfitting = MANIFEST.model_copy(update=update | {"samples": (Sample(inputs=(kept("x", [1, 2, 3]),)),)})
+    unfitting = MANIFEST.model_copy(
+        update=update | {"samples": (Sample(inputs=(stored_input("x", [1, 2, 3]),)),)}
+    )
     with pytest.raises(ExportError, match="expected a row of x:.*, got one of shape .3."):
         write_model(tmp_path / "other", unfitting, net.model, next_free=False)
     assert not (tmp_path / "other").exists()

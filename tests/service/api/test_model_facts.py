@@ -35,15 +35,15 @@ from service.artifact.manifest import (
 from service.artifact.runtime import open_model
 from service.registry.model import Model
 from tests.service.artifact.test_manifest import PARITY
-from tests.service.artifact.test_sample_rows import kept
+from tests.service.artifact.test_sample_rows import stored_input
 from tests.support.fake_request import FakeRequest
 from tests.support.gates_app import Asker, OneModel, manifest_of, profile_of
 from tests.support.tiny_highway import Ending, highway
 from tests.support.tiny_repository import opened, put, sealed
 
 SAMPLES = (
-    Sample(label="<script>", inputs=(kept("x", [0, 1, 2, 255]),)),
-    Sample(inputs=(kept("x", [0.5, -1.25, 3e-8, 0], "float32"),)),
+    Sample(label="<script>", inputs=(stored_input("x", [0, 1, 2, 255]),)),
+    Sample(inputs=(stored_input("x", [0.5, -1.25, 3e-8, 0], "float32"),)),
 )
 GATE_FIELDS = {"layer": 0, "kind": "coupled", "carry": "identity", "unit_axis": -1, "units": 2}
 
@@ -128,7 +128,7 @@ def test_the_certificate_has_what_was_proved(tmp_path: Path) -> None:
             precision="int8",
             variant=Variant(agreement=0.99, rows=100),
             ranges=(InputRange(input="x", low=-1, high=16),),
-            samples=(Sample(inputs=(kept("x", [1, 2, 3, 4]),)),) * 2,
+            samples=(Sample(inputs=(stored_input("x", [1, 2, 3, 4]),)),) * 2,
         ),
     )
     data = file.path.read_bytes()

@@ -18,7 +18,9 @@ IDS = Tensor("ids", "int64", ("batch", "words"))
 MASK = Tensor("mask", "bool", ("batch", "words"))
 
 
-def kept(name: str, values: Any, dtype: Any = "uint8", shape: tuple[int, ...] | None = None) -> SampleInput:
+def stored_input(
+    name: str, values: Any, dtype: Any = "uint8", shape: tuple[int, ...] | None = None
+) -> SampleInput:
     """Values in the form of a manifest."""
     array = np.array(values, dtype)
     data = base64.b64encode(array.tobytes()).decode()
@@ -45,7 +47,7 @@ def check(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[InputRange, ..
 )
 def test_a_row_gets_the_dtype_of_the_input(tensor: Tensor, values: Any, dtype: str) -> None:
     """With a batch axis, whatever dtype it is stored in."""
-    sample_input = kept(tensor.name, values, dtype)
+    sample_input = stored_input(tensor.name, values, dtype)
     check([tensor], sample_input)
     row = to_input_row(sample_input, tensor)
     assert row.dtype == tensor.dtype
@@ -55,42 +57,50 @@ def test_a_row_gets_the_dtype_of_the_input(tensor: Tensor, values: Any, dtype: s
 
 def test_named_dimensions_agree_over_inputs() -> None:
     """In any order of the inputs, a dimension of one name has one size."""
-    check([IDS, MASK], kept("mask", [1, 0, 1]), kept("ids", [4, 5, 6]))
+    check([IDS, MASK], stored_input("mask", [1, 0, 1]), stored_input("ids", [4, 5, 6]))
     with pytest.raises(ValueError, match=r"samples\[0\]: expected a row of mask:bool\[batch,words\]"):
-        check([IDS, MASK], kept("ids", [4, 5, 6]), kept("mask", [1, 0]))
+        check([IDS, MASK], stored_input("ids", [4, 5, 6]), stored_input("mask", [1, 0]))
 
 
 @pytest.mark.parametrize(
     ("tensor", "sample_input", "message"),
     [
-        (X, kept("x", [1, 2, 3, 4]), "a row of x:"),
-        (X, kept("x", [[1, 2, 3, 4]]), "a row of x:"),
-        (X, kept("x", [[[1, 2], [3, 4]]]), "a row of x:"),
-        (Tensor("x", "float32", (8, 2)), kept("x", [1, 2]), "a row of x:"),
+        (X, stored_input("x", [1, 2, 3, 4]), "a row of x:"),
+        (X, stored_input("x", [[1, 2, 3, 4]]), "a row of x:"),
+        (X, stored_input("x", [[[1, 2], [3, 4]]]), "a row of x:"),
+        (Tensor("x", "float32", (8, 2)), stored_input("x", [1, 2]), "a row of x:"),
         (
             Tensor("x", "float16", ("batch", 2)),
-            kept("x", [1, 2]),
+            stored_input("x", [1, 2]),
             "an input that can be sent as JSON, got x:",
         ),
-        (Tensor("x", "int64", ("batch", 2)), kept("x", [0.5, 1], "float32"), "finite numbers that fit x:"),
-        (Tensor("x", "bool", ("batch", 2)), kept("x", [1, 2]), "finite numbers that fit x:"),
         (
-            Tensor("x", "float32", ("batch", 2)),
-            kept("x", [1e300, 1], "float64"),
+            Tensor("x", "int64", ("batch", 2)),
+            stored_input("x", [0.5, 1], "float32"),
             "finite numbers that fit x:",
         ),
-        (Tensor("x", "uint8", ("batch", 2)), kept("x", [-1, 256], "int32"), "finite numbers that fit x:"),
+        (Tensor("x", "bool", ("batch", 2)), stored_input("x", [1, 2]), "finite numbers that fit x:"),
         (
             Tensor("x", "float32", ("batch", 2)),
-            kept("x", [np.nan, 1], "float32"),
+            stored_input("x", [1e300, 1], "float64"),
             "finite numbers that fit x:",
         ),
         (
-            Tensor("x", "float32", ("batch", 2)),
-            kept("x", [np.inf, 1], "float32"),
+            Tensor("x", "uint8", ("batch", 2)),
+            stored_input("x", [-1, 256], "int32"),
             "finite numbers that fit x:",
         ),
-        (Tensor("x", "int8", ("batch", 2)), kept("x", [251, 0]), "finite numbers that fit x:"),
+        (
+            Tensor("x", "float32", ("batch", 2)),
+            stored_input("x", [np.nan, 1], "float32"),
+            "finite numbers that fit x:",
+        ),
+        (
+            Tensor("x", "float32", ("batch", 2)),
+            stored_input("x", [np.inf, 1], "float32"),
+            "finite numbers that fit x:",
+        ),
+        (Tensor("x", "int8", ("batch", 2)), stored_input("x", [251, 0]), "finite numbers that fit x:"),
     ],
 )
 def test_rows_that_do_not_fit_are_rejected(tensor: Tensor, sample_input: SampleInput, message: str) -> None:
@@ -103,7 +113,7 @@ def test_rows_that_do_not_fit_are_rejected(tensor: Tensor, sample_input: SampleI
 def test_other_inputs_are_rejected(names: list[str]) -> None:
     """An unknown input, one too many, and one twice."""
     with pytest.raises(ValueError, match=rf"samples\[0\]: expected inputs x, got {', '.join(names)}"):
-        check([X], *(kept(name, [[1, 2], [3, 4]]) for name in names))
+        check([X], *(stored_input(name, [[1, 2], [3, 4]]) for name in names))
 
 
 def test_a_sample_without_inputs_is_rejected() -> None:

@@ -27,7 +27,7 @@ from service.registry.model import Model
 from service.registry.probe import ProbeResult
 from service.repository.scan import ModelFile
 from tests.service.artifact.test_manifest import MANIFEST
-from tests.service.artifact.test_sample_rows import kept
+from tests.service.artifact.test_sample_rows import stored_input
 from tests.support.tiny_highway import Gated, highway
 from tests.support.tiny_repository import opened, put, sealed
 
@@ -165,7 +165,7 @@ LEVER = GATE.levers[0]
             "its manifest does not match its graph",
         ),
         (
-            sealed(highway(), samples=(Sample(inputs=(kept("x", [1, 2, 3]),)),)),
+            sealed(highway(), samples=(Sample(inputs=(stored_input("x", [1, 2, 3]),)),)),
             "expected a row of x:float32.batch,4., got one of shape .3.",
             "its manifest does not match its graph",
         ),
