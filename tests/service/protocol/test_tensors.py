@@ -1,4 +1,4 @@
-"""Tensors in JSON: every value exactly, in the place its shape gives it, or a sentence that says why not."""
+"""Tensors of requests: JSON and bytes to arrays, and shapes against the dimensions of a model's inputs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from service.artifact.datatypes import WIRE_DTYPES
+from service.artifact.runtime import Tensor
 from service.errors import RequestError
 from service.inference_types import Array
 from service.protocol.json_document import parse
-from service.protocol.tensors import expect_even, read_json
+from service.protocol.tensors import expect_even, infer_shape, read_binary, read_json, read_shape
 
 
 def read(data: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:
@@ -138,7 +140,7 @@ def test_ragged_and_otherwise_nested_values_are_refused(
 
 @pytest.mark.parametrize(("data", "shape"), [([], (0, 3)), ([], (2, 0)), ([[], []], (2, 0)), ([], (0,))])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
-def test_no_values_are_fine(data: Any, shape: tuple[int, ...], dtype: str) -> None:
+def test_no_values_in_bytes_are_fine(data: Any, shape: tuple[int, ...], dtype: str) -> None:
     """A shape with a zero in it holds nothing, and keeps its other dimensions."""
     assert read(data, shape, dtype).shape == shape
 
@@ -147,3 +149,119 @@ def test_a_shape_of_more_values_than_fit_in_64_bits_is_only_a_wrong_count() -> N
     """The product is never cut to a number that the data could match."""
     with pytest.raises(RequestError, match="expected 73786976294838206464 values"):
         read([], (2**33, 2**33))
+
+
+@pytest.mark.parametrize("dtype", WIRE_DTYPES)
+@pytest.mark.parametrize("start", range(9))
+def test_bytes_become_the_numbers_they_are(dtype: str, start: int) -> None:
+    """Wherever the tensor lies in the body, its array is aligned and holds those bits."""
+    data = np.random.default_rng(0).integers(0, 2, 6 * WIRE_DTYPES[dtype].itemsize, np.uint8)
+    body = b"\xff" * start + data.tobytes() + b"\xff"
+    for held in (body, memoryview(body)):
+        got = read_binary(held, start, data.size, (2, 3), WIRE_DTYPES[dtype], "here")
+        assert got.tobytes() == data.tobytes()
+        assert got.dtype == WIRE_DTYPES[dtype]
+        assert got.shape == (2, 3)
+        assert got.flags.aligned
+
+
+def test_an_aligned_tensor_is_not_copied() -> None:
+    """Millions of values that lie well stay where they are."""
+    body = np.arange(12, dtype="<f4").tobytes()
+    assert np.shares_memory(
+        read_binary(body, 0, 48, (12,), WIRE_DTYPES["float32"], ""), np.frombuffer(body, "<f4")
+    )
+
+
+def test_nan_and_inf_come_through() -> None:
+    """Binary says what JSON cannot, down to the bits of a NaN."""
+    data = np.array([0x7FC00001, 0xFF800000, 0x7F800000, 0x80000000], "<u4").tobytes()
+    assert read_binary(data, 0, 16, (4,), WIRE_DTYPES["float32"], "").tobytes() == data
+
+
+@pytest.mark.parametrize("size", [0, 1, 23, 25, 48])
+def test_the_size_must_be_that_of_the_shape(size: int) -> None:
+    """Both sizes are said, and the place."""
+    with pytest.raises(RequestError, match=rf"here: expected 24 bytes for shape \[2, 3\] FP32, got {size}"):
+        read_binary(bytes(100), 0, size, (2, 3), WIRE_DTYPES["float32"], "here")
+
+
+def test_a_body_that_ends_early_is_refused() -> None:
+    """A size that the shape bears out, and the body does not."""
+    with pytest.raises(RequestError, match="here: expected 24 bytes after the JSON, got 20"):
+        read_binary(bytes(24), 4, 24, (2, 3), WIRE_DTYPES["float32"], "here")
+
+
+def test_a_boolean_is_a_byte_of_0_or_1() -> None:
+    """Another byte is no truth value, and kernels are never shown one."""
+    with pytest.raises(RequestError, match="here: expected bytes of 0 or 1"):
+        read_binary(b"\0\1\2", 0, 3, (3,), WIRE_DTYPES["bool"], "here")
+
+
+def test_no_values_in_json_are_fine() -> None:
+    """A tensor of no bytes keeps its shape, at the body's very end too."""
+    assert read_binary(b"abcd", 4, 0, (0, 3), WIRE_DTYPES["float32"], "here").shape == (0, 3)
+
+
+IMAGE = Tensor("x", "float32", ("batch", 1, 8, "width"))
+
+
+def read_request_shape(
+    shape: Any, tensor: Tensor = IMAGE, sizes: dict[str, int] | None = None
+) -> tuple[int, ...]:
+    return read_shape(
+        parse(orjson.dumps({"shape": shape}))["shape"], tensor, {} if sizes is None else sizes, "shape"
+    )
+
+
+def test_a_shape_that_fits_is_taken() -> None:
+    """Named dimensions may be anything, and what they are is kept."""
+    sizes: dict[str, int] = {}
+    assert read_request_shape([3, 1, 8, 5], sizes=sizes) == (3, 1, 8, 5)
+    assert sizes == {"batch": 3, "width": 5}
+    assert read_request_shape([0, 1, 8, 0]) == (0, 1, 8, 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ([3, 1, 8], r"shape: expected 4 dimensions \[batch, 1, 8, width\], got 3"),
+        ([], "expected 4 dimensions"),
+        ([3, 1, 9, 5], r"shape: expected \[batch, 1, 8, width\], got \[3, 1, 9, 5\]"),
+        ([3, 1, 8, -1], "shape: expected a whole number from 0, got -1"),
+        ([3, 1.0, 8, 5], "shape: expected a whole number from 0, got 1.0"),
+        ([3, True, 8, 5], "shape: expected a whole number from 0, got a boolean"),
+        ([3, "1", 8, 5], "shape: expected a whole number from 0, got a string"),
+        ([3, None, 8, 5], "got null"),
+        ([3, [1], 8, 5], "got an array"),
+        (3, "shape: expected an array, got a number"),
+        (None, "shape: expected an array, got null"),
+        ([0, 1, 8, 2**63], "shape: expected dimensions that fit into memory"),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused(shape: Any, says: str) -> None:
+    """What was expected is said in the model's own names."""
+    with pytest.raises(RequestError, match=says):
+        read_request_shape(shape)
+
+
+def test_one_name_is_one_size() -> None:
+    """A dimension that an earlier input has named must be the same in this one; an unnamed one is free."""
+    with pytest.raises(RequestError, match=r"with width = 4 as before, got \[3, 1, 8, 5\]"):
+        read_request_shape([3, 1, 8, 5], sizes={"width": 4})
+    assert read_request_shape([3, 5], Tensor("y", "float32", ("?", "?")), {"?": 4}) == (3, 5)
+
+
+def test_a_shape_is_found_from_a_number_of_values() -> None:
+    """One dimension may vary; more, or a number that does not come out even, is refused."""
+    assert infer_shape(("batch", 2, 3), 12, "body") == (2, 2, 3)
+    assert infer_shape((2, 3), 6, "body") == (2, 3)
+    assert infer_shape(("batch",), 0, "body") == (0,)
+    for dims, count, says in (
+        (("batch", 2, 3), 13, "body: expected a multiple of 6 values, got 13"),
+        ((2, 3), 12, "body: expected 6 values, got 12"),
+        (("batch", "time"), 6, "more than one of .batch, time. varies"),
+        (("batch", 0), 6, "expected a multiple of 0 values"),
+    ):
+        with pytest.raises(RequestError, match=says):
+            infer_shape(dims, count, "body")
