@@ -1,4 +1,4 @@
-"""Requests that come together are run together, and each is answered as if it had been alone."""
+"""Tests of the batcher: which requests run together, and when."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Go = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def go(request: pytest.FixtureRequest) -> Go:
-    """The event loops that the batcher lives in: their clocks and the order of their turns differ."""
+    """Both event loops: their clocks and the order of their callbacks differ."""
     return request.param
 
 
@@ -33,7 +33,6 @@ def first(answer: InferenceResult) -> float:
 
 
 def test_requests_of_one_turn_run_together(go: Go) -> None:
-    """One run, in the order they came, and to each its own."""
 
     async def main() -> None:
         model = Doubler()
@@ -47,7 +46,7 @@ def test_requests_of_one_turn_run_together(go: Go) -> None:
 
 
 def test_a_request_alone_does_not_wait(go: Go) -> None:
-    """Where nobody else comes, the run begins at once, and no turn passes."""
+    """The run takes place within submit."""
 
     async def main() -> None:
         model = Doubler()
@@ -64,7 +63,7 @@ def test_a_request_alone_does_not_wait(go: Go) -> None:
 
 
 def test_who_comes_with_another_is_not_alone(go: Go) -> None:
-    """The first has run when the second comes in the same turn; those that follow run together with it."""
+    """The first request has run by itself when the second arrives; the rest of the turn runs together."""
 
     async def main() -> None:
         model = Doubler()
@@ -78,13 +77,13 @@ def test_who_comes_with_another_is_not_alone(go: Go) -> None:
 
 
 async def crowd(batcher: Batcher, model: Doubler) -> None:
-    """Let it see that requests come together."""
+    """Teach the batcher that requests come together."""
     await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(4)))
     model.fed.clear()
 
 
 def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
-    """Those of the next turns are taken along, but no turn is waited for beyond the limit."""
+    """Requests of the next turns join the batch, up to MAX_YIELDS turns."""
 
     async def main() -> None:
         model = Doubler()
@@ -104,7 +103,6 @@ def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
 
 
 def test_a_full_run_is_not_put_off(go: Go) -> None:
-    """There is nothing to wait for, however many are still to come."""
 
     async def main() -> None:
         model = Doubler()
@@ -120,33 +118,33 @@ def test_a_full_run_is_not_put_off(go: Go) -> None:
 
 
 def test_after_a_crowd_one_alone_waits_a_turn(go: Go) -> None:
-    """It is probably not the only one; after some that were, nobody waits any more."""
+    """After concurrent traffic a lone request waits a turn; after some lone ones, none waits any more."""
 
     async def main() -> None:
         model = Doubler()
         batcher = short(make_batcher(model.run))
 
-        async def turns() -> int:
+        async def turns_until_run() -> int:
             task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
-            before, taken = len(model.fed), 0
+            before, turns = len(model.fed), 0
             while len(model.fed) == before:
                 await asyncio.sleep(0)
-                taken += 1
+                turns += 1
             await task
-            return taken
+            return turns
 
-        alone = await turns()
+        alone = await turns_until_run()
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(8)))
-        assert await turns() > alone
+        assert await turns_until_run() > alone
         for _ in range(30):
-            await turns()
-        assert await turns() == alone
+            await turns_until_run()
+        assert await turns_until_run() == alone
 
     go(main())
 
 
 def test_short_runs_stay_in_the_loop_and_long_ones_leave_it(go: Go) -> None:
-    """While a long run is under way the loop goes on with other things."""
+    """The event loop goes on during a long run."""
 
     async def main() -> None:
         model = Doubler()
@@ -169,7 +167,7 @@ def test_short_runs_stay_in_the_loop_and_long_ones_leave_it(go: Go) -> None:
 
 
 def test_one_run_at_a_time(go: Go) -> None:
-    """Those who come during a run make the next one, all together."""
+    """Requests that arrive during a run form the next batch."""
 
     async def main() -> None:
         gate = Gate()
@@ -186,49 +184,47 @@ def test_one_run_at_a_time(go: Go) -> None:
 
 
 def test_a_run_waits_for_more_where_told_to(go: Go) -> None:
-    """With a delay, those who come before it is over are taken along."""
 
     async def main() -> None:
         model = Doubler()
         batcher = short(make_batcher(model.run, max_delay=0.3))
-        one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+        first_task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.02)
-        two = asyncio.create_task(batcher.submit(rows(2), 1, ("double",)))
+        second_task = asyncio.create_task(batcher.submit(rows(2), 1, ("double",)))
         await asyncio.sleep(0.02)
         assert model.rows == []
-        await asyncio.gather(one, two)
+        await asyncio.gather(first_task, second_task)
         assert model.rows == [[1, 2]]
 
     go(main())
 
 
 def test_a_full_run_ends_the_delay(go: Go) -> None:
-    """There is nothing more to wait for."""
 
     async def main() -> None:
         model = Doubler()
         batcher = short(make_batcher(model.run, max_delay=60))
-        one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+        first_task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.01)
         assert model.rows == []
         await batcher.submit(rows(*range(2, 9)), 7, ("double",))
-        await one
+        await first_task
         assert model.rows == [[1, 2, 3, 4, 5, 6, 7, 8]]
 
     go(main())
 
 
 def test_a_deadline_within_the_delay_ends_it(go: Go) -> None:
-    """Nobody expires of waiting for company."""
+    """A request must not expire because it waits for others."""
 
     async def main() -> None:
         model = Doubler()
         batcher = short(make_batcher(model.run, max_delay=60))
-        one = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
+        first_task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.01)
         assert model.rows == []
         await batcher.submit(rows(2), 1, ("double",), deadline=asyncio.get_running_loop().time() + 30)
-        await one
+        await first_task
         assert model.rows == [[1, 2]]
 
     go(main())
@@ -246,7 +242,7 @@ def test_a_deadline_within_the_delay_ends_it(go: Go) -> None:
 def test_requests_that_run_by_themselves(
     go: Go, names: tuple[str, ...], extra: bool, alone: bool, options: dict[str, Any]
 ) -> None:
-    """Those of an output that does not split, of moved levers, that ask for it, and of a coupled model."""
+    """An output that cannot be split, levers, `unbatched=True`, and a model that couples rows."""
 
     async def main() -> None:
         model = Doubler()
@@ -263,7 +259,7 @@ def test_requests_that_run_by_themselves(
 
 
 def test_every_run_is_observed(go: Go) -> None:
-    """With its rows, its requests and how long they had waited; a run that failed is not."""
+    """A run that failed is not reported."""
 
     async def main() -> None:
         def rule(feeds: Any) -> None:
@@ -289,7 +285,7 @@ def test_every_run_is_observed(go: Go) -> None:
 
 
 def test_ten_thousand_requests_are_neither_swapped_nor_lost(go: Go) -> None:
-    """Of mixed shapes and sizes, some cancelled, late or bad: each gets its own rows or its own error."""
+    """Of mixed shapes, some cancelled, late or faulty: each request gets its own rows or its own error."""
 
     async def main() -> None:
         dice, speed = random.Random(0), random.Random(1)

@@ -1,4 +1,4 @@
-"""What the batcher does when there is no room, no time, no caller, or no answer."""
+"""Tests of the batcher's failures: full queue, deadlines, cancelled requests, errors of the model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Go = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def go(request: pytest.FixtureRequest) -> Go:
-    """The event loops that the batcher lives in: their clocks and the order of their turns differ."""
+    """Both event loops: their clocks and the order of their callbacks differ."""
     return request.param
 
 
@@ -37,7 +37,6 @@ async def turns(count: int = 5) -> None:
 
 
 def test_a_full_queue_refuses_at_once(go: Go) -> None:
-    """One more than may wait is refused without delay, and those who wait are answered."""
 
     async def main() -> None:
         gate = Gate()
@@ -60,7 +59,7 @@ def test_a_full_queue_refuses_at_once(go: Go) -> None:
 
 
 def test_those_refused_are_told_when_to_come_again() -> None:
-    """In as many whole seconds as those who wait will take, as far as is known, and no sooner than one."""
+    """The retry time is the expected time of the queue in whole seconds, at least one."""
 
     async def main() -> None:
         batcher = make_batcher(Gate().model.run)
@@ -77,7 +76,7 @@ def test_those_refused_are_told_when_to_come_again() -> None:
 
 
 def test_who_leaves_makes_room(go: Go) -> None:
-    """A caller who has gone holds no place in the queue and none of its bytes, even during a long run."""
+    """A cancelled request leaves the queue and frees its arrays at once, even during a long run."""
 
     async def main() -> None:
         gate = Gate()
@@ -104,7 +103,7 @@ def test_who_leaves_makes_room(go: Go) -> None:
 
 
 def test_who_leaves_in_the_very_turn_is_not_run(go: Go) -> None:
-    """A waiter cancelled after the run was called for is dropped, and its neighbours get their own rows."""
+    """A request cancelled in the turn in which the run starts is dropped; the others get their rows."""
 
     async def main() -> None:
         model = Doubler()
@@ -122,7 +121,7 @@ def test_who_leaves_in_the_very_turn_is_not_run(go: Go) -> None:
 
 
 class Read(dict[str, Any]):
-    """Feeds that note when somebody writes them out."""
+    """Feeds that count how often they are formatted."""
 
     def __init__(self, feeds: dict[str, Any]) -> None:
         super().__init__(feeds)
@@ -134,7 +133,7 @@ class Read(dict[str, Any]):
 
 
 def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
-    """A queue that has not what is to be removed says so with all its numbers, for others to wait."""
+    """deque.remove formats the item that it does not find, which would take long for arrays."""
     feeds = Read(rows(1.0))
     assert repr(feeds) == ""
 
@@ -153,7 +152,6 @@ def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
 
 
 def test_who_leaves_during_the_run_changes_nothing(go: Go) -> None:
-    """A run that has begun finishes, and its other requests get their own."""
 
     async def main() -> None:
         gate = Gate()
@@ -173,7 +171,6 @@ def test_who_leaves_during_the_run_changes_nothing(go: Go) -> None:
 
 
 def test_a_deadline_that_has_passed_is_not_run(go: Go) -> None:
-    """The request expires, and those beside it are answered."""
 
     async def main() -> None:
         model = Doubler()
@@ -193,7 +190,7 @@ def test_a_deadline_that_has_passed_is_not_run(go: Go) -> None:
 @pytest.mark.parametrize("order", [(60, 0.03, 0.06), (0.03, 60, 0.06), (0.06, 0.03, 60)])
 @pytest.mark.parametrize("before", [True, False], ids=["queued", "arriving"])
 def test_a_deadline_passes_during_a_long_run(go: Go, order: tuple[float, ...], before: bool) -> None:
-    """Each request expires at its own time, though the run that it waits for is far from over."""
+    """Requests expire at their own time even if the run in the thread takes longer."""
 
     async def main() -> None:
         gate = Gate()
@@ -226,7 +223,7 @@ def test_a_deadline_passes_during_a_long_run(go: Go, order: tuple[float, ...], b
 
 
 def test_no_alarm_is_left_behind(go: Go) -> None:
-    """A deadline far away does not keep a batcher that was dropped, nor what its model holds."""
+    """A timer for a distant deadline must not keep a dropped batcher alive."""
 
     async def main() -> None:
         gate = Gate()
@@ -244,7 +241,6 @@ def test_no_alarm_is_left_behind(go: Go) -> None:
 
 
 def test_its_thread_ends_with_it() -> None:
-    """Versions that come and go leave no threads."""
 
     async def main() -> None:
         before = set(threading.enumerate())
@@ -261,7 +257,6 @@ def test_its_thread_ends_with_it() -> None:
 
 
 def test_a_bad_request_fails_alone(go: Go) -> None:
-    """What the model raises comes to the request at fault, as it was raised."""
 
     async def main() -> None:
         error = ArithmeticError("seven")
@@ -283,7 +278,7 @@ def test_a_bad_request_fails_alone(go: Go) -> None:
 
 @pytest.mark.parametrize("error", [StopIteration, MemoryError, asyncio.CancelledError])
 def test_whatever_is_raised_reaches_those_who_wait(go: Go, error: type[BaseException]) -> None:
-    """Even what is no ordinary error leaves nobody waiting, and the next request is answered."""
+    """Errors that are not ordinary exceptions leave no request waiting either."""
 
     async def main() -> None:
         def rule(feeds: Mapping[str, Array]) -> None:
@@ -301,7 +296,7 @@ def test_whatever_is_raised_reaches_those_who_wait(go: Go, error: type[BaseExcep
 
 
 def test_errors_free_what_they_held() -> None:
-    """Bad requests leave nothing that only the garbage collector could free."""
+    """Failed requests leave no reference cycles behind."""
 
     async def main() -> None:
         def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
@@ -327,7 +322,7 @@ def test_errors_free_what_they_held() -> None:
 
 
 def test_failed_runs_teach_nothing(go: Go) -> None:
-    """A model that refuses quickly is not taken for one that answers quickly."""
+    """A model that fails quickly is not taken for a fast one."""
 
     async def main() -> None:
         def rule(feeds: Mapping[str, Array]) -> None:
@@ -345,11 +340,10 @@ def test_failed_runs_teach_nothing(go: Go) -> None:
 
 
 def test_an_observer_that_fails_costs_no_answer() -> None:
-    """Those who wait are answered first."""
 
     async def main() -> None:
-        said: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
+        contexts: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: contexts.append(context))
 
         def fail(batch: object) -> None:
             raise ArithmeticError
@@ -361,13 +355,12 @@ def test_an_observer_that_fails_costs_no_answer() -> None:
         )
         assert [first(answer) for answer in answers] == [2, 4, 6]
         await asyncio.sleep(0)
-        assert [type(context["exception"]) for context in said] == [ArithmeticError] * 3
+        assert [type(context["exception"]) for context in contexts] == [ArithmeticError] * 3
 
     asyncio.run(main())
 
 
 def test_where_no_thread_is_to_be_had_the_loop_runs_it(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine out of threads answers late, each request once."""
 
     def none(pool: ThreadPoolExecutor) -> None:
         raise RuntimeError("can't start new thread")
@@ -386,7 +379,7 @@ def test_where_no_thread_is_to_be_had_the_loop_runs_it(go: Go, monkeypatch: pyte
 
 
 def test_when_the_loop_closes_all_who_wait_are_cancelled(go: Go) -> None:
-    """Those of the run under way and those behind it; the run itself ends in silence."""
+    """The waiting requests and those in the run are cancelled; the run itself ends without an error."""
     gate = Gate()
     tasks: list[asyncio.Task[InferenceResult]] = []
 

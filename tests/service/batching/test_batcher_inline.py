@@ -1,4 +1,4 @@
-"""Runs that begin the moment that they are asked for, and callers who go on the moment that they are over."""
+"""Tests of runs within submit, and of callers that continue within the callback that wakes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL, LARGE = 2, 64
 
 
 class Caller:
-    """Goes on as a driver does, in the very call that hands it its outcome."""
+    """A caller that continues at once when its future is done, as the fast path of HTTP does."""
 
     def __init__(self) -> None:
         self.got: list[float] = []
@@ -37,7 +37,7 @@ class Caller:
             self._step()
 
     def ask(self, batcher: Batcher, *tags: float, width: int = SMALL, **more: Any) -> None:
-        """One run after the other."""
+        """Start one request after the other."""
         self._steps = self._asking(batcher, tags, width, more)
         self._step()
 
@@ -70,7 +70,7 @@ async def over(*callers: Caller) -> None:
 
 
 def test_who_asks_again_at_once_starts_no_second_run() -> None:
-    """A run is under way for the next who waits, and those behind it wait for that."""
+    """A caller that submits again while it is woken must not start a second run next to the scheduled one."""
     gates = [threading.Event(), threading.Event(), threading.Event()]
     inside, most = 0, 0
     begun: list[float] = []
@@ -112,7 +112,6 @@ def test_who_asks_again_at_once_starts_no_second_run() -> None:
 
 
 def test_who_asks_again_and_again_keeps_nobody_waiting() -> None:
-    """Between two runs of the one, the event loop turns, and others have theirs."""
 
     async def main() -> None:
         model = Doubler()
@@ -130,7 +129,6 @@ def test_who_asks_again_and_again_keeps_nobody_waiting() -> None:
 
 
 def test_runs_at_once_keep_the_order() -> None:
-    """Those who come in one turn run in the order they came, whatever they ask for."""
 
     async def main() -> None:
         model = Doubler()
@@ -148,7 +146,6 @@ def test_runs_at_once_keep_the_order() -> None:
 
 
 def test_one_who_comes_too_late_is_not_run_at_once() -> None:
-    """A deadline that has passed has passed, for who is alone, too; the next is answered."""
 
     async def main() -> None:
         model = Doubler()
@@ -165,7 +162,6 @@ def test_one_who_comes_too_late_is_not_run_at_once() -> None:
 
 
 def test_what_fails_at_once_fails_for_who_asked() -> None:
-    """The error comes as from any run, and no run after it is harmed."""
 
     def refuse(feeds: Any) -> None:
         if (feeds["x"] == 13).any():
@@ -186,7 +182,7 @@ def test_what_fails_at_once_fails_for_who_asked() -> None:
 
 
 def test_levers_are_fed_to_their_own_run_alone() -> None:
-    """Beside the rows of who moves them, and of nobody who came in the same turn."""
+    """Levers apply to the request that feeds them, not to others of the same turn."""
 
     async def main() -> None:
         model = Doubler()
@@ -207,7 +203,7 @@ def test_levers_are_fed_to_their_own_run_alone() -> None:
 
 @pytest.mark.parametrize("when", ["waiting", "running"])
 def test_who_has_gone_gets_nothing(when: str) -> None:
-    """It goes on with a CancelledError in a turn of its own, once, whatever its run comes to meanwhile."""
+    """The caller gets CancelledError once, in a turn of its own, whatever the result of the run."""
 
     async def main() -> None:
         gate = Gate()
@@ -224,7 +220,7 @@ def test_who_has_gone_gets_nothing(when: str) -> None:
         steps: list[str] = []
 
         def cancelled() -> None:
-            steps.append("told")
+            steps.append("cancelled")
             with pytest.raises(asyncio.CancelledError):
                 gone._steps.send(None)  # type: ignore[union-attr]
             gone._steps = None
@@ -236,11 +232,11 @@ def test_who_has_gone_gets_nothing(when: str) -> None:
         assert signal.done()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert steps == ["told"]
+        assert steps == ["cancelled"]
         assert batcher.waiting == (0 if when == "waiting" else 1)
         gate.open.set()
         await over(other)
-        assert steps == ["told"]
+        assert steps == ["cancelled"]
         assert gone.got == []
         assert other.got == ([1, 3] if when == "waiting" else [2])
         assert [tag for run in model.rows for tag in run] == ([1, 3] if when == "waiting" else [1, 2])

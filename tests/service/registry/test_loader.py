@@ -1,4 +1,4 @@
-"""From a file to a model that answers, and every reason to refuse one."""
+"""Tests of the loader: from a file to a model, and every reason to reject a file."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def profile(gated: Gated) -> Profile:
 
 
 def test_a_file_becomes_a_model(tmp_path: Path) -> None:
-    """It knows who it is, what goes in and out, and the levers' values; it answers as its file does."""
+    """Name, signature, gates and levers come from the file, and outputs equal the file's."""
     gated = highway()
-    found = put(tmp_path, "net", 4, sealed(gated))
-    model = opened(found)
-    data = found.path.read_bytes()
-    assert (model.name, model.version, model.path, model.bytes) == ("net", 4, found.path, len(data))
+    file = put(tmp_path, "net", 4, sealed(gated))
+    model = opened(file)
+    data = file.path.read_bytes()
+    assert (model.name, model.version, model.path, model.bytes) == ("net", 4, file.path, len(data))
     assert model.digest == hashlib.sha256(data).hexdigest()
     assert model.labels == ("a", "b", "c")
     assert model.gates == gated.gates
@@ -71,14 +71,13 @@ def test_a_file_becomes_a_model(tmp_path: Path) -> None:
 
 
 def test_runs_are_counted(tmp_path: Path) -> None:
-    """By the meter of the name and version in the repository."""
     model = opened(put(tmp_path))
     asyncio.run(model.batcher.submit({"x": np.zeros((3, 4), np.float32)}, 3, ("logits",)))
     assert model.counters.snapshot()["sizes"]["3"][0] == 1
 
 
 def test_another_name_inside_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The folder's name is what counts; the log has the manifest's."""
+    """The folder's name counts; the log also has the manifest's."""
     with caplog.at_level(logging.INFO):
         model = opened(put(tmp_path, "renamed"))
     assert model.name == "renamed"
@@ -88,12 +87,12 @@ def test_another_name_inside_is_said(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_without_a_manifest_nothing_is_served(tmp_path: Path) -> None:
-    """Unless that is asked for; then the file has neither labels nor gates, and no limits of its own."""
-    found = put(tmp_path, data=highway().model)
+    """Unless that is allowed; the model then has neither labels nor gates."""
+    file = put(tmp_path, data=highway().model)
     with pytest.raises(ModelFileError, match="expected a manifest with a parity proof") as error:
-        opened(found)
+        opened(file)
     assert "no manifest" in error.value.public_message
-    model = opened(found, allow_unverified=True)
+    model = opened(file, allow_unverified=True)
     assert (model.manifest, model.labels, model.gates, dict(model.biases)) == (None, (), (), {})
     assert model.batcher.batched
 
@@ -172,16 +171,16 @@ LEVER = GATE.levers[0]
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, says: str, public: str) -> None:
-    """The log gets the path and the reason, the public one neither path nor a library's words."""
-    found = put(tmp_path, data=data)
+    """The log has path and reason; the public message has neither path nor text of a library."""
+    file = put(tmp_path, data=data)
     with pytest.raises(ModelFileError, match=says) as error:
-        opened(found)
-    assert str(found.path) in str(error.value)
+        opened(file)
+    assert str(file.path) in str(error.value)
     assert error.value.public_message == public
 
 
 def test_a_manifest_of_nonsense_is_refused(tmp_path: Path) -> None:
-    """What cannot be understood is not served, not even unverified."""
+    """A manifest that cannot be read is an error even if none is required."""
     model = onnx.load_from_string(highway().model)
     onnx.helper.set_model_props(model, {"turnpike": "{}"})
     with pytest.raises(ModelFileError, match="manifest: "):
@@ -191,8 +190,8 @@ def test_a_manifest_of_nonsense_is_refused(tmp_path: Path) -> None:
 def test_a_file_exchanged_while_it_is_opened_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was checked is what is served, or nothing is."""
-    found = put(tmp_path)
+    """The served file must be the checked one."""
+    file = put(tmp_path)
 
     def exchanged(path: Path, **options: Any) -> Any:
         put(tmp_path, data=sealed(highway(seed=9)))
@@ -200,14 +199,14 @@ def test_a_file_exchanged_while_it_is_opened_is_refused(
 
     monkeypatch.setattr(loader, "open_model", exchanged)
     with pytest.raises(ModelFileError, match="has changed since then"):
-        opened(found)
+        opened(file)
 
 
 def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
-    """Said in public without the names of providers."""
-    found = put(tmp_path)
+    """The public message does not name providers."""
+    file = put(tmp_path)
     with pytest.raises(ModelFileError, match="device: cuda needs an onnxruntime with") as error:
-        opened(found, device="cuda")
+        opened(file, device="cuda")
     assert error.value.public_message == "its device is not available"
 
 
@@ -223,17 +222,16 @@ def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
     ],
 )
 def test_the_batch_leads_every_input(dims: Sequence[tuple[int | str, ...]], batch: str | None) -> None:
-    """By one name; where it does not there is none."""
-    assert batch_dimension([Tensor(str(n), "float32", one) for n, one in enumerate(dims)]) == batch
+    assert batch_dimension([Tensor(str(n), "float32", shape) for n, shape in enumerate(dims)]) == batch
 
 
 STEADY = ProbeResult(ran=True, bit_stable=True)
-FOUND = ModelFile("net", 1, Path("model.onnx"), (1, 2, 3))
+FILE = ModelFile("net", 1, Path("model.onnx"), (1, 2, 3))
 COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
 
 
 @pytest.mark.parametrize(
-    ("findings", "exact", "batched", "says"),
+    ("result", "exact", "batched", "says"),
     [
         (STEADY, True, True, ""),
         (replace(STEADY, bit_stable=False), True, False, "rows get other last bits in a batch"),
@@ -243,40 +241,36 @@ COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
     ],
 )
 def test_only_rows_that_stay_the_same_are_batched(
-    findings: ProbeResult, exact: bool, batched: bool, says: str, caplog: pytest.LogCaptureFixture
+    result: ProbeResult, exact: bool, batched: bool, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """To the last bit unless told otherwise; one warning says why not."""
-    assert may_batch(findings, MANIFEST, FOUND, exact=exact) is batched
+    """Unless `exact` is off, batching must not change a bit; one warning says why not."""
+    assert may_batch(result, MANIFEST, FILE, exact=exact) is batched
     assert [says in record.message for record in caplog.records] == [True] * bool(says)
 
 
 def test_what_is_known_to_be_coupled_is_no_surprise(caplog: pytest.LogCaptureFixture) -> None:
-    """The manifest says so: not batched, whatever a few rows look like, and no warning."""
-    assert not may_batch(STEADY, COUPLED, FOUND, exact=False)
+    assert not may_batch(STEADY, COUPLED, FILE, exact=False)
     assert caplog.records == []
 
 
 def test_a_coupled_model_runs_each_request_alone(tmp_path: Path) -> None:
-    """As its manifest asks for."""
     assert not opened(put(tmp_path, data=sealed(highway(), batch_coupled=True))).batcher.batched
 
 
 def test_a_graph_of_one_size_runs_each_request_alone(tmp_path: Path) -> None:
-    """It has no batch to put rows into."""
     model = opened(put(tmp_path, data=sealed(highway(batch=2))))
     assert model.signature.batch is None
     assert not model.batcher.batched
 
 
 def test_the_service_s_own_limit_counts(tmp_path: Path) -> None:
-    """A run holds no more rows than the settings say."""
     model = opened(put(tmp_path), max_batch=4)
     asyncio.run(model.batcher.submit({"x": np.zeros((9, 4), np.float32)}, 9, ("logits",)))
     assert model.counters.snapshot()["sizes"].keys() == {"4", "1"}
 
 
-class Sampled:
-    """Drift that wants every run, and keeps what it is shown."""
+class FakeMonitor:
+    """A drift monitor that samples every run, and records what it observes."""
 
     gate_names = ("layer00.transform_gate",)
 
@@ -291,36 +285,35 @@ class Sampled:
 
 
 def run_of(
-    sampled: Sampled, *, pad_single_rows: bool = False
+    monitor: FakeMonitor, *, pad_single_rows: bool = False
 ) -> Callable[[Mapping[str, Array]], list[Array]]:
-    run = sampled_run(open_model(sealed(highway())), sampled, "batch", pad_single_rows=pad_single_rows)  # type: ignore[arg-type]
+    run = sampled_run(open_model(sealed(highway())), monitor, "batch", pad_single_rows=pad_single_rows)  # type: ignore[arg-type]
     return lambda feeds: run(feeds, ("logits",))
 
 
 def test_drift_is_shown_the_gates_of_plain_traffic() -> None:
-    """The caller gets what was asked for and no more, to the same bits."""
-    gated, sampled = highway(), Sampled()
+    """The result has the requested outputs only, with the same bits."""
+    gated, monitor = highway(), FakeMonitor()
     x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    arrays = run_of(sampled)({"x": x})
+    arrays = run_of(monitor)({"x": x})
     assert len(arrays) == 1
     assert np.array_equal(arrays[0], gated.open().run({"x": x}, ["logits"])[0])
-    ((gates, rows),) = sampled.seen
+    ((gates, rows),) = monitor.seen
     assert rows == 5
     assert np.allclose(gates[0], gated.gate_values(x)[0], atol=1e-6)
 
 
 def test_drift_is_not_shown_gates_that_were_moved() -> None:
-    """A lesion says nothing about the traffic."""
-    sampled = Sampled()
+    monitor = FakeMonitor()
     bias = highway().biases["layers.0.gate.bias"]
-    run_of(sampled)({"x": np.zeros((5, 4), np.float32), "layers.0.gate.bias": bias - 1})
-    assert sampled.seen == []
+    run_of(monitor)({"x": np.zeros((5, 4), np.float32), "layers.0.gate.bias": bias - 1})
+    assert monitor.seen == []
 
 
 def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> None:
-    """What is only watched goes wrong in the log, and the caller has an answer."""
+    """The failure is logged, and the request succeeds."""
 
-    class Failing(Sampled):
+    class Failing(FakeMonitor):
         def observe(self, arrays: Sequence[Array], rows: int | None = None) -> None:
             raise ValueError("expected other bins")
 
@@ -329,17 +322,16 @@ def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_copy_beside_a_lone_row_is_not_counted() -> None:
-    """It is there for the kernels; two rows that differ are two."""
-    sampled = Sampled()
-    run = run_of(sampled, pad_single_rows=True)
+    """A padding copy does not count; two different rows count as two."""
+    monitor = FakeMonitor()
+    run = run_of(monitor, pad_single_rows=True)
     run({"x": np.ones((2, 4), np.float32)})
     run({"x": np.arange(8, dtype=np.float32).reshape(2, 4)})
-    run_of(sampled)({"x": np.ones((2, 4), np.float32)})
-    assert [rows for _, rows in sampled.seen] == [1, 2, 2]
+    run_of(monitor)({"x": np.ones((2, 4), np.float32)})
+    assert [rows for _, rows in monitor.seen] == [1, 2, 2]
 
 
 def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
-    """A model with one watches its gates."""
     gated = highway()
     model: Model = opened(put(tmp_path, data=sealed(gated, profile=profile(gated))))
     assert model.drift is not None
@@ -348,40 +340,39 @@ def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
     assert model.drift.snapshot()["seen"][0][0] > 0
 
 
-MEASURED = """
+MEASURE_MEMORY = """
 import os, sys
 from pathlib import Path
 from service.repository.scan import ModelFile, file_identity
 from tests.support.tiny_repository import opened
 
-def taken():
+def memory():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 small, large = (ModelFile("net", 1, Path(path), file_identity(os.stat(path))) for path in sys.argv[1:])
 opened(small)
-before = taken()
+before = memory()
 model = opened(large)
-print((taken() - before) / large.size)
+print((memory() - before) / large.size)
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is measured as Linux tells it")
 def test_weights_are_held_once(tmp_path: Path) -> None:
-    """In memory a model takes little more than in its file, once it is open."""
+    """An open model takes little more memory than its file."""
     large = sealed(highway(layers=60, units=256))
     files = [put(tmp_path, "small"), put(tmp_path, "large", data=large)]
-    said = subprocess.run(
-        [sys.executable, "-c", MEASURED, *(str(one.path) for one in files)],
+    process = subprocess.run(
+        [sys.executable, "-c", MEASURE_MEMORY, *(str(file.path) for file in files)],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert float(said.stdout) < 1.8
+    assert float(process.stdout) < 1.8
 
 
 def test_levers_may_share_a_tensor(tmp_path: Path) -> None:
-    """Its values are kept once, for both."""
     halves = tuple(Lever(tensor=LEVER.tensor, start=start, stop=start + 3, sign=1) for start in (0, 3))
     gates = tuple(
         gate.model_copy(update={"levers": (half,)})
@@ -391,7 +382,7 @@ def test_levers_may_share_a_tensor(tmp_path: Path) -> None:
 
 
 def test_weights_that_were_not_proved_are_refused(tmp_path: Path) -> None:
-    """One bit of one weight, and nothing else, is other than when the file was sealed."""
+    """A single changed bit in the weights is noticed."""
     data = bytearray(sealed(highway()))
     place = data.index(
         numpy_helper.to_array(onnx.load_from_string(bytes(data)).graph.initializer[0]).tobytes()

@@ -1,4 +1,4 @@
-"""What is found out about rows in company, on models whose habits are known."""
+"""Tests of the probe and of the agreement with the CPU, on models with known behaviour."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ WORDS = Tensor("x", "float32", ("batch", "words", 4))
 Y = Tensor("y", "float32", ("batch", 3))
 
 
-class Habits:
-    """A runtime that computes what it is told: outputs by name, of the array that came in."""
+class FakeRuntime:
+    """A runtime that computes outputs with the given functions."""
 
     def __init__(
         self,
-        made: Mapping[str, Callable[[Array], Array]],
+        functions: Mapping[str, Callable[[Array], Array]],
         *,
         takes: Tensor = X,
         outputs: Sequence[Tensor] = (Y,),
         hidden: Sequence[Tensor] = (),
     ) -> None:
         self.inputs, self.outputs, self.hidden = (takes,), tuple(outputs), tuple(hidden)
-        self.made = made
+        self.functions = functions
         self.ran: list[int] = []
 
     def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:
         self.ran.append(len(feeds["x"]))
         return [
-            self.made[name](feeds["x"])
+            self.functions[name](feeds["x"])
             for name in ([tensor.name for tensor in self.outputs] if names is None else names)
         ]
 
 
-def found(habits: Habits, batch: str | None = "batch", max_rows: int = 16) -> ProbeResult:
-    return probe(cast("Runtime", habits), batch, max_rows)
+def probe_model(runtime: FakeRuntime, batch: str | None = "batch", max_rows: int = 16) -> ProbeResult:
+    return probe(cast("Runtime", runtime), batch, max_rows)
 
 
 def plain(x: Array) -> Array:
     return np.asarray(x[..., :3] * np.float32(0.5))
 
 
-def shaken(y: Array) -> Array:
-    """The same but for the last bit."""
+def last_bit_changed(y: Array) -> Array:
+    """The same values with another last bit."""
     return np.nextafter(y, np.float32(9))
 
 
@@ -69,55 +69,54 @@ STEADY = ProbeResult(
 
 
 def test_rows_that_mind_their_own_business() -> None:
-    """Every answer is the same to the last bit, so all may be batched."""
-    assert found(Habits({"y": plain})) == STEADY
+    assert probe_model(FakeRuntime({"y": plain})) == STEADY
 
 
 def test_a_real_network() -> None:
-    """Its outputs and gates are splittable, and all its hidden outputs were looked at."""
     runtime = highway().open()
-    findings = probe(runtime, "batch", 64)
-    assert findings.splittable == {tensor.name for tensor in (*runtime.outputs, *runtime.hidden)}
-    assert findings.ran
-    assert not findings.coupled
+    result = probe(runtime, "batch", 64)
+    assert result.splittable == {tensor.name for tensor in (*runtime.outputs, *runtime.hidden)}
+    assert result.ran
+    assert not result.coupled
 
 
 def test_a_lone_row_may_be_another() -> None:
-    """Kernels for one row alone round otherwise: rows in company are steady all the same."""
-    assert found(Habits({"y": lambda x: shaken(plain(x)) if len(x) == 1 else plain(x)})) == replace(
-        STEADY, single_row_differs=True
-    )
+    """A kernel for single rows rounds differently; in batches rows are stable all the same."""
+    assert probe_model(
+        FakeRuntime({"y": lambda x: last_bit_changed(plain(x)) if len(x) == 1 else plain(x)})
+    ) == replace(STEADY, single_row_differs=True)
 
 
 @pytest.mark.parametrize(
     "unsteady",
     [
-        lambda x: shaken(plain(x)) if len(x) in (1, 2) else plain(x),
-        lambda x: shaken(plain(x)) if len(x) % 2 else plain(x),
-        lambda x: shaken(plain(x)) if len(x) >= 16 else plain(x),
+        lambda x: last_bit_changed(plain(x)) if len(x) in (1, 2) else plain(x),
+        lambda x: last_bit_changed(plain(x)) if len(x) % 2 else plain(x),
+        lambda x: last_bit_changed(plain(x)) if len(x) >= 16 else plain(x),
         # by its place in the run
-        lambda x: np.concatenate([plain(x[:-1]), shaken(plain(x[-1:]))]) if len(x) > 1 else plain(x),
-        lambda x: np.concatenate([shaken(plain(x[:1])), plain(x[1:])]) if len(x) > 1 else plain(x),
+        lambda x: (
+            np.concatenate([plain(x[:-1]), last_bit_changed(plain(x[-1:]))]) if len(x) > 1 else plain(x)
+        ),
+        lambda x: np.concatenate([last_bit_changed(plain(x[:1])), plain(x[1:])]) if len(x) > 1 else plain(x),
     ],
     ids=["a pair", "odd numbers", "many", "the last of a run", "the first of a run"],
 )
 def test_last_bits_that_depend_on_company_are_seen(unsteady: Callable[[Array], Array]) -> None:
-    """By the number of rows, or the place among them."""
-    findings = found(Habits({"y": unsteady}))
-    assert not findings.bit_stable
-    assert not findings.coupled
-    assert findings.splittable == {"y"}
+    """Last bits may depend on the size of the batch or on the place in it."""
+    result = probe_model(FakeRuntime({"y": unsteady}))
+    assert not result.bit_stable
+    assert not result.coupled
+    assert result.splittable == {"y"}
 
 
 def test_coupled_rows_are_seen() -> None:
-    """A row's answer that moves with the other rows is no matter of last bits."""
-    findings = found(Habits({"y": lambda x: plain(x - x.mean(0, keepdims=True))}))
-    assert findings.coupled
-    assert findings.splittable == frozenset()
+    result = probe_model(FakeRuntime({"y": lambda x: plain(x - x.mean(0, keepdims=True))}))
+    assert result.coupled
+    assert result.splittable == frozenset()
 
 
 def test_hidden_outputs_that_lie_otherwise_are_told_apart() -> None:
-    """Rows first, words within rows, words before rows, no rows at all: only the first two can be split."""
+    """Only outputs with rows first, or words within rows, can be split."""
     hidden = {
         "by row": plain,
         "words in rows": lambda x: np.repeat(plain(x), 2, 0),
@@ -127,78 +126,75 @@ def test_hidden_outputs_that_lie_otherwise_are_told_apart() -> None:
         "number": lambda x: np.ones((), np.float32),
         "as many as rows, whichever": lambda x: np.ones((6, 3), np.float32),
     }
-    findings = found(
-        Habits({"y": plain, **hidden}, hidden=[replace(Y, name=name, dims=("?",)) for name in hidden])
+    result = probe_model(
+        FakeRuntime({"y": plain, **hidden}, hidden=[replace(Y, name=name, dims=("?",)) for name in hidden])
     )
-    assert findings.splittable == {"y", "by row", "words in rows"}
-    assert not findings.coupled
-    assert findings.bit_stable
+    assert result.splittable == {"y", "by row", "words in rows"}
+    assert not result.coupled
+    assert result.bit_stable
 
 
 def test_hidden_outputs_are_held_to_the_last_bit_too() -> None:
-    """They are answered when asked for by name."""
-    findings = found(
-        Habits(
-            {"y": plain, "h": lambda x: shaken(plain(x)) if len(x) == 2 else plain(x)},
+    """Hidden outputs can be requested by name."""
+    result = probe_model(
+        FakeRuntime(
+            {"y": plain, "h": lambda x: last_bit_changed(plain(x)) if len(x) == 2 else plain(x)},
             hidden=[replace(Y, name="h")],
         )
     )
-    assert not findings.bit_stable
+    assert not result.bit_stable
 
 
 def test_short_rows_are_tried_as_well() -> None:
-    """Where callers choose the length, a row of one step is where kernels for one row come in."""
-    findings = found(
-        Habits(
-            {"y": lambda x: shaken(plain(x)) if len(x) * x.shape[1] == 1 else plain(x)},
+    """If clients choose the length, a row of length 1 takes the kernel for single rows."""
+    result = probe_model(
+        FakeRuntime(
+            {"y": lambda x: last_bit_changed(plain(x)) if len(x) * x.shape[1] == 1 else plain(x)},
             takes=WORDS,
             outputs=[replace(Y, dims=("batch", "words", 3))],
         )
     )
-    assert findings.single_row_differs
-    assert findings.bit_stable
+    assert result.single_row_differs
+    assert result.bit_stable
 
 
 def test_numbers_that_the_model_takes_are_looked_for() -> None:
-    """Ids of a table of eight; a length that its kernel needs."""
+    """A table of eight ids, and a minimal length."""
 
     def embedded(x: Array) -> Array:
         if x.max() >= 8 or x.min() < 0 or x.shape[1] < 20:
             raise RunError("index out of bounds")
         return np.take(np.eye(8, dtype=np.float32), x[:, 0], 0)
 
-    findings = found(Habits({"y": embedded}, takes=Tensor("x", "int64", ("batch", "words"))))
-    assert findings.ran
-    assert findings.splittable == {"y"}
+    result = probe_model(FakeRuntime({"y": embedded}, takes=Tensor("x", "int64", ("batch", "words"))))
+    assert result.ran
+    assert result.splittable == {"y"}
 
 
 def test_a_model_that_takes_nothing_is_said() -> None:
-    """Nothing is known of it then."""
 
     def never(x: Array) -> Array:
         raise RunError("no")
 
-    assert found(Habits({"y": never})) == ProbeResult(ran=False)
+    assert probe_model(FakeRuntime({"y": never})) == ProbeResult(ran=False)
 
 
 def test_without_a_batch_nothing_is_split() -> None:
-    """Such a model is run once, so that it is warm."""
-    habits = Habits({"y": plain}, takes=Tensor("x", "float32", (2, 4)))
-    assert found(habits, None) == ProbeResult(ran=True, distribution=False)
-    assert set(habits.ran) == {2}
+    """It still runs once to warm up."""
+    runtime = FakeRuntime({"y": plain}, takes=Tensor("x", "float32", (2, 4)))
+    assert probe_model(runtime, None) == ProbeResult(ran=True, distribution=False)
+    assert set(runtime.ran) == {2}
 
 
 def test_the_largest_run_is_tried() -> None:
-    """And none beyond it but the few rows that splitting is found out with."""
-    habits = Habits({"y": plain})
-    found(habits, max_rows=64)
-    assert max(habits.ran) == 64
-    assert {1, 2, 3, 8, 64} <= set(habits.ran)
+    runtime = FakeRuntime({"y": plain})
+    probe_model(runtime, max_rows=64)
+    assert max(runtime.ran) == 64
+    assert {1, 2, 3, 8, 64} <= set(runtime.ran)
 
 
 def test_nan_is_the_same_as_itself() -> None:
-    """A model that answers NaN to random rows is as steady as another."""
-    assert found(Habits({"y": lambda x: plain(x) * np.float32("nan")})).bit_stable
+    assert probe_model(FakeRuntime({"y": lambda x: plain(x) * np.float32("nan")})).bit_stable
 
 
 @pytest.mark.parametrize(
@@ -216,26 +212,24 @@ def test_nan_is_the_same_as_itself() -> None:
 def test_probabilities_are_told_from_logits(
     answer: Callable[[Array], Array], distribution: bool | None
 ) -> None:
-    """By what they sum to; one number, words and whole numbers are neither."""
-    assert found(Habits({"y": answer})).distribution is distribution
+    assert probe_model(FakeRuntime({"y": answer})).distribution is distribution
 
 
 @pytest.mark.parametrize("kind", ["bool", "uint8", "int8", "int64", "float16", "float64"])
 def test_rows_of_every_type_are_drawn(kind: str) -> None:
-    """In the type that the input has, and not all the same."""
     seen: list[Array] = []
 
-    def kept(x: Array) -> Array:
+    def record(x: Array) -> Array:
         seen.append(x)
         return x
 
-    assert found(Habits({"y": kept}, takes=Tensor("x", kind, ("batch", 4)))).ran
+    assert probe_model(FakeRuntime({"y": record}, takes=Tensor("x", kind, ("batch", 4)))).ran
     assert {str(x.dtype) for x in seen} == {kind}
     assert len(np.unique(seen[0])) > 1
 
 
 class Device:
-    """Answers as a runtime does, but for one tensor."""
+    """A runtime with a deviation in one tensor."""
 
     provider = "TestProvider"
 
@@ -260,14 +254,13 @@ def cpu() -> Runtime:
 
 @pytest.mark.parametrize("by", [0.0, 1e-6])
 def test_the_same_arithmetic_passes(cpu: Runtime, by: float) -> None:
-    """Last bits may differ, as between any two devices."""
     check_device_agreement(Device(cpu, "logits", by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("off", ["logits", "layer01.transform_gate"])
 @pytest.mark.parametrize("by", [1e-3, -1e-3, float("nan"), float("inf")])
 def test_other_arithmetic_is_refused(cpu: Runtime, off: str, by: float) -> None:
-    """Ten bits of a product are no parity, in an answer or in a gate; the tensor is named."""
+    """TF32, with ten bits of precision, fails in outputs and in gates; the tensor is named."""
     with pytest.raises(
         ModelFileError, match=f"a.onnx: {off}: expected TestProvider within .* of the CPU"
     ) as error:
@@ -276,7 +269,7 @@ def test_other_arithmetic_is_refused(cpu: Runtime, off: str, by: float) -> None:
 
 
 def test_shapes_and_nan_must_agree(cpu: Runtime) -> None:
-    """A row too few is no answer, and NaN on one side is no agreement; on both it is."""
+    """NaN on both sides agrees, NaN on one side or another shape does not."""
     nan = Device(cpu, "logits", float("nan"))
     check_device_agreement(nan, nan, "batch", "a.onnx")  # type: ignore[arg-type]
     for device, truth in ((Device(cpu, "logits", rows=-1), cpu), (nan, cpu), (cpu, nan)):
@@ -285,7 +278,6 @@ def test_shapes_and_nan_must_agree(cpu: Runtime) -> None:
 
 
 def test_a_model_that_takes_no_rows_cannot_be_compared(cpu: Runtime) -> None:
-    """So it is not said to agree."""
 
     class Never(Device):
         def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:

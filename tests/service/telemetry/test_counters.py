@@ -1,4 +1,4 @@
-"""Counting: what goes in comes out, adds up over workers, and survives JSON."""
+"""Tests of the counters: snapshots, sums over workers, and JSON."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def batch(rows: int, run_ns: int) -> Any:
 
 
 def worker() -> RequestCounters:
-    """A worker that answered two requests in one run, failed one, and has one under way."""
-    meter = RequestCounters()
-    meter.in_flight = 1
-    meter.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
-    meter.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
-    meter.count_response("/v2/models/{model}/infer", "POST", 503, NS_PER_MS)
-    meter.count_error("overloaded")
-    model = meter.for_model("digits", 2)
+    """A worker with two successful requests in one run, one failure, and one request in flight."""
+    counters = RequestCounters()
+    counters.in_flight = 1
+    counters.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
+    counters.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
+    counters.count_response("/v2/models/{model}/infer", "POST", 503, NS_PER_MS)
+    counters.count_error("overloaded")
+    model = counters.for_model("digits", 2)
     model.count_batch(batch(5, NS_PER_MS))
     model.count_request(
         InferenceResult((), queue_ns=100, run_ns=NS_PER_MS, batch_rows=5), 2 * NS_PER_MS, 10, 20, 2
@@ -39,11 +39,11 @@ def worker() -> RequestCounters:
         InferenceResult((), queue_ns=300, run_ns=NS_PER_MS, batch_rows=5), 2 * NS_PER_MS, 30, 40, 3
     )
     model.count_failure("overloaded", 7)
-    return meter
+    return counters
 
 
 def test_a_value_falls_at_its_bound_or_below() -> None:
-    """A bucket holds what is equal to its bound, and the last one whatever is above all bounds."""
+    """A bound belongs to its bucket; the last bucket has everything above."""
     histogram = Histogram((10, 20))
     for value in (0, 10, 11, 20, 21, 1000):
         histogram.add(value)
@@ -52,13 +52,12 @@ def test_a_value_falls_at_its_bound_or_below() -> None:
 
 
 def test_bounds_grow() -> None:
-    """Bounds that were out of order would put values into the wrong bucket."""
+    """Unsorted bounds would put values into the wrong bucket."""
     assert list(TIME_BOUNDS_NS) == sorted(set(TIME_BOUNDS_NS))
     assert list(ROW_BOUNDS) == sorted(set(ROW_BOUNDS))
 
 
 def test_what_was_counted_is_told() -> None:
-    """Every count of a worker is in its snapshot."""
     snapshot = worker().snapshot({("digits", 2): 4})
     assert snapshot["workers"] == 1
     assert snapshot["in_flight"] == 1
@@ -77,29 +76,28 @@ def test_what_was_counted_is_told() -> None:
 
 
 def test_a_snapshot_is_json_and_stays_as_it_is() -> None:
-    """It comes back from JSON unchanged, and later counts do not reach into it."""
-    meter = worker()
-    snapshot = meter.snapshot()
+    """Later counts do not change an earlier snapshot."""
+    counters = worker()
+    snapshot = counters.snapshot()
     assert json.loads(json.dumps(snapshot)) == snapshot
     before = json.dumps(snapshot)
-    meter.count_response("/v2/models/{model}/infer", "POST", 200, NS_PER_MS)
-    meter.for_model("digits", 2).count_batch(batch(5, NS_PER_MS))
-    meter.for_model("digits", 2).count_failure("overloaded", 1)
-    meter.count_error("overloaded")
+    counters.count_response("/v2/models/{model}/infer", "POST", 200, NS_PER_MS)
+    counters.for_model("digits", 2).count_batch(batch(5, NS_PER_MS))
+    counters.for_model("digits", 2).count_failure("overloaded", 1)
+    counters.count_error("overloaded")
     assert json.dumps(snapshot) == before
 
 
 def test_a_request_of_no_rows_ran_in_no_batch() -> None:
-    """It is answered and counted, and no batch size is made up for it."""
-    meter = RequestCounters()
-    meter.for_model("digits", 1).count_request(InferenceResult(()), NS_PER_MS, 1, 1, 0)
-    model = meter.snapshot()["models"]["digits"]["1"]
+    counters = RequestCounters()
+    counters.for_model("digits", 1).count_request(InferenceResult(()), NS_PER_MS, 1, 1, 0)
+    model = counters.snapshot()["models"]["digits"]["1"]
     assert sum(model["seconds"]["counts"]) == 1
     assert model["sizes"] == {}
 
 
 def test_workers_add_up() -> None:
-    """Counts are sums, the last inference is the latest, the start the earliest; each snapshot stays."""
+    """Counts are added; of the last inference the latest counts, of the start the earliest."""
     first, second = worker().snapshot(), worker().snapshot({("digits", 2): 3})
     second["models"]["other"] = {"1": first["models"]["digits"]["2"]}
     first["models"]["digits"]["2"]["last"], second["models"]["digits"]["2"]["last"] = 10, 20
@@ -123,24 +121,22 @@ def test_workers_add_up() -> None:
 
 
 def test_merged_snapshots_merge_again() -> None:
-    """Sums of sums are the same as one sum, whatever the order."""
     one, two, three = (worker().snapshot() for _ in range(3))
     assert merge([merge([one, two]), three]) == merge([one, two, three]) == merge([three, merge([two, one])])
 
 
 def test_nobody_is_a_snapshot_too() -> None:
-    """With no worker there are no counts, and nobody is alive."""
     merged = merge([])
     assert merged["workers"] == 0
     assert merged["models"] == {}
 
 
 def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
-    """A worker that is no more keeps what it counted and takes what it was doing with it."""
-    meter = worker()
+    """Counts stay, gauges end with the worker."""
+    counters = worker()
     # a name that is also one of our own words
-    meter.for_model("waiting", 1).count_failure("broken", 1)
-    snapshot = meter.snapshot({("digits", 2): 4})
+    counters.for_model("waiting", 1).count_failure("broken", 1)
+    snapshot = counters.snapshot({("digits", 2): 4})
     left = ended(snapshot)
     assert (left["workers"], left["in_flight"]) == (0, 0)
     assert left["models"]["digits"]["2"]["waiting"] == 0
@@ -151,7 +147,6 @@ def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
 
 
 def test_a_version_has_one_meter() -> None:
-    """A version that is loaded again goes on counting where it was."""
-    meter = RequestCounters()
-    assert meter.for_model("digits", 1) is meter.for_model("digits", 1)
-    assert meter.for_model("digits", 1) is not meter.for_model("digits", 2)
+    counters = RequestCounters()
+    assert counters.for_model("digits", 1) is counters.for_model("digits", 1)
+    assert counters.for_model("digits", 1) is not counters.for_model("digits", 2)

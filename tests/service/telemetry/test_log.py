@@ -1,4 +1,4 @@
-"""The log: a JSON object a line, a short line for a person, and lines of requests in a few writes."""
+"""Tests of the log: JSON lines, lines for a terminal, and the access log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.telemetry.log import AccessLogBuffer, chunks
 
 @pytest.fixture
 def root() -> Iterator[logging.Logger]:
-    """The root logger, put back as it was."""
+    """The root logger, restored after the test."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     raises = logging.raiseExceptions
@@ -39,40 +39,40 @@ class Terminal(StringIO):
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is written to stderr, piece by piece; what other tests left unwritten is not."""
-    found: list[bytes] = []
+    """What is written to stderr, chunk by chunk, without leftovers of other tests."""
+    chunks_written: list[bytes] = []
     monkeypatch.setattr(logs.access_log, "_lines", [])
     monkeypatch.setattr(logs.access_log, "_timer", None)
 
     def write(descriptor: int, data: memoryview) -> int:
         assert descriptor == 2
-        found.append(bytes(data))
+        chunks_written.append(bytes(data))
         return len(data)
 
     monkeypatch.setattr(os, "write", write)
-    return found
+    return chunks_written
 
 
-def started(
+def start_logging(
     monkeypatch: pytest.MonkeyPatch, stream: StringIO, level: str = "info", worker: int | None = None
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     logs.configure_logging(level, worker)
 
 
-def said(stream: StringIO) -> list[dict[str, Any]]:
+def read_lines(stream: StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 @pytest.mark.usefixtures("root")
 def test_a_record_is_a_json_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When, how bad, whose, what, and whatever else was given, on one line."""
+    """Time, level, logger, message, worker and extra fields, on one line."""
     stream = StringIO()
-    started(monkeypatch, stream, worker=3)
+    start_logging(monkeypatch, stream, worker=3)
     logging.getLogger("service.some").warning(
         "two\nlines of %s", "text", extra={"id": "a1", "path": Path("/x")}
     )
-    (line,) = said(stream)
+    (line,) = read_lines(stream)
     assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
     assert line == {
         "level": "warning",
@@ -86,24 +86,24 @@ def test_a_record_is_a_json_object(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("root")
 def test_a_traceback_stays_on_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one field, so that no collector tears it apart."""
+    """A log collector must not split it into several entries."""
     stream = StringIO()
-    started(monkeypatch, stream)
+    start_logging(monkeypatch, stream)
     logging.getLogger("x").error("failed", exc_info=ValueError("oh"))
-    (line,) = said(stream)
+    (line,) = read_lines(stream)
     assert "worker" not in line
     assert line["traceback"].endswith("ValueError: oh\n")
 
 
 @pytest.mark.usefixtures("root")
 def test_what_is_below_the_level_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ours and of uvicorn's, which has no handlers of its own any more."""
+    """Of this service's loggers and of uvicorn's, which have no handlers of their own any more."""
     stream = StringIO()
-    started(monkeypatch, stream, "warning")
+    start_logging(monkeypatch, stream, "warning")
     for name in ("service.x", "uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).info("news")
         logging.getLogger(name).error("trouble")
-    assert [line["message"] for line in said(stream)] == ["trouble"] * 4
+    assert [line["message"] for line in read_lines(stream)] == ["trouble"] * 4
 
 
 @pytest.mark.usefixtures("root")
@@ -111,37 +111,36 @@ def test_what_is_below_the_level_is_not_written(monkeypatch: pytest.MonkeyPatch)
 def test_lines_of_requests_are_news(
     monkeypatch: pytest.MonkeyPatch, written: list[bytes], level: str, count: int
 ) -> None:
-    """Whoever wants to hear of trouble alone is not told of every request."""
-    started(monkeypatch, StringIO(), level)
+    """The access log has level info."""
+    start_logging(monkeypatch, StringIO(), level)
 
-    async def scene() -> None:
+    async def main() -> None:
         logs.access_log.add({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         logs.access_log.flush()
 
-    asyncio.run(scene())
+    asyncio.run(main())
     assert len(written) == count
 
 
 @pytest.mark.usefixtures("root")
 def test_a_line_has_its_level(monkeypatch: pytest.MonkeyPatch, written: list[bytes]) -> None:
-    """One of little interest is written only where everything is."""
+    """A line of level debug is written at level debug only."""
 
-    async def scene() -> None:
+    async def main() -> None:
         for level in ("info", "debug"):
-            started(monkeypatch, StringIO(), level)
+            start_logging(monkeypatch, StringIO(), level)
             logs.access_log.add({"path": f"/{level}"}, logging.DEBUG)
         logs.access_log.flush()
 
-    asyncio.run(scene())
+    asyncio.run(main())
     (line,) = (json.loads(line) for line in b"".join(written).splitlines())
     assert (line["level"], line["path"]) == ("debug", "/debug")
 
 
 @pytest.mark.usefixtures("root")
 def test_a_person_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal: time and message, and the level where it is more than news."""
     stream = Terminal()
-    started(monkeypatch, stream, worker=1)
+    start_logging(monkeypatch, stream, worker=1)
     logging.getLogger("x").info("all is well")
     logging.getLogger("x").warning("less so")
     lines = stream.getvalue().splitlines()
@@ -150,9 +149,9 @@ def test_a_person_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
-    """Many requests are one write, which comes by itself a moment later."""
+    """The lines of many requests are written at once, after a moment."""
 
-    async def scene() -> None:
+    async def main() -> None:
         lines = AccessLogBuffer()
         lines.configure(2, human=False, min_level=logging.INFO)
         for number in range(10):
@@ -162,7 +161,7 @@ def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
             while not written:
                 await asyncio.sleep(0.01)
 
-    asyncio.run(scene())
+    asyncio.run(main())
     assert len(written) == 1
     first, *rest = (json.loads(line) for line in written[0].splitlines())
     assert len(rest) == 9
@@ -170,9 +169,8 @@ def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
 
 
 def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
-    """At the end of a process nothing is missing, and nothing comes twice."""
 
-    async def scene() -> None:
+    async def main() -> None:
         lines = AccessLogBuffer()
         lines.configure(None, human=True, min_level=logging.INFO)
         lines.add({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
@@ -181,36 +179,36 @@ def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
         lines.add({"method": "GET", "path": "/b", "status": 200, "ms": 0.5})
         lines.flush()
 
-    asyncio.run(scene())
-    assert [piece[9:] for piece in written] == [b"GET /a 200 0.5 ms\n", b"GET /b 200 0.5 ms\n"]
+    asyncio.run(main())
+    assert [chunk[9:] for chunk in written] == [b"GET /a 200 0.5 ms\n", b"GET /b 200 0.5 ms\n"]
 
 
 def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken pipe is no reason to answer no requests."""
+    """A broken pipe does not stop the service."""
 
     def broken(descriptor: int, data: memoryview) -> int:
         raise BrokenPipeError
 
     monkeypatch.setattr(os, "write", broken)
 
-    async def scene() -> None:
+    async def main() -> None:
         lines = AccessLogBuffer()
         lines.add({"method": "GET", "path": "/a", "status": 200, "ms": 0.5})
         lines.flush()
 
-    asyncio.run(scene())
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
     "sizes", [[], [1], [5000], [100] * 200, [4096, 1, 4096], [5000, 10, 10], [10, 5000, 10]]
 )
 def test_pieces_hold_whole_lines(sizes: list[int]) -> None:
-    """None is longer than a pipe takes at once, but for one line that is by itself; nothing is lost."""
+    """No chunk exceeds PIPE_BUF unless it is a single line; nothing is lost."""
     waiting = [b"%d" % (number % 10) * (size - 1) + b"\n" for number, size in enumerate(sizes)]
-    found = chunks(waiting)
-    assert b"".join(found) == b"".join(waiting)
-    for piece in found:
-        assert piece.endswith(b"\n")
-        assert len(piece) <= 4096 or piece.count(b"\n") == 1
-    for one, other in pairwise(found):
+    chunks_written = chunks(waiting)
+    assert b"".join(chunks_written) == b"".join(waiting)
+    for chunk in chunks_written:
+        assert chunk.endswith(b"\n")
+        assert len(chunk) <= 4096 or chunk.count(b"\n") == 1
+    for one, other in pairwise(chunks_written):
         assert len(one) + len(other.splitlines(keepends=True)[0]) > 4096
