@@ -91,14 +91,6 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     },
 }
 
-# (package, importer, imported): edges that violate DIRECTIONS until the rewrite of the request path is done
-ALLOWED_FOR_NOW = {
-    ("service", "http", "api"),
-    ("service", "http", "registry"),
-    ("service", "protocol", "registry"),
-    ("models", "layers", "networks"),
-}
-
 
 def imported_modules(path: Path, root: Path = ROOT) -> set[str]:
     """Every module that a file imports; `from a import b` is `a.b` if that is a module of ours, else `a`."""
@@ -164,7 +156,6 @@ def wrong_directions(package: str, root: Path = ROOT) -> list[str]:
         example
         for (importer, imported), example in edges(package, root).items()
         if imported in table and imported not in table.get(importer, set())
-        if (package, importer, imported) not in ALLOWED_FOR_NOW
     )
 
 
@@ -187,11 +178,10 @@ def cycle(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def folder_cycle(package: str, root: Path = ROOT) -> list[str]:
-    """One cycle between the folders of a package, edges that are allowed for now left out."""
+    """One cycle between the folders of a package, or between its top-level modules."""
     graph: dict[str, set[str]] = {}
     for importer, imported in edges(package, root):
-        if (package, importer, imported) not in ALLOWED_FOR_NOW:
-            graph.setdefault(importer, set()).add(imported)
+        graph.setdefault(importer, set()).add(imported)
     return cycle(graph)
 
 

@@ -134,9 +134,17 @@ def test_the_bundled_model_and_the_dashboard_are_served(programs: Path, tmp_path
 
 
 def test_the_templates_of_reports_are_there(programs: Path, tmp_path: Path) -> None:
+    """All files in the template folders of the checkout can be read in the new environment."""
+    names = [
+        str(path.relative_to(ROOT))
+        for folder in ("loadtest/report/template", "tune/template")
+        for path in (ROOT / folder).iterdir()
+    ]
+    assert len(names) >= 3
     code = (
-        "from importlib.resources import files\n"
-        "for package, name in (('loadtest.report', 'report.html'), ('tune', 'tuned.html')):\n"
-        "    assert '<html' in files(package).joinpath('template', name).read_text(encoding='utf-8')\n"
+        "import importlib.resources\n"
+        f"for name in {names}:\n"
+        "    package, _, path = name.partition('/')\n"
+        "    assert importlib.resources.files(package).joinpath(path).read_text(encoding='utf-8'), name\n"
     )
     python(programs, tmp_path, code)
