@@ -89,7 +89,7 @@ def export_model(
         data: Real rows, to prove parity and measure gates on: an .npz of arrays named like the inputs
             (classes as `y`), or the name of a data set.
         data_dir: Folder with the original files of the data set; nothing is downloaded then.
-        labels: Names of the classes: a sequence, or a file with one a line or a JSON list.
+        labels: Names of the classes: a sequence, or a file with one per line or a JSON list.
         precision: "fp32", "fp16" or "int8".
         min_agreement: Share of answers in which a lower precision must agree with fp32.
         opset: ONNX opset of the file. An .onnx source keeps its own.

@@ -82,7 +82,7 @@ code { font-size: .875em; overflow-wrap: anywhere; }
 
 # the key is whether the file is fp32; a lower precision is made from a graph that was proved in fp32
 BADGES = {True: "✓ parity proved", False: "✓ parity proved in fp32"}
-PRECISIONS = {"fp32": "single precision", "fp16": "half precision", "int8": "weights in eight bits"}
+PRECISIONS = {"fp32": "fp32", "fp16": "fp16 (half precision)", "int8": "int8 (eight-bit weights)"}
 
 
 def render_page(report: ReportData) -> str:
