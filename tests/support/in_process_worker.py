@@ -1,4 +1,4 @@
-"""A worker's application with the bundled model, and connections to it whose two ends are in this process."""
+"""A worker's application with the bundled model, and connections to it with both ends in this process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Scene = Callable[["Wired"], Awaitable[None]]
 
 
 class Wire(asyncio.Transport):
-    """The server's end of a connection; what comes while it does not read waits, as in a socket."""
+    """The server's end of a connection. Data that arrives while reading is paused waits, as in a socket."""
 
     def __init__(self) -> None:
         super().__init__({"sockname": ("127.0.0.1", 8000), "peername": ("127.0.0.1", 5555)})
@@ -59,7 +59,7 @@ class Wire(asyncio.Transport):
         self._coming: deque[bytes] = deque()
 
     def come(self, data: bytes) -> None:
-        """What the client has sent."""
+        """Receive data from the client."""
         self._coming.append(data)
         self._deliver()
 
@@ -104,7 +104,7 @@ class Wire(asyncio.Transport):
 
 
 class Client:
-    """Its other end."""
+    """The client's end of a connection."""
 
     def __init__(self, connection: HttpProtocol, wire: Wire) -> None:
         self.connection, self.wire = connection, wire
@@ -118,10 +118,10 @@ class Client:
         self.wire.close()
 
     def take(self) -> Reply | None:
-        """The next whole answer, if it is there."""
+        """The next complete response, or None."""
         data = bytes(self.wire.written[self._read :])
-        head, found, rest = data.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, rest = data.partition(b"\r\n\r\n")
+        if not separator:
             return None
         status, *lines = head.decode().split("\r\n")
         pairs = [line.split(": ", 1) for line in lines]
@@ -130,23 +130,23 @@ class Client:
         size = int(headers["content-length"])
         if len(rest) < size:
             return None
-        self._read += len(head) + len(found) + size
+        self._read += len(head) + len(separator) + size
         return Reply(int(status.split()[1]), headers, rest[:size])
 
     async def answer(self) -> Reply:
-        """The next answer, once it is there."""
-        found: list[Reply] = []
+        """Wait for the next response."""
+        replies: list[Reply] = []
 
-        def came() -> bool:
+        def has_reply() -> bool:
             reply = self.take()
-            found.extend([reply] if reply else [])
-            return bool(found)
+            replies.extend([reply] if reply else [])
+            return bool(replies)
 
-        await until(came)
-        return found[0]
+        await until(has_reply)
+        return replies[0]
 
     async def ask(self, *pieces: bytes) -> Reply:
-        """The answer to what is sent in these pieces, each in a turn of its own."""
+        """Send these pieces, each in its own turn of the event loop, and wait for the response."""
         for piece in pieces[:-1]:
             self.send(piece)
             await asyncio.sleep(0)
@@ -155,14 +155,14 @@ class Client:
 
 
 class Nobody:
-    """A control that knows no other workers."""
+    """A client of the supervisor that must not be used."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         raise AssertionError(f"nobody is to be asked for {what}")
 
 
 class Wired:
-    """The application, and what its connections share."""
+    """The application, and the state that its connections share."""
 
     def __init__(self, settings: Settings) -> None:
         self.app = Application(settings, Nobody())
@@ -175,8 +175,8 @@ class Wired:
         self.config.load()
 
     async def load(self) -> None:
-        found = ModelFile(NAME, 1, FILE, file_identity(FILE.stat()))
-        assert not (await self.app.registry.commit(Deployment(1, {NAME: (found,)}).to_json()))["failed"]
+        file = ModelFile(NAME, 1, FILE, file_identity(FILE.stat()))
+        assert not (await self.app.registry.commit(Deployment(1, {NAME: (file,)}).to_json()))["failed"]
 
     @property
     def model(self) -> Model:
@@ -191,7 +191,7 @@ class Wired:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[threading.Event]:
-        """Runs last until the event is set, in a thread, so that requests wait meanwhile."""
+        """Runs of the model block in a thread until the event is set, so that requests wait."""
         stack, batcher, opened = self.model.batcher._runner, self.model.batcher, threading.Event()
         run = stack._run
 
@@ -207,7 +207,7 @@ class Wired:
             stack._run = run
 
     def counts(self) -> dict[str, Any]:
-        """What was counted so far, but for times."""
+        """The counters, without times."""
         snapshot = self.app.context.counters.snapshot()
         (model,) = [model for versions in snapshot["models"].values() for model in versions.values()]
         return {
@@ -224,21 +224,21 @@ class Wired:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that is about to be."""
+    """Wait until the condition holds."""
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.001)
 
 
 def loaded(**settings: Any) -> Wired:
-    """An application of these settings with its model, for any number of scenes."""
+    """An application with these settings and its model, which several scenes can use."""
     where = Wired(Settings(threads=1, **settings))
     asyncio.run(where.load())
     return where
 
 
 def play(where: Wired, scene: Scene) -> None:
-    """A scene in which all is over at the end."""
+    """Run a scene, and check that no request is left at its end."""
 
     async def played() -> None:
         try:
@@ -255,16 +255,16 @@ def play(where: Wired, scene: Scene) -> None:
 
 
 def run(scene: Scene, **settings: Any) -> None:
-    """A scene with an application of its own."""
+    """Run a scene with an application of its own."""
     play(loaded(**settings), scene)
 
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the access log was given."""
-    given: list[dict[str, Any]] = []
-    monkeypatch.setattr(observer, "access_log", SimpleNamespace(add=lambda line, level: given.append(line)))
-    return given
+    """The records of the access log."""
+    records: list[dict[str, Any]] = []
+    monkeypatch.setattr(observer, "access_log", SimpleNamespace(add=lambda line, level: records.append(line)))
+    return records
 
 
 def request(
@@ -282,12 +282,12 @@ def request(
 
 
 def rows(*tags: int) -> Array:
-    """Pictures, of which no two tags have the same."""
+    """Random images, a different one for each tag."""
     drawn = [np.random.default_rng(tag).integers(0, 17, (1, 8, 8)) for tag in tags]
     return np.array(drawn, np.float32).reshape(-1, 1, 8, 8)
 
 
-def infer(given: Array, **more: Any) -> bytes:
-    """The body of an infer request in JSON, and what else it is to have."""
-    tensor = {"name": "x", "shape": given.shape, "datatype": "FP32", "data": given.ravel().tolist()}
+def infer(batch: Array, **more: Any) -> bytes:
+    """The body of an infer request in JSON, with these further fields."""
+    tensor = {"name": "x", "shape": batch.shape, "datatype": "FP32", "data": batch.ravel().tolist()}
     return json.dumps({"inputs": [tensor], **more}, separators=(",", ":")).encode()

@@ -1,9 +1,9 @@
 """What each route takes and returns, for the OpenAPI document. Examples fit the bundled digits model.
 
-FastAPI derives its part of the document from the signatures of functions. Routes that run a model are raw
-endpoints, which it cannot see, and the others build their responses themselves. So this table describes all
-routes. `tests/service/api/openapi/test_document.py` checks that it has exactly those of the application, and
-that every example and every GET gets a response that fits its schema.
+FastAPI derives its part of the document from the signatures of functions. Routes that run a model are not
+FastAPI's (see `service.http.router`), and the others build their responses themselves, so this table has
+all of them. `tests/service/api/openapi/test_document.py` checks that it has exactly the routes of the
+application, and that every example and every GET gets a response that fits its schema.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BINARY_DATA = (
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one route. Routes that FastAPI describes itself need only the schemas.
+    """One method of one route. FastAPI's own routes need only the schemas.
 
     Attributes:
         response: name of the schema of a response with status 200.
@@ -104,7 +104,7 @@ BINARY = parameter("binary", "query", "Tensors as raw bytes.", {"type": "boolean
 
 # by method and path. Paths of a model also exist with `/versions/{version}` after the model.
 OPERATIONS: dict[tuple[str, str], Operation] = {
-    # described by FastAPI
+    # routes of FastAPI
     ("get", "/v2"): Operation("Server"),
     ("get", "/v2/health/live"): Operation("Health"),
     ("get", "/v2/health/ready"): Operation("Health", unready_response=True),
@@ -122,7 +122,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v2/repository/models/{model}/unload"): Operation(
         "Nothing", body="Nothing", body_required=False
     ),
-    # raw endpoints that run a model
+    # our routes that run a model
     ("post", "/v2/models/{model}/infer"): Operation(
         "InferAnswer",
         "Run a model",
@@ -180,7 +180,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             "curve": example("Each layer closed alone", TENSORS | {"curve": True}),
         },
     ),
-    # raw endpoints that return facts about a model
+    # our routes that return facts about a model
     ("get", "/v2/models/{model}/gates/profile"): Operation(
         "Profile", "Gate statistics on the rows of the export", GATES
     ),
