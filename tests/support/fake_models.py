@@ -1,4 +1,4 @@
-"""Fakes for tests of the batcher: models whose answers tell what they were asked."""
+"""Fake models for tests of the batcher, which record what they were run on."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Rule = Callable[[Mapping[str, Array]], None]
 
 
 class Doubler:
-    """Doubles `x`, sums it up to `total`, and keeps what it was run on; `rule` may raise or take time."""
+    """Outputs `double`, `negative` and `total` of `x`. Each run calls `rule`, which may raise or sleep."""
 
     def __init__(self, rule: Rule | None = None) -> None:
         self.rule = rule
-        self.fed: list[dict[str, Array]] = []
-        self.asked: list[tuple[str, ...]] = []
+        self.feeds: list[dict[str, Array]] = []
+        self.requested: list[tuple[str, ...]] = []
         self.threads: list[int] = []
 
     def run(self, feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
-        self.fed.append(dict(feeds))
-        self.asked.append(names)
+        self.feeds.append(dict(feeds))
+        self.requested.append(names)
         self.threads.append(threading.get_ident())
         if self.rule is not None:
             self.rule(feeds)
         x = feeds["x"]
-        made = {"double": 2 * x, "negative": -x, "total": np.array([x.sum()])}
-        return [made[name] for name in names]
+        outputs = {"double": 2 * x, "negative": -x, "total": np.array([x.sum()])}
+        return [outputs[name] for name in names]
 
     @property
     def rows(self) -> list[list[float]]:
         """The first number of each row, run by run."""
-        return [[float(row.flat[0]) for row in fed["x"]] for fed in self.fed]
+        return [[float(row.flat[0]) for row in feeds["x"]] for feeds in self.feeds]
 
 
 class Gate:
-    """A model whose runs last until it is open."""
+    """A model whose runs wait until `open` is set."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -53,7 +53,7 @@ class Gate:
 
 
 def make_runner(run: Any, **changes: Any) -> BatchRunner:
-    """What runs jobs together, as a test wants it."""
+    """A BatchRunner with the given options."""
     options: dict[str, Any] = {
         "inputs": ("x",),
         "splittable": {"double", "negative"},
@@ -65,28 +65,28 @@ def make_runner(run: Any, **changes: Any) -> BatchRunner:
 
 
 def make_batcher(run: Any, observed: list[CompletedBatch] | None = None, **changes: Any) -> Batcher:
-    """A batcher as a test wants it."""
-    queueing: dict[str, Any] = {
+    """A Batcher with the given options, of its own and of its runner."""
+    defaults: dict[str, Any] = {
         "max_delay": 0.0,
         "max_queue": 100,
         "on_batch": (lambda batch: None) if observed is None else observed.append,
     }
-    own = {name: changes.pop(name) for name in queueing.keys() & changes}
-    return Batcher(make_runner(run, **changes), **(queueing | own))
+    own = {name: changes.pop(name) for name in defaults.keys() & changes}
+    return Batcher(make_runner(run, **changes), **(defaults | own))
 
 
 def rows(*tags: float, width: int = 2) -> dict[str, Array]:
-    """One row a tag, filled with it."""
+    """One row for each tag, filled with it."""
     return {"x": np.repeat(np.array(tags, np.float32)[:, None], width, axis=1)}
 
 
 def short(batcher: Batcher) -> Batcher:
-    """The same, but it has learned that runs are short, whatever their size."""
+    """Teach a batcher that runs of every size are short."""
     for bits in range(20):
         batcher._run_times.observe(1 << bits, 1, 1000)
     return batcher
 
 
 def sleeps(seconds: float) -> Rule:
-    """A run that takes so long."""
+    """A rule that makes each run take this long."""
     return lambda feeds: time.sleep(seconds)

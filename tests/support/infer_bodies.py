@@ -1,4 +1,4 @@
-"""Signatures and bodies of requests, for the tests of the wire."""
+"""Signatures of models and bodies of requests, for tests of the protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def signature(
     hidden: tuple[Tensor, ...] = (),
     batch: str | None = "batch",
 ) -> Signature:
-    """A signature of these inputs; unless told otherwise, rows of ten numbers come out."""
+    """A signature with these inputs; by default, the output has ten values for each row."""
     outputs = outputs or (Tensor("logits", "float32", ("batch", 10)),)
     return Signature(
         inputs={tensor.name: tensor for tensor in inputs},
@@ -38,11 +38,11 @@ def entry(data: Any, *shape: int, name: str = "x", datatype: str = "FP32", **mor
 
 
 def body(*inputs: Any, **more: Any) -> bytes:
-    """The JSON of a request."""
+    """A request in JSON."""
     return orjson.dumps({"inputs": list(inputs), **more})
 
 
 def binary(head: dict[str, Any], *tensors: bytes) -> tuple[bytes, int]:
-    """The body of a binary request, and how many bytes of it are JSON."""
+    """A request with binary tensors, and how many bytes of it are JSON."""
     text = orjson.dumps(head)
     return b"".join((text, *tensors)), len(text)

@@ -1,4 +1,4 @@
-"""A small highway network written by hand as an .onnx file, for the tests of what is measured on rows."""
+"""A small highway network as an .onnx file, built by hand, with a second implementation in NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ending = Literal["logits", "softmax"]
 
 @dataclass(frozen=True)
 class Gated:
-    """The file's bytes, what a gate finder would say of it, and its weights."""
+    """A network: the bytes of its file, its gates as a manifest lists them, and its weights."""
 
     model: bytes
     gates: tuple[Gate, ...]
@@ -33,11 +33,11 @@ class Gated:
         return open_model(self.model)
 
     def gate_values(self, x: Array) -> list[Array]:
-        """T of each layer, in double precision."""
+        """T of each layer in float64."""
         return self._walk(x)[0]
 
     def logits(self, x: Array, closed: frozenset[int] = frozenset()) -> Array:
-        """What the network answers, with some layers left out."""
+        """The outputs in float64, with some layers closed."""
         return self._walk(x, closed)[1]
 
     def _walk(self, x: Array, closed: frozenset[int] = frozenset()) -> tuple[list[Array], Array]:
@@ -64,14 +64,16 @@ def highway(
     levers: bool = True,
     seed: int = 0,
 ) -> Gated:
-    """y = H(x) * T(x) + x * (1 - T(x)) some layers deep, between a first and a last linear layer."""
+    """Build y = H(x) * T(x) + x * (1 - T(x)), several layers deep, between two linear layers."""
     random = np.random.default_rng(seed)
     weights: dict[str, Array] = {"one": np.ones((), np.float32)}
 
-    def linear(name: str, wide: int, bias: float = 0.0) -> list[str]:
-        narrow = units if name != "first" else inputs
-        weights[f"{name}.weight"] = random.normal(size=(wide, narrow), scale=narrow**-0.5).astype(np.float32)
-        weights[f"{name}.bias"] = random.normal(size=wide, loc=bias, scale=0.1).astype(np.float32)
+    def linear(name: str, outputs: int, bias: float = 0.0) -> list[str]:
+        fan_in = units if name != "first" else inputs
+        weights[f"{name}.weight"] = random.normal(size=(outputs, fan_in), scale=fan_in**-0.5).astype(
+            np.float32
+        )
+        weights[f"{name}.bias"] = random.normal(size=outputs, loc=bias, scale=0.1).astype(np.float32)
         return [f"{name}.weight", f"{name}.bias"]
 
     node = helper.make_node
@@ -90,8 +92,8 @@ def highway(
             node("Mul", [x, f"c{n}"], [f"xc{n}"], name=f"xc{n}"),
             node("Add", [f"ht{n}", f"xc{n}"], [y], name=y),
         ]
-    made = "logits" if ending == "logits" else "scores"
-    nodes.append(node("Gemm", [y, *linear("last", classes)], [made], name="last", transB=1))
+    output = "logits" if ending == "logits" else "scores"
+    nodes.append(node("Gemm", [y, *linear("last", classes)], [output], name="last", transB=1))
     if ending == "softmax":
         nodes.append(node("Softmax", ["scores"], ["logits"], name="softmax", axis=-1))
 
@@ -100,11 +102,11 @@ def highway(
 
     names = [f"layer{n:02}.transform_gate" for n in range(layers)]
     hidden = [value(name, batch, units) for n in names for name in (n, n.replace("transform_gate", "output"))]
-    offered = [value(f"layers.{n}.gate.bias", units) for n in range(layers)] if levers else []
+    lever_inputs = [value(f"layers.{n}.gate.bias", units) for n in range(layers)] if levers else []
     graph = helper.make_graph(
         nodes,
         "highway",
-        [value("x", batch, inputs), *offered],
+        [value("x", batch, inputs), *lever_inputs],
         [value("logits", batch, classes), *hidden],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )

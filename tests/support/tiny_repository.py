@@ -1,4 +1,4 @@
-"""A model repository on disk, with small highway networks in it."""
+"""A model repository on disk with small highway networks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.tiny_highway import Gated, highway
 
 
 def sealed(gated: Gated, **manifest: Any) -> bytes:
-    """The network's file, with a manifest that fits it unless told otherwise."""
+    """The network's file with a manifest; keyword arguments replace fields of the manifest."""
     fields = {"outputs": ("logits",), "labels": ("a", "b", "c"), "gates": gated.gates, **manifest}
     return embed_manifest(gated.model, MANIFEST.model_copy(update=fields))
 
 
 def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = None) -> ModelFile:
-    """A model in the repository, whole at once as an export leaves it; each version has other weights."""
+    """Put a model into the repository in one step, as an export does; each version has other weights."""
     path = root / name / str(version) / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(".draft")
@@ -31,6 +31,6 @@ def put(root: Path, name: str = "net", version: int = 1, data: bytes | None = No
     return ModelFile(name, version, path, file_identity(path.stat()))
 
 
-def opened(found: ModelFile, **settings: Any) -> Model:
-    """A model as a worker loads it."""
-    return load(found, Settings(**settings), RequestCounters(), 1)
+def opened(file: ModelFile, **settings: Any) -> Model:
+    """Load a model as a worker does."""
+    return load(file, Settings(**settings), RequestCounters(), 1)

@@ -52,7 +52,7 @@ def test_each_gets_the_outputs_it_named_in_its_order(make_request: MakeRequest) 
         make_request(rows(3), ("negative", "double")),
     ]
     make_runner(model.run).run(requests, inline=True)
-    assert model.asked == [("negative", "double")]
+    assert model.requested == [("negative", "double")]
     assert [arrays(request) for request in requests] == [
         [[[-1, -1]]],
         [[[4, 4]], [[-2, -2]]],
@@ -105,7 +105,7 @@ def test_what_is_more_than_the_inputs_is_not_cut(make_request: MakeRequest) -> N
     model = Doubler()
     request = make_request(rows(*range(9)) | {"bias": np.arange(9)})
     make_runner(model.run).run([request], inline=True)
-    assert [fed["bias"].tolist() for fed in model.fed] == [list(range(9))] * 2
+    assert [feeds["bias"].tolist() for feeds in model.feeds] == [list(range(9))] * 2
 
 
 @pytest.mark.parametrize(("names", "batched"), [(("total",), True), (("double",), False)])
@@ -140,7 +140,7 @@ def test_a_row_by_itself_is_given_company(make_request: MakeRequest) -> None:
     request = make_request(rows(7) | {"bias": np.ones(1)})
     (batch,) = make_runner(model.run, pad_single_rows=True).run([request], inline=True)
     assert model.rows == [[7, 7]]
-    assert model.fed[0]["bias"].shape == (1,)
+    assert model.feeds[0]["bias"].shape == (1,)
     assert arrays(request) == [[[14, 14]]]
     assert batch.rows == 1
 
@@ -193,7 +193,7 @@ def test_a_bad_request_costs_few_runs(make_request: MakeRequest) -> None:
     make_runner(model.run, max_rows=64).run(
         [make_request(rows(7 if n == 20 else 1)) for n in range(64)], inline=True
     )
-    assert len(model.fed) == 13
+    assert len(model.feeds) == 13
 
 
 def test_a_missing_output_is_nobodys_answer(make_request: MakeRequest) -> None:

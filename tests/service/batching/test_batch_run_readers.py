@@ -55,7 +55,7 @@ def test_all_are_read_at_once(loop: asyncio.AbstractEventLoop) -> None:
         make_request(loop, reader, 5, 6),
     ]
     make_runner(model.run).run(requests, inline=True)
-    assert model.asked == [("double", "negative")]
+    assert model.requested == [("double", "negative")]
     assert reader.given == [([-1, -2, -3, -4, -5, -6], 2, 3)]
     results = [request.result() for request in requests]
     assert [result.reader_result for result in results] == [-3, -7, -11]
@@ -85,7 +85,7 @@ def test_an_output_may_be_read_and_asked_for(loop: asyncio.AbstractEventLoop) ->
         model, reader = Doubler(), Summer()
         requests = [make_request(loop, reader, 7, names=("negative", "double")) for _ in range(1 + others)]
         make_runner(model.run).run(requests, inline=True)
-        assert model.asked == [("negative", "double")]
+        assert model.requested == [("negative", "double")]
         for request in requests:
             result = request.result()
             assert [array[0, 0] for array in result.arrays] == [-7, 14]

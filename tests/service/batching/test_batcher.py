@@ -79,7 +79,7 @@ def test_who_comes_with_another_is_not_alone(go: Go) -> None:
 async def crowd(batcher: Batcher, model: Doubler) -> None:
     """Teach the batcher that requests come together."""
     await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(4)))
-    model.fed.clear()
+    model.feeds.clear()
 
 
 def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
@@ -111,7 +111,7 @@ def test_a_full_run_is_not_put_off(go: Go) -> None:
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(2)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert len(model.fed) == 1
+        assert len(model.feeds) == 1
         await asyncio.gather(*tasks)
 
     go(main())
@@ -126,8 +126,8 @@ def test_after_a_crowd_one_alone_waits_a_turn(go: Go) -> None:
 
         async def turns_until_run() -> int:
             task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
-            before, turns = len(model.fed), 0
-            while len(model.fed) == before:
+            before, turns = len(model.feeds), 0
+            while len(model.feeds) == before:
                 await asyncio.sleep(0)
                 turns += 1
             await task

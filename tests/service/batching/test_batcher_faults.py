@@ -140,7 +140,7 @@ def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
     async def main() -> None:
         gate = Gate()
         task = asyncio.create_task(make_batcher(gate.model.run).submit(feeds, 1, ("double",)))
-        while not gate.model.fed:
+        while not gate.model.feeds:
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

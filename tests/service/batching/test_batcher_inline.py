@@ -134,7 +134,7 @@ def test_runs_at_once_keep_the_order() -> None:
         model = Doubler()
         batcher = short(make_batcher(model.run))
         for _ in range(20):
-            model.fed.clear()
+            model.feeds.clear()
             callers = [Caller() for _ in range(6)]
             for tag, caller in enumerate(callers):
                 caller.ask(batcher, tag, unbatched=tag % 3 == 0, width=SMALL + tag // 4)
@@ -195,7 +195,7 @@ def test_levers_are_fed_to_their_own_run_alone() -> None:
             batcher.submit(rows(4), 1, ("double",)),
         )
         assert [answer.arrays[0].flat[0] for answer in answers] == [2, 4, 6, 8]
-        assert [sorted(fed) for fed in model.fed] == [["lever", "x"], ["x"], ["lever", "x"]]
+        assert [sorted(feeds) for feeds in model.feeds] == [["lever", "x"], ["x"], ["lever", "x"]]
         assert model.rows == [[1], [2, 4], [3]]
 
     uvloop.run(main())

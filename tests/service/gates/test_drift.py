@@ -1,4 +1,4 @@
-"""Drift: live gates counted in the profile's bins, and how far they are from it."""
+"""Tests of drift: live gates counted in the profile's bins, and the index computed from them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ def report(drift: DriftMonitor) -> DriftReport:
 
 
 def test_psi_by_hand() -> None:
-    """Half the rows in the first bin, half in the last, against even bins."""
     drift = of(EVEN)
     drift.observe([np.repeat(np.array([[0.1], [0.9]], np.float32), 500, axis=0)], 1000)
     (layer,) = report(drift).layers
@@ -77,7 +76,7 @@ def test_psi_by_hand() -> None:
 
 
 def test_traffic_like_the_profile_is_no_drift() -> None:
-    """The index stays below what it comes to by chance, which the report tells."""
+    """The index stays below the report's bias."""
     drift = of([0.05] * 20)
     drift.observe([even(400)], 400)
     told = report(drift)
@@ -89,7 +88,6 @@ def test_traffic_like_the_profile_is_no_drift() -> None:
 
 @pytest.mark.parametrize(("high", "level"), [(0.98, "ok"), (0.75, "alarm")])
 def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
-    """One gate that has moved is named, whatever the others do."""
     drift = of([0.05] * 20, [0.05] * 20, [0.05] * 20)
     drift.observe([even(900), even(900, high=high, seed=1), even(900, seed=2)], 900)
     told = report(drift)
@@ -111,7 +109,6 @@ def test_levels_by_hand(low: int, level: str) -> None:
 
 
 def test_few_rows_tell_nothing() -> None:
-    """Below the least there is a reason in place of an index."""
     drift = of(EVEN)
     drift.observe([even(MIN_ROWS - 1)], MIN_ROWS - 1)
     told = report(drift)
@@ -122,14 +119,13 @@ def test_few_rows_tell_nothing() -> None:
 
 
 def test_nothing_seen_is_nothing_known() -> None:
-    """A model without traffic, asked for its drift."""
     told = of(EVEN).merge([])
     assert (told.rows, told.level) == (0, None)
     json.dumps(told.to_json())
 
 
 def test_old_rows_fade() -> None:
-    """After some windows of other traffic the old is forgotten, and no more than a window counts."""
+    """After some windows of other traffic the old one is forgotten; the total never exceeds the window."""
     drift = of(EVEN, rows=1000)
     for seed in range(20):
         drift.observe([even(100, high=0.25, seed=seed)], 100)
@@ -142,7 +138,6 @@ def test_old_rows_fade() -> None:
 
 
 def test_nothing_fades_before_the_window_is_full() -> None:
-    """Then the oldest counts less, and the whole is a window again."""
     drift = of(EVEN, rows=1000)
     drift.observe([np.full((600, 1), 0.1, np.float32)], 600)
     drift.observe([np.full((400, 1), 0.9, np.float32)], 400)
@@ -152,7 +147,6 @@ def test_nothing_fades_before_the_window_is_full() -> None:
 
 
 def test_a_run_larger_than_the_window_counts_as_a_window() -> None:
-    """Nothing is left of what was before it."""
     drift = of(EVEN, rows=100)
     drift.observe([even(100, high=0.25)], 100)
     drift.observe([even(128)], 128)
@@ -161,7 +155,7 @@ def test_a_run_larger_than_the_window_counts_as_a_window() -> None:
 
 
 def test_workers_add_up() -> None:
-    """Two workers that saw half the picture each see the whole together."""
+    """Two workers with half of the values each give the same report as one with all."""
     low, high = of(EVEN), of(EVEN)
     low.observe([even(500, high=0.5)], 500)
     high.observe([even(500, low=0.5)], 500)
@@ -171,7 +165,7 @@ def test_workers_add_up() -> None:
 
 
 def test_what_another_file_was_held_against_is_left_out() -> None:
-    """During a reload workers answer of two files under one version; their bins may differ."""
+    """During a reload, workers may report two files under one version, with other bins."""
     drift = of(EVEN)
     drift.observe([even(300)], 300)
     other = DriftMonitor(profile(EVEN, digest="others"), gates(1), 1000)
@@ -182,14 +176,12 @@ def test_what_another_file_was_held_against_is_left_out() -> None:
 
 
 def test_ends_fall_into_the_outer_bins() -> None:
-    """T of exactly 0 and 1."""
     drift = of(EVEN)
     drift.observe([np.repeat(np.array([[0.0], [1.0]], np.float32), 150, axis=0)], 300)
     assert drift.snapshot()["seen"] == [[150, 150, 0, 0, 150]]
 
 
 def test_values_that_are_no_numbers_are_left_out() -> None:
-    """NaN in a request's rows neither counts as a closed gate nor stops the counting."""
     drift = of(EVEN, EVEN)
     some = even(300)
     some[::2] = np.nan
@@ -201,14 +193,13 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
 
 
 def test_no_rows_count_as_none() -> None:
-    """A request without rows changes nothing."""
     drift = of(EVEN)
     drift.observe([np.zeros((0, UNITS), np.float32)], 0)
     assert report(drift).rows == 0
 
 
 def test_of_many_values_a_part_is_counted_evenly() -> None:
-    """Units, pixels and rows are each looked at, whatever their numbers."""
+    """Sampling covers units, pixels and rows evenly, whatever their numbers."""
     t = np.zeros((64, 8, 32, 32), np.float32)
     t[:, 3] = 0.3  # an eighth of all values, every eighth stretch of 1024
     drift = of(EVEN)
@@ -220,7 +211,7 @@ def test_of_many_values_a_part_is_counted_evenly() -> None:
 
 
 def test_other_values_are_looked_at_each_time() -> None:
-    """A value that one run's part leaves out is in another run's."""
+    """A value that one sample leaves out is in another one."""
     t = np.zeros((1, 2 * MAX_SAMPLED_VALUES), np.float32)
     t[0, 0] = 1.0
     drift = of(*[EVEN] * 8, rows=10**6)
@@ -234,7 +225,7 @@ def test_other_values_are_looked_at_each_time() -> None:
 
 
 def test_a_run_now_and_then_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One in a tenth of a second, and after a long one twenty times as long passes."""
+    """At most one run in a tenth of a second; after a slow one, twenty times its duration passes."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     drift = of(EVEN)
@@ -253,7 +244,7 @@ def test_a_run_now_and_then_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was wanted and never seen holds up nothing."""
+    """A sample that was never observed delays nothing."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     drift = of(EVEN)
@@ -272,7 +263,7 @@ def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_profile_that_makes_no_sense_is_refused(made_of: Profile, count: int, says: str) -> None:
-    """The file is at fault; what callers are told holds no detail."""
+    """The public message has no detail."""
     with pytest.raises(ModelFileError, match=says) as error:
         DriftMonitor(made_of, gates(count), 1000)
     assert error.value.public_message == "its manifest's profile makes no sense"

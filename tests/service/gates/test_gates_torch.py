@@ -1,4 +1,4 @@
-"""Gates and lesions as they are served, against PyTorch's own on the same rows."""
+"""Gates and lesions of the service, compared with PyTorch on the same rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIGS: dict[str, NetConfig] = {
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[nn.Module, Asker]:
-    """A network, and the routes to the gates of what it was exported to."""
+    """A network, and the gates endpoints of its exported file."""
     torch.manual_seed(0)
     net = build_network(CONFIGS[request.param]).eval()
     done = export_model(
@@ -51,7 +51,7 @@ def array_of(tensor: dict[str, Any]) -> Array:
 
 @pytest.mark.parametrize("count", [1, 64])
 def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, Asker], count: int) -> None:
-    """T and y of every layer, step by step where it is recurrent, and the summary of T."""
+    """T and y of every layer, at every time step, and the summary of T."""
     net, asker = served
     x = rows(count)
     with torch.no_grad(), record_gates(net) as recordings:
@@ -78,7 +78,7 @@ def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, Asker], count: i
 
 @pytest.mark.parametrize("count", [1, 64])
 def test_a_closed_layer_is_closed_in_pytorch(served: tuple[nn.Module, Asker], count: int) -> None:
-    """The second layer's bias far below nought, and that of a carry gate of its own far above."""
+    """The second layer's bias far below 0, and the bias of its carry gate far above."""
     net, asker = served
     x = torch.from_numpy(rows(count))
     closed = copy.deepcopy(net)

@@ -1,4 +1,4 @@
-"""A form filled with figures: read back from its JSON, and the same alone as in company."""
+"""Tests of the JSON template: numbers read back from its text, alone and in batches."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def form() -> JsonTemplate:
 
 
 def read(*lines: Any) -> list[Any]:
-    """The figures of each line as its text has them."""
+    """The numbers of each row, parsed from its text."""
     texts = form().render(np.array(lines, np.float32))
     return [None if text is None else [json.loads(text)[name] for name in NAMES] for text in texts]
 
 
 def test_figures_have_six_decimals() -> None:
-    """Each stands where it belongs, rounded to the nearest; the ends are exact."""
+    """In order, rounded to the nearest; 0 and 1 are exact."""
     told = read(
         [0, 1, 0.5, 0.25, 0.0000014, 0.9999996], [0.123456, 0.7654321, 0.01, 0.1, 0.009999, 0.0000006]
     )
@@ -37,7 +37,7 @@ def test_figures_have_six_decimals() -> None:
 
 
 def test_every_millionth_is_told() -> None:
-    """Nothing is lost where one word ends and the next begins."""
+    """Numbers around the border between the two lookup tables."""
     every = np.random.default_rng(0).permutation(999_996 + 6)[:600_000].reshape(-1, 6) / 1e6
     every = np.minimum(every, 1)
     for text, line in zip(form().render(every.astype(np.float32))[::50], every[::50], strict=True):
@@ -46,7 +46,6 @@ def test_every_millionth_is_told() -> None:
 
 @pytest.mark.parametrize("odd", [1.5, -0.25, 123456.0, -1e-9, 1.0000001])
 def test_other_figures_have_their_own_digits(odd: float) -> None:
-    """Only the line that has one is written so."""
     usual = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     told = read(usual, [*usual[:5], odd], usual)
     assert told[1] == pytest.approx([*usual[:5], odd], rel=1e-6)
@@ -55,19 +54,17 @@ def test_other_figures_have_their_own_digits(odd: float) -> None:
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_has_no_text(odd: float) -> None:
-    """And takes none from the other lines."""
     usual = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     assert read(usual, [odd, *usual[1:]], usual) == [usual, None, usual]
 
 
 def test_a_text_is_the_same_alone() -> None:
-    """Byte by byte, whoever else is in the company."""
     lines = np.random.default_rng(1).random((50, 6), np.float32)
     lines[7, 3], lines[9, 0] = 2, np.nan
     assert form().render(lines) == [form().render(line[None])[0] for line in lines]
 
 
 def test_what_is_written_already_is_taken_as_it_is() -> None:
-    """Such as null for a figure that nothing is known of."""
+    """Such as null for an unknown number."""
     text = form().render_text([b"null"] * 6)
     assert json.loads(text) == dict.fromkeys(NAMES)

@@ -1,4 +1,4 @@
-"""Lesions: which gates a request means, and what moving them did to the answers."""
+"""Tests of lesions: which gates a request means, and the effect of moving them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BIASES = {"first": np.zeros(2, np.float32), "second": np.ones(2, np.float32)}
 
 
 def test_layers_and_names_mean_their_gates() -> None:
-    """A layer's number means it at every time; close, open and shift each say their own."""
+    """A layer's number means its gates at all times."""
     asked = parse_lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
     assert [one.name for one in asked.closed] == [one.name for one in GATES[:2]]
     assert asked.opened == GATES[2:3]
@@ -47,13 +47,12 @@ def test_layers_and_names_mean_their_gates() -> None:
 
 
 def test_the_same_layer_twice_is_moved_once() -> None:
-    """By its number and by its name, and once more."""
     asked = parse_lesion_request({"close": [1, "layer01.transform_gate", 1]}, GATES)
     assert asked.closed == GATES[2:3]
 
 
 def test_gates_of_one_bias_are_told_to_move_together() -> None:
-    """The first step of a recurrent layer cannot be closed without the others, and the answer says so."""
+    """The steps of a recurrent layer share their bias, so they close together; the response says so."""
     asked = parse_lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
     assert asked.to_json(GATES) == {
         "closed": ["layer00.time0.transform_gate", "layer00.time1.transform_gate"],
@@ -92,13 +91,12 @@ def test_gates_of_one_bias_are_told_to_move_together() -> None:
     ],
 )
 def test_what_cannot_be_done_is_said(asked: dict[str, Any], says: str) -> None:
-    """The field, what there is, and what came in its place."""
+    """The message names the field, the valid values and the actual one."""
     with pytest.raises(RequestError, match=says):
         parse_lesion_request(asked, GATES).bias_overrides(BIASES)
 
 
 def test_a_model_whose_gates_cannot_be_moved() -> None:
-    """Nothing is offered where nothing can be."""
     with pytest.raises(RequestError, match="expected a model with gates that can be moved, got 2"):
         parse_lesion_request({"close": [2]}, GATES[3:])
     with pytest.raises(RequestError, match="expected a model with a layer that can be closed"):
@@ -106,7 +104,6 @@ def test_a_model_whose_gates_cannot_be_moved() -> None:
 
 
 def test_a_curve_has_the_layers_that_can_be_closed() -> None:
-    """In order, each with all its gates; of too many rows there is none."""
     assert curve_layers(GATES[::-1], 5) == [(0, GATES[1::-1]), (1, GATES[2:3])]
     assert parse_lesion_request({"curve": True}, GATES).curve
     most = MAX_CURVE_ROWS // 2
@@ -118,7 +115,6 @@ def test_a_curve_has_the_layers_that_can_be_closed() -> None:
 
 
 def test_an_effect_by_hand() -> None:
-    """Of three rows one changes its class; the change is that of the class before."""
     before = np.log(np.array([[0.5, 0.25, 0.25], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], np.float32))
     after = np.log(np.array([[0.25, 0.5, 0.25], [0.2, 0.7, 0.1], [0.2, 0.2, 0.6]], np.float32))
     told = lesion_effect(before, after, distribution=False)
@@ -136,13 +132,13 @@ def test_an_effect_by_hand() -> None:
 
 
 def test_a_distribution_is_taken_as_it_is() -> None:
-    """Softmax of probabilities would be none of the model's."""
+    """Probabilities must not go through softmax again."""
     before, after = np.array([[0.9, 0.1]], np.float32), np.array([[0.6, 0.4]], np.float32)
     assert lesion_effect(before, after, distribution=True).change.tolist() == pytest.approx([-0.3], abs=1e-6)
 
 
 def test_no_rows_and_no_numbers_have_no_effect() -> None:
-    """None in place of a mean of nothing, or of what is no number."""
+    """None in place of a mean over no rows, or over NaN."""
     none = np.zeros((0, 3), np.float32)
     assert lesion_effect(none, none, distribution=False).summary() == {
         "flipped": 0,

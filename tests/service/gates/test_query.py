@@ -1,4 +1,4 @@
-"""Detail: what a caller wants of the gates, how large it is, and when that is too much."""
+"""Tests of the options of the gates endpoint, and of the sizes of responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GATES = tuple(
 
 
 def test_the_address_and_the_parameters_say_it() -> None:
-    """Nothing asked is a summary; the request's own parameters go before the address."""
+    """The request's own parameters have precedence over the URL."""
     assert parse_gate_query(b"", {}) == GateQuery("summary", blocks=False, binary=False)
     assert parse_gate_query(b"detail=rows&blocks=true&binary=1", {}) == GateQuery(
         "rows", blocks=True, binary=True
@@ -54,13 +54,13 @@ def test_the_address_and_the_parameters_say_it() -> None:
     ],
 )
 def test_what_makes_no_sense_is_named(query: bytes, parameters: Mapping[str, Any], says: str) -> None:
-    """A misspelt wish is refused, not passed over."""
+    """A misspelt option is an error."""
     with pytest.raises(RequestError, match=says):
         parse_gate_query(query, parameters)
 
 
 def test_sizes_are_told_from_the_shapes() -> None:
-    """Fixed and named dimensions, products of names, and several tensors together."""
+    """Fixed and named dimensions, products of names, and several tensors."""
     hidden = {
         "a": Tensor("a", "float32", ("batch", 5)),
         "b": Tensor("b", "float16", ("words*batch", 7)),
@@ -78,7 +78,6 @@ def test_sizes_are_told_from_the_shapes() -> None:
 
 
 def test_too_much_is_refused_with_both_numbers() -> None:
-    """In JSON a number takes about three times its bytes."""
     check_response_size(GateQuery("rows", binary=True), 100, 100)
     check_response_size(GateQuery("rows"), 33, 100)
     check_response_size(GateQuery("summary"), 100, 100)
@@ -93,7 +92,7 @@ def test_too_much_is_refused_with_both_numbers() -> None:
 
 
 def test_tensors_by_what_is_asked() -> None:
-    """A summary has none; units have two a gate, rows one; a layer's output stands once."""
+    """A summary has no tensors; units have two for each gate, rows one; each layer's output comes once."""
     arrays = {name: np.arange(6, dtype=np.float32).reshape(2, 3) for name in "abcy"}
     assert block_names(GATES) == ("y",)
 

@@ -1,4 +1,4 @@
-"""Gates read: figures and routes against sums worked out by hand, and against NumPy in double precision."""
+"""Tests of the gate reader, against sums by hand and against NumPy in float64."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(
     dims: Dims = ("batch", 2),
     splittable: frozenset[str] = frozenset(),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """What is said of the gates, and the route."""
+    """The gates and the route of a summary."""
     reader = GateReader(gates, signature(dict.fromkeys(arrays, dims), splittable), None)
     assert set(reader.output_names) == set(arrays)
     (told,) = reader.read(arrays, rows)
@@ -56,7 +56,7 @@ def random(*shape: int, seed: int = 0) -> Array:
 
 
 def test_by_hand() -> None:
-    """Two rows, three layers, two units: every figure of the answer."""
+    """Two rows, three layers, two units: every number of the response."""
     arrays = {
         "a": f32([0.5, 1.0], [0.0, 0.0]),
         "b": f32([0.25, 0.5], [0.004, 0.0]),
@@ -88,7 +88,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 300])
 def test_figures_are_those_of_double_precision(rows: int) -> None:
-    """However many rows there are, and in whichever way their quantiles are found."""
+    """For few values and for many, whose quantiles are computed in another way."""
     arrays = {f"g{n}": random(rows, 9, seed=n) for n in range(4)}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, rows, dims=("batch", 9))
     assert (rows * 9 > MAX_FLOAT_SORT) == (rows == 300)
@@ -107,7 +107,6 @@ def test_figures_are_those_of_double_precision(rows: int) -> None:
 
 
 def test_the_ends_are_exact() -> None:
-    """Gates that are shut or open have quantiles 0 and 1, as many as they may be."""
     for rows in (1, 400):
         (shut, wide), _ = read(
             [gate("a", 0), gate("b", 1)],
@@ -128,7 +127,7 @@ def test_the_ends_are_exact() -> None:
     ],
 )
 def test_rows_are_told_apart_by_their_axis(dims: Dims, shape: tuple[int, ...], axis: int) -> None:
-    """Pixels and steps belong to their row, wherever its axis lies."""
+    """Pixels and steps belong to their row, whatever its axis."""
     arrays = {"a": random(*shape), "b": random(*shape, seed=1)}
     _, route = read([gate("a", 0), gate("b", 1)], arrays, 5, dims=dims)
     every = np.moveaxis(np.stack([arrays["a"], arrays["b"]]), axis + 1, 1).reshape(2, 5, -1)
@@ -138,7 +137,7 @@ def test_rows_are_told_apart_by_their_axis(dims: Dims, shape: tuple[int, ...], a
 
 
 def test_rows_that_share_an_axis_in_order_are_told_apart() -> None:
-    """Words of one row lie beside each other where the probe of the model found so."""
+    """Words of one row follow one another if the probe found the output splittable."""
     t = random(6, 2)
     dims: Dims = ("words*batch", 2)
     _, route = read([gate("a", 0)], {"a": t}, 3, dims=dims, splittable=frozenset({"a"}))
@@ -146,7 +145,7 @@ def test_rows_that_share_an_axis_in_order_are_told_apart() -> None:
 
 
 def test_rows_that_cannot_be_told_apart_are_one() -> None:
-    """Then the route is that of the whole request, and says so; of a single row it is the row's."""
+    """The route is then that of the whole request; for a single row it is the row's."""
     t = random(6, 2)
     gates, route = read([gate("a", 0)], {"a": t}, 3, dims=("words*batch", 2))
     assert route["per"] == "request"
@@ -157,7 +156,7 @@ def test_rows_that_cannot_be_told_apart_are_one() -> None:
 
 
 def test_gates_of_several_widths_keep_their_order() -> None:
-    """Layers of equal width are read together; the answer has them as the data flows."""
+    """Layers of equal width are summarized together, but the response keeps the order of the layers."""
     shapes = {"a": (4, 2), "b": (4, 5), "c": (4, 2), "d": (4, 5)}
     arrays = {name: random(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, 4, dims=("batch", "n"))
@@ -171,7 +170,7 @@ def test_gates_of_several_widths_keep_their_order() -> None:
 
 
 def test_layers_that_repeat_in_time_count_once() -> None:
-    """Two layers of two depths over three steps are four layers; what is carried is the mean over steps."""
+    """Two layers of two depths over three steps count as four layers; `carried` is the mean over steps."""
     places = [(layer, depth, time) for time in range(3) for layer in range(2) for depth in range(2)]
     arrays = {
         f"{layer}.{depth}.{time}": random(5, 2, seed=n) for n, (layer, depth, time) in enumerate(places)
@@ -186,7 +185,7 @@ def test_layers_that_repeat_in_time_count_once() -> None:
 
 
 def test_steps_that_lie_layer_by_layer_are_told_apart() -> None:
-    """The order of gates in the file says nothing of their steps: their numbers do."""
+    """The order of gates in the file need not be that of their steps."""
     arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("0.0", "0.1", "1.0", "1.1"))}
     gates = [gate(name, int(name[0]), time=int(name[2])) for name in arrays]
     _, route = read(gates, arrays, 3)
@@ -196,7 +195,6 @@ def test_steps_that_lie_layer_by_layer_are_told_apart() -> None:
 
 
 def test_layers_with_and_without_steps_are_told_apart() -> None:
-    """A recurrent layer's steps beside a plain layer of the same width."""
     arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("plain", "0", "1"))}
     gates = [gate("plain", 0), gate("0", 1, time=0), gate("1", 1, time=1)]
     _, route = read(gates, arrays, 3)
@@ -207,7 +205,7 @@ def test_layers_with_and_without_steps_are_told_apart() -> None:
 
 @pytest.mark.parametrize("carry_shape", [(4, 2), (4, 1)])
 def test_a_carry_gate_of_its_own_is_what_carries(carry_shape: tuple[int, ...]) -> None:
-    """C is read where it is a gate, not taken for 1 - T, also where one number a row stands for all units."""
+    """C is read if it is a gate of its own, even if it has one value for all units."""
     arrays = {"t": random(4, 2), "c": random(*carry_shape, seed=9)}
     gates, route = read([gate("t", 0, kind="independent", carry_gate="c")], arrays, 4, dims=("batch", "n"))
     assert gates[0]["carried"] == pytest.approx(arrays["c"].mean(), abs=1e-6)
@@ -216,7 +214,6 @@ def test_a_carry_gate_of_its_own_is_what_carries(carry_shape: tuple[int, ...]) -
 
 
 def test_longest_run_of_closed_layers() -> None:
-    """The longest of several runs counts, at the beginning, the end, or all the way."""
     runs = [[1, 1, 0, 1, 0], [0, 1, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 1, 1]]
     means = 0.5 * (1 - f32(*runs)).T
     arrays = {f"g{n}": np.repeat(column[:, None], 2, axis=1) for n, column in enumerate(means)}
@@ -225,14 +222,12 @@ def test_longest_run_of_closed_layers() -> None:
 
 
 def test_a_gate_that_is_no_number_is_named() -> None:
-    """NaN in the input makes NaN of the gates, of which there is no summary."""
     arrays = {"a": random(2, 2), "b": f32([0.5, np.nan], [0.1, 0.2])}
     with pytest.raises(NotFiniteError, match="every gate is a number, got NaN in 'b'"):
         read([gate("a", 0), gate("b", 1)], arrays, 2)
 
 
 def test_no_rows_have_no_figures() -> None:
-    """The gates are listed, with null for each figure, and there is no row to follow."""
     gates, route = read([gate("100%", 0)], {"100%": np.zeros((0, 2), np.float32)}, 0)
     assert gates[0]["name"] == "100%"
     assert gates[0]["mean"] is gates[0]["quantiles"]["0.5"] is None
@@ -240,21 +235,20 @@ def test_no_rows_have_no_figures() -> None:
 
 
 def test_names_go_into_the_answer_as_they_are() -> None:
-    """A name with quotes, percent signs or letters of any script harms nothing."""
     name = 'größe"%s\\'
     gates, _ = read([gate(name, 0)], {name: random(2, 2)}, 2)
     assert gates[0]["name"] == name
 
 
 def test_half_precision_is_read_in_single() -> None:
-    """A mean of many halves is no half."""
+    """Means of float16 values are computed in float32."""
     t = random(64, 2).astype(np.float16)
     gates, _ = read([gate("a", 0)], {"a": t}, 64)
     assert gates[0]["mean"] == pytest.approx(t.astype(np.float64).mean(), abs=1e-6)
 
 
 def test_what_is_read_is_left_as_it_was() -> None:
-    """The arrays of the answer are the caller's too."""
+    """The arrays are also returned to the client, so reading must not change them."""
     arrays = {"a": random(400, 2), "b": random(400, 2, seed=1)}
     before = {name: array.copy() for name, array in arrays.items()}
     for array in arrays.values():
@@ -265,7 +259,7 @@ def test_what_is_read_is_left_as_it_was() -> None:
 
 
 def test_gates_beyond_all_numbers_warn_of_nothing() -> None:
-    """Infinity is refused as NaN is, few values or many; the log is for what an operator can mend."""
+    """Infinity is an error like NaN, and NumPy's warnings are not logged."""
     for width in (2, MAX_FLOAT_SORT + 1):
         t = np.full((1, width), np.inf, np.float32)
         with pytest.raises(NotFiniteError, match="got NaN in 'a'"):
@@ -273,7 +267,6 @@ def test_gates_beyond_all_numbers_warn_of_nothing() -> None:
 
 
 def test_units_by_hand() -> None:
-    """Mean and deviation over rows and pixels, unit by unit."""
     t = f32([[[0.0, 1.0]], [[0.5, 0.5]]], [[[1.0, 0.0]], [[0.5, 0.5]]])
     mean, sd = unit_statistics(gate("a", 0, unit_axis=-3), t)
     assert mean.tolist() == [0.5, 0.5]

@@ -1,4 +1,4 @@
-"""Gates of several requests read at once: each is told, byte by byte, what it would be told alone."""
+"""Tests of reading gates of several requests at once: byte for byte the same as one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.service.gates.test_reader import f32, gate, random, signature
 def test_requests_read_together_are_told_as_if_alone(
     monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, threads: int
 ) -> None:
-    """Byte by byte: gates of two widths, with steps, with carry gates, few or many values at once."""
+    """Gates of two widths, with steps, with carry gates, few or many values in a pass."""
     monkeypatch.setattr(reading, "MAX_VALUES_PER_PASS", at_once)
     monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 100)
     gates = [
@@ -50,7 +50,7 @@ def test_requests_read_together_are_told_as_if_alone(
 
 
 def test_a_gate_that_is_no_number_is_its_own_requests() -> None:
-    """Others that are read with it are told what they are told alone."""
+    """The other requests get their summaries."""
     arrays = {"a": random(3, 2), "b": f32([0.5, 0.1], [0.1, np.nan], [0.2, 0.3])}
     reader = GateReader([gate("a", 0), gate("b", 1)], signature(dict.fromkeys(arrays, ("batch", 2))), None)
     first, second, third = reader.read(arrays, 1, 3)
@@ -62,7 +62,7 @@ def test_a_gate_that_is_no_number_is_its_own_requests() -> None:
 
 @pytest.fixture
 def laid(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """In which thread T was laid out, and how many values."""
+    """The threads that stacked T, and the number of values."""
     seen: list[tuple[str, int]] = []
 
     def noted(*given: Any) -> Any:
@@ -77,7 +77,7 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 def test_no_more_is_read_at_once_than_fits(
     monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
 ) -> None:
-    """However many requests there are; one by itself is read whole. One thread needs no other."""
+    """A request on its own is never cut; one thread needs no pool."""
     monkeypatch.setattr(reading, "MAX_VALUES_PER_PASS", 30)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None)
     assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
@@ -89,7 +89,6 @@ def test_no_more_is_read_at_once_than_fits(
 
 
 def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]) -> None:
-    """As many parts as there are threads, or as are worth one."""
     monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3)
     for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
@@ -103,7 +102,7 @@ def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: lis
 def test_where_no_thread_is_to_be_had_it_is_late(
     monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
 ) -> None:
-    """And the same, and nothing is kept of it."""
+    """Without a free thread the result is the same, and the pool keeps nothing."""
     monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     sig, given = signature({"a": ("batch", 9)}), random(8, 9)
     expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)

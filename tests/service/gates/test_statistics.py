@@ -1,4 +1,4 @@
-"""Figures of several requests at once: bit for bit those of each by itself, and longest_run runs by hand."""
+"""Tests of gate statistics: many requests at once give the same bits as one by one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def random(*shape: int, seed: int = 0) -> Array:
 @pytest.mark.parametrize("rows", [1, 2, 5])
 @pytest.mark.parametrize("times", [(None, None, None), (0, 1, 2), (0, 1, 0)])
 def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, ...]) -> None:
-    """Whatever the rows and units, steps or none: nine requests at once, and one after the other."""
     requests = 9
     arrays = [random(requests * rows, width, seed=n) for n in range(3)]
 
@@ -50,7 +49,7 @@ def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, 
 
 
 def test_both_ways_to_quantiles_are_in_the_widths() -> None:
-    """Few values are sorted as they are, many as whole numbers."""
+    """Few values are sorted as floats, many as whole numbers."""
     assert min(WIDTHS) < MAX_FLOAT_SORT < max(WIDTHS)
 
 
@@ -61,7 +60,6 @@ def test_both_ways_to_quantiles_are_in_the_widths() -> None:
 def test_what_belongs_to_a_row_lies_together(
     shape: tuple[int, ...], axis: int | None, requests: int, rows: int
 ) -> None:
-    """Request by request, gate by gate and row by row, in one piece of memory."""
     arrays = [random(*shape, seed=n) for n in range(2)]
     laid = stack_gates(arrays, axis, requests, rows)
     assert laid.flags.c_contiguous
@@ -72,7 +70,6 @@ def test_what_belongs_to_a_row_lies_together(
 
 
 def test_carry_gates_of_another_shape_stand_at_their_means() -> None:
-    """One number a row for all units, and carry gates of several widths."""
     wide, narrow = random(4, 6), random(4, 2, seed=1)
     laid = stack_carry_gates([wide, narrow], 0, (2, 2, 2, 6))
     assert laid.shape == (2, 2, 2, 1)
@@ -82,7 +79,6 @@ def test_carry_gates_of_another_shape_stand_at_their_means() -> None:
 
 
 def test_longest_runs_by_hand() -> None:
-    """At the beginning, in the middle, at the end, all the way and nowhere, by request and row."""
     runs = [[[1, 1, 0, 1, 0], [0, 1, 1, 1, 0]], [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]]
     closed = np.array(runs, bool).transpose(0, 2, 1)
     assert longest_run(closed).tolist() == [[2, 3], [5, 0]]

@@ -1,4 +1,4 @@
-"""The best classes of a row, against numbers worked out by hand."""
+"""Tests of classification, against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.protocol.classification import classification, probabilities, top_c
 
 
 def test_logits_become_probabilities() -> None:
-    """Softmax in float64: e^0, e^1 and e^2 over their sum, and no overflow at great logits."""
+    """Softmax in float64, without overflow at large logits."""
     got = probabilities(np.float32([[0, 1, 2], [1000, 0, -1000]]), distribution=False)
     total = 1 + np.e + np.e**2
     np.testing.assert_allclose(
@@ -19,18 +19,15 @@ def test_logits_become_probabilities() -> None:
 
 
 def test_a_distribution_stays_as_it_is() -> None:
-    """It is not taken through softmax a second time."""
     given = np.float32([[0.25, 0.75]])
     np.testing.assert_array_equal(probabilities(given, distribution=True), given)
 
 
 def test_no_rows_have_no_probabilities() -> None:
-    """Nor do they warn."""
     assert probabilities(np.empty((0, 3), np.float32), distribution=False).shape == (0, 3)
 
 
 def test_of_equal_values_the_first_is_best() -> None:
-    """Ranks go from the greatest down, and ties by index."""
     assert top_classes(np.float32([[1, 3, 3, 2], [0, 0, 0, 0]]), 3).tolist() == [[1, 2, 3], [0, 1, 2]]
     assert top_classes(np.float32([[0, 1] * 100]), 4).tolist() == [[1, 3, 5, 7]]
     assert top_classes(np.uint8([[0, 255, 1]]), 2).tolist() == [[1, 2]]
@@ -38,21 +35,19 @@ def test_of_equal_values_the_first_is_best() -> None:
 
 @pytest.mark.parametrize(("count", "kept"), [(1, 1), (3, 3), (9, 3), (2**40, 3)])
 def test_no_more_classes_than_there_are(count: int, kept: int) -> None:
-    """Asking for more gives all of them."""
     shape, strings = classification(np.float32([[1, 2, 3]] * 2), 2, count, ())
     assert shape == (2, kept)
     assert strings[:kept] == ["3.000000:2", "2.000000:1", "1.000000:0"][:kept]
 
 
 def test_labels_belong_to_an_output_of_as_many_values() -> None:
-    """Another output has indices alone."""
     labels = ("a", "b")
     assert classification(np.float32([[1, 2]]), 1, 1, labels)[1] == ["2.000000:1:b"]
     assert classification(np.float32([[1, 2, 3]]), 1, 1, labels)[1] == ["3.000000:2"]
 
 
 def test_rows_are_those_of_the_batch() -> None:
-    """Further axes are one row; an output without a batch axis is one; no rows are none."""
+    """Further axes are flattened; an output without a batch axis is one row."""
     assert classification(np.arange(8.0).reshape(2, 2, 2), 2, 1, ()) == ((2, 1), ["3.000000:3", "7.000000:3"])
     assert classification(np.arange(4.0), 1, 1, ()) == ((1, 1), ["3.000000:3"])
     assert classification(np.float32(5), 1, 1, ()) == ((1, 1), ["5.000000:0"])

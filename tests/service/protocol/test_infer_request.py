@@ -1,4 +1,4 @@
-"""Infer requests decoded: what fits the model comes through, anything else is one sentence with its place."""
+"""Tests of decoding infer requests: valid ones, and the message for each kind of invalid one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def asked(*inputs: Any, of: Signature = ROWS, limits: RequestLimits = LIMITS, **
 
 
 def sized(size: int, *shape: int, name: str = "x", datatype: str = "FP32") -> dict[str, Any]:
-    """The entry of an input whose bytes follow the JSON."""
     return {
         "name": name,
         "shape": list(shape),
@@ -37,7 +36,6 @@ def sized(size: int, *shape: int, name: str = "x", datatype: str = "FP32") -> di
 
 
 def test_a_json_request() -> None:
-    """Flat or nested, it feeds the model, and asks for all public outputs as JSON."""
     for data in (X.tolist(), X.ravel().tolist()):
         got = asked(entry(data, 1, 2, 3))
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
@@ -51,7 +49,7 @@ def test_a_json_request() -> None:
 
 
 def test_a_binary_request() -> None:
-    """Tensors follow the JSON in the order of the inputs that say their size; others may be in it."""
+    """Binary tensors follow the JSON in the order of the inputs; other inputs may be in the JSON."""
     a, b = np.arange(4, dtype=np.float32), np.array([-1, 2], np.int8)
     first, second = sized(16, 2, 2, name="a"), sized(2, 2, name="b", datatype="INT8")
     for inputs, tensors in (
@@ -67,13 +65,12 @@ def test_a_binary_request() -> None:
 
 
 def test_a_header_as_long_as_the_body_is_plain_json() -> None:
-    """Nothing needs to follow."""
     text = body(entry(X.tolist(), 1, 2, 3))
     assert decode_infer(memoryview(text), len(text), ROWS, LIMITS).rows == 1
 
 
 def test_a_raw_request() -> None:
-    """Without JSON the bytes are the one input's, of as many rows as they come to, and answers are binary."""
+    """Without JSON the body is the one input; the rows follow from its size, and outputs are binary."""
     rows = np.arange(12, dtype=np.float32)
     got = decode_infer(rows.tobytes(), 0, ROWS, LIMITS)
     np.testing.assert_array_equal(got.feeds["x"], rows.reshape(2, 2, 3), strict=True)
@@ -92,13 +89,13 @@ def test_a_raw_request() -> None:
     ],
 )
 def test_a_raw_request_that_does_not_fit(held: bytes, of: Signature, says: str) -> None:
-    """Odd sizes, and models whose shape they cannot tell."""
+    """Odd sizes, and models whose shape does not follow from the size."""
     with pytest.raises(RequestError, match=says):
         decode_infer(held, 0, of, LIMITS)
 
 
 def test_what_is_asked_for() -> None:
-    """Outputs in the order named, hidden ones too, each as binary, classes, or as the request says."""
+    """Outputs in the order named, hidden ones too, each in its own form or in the request's."""
     named = [
         {"name": GATE, "parameters": {"binary_data": False}},
         {"name": "logits", "parameters": {"classification": 3}},
@@ -111,7 +108,7 @@ def test_what_is_asked_for() -> None:
 
 
 def test_id_timeout_and_parameters_come_through() -> None:
-    """The caller's own parameters are kept; a timeout of 0 is none; unknown keys mean nothing."""
+    """Other parameters are kept; a timeout of 0 means none; unknown keys are ignored."""
     parameters = {"timeout": 2500, "priority": 1, "sequence_id": 7, "mine": "yes"}
     got = asked(entry(X.tolist(), 1, 2, 3), id="seven", parameters=parameters, unknown={"a": [1]})
     assert (got.id, got.timeout_us, got.parameters) == ("seven", 2500, parameters)
@@ -119,14 +116,14 @@ def test_id_timeout_and_parameters_come_through() -> None:
 
 
 def test_extra_keys_are_kept_when_asked_for() -> None:
-    """As plain lists and dicts, among the parameters."""
+    """As lists and dicts, among the parameters."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3), close=["a", 2], curve=True, other=[1])
     got = decode_infer(text, None, ROWS, LIMITS, frozenset({"close", "curve", "open"}))
     assert got.parameters == {"close": ["a", 2], "curve": True}
 
 
 def test_a_shape_with_a_zero_in_it_still_says_how_values_are_nested() -> None:
-    """Where there are no values to count, the arrays around them are."""
+    """Without values to count, the arrays around them are counted."""
     for data in ([], [[], []]):
         assert asked(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS).feeds["ids"].shape == (2, 0)
     for data in ([[]], [[], [], []], [[[]], []]):
@@ -135,13 +132,11 @@ def test_a_shape_with_a_zero_in_it_still_says_how_values_are_nested() -> None:
 
 
 def test_rows_of_models_with_and_without_a_batch() -> None:
-    """Zero rows are fine; a model without rows has one."""
     assert asked(entry([], 0, 2, 3)).rows == 0
     assert asked(entry([1, 2, 3], 3), of=WHOLE).rows == 1
 
 
 def test_halves_come_as_binary_alone() -> None:
-    """FP16 has no JSON, and the sentence says what to do."""
     with pytest.raises(RequestError, match="data: FP16 cannot be written in JSON; expected binary data"):
         asked(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
     held, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
@@ -210,7 +205,7 @@ GOOD = entry([0] * 6, 1, 2, 3)
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
-    """Every sentence says where, what was expected, and what came."""
+    """Each message says where, what was expected, and what came."""
     with pytest.raises(RequestError, match=says) as caught:
         decode_infer(text, None, ROWS, LIMITS)
     assert caught.value.status == 400
@@ -229,13 +224,12 @@ def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
     ],
 )
 def test_lying_lengths_are_refused(held: bytes, header: int, says: str) -> None:
-    """Of the JSON, of a tensor, of the body: what is said must be what is there."""
+    """Wrong sizes of the JSON, of a tensor or of the body."""
     with pytest.raises(RequestError, match=says):
         decode_infer(held, header, ROWS, LIMITS)
 
 
 def test_inputs_must_agree_in_rows() -> None:
-    """Named by place, with both numbers."""
     with pytest.raises(RequestError, match=r"inputs\[1\].shape: expected .* batch = 2 as before, got \[3\]"):
         asked(entry([0] * 4, 2, 2, name="a"), entry([0] * 3, 3, name="b", datatype="INT8"), of=PAIR)
     nameless = signature(Tensor("a", "float32", ("?", 2)), Tensor("b", "float32", ("?", 2)), batch="?")
@@ -246,7 +240,6 @@ def test_inputs_must_agree_in_rows() -> None:
 
 
 def test_an_array_in_place_of_a_number_is_seen_however_brackets_are_spread() -> None:
-    """Brackets in names and in unknown keys hide nothing, and do no harm."""
     odd = {"id": "[[[[", "unknown": [[1]]}
     assert asked(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **odd).rows == 1
     assert asked(entry(X.tolist(), 1, 2, 3), **odd).rows == 1
@@ -261,7 +254,7 @@ def test_an_array_in_place_of_a_number_is_seen_however_brackets_are_spread() -> 
 
 @pytest.mark.parametrize("outside", [True, False])
 def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
-    """Just so deep is fine, one deeper is not: in keys that mean nothing, and in the data."""
+    """The limit holds for ignored keys and for the data."""
     if outside:
         deep: Any = 1
         for _ in range(7):
@@ -279,14 +272,14 @@ def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
 
 
 def test_long_names_are_cut_in_messages() -> None:
-    """A megabyte of a name does not come back."""
+    """Messages quote at most 80 characters."""
     with pytest.raises(RequestError) as caught:
         asked(entry([0], 1, name="y" * 1_000_000))
     assert len(str(caught.value)) < 200
 
 
 def test_json_is_measured_before_it_is_read() -> None:
-    """Only the JSON counts: the bytes of tensors may be more."""
+    """The limit holds for the JSON; binary tensors may be larger."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3))
     few = RequestLimits(max_json_bytes=len(text))
     assert decode_infer(text, None, ROWS, few).rows == 1
@@ -297,7 +290,6 @@ def test_json_is_measured_before_it_is_read() -> None:
 
 
 def test_extra_keys_hold_little() -> None:
-    """What is no tensor is never much."""
     layers = list(range(20_000))
     asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers[:1000])
     got = decode_infer(asked_for, None, ROWS, LIMITS, frozenset({"close"}))

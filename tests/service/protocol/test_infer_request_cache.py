@@ -1,4 +1,4 @@
-"""The decoder that remembers: whatever it has seen before, it says what `decode` says."""
+"""Tests of the caching decoder: whatever it has seen before, its result equals that of `decode_infer`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def model(signature: Signature, digest: str = "0") -> Model:
 
 
 def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
-    """All of a request, or the error in its place."""
+    """The fields of a request, or the error."""
     try:
         made = work()
     except RequestError as error:
@@ -49,14 +49,14 @@ def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
 
 
 class Pair:
-    """A decoder, and the way without one that it is held against."""
+    """The caching decoder, compared with `decode_infer`."""
 
     def __init__(self, limits: RequestLimits = LIMITS) -> None:
         self.limits = limits
         self.decoder = CachingDecoder(limits, EXTRA)
 
     def agree(self, body: bytes, header: int | None, of: Model) -> bool:
-        """Whether there was a request in the body; both have to say the same of it."""
+        """Whether the body is valid; both decoders must agree on the result."""
         got = outcome(lambda: self.decoder.decode(body, header, *of))
         expected = outcome(lambda: decode_infer(body, header, of[0], self.limits, EXTRA))
         assert got == expected, body
@@ -70,7 +70,7 @@ class Pair:
 def text(
     data: str = "[1,2,3,4,5,6]", shape: str = "[1,2,3]", datatype: str = "FP32", more: str = ""
 ) -> bytes:
-    """A request in JSON, just as it stands here."""
+    """A request in JSON."""
     return (
         f'{{"inputs":[{{"name":"x","shape":{shape},"datatype":"{datatype}","data":{data}}}]{more}}}'.encode()
     )
@@ -111,7 +111,6 @@ def a_word(drawn: random.Random, body: bytes) -> bytes:
 
 
 def a_part(drawn: random.Random, body: bytes) -> bytes:
-    """Left out, or there twice."""
     first, last = sorted(drawn.choices(range(len(body) + 1), k=2))
     return body[:first] + drawn.choice([b"", 2 * body[first:last]]) + body[last:]
 
@@ -141,7 +140,7 @@ JSON = [
 
 
 def test_any_json_is_what_it_is_without_a_memory() -> None:
-    """Numbers exchanged, bytes and words put in, parts left out: the same value, or the same sentence."""
+    """Random changes of numbers, bytes and words."""
     drawn = random.Random(7)
     good = 0
     pair = Pair()
@@ -167,7 +166,6 @@ def test_any_json_is_what_it_is_without_a_memory() -> None:
 
 
 def tensors(of: dict[str, np.ndarray[Any, Any]], **more: Any) -> tuple[bytes, int]:
-    """A request whose tensors follow its JSON."""
     names = {"float32": "FP32", "int16": "INT16", "float16": "FP16", "bool": "BOOL"}
     entries = [
         {
@@ -192,7 +190,7 @@ BINARY = [
 
 
 def test_any_bytes_are_what_they_are_without_a_memory() -> None:
-    """Tensors of other bytes, cut or longer, under another length of JSON, or none."""
+    """Other bytes, cut or extended, with another JSON size or none."""
     drawn = random.Random(8)
     good = 0
     pair = Pair()
@@ -221,7 +219,7 @@ def test_any_bytes_are_what_they_are_without_a_memory() -> None:
 
 
 def test_a_known_request_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither its JSON, nor that before its bytes; else all of this would be for nothing."""
+    """Otherwise the cache would be useless."""
     decoder = CachingDecoder(LIMITS)
     body, header = BINARY[3][1]
     decoder.decode(text(), None, *model(ROWS, "rows"))
@@ -234,7 +232,7 @@ def test_a_known_request_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_was_known_of_one_way_to_write_is_not_taken_for_the_other() -> None:
-    """JSON that bytes followed is no JSON when a list follows it."""
+    """A template of a binary request must not match a JSON request."""
     first = b'{"name":"a","shape":[1,2],"datatype":"FP32","parameters":{"binary_data_size":8}}'
     second = b'{"name":"b","shape":[1],"datatype":"INT16","parameters":{"binary_data_size":2}}'
     head = b'{"inputs":[%b,%b],"data":0}' % (first, second)
@@ -264,14 +262,13 @@ GATE = b'"outputs":[{"name":"layer00.transform_gate"}]}'
     ids=["twice", "escaped", "another array"],
 )
 def test_numbers_of_no_tensor_are_not_taken_for_one(body: bytes, other: bytes) -> None:
-    """Where a list looks like the tensor's, and is none, what is in it means nothing."""
+    """A list under a key that only looks like the data key is ignored."""
     pair = Pair()
     assert pair.agree(body, None, model(ROWS))
     assert pair.agree(other, None, model(ROWS))
 
 
 def test_a_length_beyond_the_body_is_said_of_known_words_too() -> None:
-    """Where no bytes are to follow, too."""
     body, header = BINARY[1][1]
     pair = Pair()
     assert pair.agree(body, header, model(ROWS))
@@ -279,7 +276,7 @@ def test_a_length_beyond_the_body_is_said_of_known_words_too() -> None:
 
 
 def test_truths_that_are_none_are_said_where_they_stand() -> None:
-    """Bytes of 0 and 1 are looked at, each time."""
+    """Booleans in bytes are checked each time."""
     body, header = BINARY[5][1]
     pair = Pair()
     assert pair.agree(body, header, model(TRUTHS))
@@ -287,7 +284,7 @@ def test_truths_that_are_none_are_said_where_they_stand() -> None:
 
 
 def test_models_of_other_inputs_share_a_decoder() -> None:
-    """The same words mean another dtype to another file, whatever it is called."""
+    """The same JSON may mean another dtype for another file."""
     pair = Pair()
     body, header = tensors({"x": np.arange(6, dtype=np.float32).reshape(1, 2, 3)})
     for _ in range(2):
@@ -300,14 +297,13 @@ def test_models_of_other_inputs_share_a_decoder() -> None:
 
 
 def test_a_limit_of_bytes_holds_for_known_words() -> None:
-    """However the numbers between them are written."""
     pair = Pair(RequestLimits(max_json_bytes=200))
     assert pair.agree(text(), None, model(ROWS))
     assert not pair.agree(text("[1,2,3,4,5," + " " * 200 + "6]"), None, model(ROWS))
 
 
 def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
-    """Each has arrays of its own, and an outline that nobody can write to through it."""
+    """Requests of one template have arrays of their own."""
     decoder = CachingDecoder(LIMITS)
     first = decoder.decode(text(), None, *model(ROWS))
     second = decoder.decode(text("[6,5,4,3,2,1]"), None, *model(ROWS))
@@ -319,7 +315,7 @@ def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
 
 
 def test_words_do_not_pile_up() -> None:
-    """Neither many of them nor long ones are kept for ever, and of wrong requests nothing is."""
+    """The cache is bounded, long templates are not kept, and invalid requests are not cached."""
     decoder = CachingDecoder(RequestLimits())
     for number in range(2 * module.MAX_TEMPLATES + 1):
         decoder.decode(text(more=f',"id":"{number}"'), None, *model(ROWS))
@@ -336,7 +332,7 @@ def test_words_do_not_pile_up() -> None:
 
 
 def test_words_hold_no_request_in_memory() -> None:
-    """What is kept of a request of many numbers is not the numbers."""
+    """A template holds no numbers."""
     decoder = CachingDecoder(RequestLimits())
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
     decoder.decode(body, header, *model(ROWS, "bytes"))

@@ -1,4 +1,4 @@
-"""Answers encoded: every bit of every number, as JSON or binary, and never a silent null."""
+"""Tests of encoding responses: every bit of every number, in JSON or binary, and never null for NaN."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_json_is_exact(dtype: str) -> None:
 
 
 def test_a_binary_answer() -> None:
-    """Tensors follow the JSON in the order of the outputs that say their size, among others as JSON."""
+    """Binary tensors follow the JSON in the order of the inputs; other inputs may be in the JSON."""
     a, b, c = np.float32([[1, np.nan], [3, 4]]), np.int8([5, 6]), np.float16([[7], [8]])
     text, header = encoded(
         (RequestedOutput("a", binary=True), a),
