@@ -1,4 +1,4 @@
-"""Reads a dashboard into Grafana's own classes, writes it back, and says as JSON what got lost on the way."""
+"""Read a dashboard into Grafana's own classes, write it back, and print as JSON the fields that were lost."""
 
 import json
 import sys
@@ -10,18 +10,18 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 
 def lost(sent, got, where=""):
-    """Where what was sent did not come back as it was."""
+    """The paths of values that did not come back unchanged."""
     if isinstance(sent, dict) and isinstance(got, dict):
         return [
-            found
+            path
             for key, value in sent.items()
-            for found in (lost(value, got[key], f"{where}.{key}") if key in got else [f"{where}.{key}"])
+            for path in (lost(value, got[key], f"{where}.{key}") if key in got else [f"{where}.{key}"])
         ]
     if isinstance(sent, list) and isinstance(got, list) and len(sent) == len(got):
         return [
-            found
-            for number, (one, other) in enumerate(zip(sent, got, strict=True))
-            for found in lost(one, other, f"{where}[{number}]")
+            path
+            for number, (before, after) in enumerate(zip(sent, got, strict=True))
+            for path in lost(before, after, f"{where}[{number}]")
         ]
     return [] if sent == got else [where]
 

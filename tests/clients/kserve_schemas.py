@@ -1,4 +1,4 @@
-"""Makes KServe's classes of the manifests of its standard input, and says as JSON what does not fit them."""
+"""Check the manifests on standard input against KServe's classes, and print the problems as JSON."""
 
 import json
 import re
@@ -12,32 +12,34 @@ KINDS = {"ServingRuntime": "V1alpha1ServingRuntime", "InferenceService": "V1beta
 PLAIN = {"str": str, "int": int, "bool": bool}
 
 
-def strange(value, kind, where):
-    """Where a value is not of the kind that the generated classes say."""
+def problems(value, kind, where):
+    """The paths of values that do not have the type of the generated classes."""
     if inner := re.fullmatch(r"list\[(.+)\]|dict\(str, (.+)\)", kind):
         items = enumerate(value) if inner[1] else value.items()
-        return [found for key, one in items for found in strange(one, inner[1] or inner[2], f"{where}.{key}")]
+        return [
+            found for key, one in items for found in problems(one, inner[1] or inner[2], f"{where}.{key}")
+        ]
     if hasattr(kserve.models, kind):
-        return strange_model(value, getattr(kserve.models, kind), where)
+        return model_problems(value, getattr(kserve.models, kind), where)
     if hasattr(kubernetes.client.models, kind):
-        return strange_part(value, getattr(kubernetes.client.models, kind), where)
+        return part_problems(value, getattr(kubernetes.client.models, kind), where)
     return [] if isinstance(value, PLAIN[kind]) else [where]
 
 
-def strange_model(value, model, where):
+def model_problems(value, model, where):
     kinds = {key: model.openapi_types[name] for name, key in model.attribute_map.items()}
     found = [f"{where}.{key}" for key in value if key not in kinds]
     try:
-        # it refuses to be made without what it needs
+        # the constructor raises an error if a required field is missing
         model(**{name: value.get(key) for name, key in model.attribute_map.items()})
     except ValueError as error:
         found.append(f"{where}: {error}")
-    known = [(key, one) for key, one in value.items() if key in kinds]
-    return found + [each for key, one in known for each in strange(one, kinds[key], f"{where}.{key}")]
+    known = [(key, item) for key, item in value.items() if key in kinds]
+    return found + [path for key, item in known for path in problems(item, kinds[key], f"{where}.{key}")]
 
 
-def strange_part(value, model, where):
-    """The same of a class of Kubernetes, which passes over what it does not know."""
+def part_problems(value, model, where):
+    """The same for a class of Kubernetes, which ignores unknown fields."""
     try:
         read = json.loads(model.from_dict(value).to_json())
     except ValueError as error:
@@ -45,7 +47,7 @@ def strange_part(value, model, where):
     return [] if read == value else [f"{where}: {value} is read as {read}"]
 
 
-said = {}
+by_kind = {}
 for manifest in yaml.safe_load_all(sys.stdin):
-    said[manifest["kind"]] = strange(manifest, KINDS[manifest["kind"]], manifest["kind"])
-json.dump(said, sys.stdout)
+    by_kind[manifest["kind"]] = problems(manifest, KINDS[manifest["kind"]], manifest["kind"])
+json.dump(by_kind, sys.stdout)

@@ -1,4 +1,4 @@
-"""Validates the manifests of its standard input, and says as JSON what is wrong with each."""
+"""Validate the manifests on standard input, and print the problem of each as JSON; null if there is none."""
 
 import json
 import sys
@@ -6,12 +6,12 @@ import sys
 import kubernetes_validate
 import yaml
 
-said = {}
+problems = {}
 for manifest in yaml.safe_load_all(sys.stdin):
     try:
         kubernetes_validate.validate(manifest, sys.argv[1], strict=True)
-        wrong = None
+        problem = None
     except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
-        wrong = str(error)
-    said[f"{manifest['kind']} {manifest['metadata']['name']}"] = wrong
-json.dump(said, sys.stdout)
+        problem = str(error)
+    problems[f"{manifest['kind']} {manifest['metadata']['name']}"] = problem
+json.dump(problems, sys.stdout)
