@@ -79,27 +79,27 @@ def test_traffic_like_the_profile_is_no_drift() -> None:
     """The index stays below the report's bias."""
     drift = of([0.05] * 20)
     drift.observe([even(400)], 400)
-    told = report(drift)
-    assert told.level == "ok"
-    assert told.bias == pytest.approx(19 * (1 / 400 + 1e-5))
-    assert told.layers[0].psi is not None
-    assert told.layers[0].psi < told.bias
+    drift_report = report(drift)
+    assert drift_report.level == "ok"
+    assert drift_report.bias == pytest.approx(19 * (1 / 400 + 1e-5))
+    assert drift_report.layers[0].psi is not None
+    assert drift_report.layers[0].psi < drift_report.bias
 
 
 @pytest.mark.parametrize(("high", "level"), [(0.98, "ok"), (0.75, "alarm")])
 def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
     drift = of([0.05] * 20, [0.05] * 20, [0.05] * 20)
     drift.observe([even(900), even(900, high=high, seed=1), even(900, seed=2)], 900)
-    told = report(drift)
-    assert told.level == level
+    drift_report = report(drift)
+    assert drift_report.level == level
     if level == "alarm":
-        assert told.worst == "g1"
-        assert [layer.level for layer in told.layers] == ["ok", "alarm", "ok"]
+        assert drift_report.worst == "g1"
+        assert [layer.level for layer in drift_report.layers] == ["ok", "alarm", "ok"]
 
 
 @pytest.mark.parametrize(("low", "level"), [(630, "ok"), (700, "watch"), (760, "alarm")])
 def test_levels_by_hand(low: int, level: str) -> None:
-    """Of two even bins: 0.069, 0.169 and 0.3 where so many of 1,000 rows fall into the lower."""
+    """Against two bins of equal shares, worked out by hand for 1,000 rows."""
     drift = of([0.5, 0.5])
     drift.observe([np.repeat(np.array([[0.2], [0.8]], np.float32), [low, 1000 - low], axis=0)], 1000)
     (layer,) = report(drift).layers
@@ -111,17 +111,24 @@ def test_levels_by_hand(low: int, level: str) -> None:
 def test_few_rows_tell_nothing() -> None:
     drift = of(EVEN)
     drift.observe([even(MIN_ROWS - 1)], MIN_ROWS - 1)
-    told = report(drift)
-    assert told.reason == "expected at least 200 rows of traffic to measure drift, got 199"
-    assert told.level is told.worst is told.bias is told.layers[0].psi is told.layers[0].mean is None
+    drift_report = report(drift)
+    assert drift_report.reason == "expected at least 200 rows of traffic to measure drift, got 199"
+    assert (
+        drift_report.level
+        is drift_report.worst
+        is drift_report.bias
+        is drift_report.layers[0].psi
+        is drift_report.layers[0].mean
+        is None
+    )
     drift.observe([even(1)], 1)
     assert report(drift).reason is None
 
 
 def test_nothing_seen_is_nothing_known() -> None:
-    told = of(EVEN).merge([])
-    assert (told.rows, told.level) == (0, None)
-    json.dumps(told.to_json())
+    drift_report = of(EVEN).merge([])
+    assert (drift_report.rows, drift_report.level) == (0, None)
+    json.dumps(drift_report.to_json())
 
 
 def test_old_rows_fade() -> None:
@@ -132,9 +139,9 @@ def test_old_rows_fade() -> None:
     assert report(drift).level == "alarm"
     for seed in range(100):
         drift.observe([even(100, seed=seed)], 100)
-    told = report(drift)
-    assert told.level == "ok"
-    assert told.rows == told.window == 1000
+    drift_report = report(drift)
+    assert drift_report.level == "ok"
+    assert drift_report.rows == drift_report.window == 1000
 
 
 def test_nothing_fades_before_the_window_is_full() -> None:
@@ -160,8 +167,8 @@ def test_workers_add_up() -> None:
     low.observe([even(500, high=0.5)], 500)
     high.observe([even(500, low=0.5)], 500)
     assert report(low).level == report(high).level == "alarm"
-    told = low.merge([json.loads(json.dumps(one.snapshot())) for one in (low, high)])
-    assert (told.level, told.rows) == ("ok", 1000)
+    drift_report = low.merge([json.loads(json.dumps(monitor.snapshot())) for monitor in (low, high)])
+    assert (drift_report.level, drift_report.rows) == ("ok", 1000)
 
 
 def test_what_another_file_was_held_against_is_left_out() -> None:
@@ -171,8 +178,8 @@ def test_what_another_file_was_held_against_is_left_out() -> None:
     other = DriftMonitor(profile(EVEN, digest="others"), gates(1), 1000)
     other.observe([even(300, high=0.25)], 300)
     longer = {"profile": "rows", "seen": [[0.0] * 9]}
-    told = drift.merge([drift.snapshot(), other.snapshot(), longer])
-    assert (told.rows, told.level) == (300, "ok")
+    drift_report = drift.merge([drift.snapshot(), other.snapshot(), longer])
+    assert (drift_report.rows, drift_report.level) == (300, "ok")
 
 
 def test_ends_fall_into_the_outer_bins() -> None:

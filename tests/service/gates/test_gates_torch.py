@@ -64,13 +64,13 @@ def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, Asker], count: i
     calls = [(one.transform_gates[n], one.outputs[n]) for n in range(steps) for one in recordings.values()]
     assert len(answer["gates"]) == len(calls) > 0
     order = sorted(asker.model.gates, key=lambda gate: (gate.time or 0, gate.layer, gate.depth or 0))
-    told = {gate["name"]: gate for gate in answer["gates"]}
+    summaries = {gate["name"]: gate for gate in answer["gates"]}
     for gate, (t, y) in zip(order, calls, strict=True):
         np.testing.assert_allclose(tensors[gate.name], t.numpy(), atol=2e-5)
         assert gate.output is not None
         np.testing.assert_allclose(tensors[gate.output], y.numpy(), atol=2e-5)
-        assert told[gate.name]["mean"] == pytest.approx(t.mean().item(), abs=1e-5)
-        assert told[gate.name]["sd"] == pytest.approx(t.std(correction=0).item(), abs=1e-5)
+        assert summaries[gate.name]["mean"] == pytest.approx(t.mean().item(), abs=1e-5)
+        assert summaries[gate.name]["sd"] == pytest.approx(t.std(correction=0).item(), abs=1e-5)
     depth = sum(t.flatten(1).mean(1) for t, _ in calls) / steps
     assert answer["route"]["effective_depth"] == pytest.approx(depth.tolist(), abs=1e-4)  # type: ignore[union-attr]
     assert len(answer["route"]["carried"]) == count

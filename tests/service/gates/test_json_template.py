@@ -29,11 +29,11 @@ def read(*lines: Any) -> list[Any]:
 
 def test_figures_have_six_decimals() -> None:
     """In order, rounded to the nearest; 0 and 1 are exact."""
-    told = read(
+    numbers = read(
         [0, 1, 0.5, 0.25, 0.0000014, 0.9999996], [0.123456, 0.7654321, 0.01, 0.1, 0.009999, 0.0000006]
     )
-    assert told[0] == [0, 1, 0.5, 0.25, 0.000001, 1]
-    assert told[1] == [0.123456, 0.765432, 0.01, 0.1, 0.009999, 0.000001]
+    assert numbers[0] == [0, 1, 0.5, 0.25, 0.000001, 1]
+    assert numbers[1] == [0.123456, 0.765432, 0.01, 0.1, 0.009999, 0.000001]
 
 
 def test_every_millionth_is_told() -> None:
@@ -47,9 +47,9 @@ def test_every_millionth_is_told() -> None:
 @pytest.mark.parametrize("odd", [1.5, -0.25, 123456.0, -1e-9, 1.0000001])
 def test_other_figures_have_their_own_digits(odd: float) -> None:
     usual = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
-    told = read(usual, [*usual[:5], odd], usual)
-    assert told[1] == pytest.approx([*usual[:5], odd], rel=1e-6)
-    assert told[0] == told[2] == usual
+    numbers = read(usual, [*usual[:5], odd], usual)
+    assert numbers[1] == pytest.approx([*usual[:5], odd], rel=1e-6)
+    assert numbers[0] == numbers[2] == usual
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])

@@ -33,13 +33,13 @@ BIASES = {"first": np.zeros(2, np.float32), "second": np.ones(2, np.float32)}
 
 def test_layers_and_names_mean_their_gates() -> None:
     """A layer's number means its gates at all times."""
-    asked = parse_lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
-    assert [one.name for one in asked.closed] == [one.name for one in GATES[:2]]
-    assert asked.opened == GATES[2:3]
-    fed = asked.bias_overrides(BIASES)
+    lesion = parse_lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
+    assert [gate.name for gate in lesion.closed] == [gate.name for gate in GATES[:2]]
+    assert lesion.opened == GATES[2:3]
+    fed = lesion.bias_overrides(BIASES)
     assert fed["first"].tolist() == [-SATURATING_SHIFT, -SATURATING_SHIFT]
     assert fed["second"].tolist() == [1 + SATURATING_SHIFT, 1 + SATURATING_SHIFT]
-    assert not asked.curve
+    assert not lesion.curve
     assert parse_lesion_request({"shift": {"1": 0.5}}, GATES).bias_overrides(BIASES)["second"].tolist() == [
         1.5,
         1.5,
@@ -47,14 +47,14 @@ def test_layers_and_names_mean_their_gates() -> None:
 
 
 def test_the_same_layer_twice_is_moved_once() -> None:
-    asked = parse_lesion_request({"close": [1, "layer01.transform_gate", 1]}, GATES)
-    assert asked.closed == GATES[2:3]
+    lesion = parse_lesion_request({"close": [1, "layer01.transform_gate", 1]}, GATES)
+    assert lesion.closed == GATES[2:3]
 
 
 def test_gates_of_one_bias_are_told_to_move_together() -> None:
     """The steps of a recurrent layer share their bias, so they close together; the response says so."""
-    asked = parse_lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
-    assert asked.to_json(GATES) == {
+    lesion = parse_lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
+    assert lesion.to_json(GATES) == {
         "closed": ["layer00.time0.transform_gate", "layer00.time1.transform_gate"],
         "open": [],
         "shifted": {"layer01.transform_gate": -2.0},
@@ -62,7 +62,7 @@ def test_gates_of_one_bias_are_told_to_move_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("parameters", "says"),
     [
         ({}, "expected close, open, shift or curve to say what to do, got none of them"),
         ({"curve": False}, "expected close, open, shift or curve"),
@@ -90,10 +90,10 @@ def test_gates_of_one_bias_are_told_to_move_together() -> None:
         ({"shift": {str(n): 1 for n in range(9)}}, "shift: expected at most 8 layers and gates, got 9"),
     ],
 )
-def test_what_cannot_be_done_is_said(asked: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_done_is_said(parameters: dict[str, Any], says: str) -> None:
     """The message names the field, the valid values and the actual one."""
     with pytest.raises(RequestError, match=says):
-        parse_lesion_request(asked, GATES).bias_overrides(BIASES)
+        parse_lesion_request(parameters, GATES).bias_overrides(BIASES)
 
 
 def test_a_model_whose_gates_cannot_be_moved() -> None:
@@ -117,18 +117,18 @@ def test_a_curve_has_the_layers_that_can_be_closed() -> None:
 def test_an_effect_by_hand() -> None:
     before = np.log(np.array([[0.5, 0.25, 0.25], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], np.float32))
     after = np.log(np.array([[0.25, 0.5, 0.25], [0.2, 0.7, 0.1], [0.2, 0.2, 0.6]], np.float32))
-    told = lesion_effect(before, after, distribution=False)
-    assert told.change.tolist() == pytest.approx([-0.25, 0, -0.2], abs=1e-6)
-    assert told.summary() == {
+    effect = lesion_effect(before, after, distribution=False)
+    assert effect.change.tolist() == pytest.approx([-0.25, 0, -0.2], abs=1e-6)
+    assert effect.summary() == {
         "flipped": 1,
         "share_flipped": pytest.approx(1 / 3),
         "change": pytest.approx(-0.15),
     }
-    by_row = told.by_row(("ash", "birch", "cedar"))
+    by_row = effect.by_row(("ash", "birch", "cedar"))
     assert by_row["class"] == {"before": [0, 1, 2], "after": [1, 1, 2]}
     assert by_row["label"] == {"before": ["ash", "birch", "cedar"], "after": ["birch", "birch", "cedar"]}
     assert by_row["flipped"] == [True, False, False]
-    assert "label" not in told.by_row(())
+    assert "label" not in effect.by_row(())
 
 
 def test_a_distribution_is_taken_as_it_is() -> None:
@@ -146,6 +146,6 @@ def test_no_rows_and_no_numbers_have_no_effect() -> None:
         "change": None,
     }
     row = np.array([[1.0, 2.0]], np.float32)
-    told = lesion_effect(row, np.array([[np.nan, 2.0]], np.float32), distribution=False)
-    assert not told.is_finite
-    assert told.summary() == {"flipped": None, "share_flipped": None, "change": None}
+    effect = lesion_effect(row, np.array([[np.nan, 2.0]], np.float32), distribution=False)
+    assert not effect.is_finite
+    assert effect.summary() == {"flipped": None, "share_flipped": None, "change": None}

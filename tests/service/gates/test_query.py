@@ -105,6 +105,6 @@ def test_tensors_by_what_is_asked() -> None:
     assert named(GateQuery(blocks=True)) == ["y"]
     assert named(GateQuery("units")) == [f"{name}.unit_{what}" for name in "abc" for what in ("mean", "sd")]
     assert named(GateQuery("units"), rows=0) == []
-    found = dict(requested_tensors(GateQuery("units"), GATES, (), arrays, 2))
-    assert found["a.unit_mean"].tolist() == [1.5, 2.5, 3.5]
-    assert found["a.unit_sd"].tolist() == [1.5, 1.5, 1.5]
+    tensors = dict(requested_tensors(GateQuery("units"), GATES, (), arrays, 2))
+    assert tensors["a.unit_mean"].tolist() == [1.5, 2.5, 3.5]
+    assert tensors["a.unit_sd"].tolist() == [1.5, 1.5, 1.5]

@@ -40,10 +40,10 @@ def read(
     """The gates and the route of a summary."""
     reader = GateReader(gates, signature(dict.fromkeys(arrays, dims), splittable), None)
     assert set(reader.output_names) == set(arrays)
-    (told,) = reader.read(arrays, rows)
-    if isinstance(told, NotFiniteError):
-        raise told
-    answered = json.loads(b"{%b}" % told)
+    (summary,) = reader.read(arrays, rows)
+    if isinstance(summary, NotFiniteError):
+        raise summary
+    answered = json.loads(b"{%b}" % summary)
     return answered["gates"], answered["route"]
 
 
@@ -76,8 +76,8 @@ def test_by_hand() -> None:
         "open": 0.25,
         "carried": 0.625,
     }
-    assert [one["mean"] for one in gates] == pytest.approx([0.375, 0.1885, 0.25])
-    assert [one["closed"] for one in gates] == [0.5, 0.5, 0.5]
+    assert [gate["mean"] for gate in gates] == pytest.approx([0.375, 0.1885, 0.25])
+    assert [gate["closed"] for gate in gates] == [0.5, 0.5, 0.5]
     assert route["per"] == "row"
     assert route["layers"] == 3
     # (0.5 * 0.75 * 1 + 0 * 0.5 * 1) / 2 and (1 * 0.996 * 0.25 + 1 * 1 * 0.75) / 2
@@ -92,15 +92,15 @@ def test_figures_are_those_of_double_precision(rows: int) -> None:
     arrays = {f"g{n}": random(rows, 9, seed=n) for n in range(4)}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, rows, dims=("batch", 9))
     assert (rows * 9 > MAX_FLOAT_SORT) == (rows == 300)
-    for told, t in zip(gates, arrays.values(), strict=True):
+    for summary, t in zip(gates, arrays.values(), strict=True):
         exact = t.astype(np.float64)
-        assert told["mean"] == pytest.approx(exact.mean(), abs=2e-6)
-        assert told["sd"] == pytest.approx(exact.std(), abs=2e-6)
-        assert told["closed"] == pytest.approx((exact < 0.01).mean(), abs=1e-6)
-        assert told["open"] == pytest.approx((exact > 0.99).mean(), abs=1e-6)
-        assert told["carried"] == pytest.approx((1 - exact).mean(), abs=2e-6)
+        assert summary["mean"] == pytest.approx(exact.mean(), abs=2e-6)
+        assert summary["sd"] == pytest.approx(exact.std(), abs=2e-6)
+        assert summary["closed"] == pytest.approx((exact < 0.01).mean(), abs=1e-6)
+        assert summary["open"] == pytest.approx((exact > 0.99).mean(), abs=1e-6)
+        assert summary["carried"] == pytest.approx((1 - exact).mean(), abs=2e-6)
         quantiles = np.quantile(exact, DEFAULT_LEVELS, method="inverted_cdf")
-        assert list(told["quantiles"].values()) == pytest.approx(quantiles.tolist(), abs=1e-5)
+        assert list(summary["quantiles"].values()) == pytest.approx(quantiles.tolist(), abs=1e-5)
     every = np.stack([t.astype(np.float64) for t in arrays.values()])
     assert route["carried"] == pytest.approx((1 - every).prod(0).mean(1).tolist(), abs=1e-6)
     assert route["effective_depth"] == pytest.approx(every.mean(2).sum(0).tolist(), abs=1e-5)
@@ -160,8 +160,8 @@ def test_gates_of_several_widths_keep_their_order() -> None:
     shapes = {"a": (4, 2), "b": (4, 5), "c": (4, 2), "d": (4, 5)}
     arrays = {name: random(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, 4, dims=("batch", "n"))
-    assert [one["name"] for one in gates] == list("abcd")
-    assert [one["mean"] for one in gates] == pytest.approx([t.mean() for t in arrays.values()], abs=1e-6)
+    assert [gate["name"] for gate in gates] == list("abcd")
+    assert [gate["mean"] for gate in gates] == pytest.approx([t.mean() for t in arrays.values()], abs=1e-6)
     narrow = ((1 - arrays["a"]) * (1 - arrays["c"])).mean(1)
     wide = ((1 - arrays["b"]) * (1 - arrays["d"])).mean(1)
     assert route["carried"] == pytest.approx((narrow * wide).tolist(), abs=1e-6)
@@ -176,12 +176,12 @@ def test_layers_that_repeat_in_time_count_once() -> None:
         f"{layer}.{depth}.{time}": random(5, 2, seed=n) for n, (layer, depth, time) in enumerate(places)
     }
     gates = [gate(name, int(name[0]), depth=int(name[2]), time=int(name[4])) for name in arrays]
-    told, route = read(gates, arrays, 5)
+    summaries, route = read(gates, arrays, 5)
     assert route["layers"] == 4
     every = np.stack(list(arrays.values())).reshape(3, 4, 5, 2)
     assert route["effective_depth"] == pytest.approx(every.mean((0, 3)).sum(0).tolist(), abs=1e-6)
     assert route["carried"] == pytest.approx((1 - every).prod(1).mean((0, 2)).tolist(), abs=1e-6)
-    assert (told[5]["layer"], told[5]["depth"], told[5]["time"]) == (0, 1, 1)
+    assert (summaries[5]["layer"], summaries[5]["depth"], summaries[5]["time"]) == (0, 1, 1)
 
 
 def test_steps_that_lie_layer_by_layer_are_told_apart() -> None:

@@ -40,9 +40,9 @@ def test_requests_read_together_are_told_as_if_alone(
     arrays["c"][4 * rows] = 2.5
     reader = GateReader(gates, signature(dict.fromkeys(arrays, ("batch", "n"))), None, threads)
     together = reader.read(arrays, rows, 7)
-    for n, told in enumerate(together):
+    for n, summary in enumerate(together):
         (alone,) = reader.read({k: v[n * rows : (n + 1) * rows] for k, v in arrays.items()}, rows)
-        assert told == alone
+        assert summary == alone
     assert len(set(together)) == 7
     assert isinstance(together[4], bytes)
     answered = json.loads(b"{%b}" % together[4])
@@ -115,7 +115,7 @@ def test_where_no_thread_is_to_be_had_it_is_late(
     reader = GateReader([gate("a", 0)], sig, None, 3)
     assert reader.read({"a": given}, 1, 8) == expected
     assert [size for _, size in laid] == [18, 27, 27]
-    kept = ref(given)
+    pool_input = ref(given)
     del given
     collect()
-    assert kept() is None
+    assert pool_input() is None

@@ -35,15 +35,15 @@ def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, 
     requests = 9
     arrays = [random(requests * rows, width, seed=n) for n in range(3)]
 
-    def told(arrays: list[Array], requests: int) -> list[Array]:
+    def statistics(arrays: list[Array], requests: int) -> list[Array]:
         t = stack_gates(arrays, 0, requests, rows)
         means = mean_of_last_axis(t)
         mean = mean_of_last_axis(means)
         return [means, mean, gate_statistics(t, mean, None, 0.01, LEVELS), carried_product(1 - t, times)]
 
-    together = told(arrays, requests)
+    together = statistics(arrays, requests)
     for n in range(requests):
-        alone = told([array[n * rows : (n + 1) * rows] for array in arrays], 1)
+        alone = statistics([array[n * rows : (n + 1) * rows] for array in arrays], 1)
         for one, all_ in zip(alone, together, strict=True):
             assert one[0].tobytes() == all_[n].tobytes()
 

@@ -33,11 +33,11 @@ def test_of_equal_values_the_first_is_best() -> None:
     assert top_classes(np.uint8([[0, 255, 1]]), 2).tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize(("count", "kept"), [(1, 1), (3, 3), (9, 3), (2**40, 3)])
-def test_no_more_classes_than_there_are(count: int, kept: int) -> None:
+@pytest.mark.parametrize(("count", "returned"), [(1, 1), (3, 3), (9, 3), (2**40, 3)])
+def test_no_more_classes_than_there_are(count: int, returned: int) -> None:
     shape, strings = classification(np.float32([[1, 2, 3]] * 2), 2, count, ())
-    assert shape == (2, kept)
-    assert strings[:kept] == ["3.000000:2", "2.000000:1", "1.000000:0"][:kept]
+    assert shape == (2, returned)
+    assert strings[:returned] == ["3.000000:2", "2.000000:1", "1.000000:0"][:returned]
 
 
 def test_labels_belong_to_an_output_of_as_many_values() -> None:

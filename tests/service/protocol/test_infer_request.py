@@ -22,7 +22,7 @@ HALVES = signature(Tensor("x", "float16", ("batch", 3)))
 WHOLE = signature(Tensor("x", "float32", (3,)), batch=None)
 
 
-def asked(*inputs: Any, of: Signature = ROWS, limits: RequestLimits = LIMITS, **more: Any) -> Any:
+def decode(*inputs: Any, of: Signature = ROWS, limits: RequestLimits = LIMITS, **more: Any) -> Any:
     return decode_infer(body(*inputs, **more), None, of, limits)
 
 
@@ -37,7 +37,7 @@ def sized(size: int, *shape: int, name: str = "x", datatype: str = "FP32") -> di
 
 def test_a_json_request() -> None:
     for data in (X.tolist(), X.ravel().tolist()):
-        got = asked(entry(data, 1, 2, 3))
+        got = decode(entry(data, 1, 2, 3))
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
         assert (got.rows, got.outputs, got.id, got.timeout_us) == (
             1,
@@ -100,19 +100,19 @@ def test_what_is_asked_for() -> None:
         {"name": GATE, "parameters": {"binary_data": False}},
         {"name": "logits", "parameters": {"classification": 3}},
     ]
-    got = asked(entry(X.tolist(), 1, 2, 3), outputs=named, parameters={"binary_data_output": True})
+    got = decode(entry(X.tolist(), 1, 2, 3), outputs=named, parameters={"binary_data_output": True})
     assert got.outputs == (RequestedOutput(GATE), RequestedOutput("logits", binary=True, classes=3))
     assert got.output_names == (GATE, "logits")
-    got = asked(entry(X.tolist(), 1, 2, 3), outputs=[], parameters={"binary_data_output": True})
+    got = decode(entry(X.tolist(), 1, 2, 3), outputs=[], parameters={"binary_data_output": True})
     assert got.outputs == (RequestedOutput("logits", binary=True),)
 
 
 def test_id_timeout_and_parameters_come_through() -> None:
     """Other parameters are kept; a timeout of 0 means none; unknown keys are ignored."""
     parameters = {"timeout": 2500, "priority": 1, "sequence_id": 7, "mine": "yes"}
-    got = asked(entry(X.tolist(), 1, 2, 3), id="seven", parameters=parameters, unknown={"a": [1]})
+    got = decode(entry(X.tolist(), 1, 2, 3), id="seven", parameters=parameters, unknown={"a": [1]})
     assert (got.id, got.timeout_us, got.parameters) == ("seven", 2500, parameters)
-    assert asked(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).timeout_us is None
+    assert decode(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).timeout_us is None
 
 
 def test_extra_keys_are_kept_when_asked_for() -> None:
@@ -125,20 +125,20 @@ def test_extra_keys_are_kept_when_asked_for() -> None:
 def test_a_shape_with_a_zero_in_it_still_says_how_values_are_nested() -> None:
     """Without values to count, the arrays around them are counted."""
     for data in ([], [[], []]):
-        assert asked(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS).feeds["ids"].shape == (2, 0)
+        assert decode(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS).feeds["ids"].shape == (2, 0)
     for data in ([[]], [[], [], []], [[[]], []]):
         with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
-            asked(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS)
+            decode(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS)
 
 
 def test_rows_of_models_with_and_without_a_batch() -> None:
-    assert asked(entry([], 0, 2, 3)).rows == 0
-    assert asked(entry([1, 2, 3], 3), of=WHOLE).rows == 1
+    assert decode(entry([], 0, 2, 3)).rows == 0
+    assert decode(entry([1, 2, 3], 3), of=WHOLE).rows == 1
 
 
 def test_halves_come_as_binary_alone() -> None:
     with pytest.raises(RequestError, match="data: FP16 cannot be written in JSON; expected binary data"):
-        asked(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
+        decode(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
     held, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
     assert decode_infer(held, header, HALVES, LIMITS).feeds["x"].tolist() == [[1, 2, 3]]
 
@@ -231,25 +231,25 @@ def test_lying_lengths_are_refused(held: bytes, header: int, says: str) -> None:
 
 def test_inputs_must_agree_in_rows() -> None:
     with pytest.raises(RequestError, match=r"inputs\[1\].shape: expected .* batch = 2 as before, got \[3\]"):
-        asked(entry([0] * 4, 2, 2, name="a"), entry([0] * 3, 3, name="b", datatype="INT8"), of=PAIR)
+        decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 3, 3, name="b", datatype="INT8"), of=PAIR)
     nameless = signature(Tensor("a", "float32", ("?", 2)), Tensor("b", "float32", ("?", 2)), batch="?")
     with pytest.raises(
         RequestError, match=r"inputs\[1\].shape: expected 2 rows as in the inputs before it, got 1"
     ):
-        asked(entry([0] * 4, 2, 2, name="a"), entry([0] * 2, 1, 2, name="b"), of=nameless)
+        decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 2, 1, 2, name="b"), of=nameless)
 
 
 def test_an_array_in_place_of_a_number_is_seen_however_brackets_are_spread() -> None:
     odd = {"id": "[[[[", "unknown": [[1]]}
-    assert asked(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **odd).rows == 1
-    assert asked(entry(X.tolist(), 1, 2, 3), **odd).rows == 1
+    assert decode(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **odd).rows == 1
+    assert decode(entry(X.tolist(), 1, 2, 3), **odd).rows == 1
     for more in ({}, odd):
         for data in ([0, [1], 2, 3, 4, 5], [[[0, 1, [2]], [3, 4, 5]]], [[[0, 1, []], [2, 3, [4, 5]]]]):
             with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
-                asked(entry(data, 1, 2, 3), **more)
+                decode(entry(data, 1, 2, 3), **more)
     # what one input has too many, no other has too few
     with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
-        asked(entry([[0, [1]]], 1, 2, name="a"), entry([1], 1, name="b", datatype="INT8"), of=PAIR)
+        decode(entry([[0, [1]]], 1, 2, name="a"), entry([1], 1, name="b", datatype="INT8"), of=PAIR)
 
 
 @pytest.mark.parametrize("outside", [True, False])
@@ -259,11 +259,11 @@ def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
         deep: Any = 1
         for _ in range(7):
             deep = [deep]
-        assert asked(GOOD, unknown=deep).rows == 1
+        assert decode(GOOD, unknown=deep).rows == 1
         with pytest.raises(RequestError, match="body: expected JSON nested at most 8 deep, got 9"):
-            asked(GOOD, unknown=[deep])
+            decode(GOOD, unknown=[deep])
         with pytest.raises(RequestError, match="body: expected JSON nested at most 8 deep, got 9"):
-            asked(GOOD, unknown={"a": deep})
+            decode(GOOD, unknown={"a": deep})
     else:
         text = body(entry(X.tolist(), 1, 2, 3))
         assert decode_infer(text, None, ROWS, RequestLimits(max_depth=6)).rows == 1
@@ -274,7 +274,7 @@ def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
 def test_long_names_are_cut_in_messages() -> None:
     """Messages quote at most 80 characters."""
     with pytest.raises(RequestError) as caught:
-        asked(entry([0], 1, name="y" * 1_000_000))
+        decode(entry([0], 1, name="y" * 1_000_000))
     assert len(str(caught.value)) < 200
 
 
