@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import comparison, gates, growth, hotspots, load, loading, processes, report
+from benchmarks import comparison, gates, growth, hotspots, load, loading, processes, report, request_cost
 from benchmarks.contestants import chosen
 from benchmarks.errors import BenchmarkError
 from benchmarks.lines import Writer, read
@@ -51,6 +51,10 @@ def tell(given: argparse.Namespace) -> None:
     print(report.tables(read(given.file)))
 
 
+def cost(given: argparse.Namespace) -> None:
+    request_cost.run(record=given.record)
+
+
 def write(given: argparse.Namespace) -> None:
     report.write_document()
 
@@ -83,6 +87,8 @@ def main() -> None:
     for some in (one, for_gates, for_loads):
         some.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     measuring("profile", profile, 20, "where a loaded worker's time goes, by py-spy")
+    counted = command("cost", cost, "instructions and C calls that a request costs, beside the recorded ones")
+    counted.add_argument("--record", action="store_true", help="write the figures as the new record")
     command("report", tell, "the tables of a results' file").add_argument("file", type=Path)
     command("docs", write, "docs/explanation/performance.md and its pictures anew, from benchmarks/results")
     words = sys.argv[1:]
