@@ -30,14 +30,13 @@ class AsgiEndpoint:
         scope, receive, send = request.asgi()
         # how endpoints of the framework reach the request
         scope["turnpike.request"] = request
-        running = self._app(scope, receive, send)
         try:
             if request.driver is None:
-                await running
+                await self._app(scope, receive, send)
             else:
                 # frameworks expect to run in an asyncio task
                 request.in_task = True
-                await asyncio.get_running_loop().create_task(_run(running))
+                await asyncio.get_running_loop().create_task(_call(self._app, scope, receive, send))
         finally:
             request.in_task = False
             request.route_path = getattr(scope.get("route"), "path", "unknown")
@@ -55,8 +54,9 @@ def fastapi_endpoint(app: FastAPI) -> AsgiEndpoint:
     return AsgiEndpoint(serve)
 
 
-async def _run(running: Awaitable[None]) -> None:
-    await running
+async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """The application as a coroutine, which it need not be, and begun only if the task is not cancelled."""
+    await app(scope, receive, send)
 
 
 class AsgiRequest(Request):

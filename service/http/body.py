@@ -38,7 +38,8 @@ class MemoryBudget:
         if body is None or b"content-encoding" in request.head.fields:
             return None
         if len(body) > self.limit:
-            raise self._too_large(str(len(body)))
+            # what comes in chunks is refused at the limit, wherever its end may be
+            raise self._too_large("more" if request.head.content_length is None else str(len(body)))
         self._take(request, len(body))
         return body
 

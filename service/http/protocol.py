@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 OVERLOAD_PAUSE_SECONDS = 0.25
 # How many pipelined requests of one client are begun before other connections get a turn of the event loop.
 MAX_REQUESTS_PER_TURN = 16
+# Bytes of a head that its size leaves out, at most: the method, the version and the ends of lines. While a
+# head is incomplete its bytes are counted as they arrive, these among them.
+UNMEASURED_HEAD_BYTES = 32
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -219,14 +222,19 @@ class HttpProtocol(asyncio.Protocol):
             self.pipeline.append(request)
             return
         self._piece = data if at_start else b""
-        # other requests and bodies may be in the same piece: heads are measured only in a long one
-        self._head_may_be_long = self._head_bytes + len(data) > self.limits.max_header
+        # a head that fits into one piece of this length needs no measuring
+        self._head_may_be_long = self._in_head or len(data) > self.limits.max_header
         self._head_began = False
         self._parse(memoryview(data))
         if self._in_head:
-            # where in the piece the head began is not known: of that piece, only complete headers count
-            self._head_bytes += head_size(self._url, self._headers) if self._head_began else len(data)
-            self._check_head_size(self._head_bytes)
+            if not self._head_began:
+                self._head_bytes += len(data)
+            elif at_start and self.newest is newest:
+                self._head_bytes = len(data.lstrip(b"\r\n"))
+            else:
+                # where in the piece the head began is not known: of that piece, only complete headers count
+                self._head_bytes = head_size(self._url, self._headers)
+            self._check_head_size(self._head_bytes - UNMEASURED_HEAD_BYTES)
 
     def _parse(self, data: memoryview) -> None:
         """Feed the parser. A request that offers another protocol is parsed again as if it had not.

@@ -81,6 +81,16 @@ def read(client: Client, held: MemoryBudget | None = None, **headers: Any) -> by
         assert held.bytes == 0
 
 
+def test_chunks_that_are_too_large_are_refused_alike_however_they_arrive() -> None:
+    """Their sum is not announced, so the error does not name it, also if all of them are there at once."""
+    budget = MemoryBudget(1000, limit=100, seconds=5)
+    for length, size in ((None, "more"), (101, "101")):
+        request = FakeRequest("POST", "/", b"x" * 101, content_length=length)
+        with pytest.raises(TooLargeError, match=f"expected at most 100 bytes, got {size}"):
+            budget.take_complete(request)
+    assert budget.bytes == 0
+
+
 @pytest.mark.parametrize("wait", [None, 0, 0.001])
 def test_a_body_is_read_whole(wait: float | None) -> None:
     """In one part or many, there at once or later."""

@@ -1,0 +1,305 @@
+"""However the bytes of requests arrive, the answers are the same."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+import itertools
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+from tests.support.in_process_worker import (
+    GATES,
+    INFER,
+    LESION,
+    NAME,
+    PREDICT,
+    Client,
+    Wired,
+    infer,
+    loaded,
+    play,
+    request,
+    rows,
+)
+
+SEEDS = range(8)
+REQUESTS_PER_SEED = 320
+MAX_HEADER, MAX_BODY = 1024, 8192
+# An id that the service made: sixteen hexadecimal digits of the worker, and a number.
+GENERATED_ID = re.compile(rb"\b[0-9a-f]{16}-[0-9a-f]+")
+ID_HEADER = re.compile(rb"\r\nx-request-id: [\x21-\x7e]+\r\n")
+ANSWER_START = re.compile(rb"(?=HTTP/1\.1 \d{3} )")
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE = b"connection: close\r\n"
+
+Segments = Sequence[bytes]
+
+
+def binary_infer() -> bytes:
+    values = rows(1, 2).tobytes()
+    size = {"binary_data_size": len(values)}
+    tensor = {"name": "x", "shape": [2, 1, 8, 8], "datatype": "FP32", "parameters": size}
+    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    return request(INFER, head + values, {"Inference-Header-Content-Length": len(head)})
+
+
+def chunked(path: str, body: bytes, *headers: str, sizes: tuple[int, ...] = (1, 100, 300)) -> bytes:
+    """A request whose body comes in chunks of these sizes, and one with the rest."""
+    lines = [f"POST {path} HTTP/1.1", "Host: x", "Transfer-Encoding: chunked", *headers]
+    parts = [body[start:stop] for start, stop in itertools.pairwise([0, *sizes, len(body)])]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts if part)
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+
+def good_requests() -> list[bytes]:
+    """Requests to all kinds of routes, as clients send them."""
+    body = infer(rows(1))
+    posts = [
+        request(INFER, body),
+        request(INFER, infer(rows(2, 3), id="two"), {"X-Request-Id": "my-own", "Content-Type": "text/plain"}),
+        request(INFER + "?a=b", body),
+        request(INFER.replace("models", "mod%65ls"), body),
+        request(INFER, body, {"X-Request-Timeout-Ms": 30_000}),
+        request(INFER, body, {"Connection": "close"}),
+        request(INFER, body, version="1.0"),
+        request(INFER, gzip.compress(body), {"Content-Encoding": "gzip"}),
+        request(INFER, b""),
+        request(INFER, body[:-1]),
+        request(INFER, body.ljust(MAX_BODY + 1)),
+        request(INFER, body, {"Expect": "100-continue"}),
+        request(INFER, body, {"Connection": "upgrade", "Upgrade": "h2c"}),
+        binary_infer(),
+        chunked(INFER, body),
+        chunked(INFER, body, "Expect: 100-continue"),
+        chunked(INFER, body.ljust(MAX_BODY + 1)),
+        chunked(INFER, gzip.compress(body), "Content-Encoding: gzip", sizes=(3,)),
+        chunked("/nowhere", body),
+        request(GATES, body),
+        request(GATES, infer(rows(4), parameters={"detail": "units"})),
+        request(LESION, infer(rows(1), close=["layer03.transform_gate"])),
+        request(LESION, infer(rows(1), close=["nowhere"])),
+        request(PREDICT, json.dumps({"instances": rows(4, 5).tolist()}).encode()),
+        request("/v2/models/nothing/infer", body),
+        request("/v2/health/live", body),
+        request("/v2/repository/index", b"{}"),
+        request(f"/v2/repository/models/{NAME}/unload", b"{}"),
+        request("/v2/models", method="GET"),
+        request("/nowhere", body),
+    ]
+    paths = ["/", "/v2", "/v2/health/live", "/v2/health/ready", f"/v2/models/{NAME}", f"/v1/models/{NAME}"]
+    paths += [f"/v2/models/{NAME}/ready", f"/v2/models/{NAME}/gates", "/nowhere", INFER, "/v2/models/a/ready"]
+    gets = [request(path, method=method) for path in paths for method in ("GET", "HEAD", "DELETE")]
+    long_heads = [
+        request("/v2/health/live", headers={"A": "a" * size}, method="GET")
+        for size in (900, *range(950, 1010), 1100, 3000)
+    ]
+    return [*posts, *posts, *gets, *long_heads[:: len(long_heads) // 12]]
+
+
+def mutate(data: bytes, draw: random.Random) -> bytes:
+    """The same request with one thing changed."""
+    head, end, body = data.partition(b"\r\n\r\n")
+    line, *headers = head.split(b"\r\n")
+
+    def join(lines: Iterable[bytes], rest: bytes = body) -> bytes:
+        return b"\r\n".join(lines) + end + rest
+
+    def spoil(part: bytes) -> bytes:
+        start = draw.randrange(len(part) + 1)
+        noise = [b"", b" ", b"\r\n", b"\0", b"\xff", b":", b"0", b"9", b"g", b"/", b"%", b"\t", b"a", b"x"]
+        return part[:start] + draw.choice(noise) + part[start + draw.randrange(3) :]
+
+    def content_length() -> bytes:
+        value = draw.choice([b"0", b"1", b"+5", b"-1", b"5 5", b"", b"0x10", b"99999999999999999999", b"17"])
+        lines = [entry for entry in headers if not entry.lower().startswith(b"content-length")]
+        return join([line, *lines, b"Content-Length: " + value])
+
+    def more_headers() -> bytes:
+        extra = [
+            b"Transfer-Encoding: chunked",
+            b"Transfer-Encoding: gzip, chunked",
+            b"Host: y",
+            b"Connection: close",
+            b"Connection: keep-alive, upgrade\r\nUpgrade: websocket",
+            b"Expect: 100-continue",
+            b"X-Request-Id: chosen-by-caller",
+            b"X-Request-Id: two words",
+            b"Content-Encoding: br",
+            b"Inference-Header-Content-Length: 12",
+            b" folded",
+            b"Trailer: a",
+        ]
+        return join([line, *headers, draw.choice(extra)])
+
+    mutations: list[Callable[[], bytes]] = [
+        lambda: data,
+        lambda: join([spoil(line), *headers]),
+        lambda: join([line, *[spoil(entry) if draw.random() < 0.5 else entry for entry in headers]]),
+        lambda: join([line, *headers, draw.choice(headers or [b"A: b"])]),
+        lambda: join([line, *draw.sample(headers, draw.randrange(len(headers) + 1))]),
+        lambda: join([line, *headers], spoil(body)),
+        lambda: data[: draw.randrange(len(data))],
+        lambda: data + draw.randbytes(draw.randrange(20)),
+        lambda: b"\r\n" * draw.randrange(1, 3) + data,
+        lambda: draw.randbytes(draw.randrange(1, 20)) + data,
+        lambda: join([draw.choice([b"PUT", b"PATCH", b"CONNECT", b"BREW"]) + b" " + line, *headers]),
+        lambda: join([b"PUT" + line[line.find(b" ") :], *headers]),
+        lambda: join([line[:-1] + draw.choice([b"0", b"2", b"9"]), *headers]),
+        content_length,
+        more_headers,
+        more_headers,
+    ]
+    return draw.choice(mutations)()
+
+
+def streams(seed: int) -> list[bytes]:
+    """What clients send on one connection each: mutated requests, alone or one behind another."""
+    draw = random.Random(seed)
+    good = good_requests()
+    made: list[bytes] = []
+    for _ in range(REQUESTS_PER_SEED):
+        stream = mutate(draw.choice(good), draw)
+        if draw.random() < 0.3:
+            stream = mutate(stream, draw) if stream else stream
+        if draw.random() < 0.3 and len(stream) < MAX_HEADER:
+            # a long head behind another request is measured from its second segment on: left out
+            second = draw.choice(good[:28])
+            stream += mutate(second, draw) if draw.random() < 0.5 else second
+        made.append(stream)
+    return made
+
+
+def cut(stream: bytes, draw: random.Random) -> Segments:
+    places = sorted(draw.choices(range(len(stream) + 1), k=draw.randrange(1, 8)))
+    return [
+        stream[start:stop] for start, stop in itertools.pairwise([0, *places, len(stream)]) if start < stop
+    ]
+
+
+def is_settled(client: Client) -> bool:
+    """Whether nothing more comes from the server, unless the client sends more."""
+    connection, wire = client.connection, client.wire
+    if wire.closing:
+        return True
+    if wire._coming:
+        return False
+    current = connection._current
+    if current is None:
+        return not connection.pipeline
+    return not current.received and current._waiting is not None and not current._waiting.done()
+
+
+async def exchange(where: Wired, segments: Segments, draw: random.Random) -> tuple[bytes, bool]:
+    """What the server answers to these segments, and whether it ends the connection."""
+    client = where.connect()
+    for segment in segments:
+        client.send(segment)
+        if draw.random() < 0.3:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while not is_settled(client):
+            await asyncio.sleep(0)
+    answers, ended = bytes(client.wire.written), client.wire.closing or client.wire.ended
+    client.leave()
+    async with asyncio.timeout(10):
+        while where.shared.running or client.connection in where.state.connections:
+            await asyncio.sleep(0)
+    assert where.app.context.counters.in_flight == 0
+    assert where.app.context.budget.bytes == 0
+    assert where.model.batcher.waiting == 0
+    return answers.replace(CONTINUE, b""), ended
+
+
+def comparable(answers: bytes) -> list[bytes]:
+    """The answers, without the ids that the service made for them."""
+    found = [answer for answer in ANSWER_START.split(answers) if answer]
+    assert all(len(ID_HEADER.findall(answer)) == 1 for answer in found), answers
+    return [GENERATED_ID.sub(b"<id>", answer) for answer in found]
+
+
+def is_refused_for_its_length(whole: list[bytes], segmented: list[bytes]) -> bool:
+    """Whether a malformed head was refused for its length first, which is known before the rest is there."""
+    return (
+        len(whole) == len(segmented)
+        and whole[:-1] == segmented[:-1]
+        and whole[-1].startswith(b"HTTP/1.1 400 ")
+        and segmented[-1].startswith(b"HTTP/1.1 431 ")
+    )
+
+
+def is_early_end(whole: list[bytes], segmented: list[bytes], stream: bytes) -> bool:
+    """Whether the answers differ only since one was sent before its body had arrived.
+
+    This is the one exception. An endpoint that needs no body (404, 401, 405, any GET) answers as soon as the
+    head is there. If what follows of the body may be long (chunks, more than 1 MiB) or may not come at all
+    (Expect: 100-continue), that answer has `connection: close` and is the last. Had the body been there, the
+    connection would have gone on, or a malformed body would have been refused with 400 in its place.
+    """
+    same = len(
+        list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(whole, segmented, strict=False)))
+    )
+    if len(segmented) != same + 1 or CLOSE not in segmented[same] or same >= len(whole):
+        return False
+    reopened = segmented[same].replace(CLOSE, b"")
+    refused = whole[same].startswith(b"HTTP/1.1 400 ") and CLOSE in whole[same]
+    may_go_on = any(word in stream.lower() for word in (b"chunked", b"expect", b"9999999"))
+    return may_go_on and (whole[same] == reopened or refused)
+
+
+@functools.cache
+def application() -> Wired:
+    return loaded(max_header=MAX_HEADER, max_body=MAX_BODY, admin_key="admin", access_log=False)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_segments_change_no_answer(seed: int) -> None:
+    early_ends = 0
+    statuses: Counter[str] = Counter()
+
+    async def scene(where: Wired) -> None:
+        nonlocal early_ends
+        draw = random.Random(seed)
+        for number, stream in enumerate(streams(seed)):
+            whole, whole_ended = await exchange(where, [stream], draw)
+            ways = [cut(stream, draw)]
+            if number % 8 == 0 and len(stream) < 2000:
+                ways.append([stream[place : place + 1] for place in range(len(stream))])
+            for segments in ways:
+                answers, ended = await exchange(where, segments, draw)
+                expected, got = comparable(whole), comparable(answers)
+                statuses.update(answer[9:12].decode() for answer in got)
+                if expected == got:
+                    assert ended == whole_ended, segments
+                else:
+                    early = is_early_end(expected, got, stream) or is_refused_for_its_length(expected, got)
+                    assert early, (segments, expected, got)
+                    early_ends += 1
+
+    play(application(), scene)
+    assert early_ends < REQUESTS_PER_SEED / 8
+    assert {"200", "400", "401", "404", "405", "413", "431"} <= statuses.keys()
+    assert statuses["200"] > REQUESTS_PER_SEED / 8
+
+
+@pytest.mark.parametrize("size", range(MAX_HEADER - 2, MAX_HEADER + 3))
+def test_segments_do_not_change_the_size_of_a_head(size: int) -> None:
+    """The method, the version and the last line's end count in none of them."""
+
+    async def scene(where: Wired) -> None:
+        draw = random.Random(size)
+        headers = "Host: x\r\nA: "
+        # the path, and the end of the line of A
+        value = "a" * (size - len("/v2" + headers) - 2)
+        stream = f"GET /v2 HTTP/1.1\r\n{headers}{value}\r\n\r\n".encode()
+        for segments in ([stream], [stream[:500], stream[500:]], [bytes([byte]) for byte in stream]):
+            answers, _ = await exchange(where, segments, draw)
+            assert answers[9:12] == (b"200" if size <= MAX_HEADER else b"431")
+
+    play(application(), scene)
