@@ -1,0 +1,260 @@
+"""The application gives the same answers under uvicorn as under the service's own server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from service.config.settings import Settings
+from service.http.listener import ConnectionCounts, listen
+from service.http.protocol import HttpProtocol
+from service.http.server import DrainTiming, Server
+from tests.support.asgi import Reply
+from tests.support.in_process_worker import (
+    GATES,
+    INFER,
+    LESION,
+    NAME,
+    PREDICT,
+    Wired,
+    infer,
+    loaded,
+    request,
+    rows,
+)
+
+GENERATED_ID = re.compile(rb"[0-9a-f]{16}-[0-9a-f]+")
+# Each server writes these for itself.
+CONNECTION_HEADERS = {"date", "connection", "keep-alive", "transfer-encoding"}
+SETTINGS: dict[str, Any] = {
+    "api_keys": ("open-sesame",),
+    "admin_key": "master",
+    "cors": ("https://one.example",),
+    "max_body": 100_000,
+    "max_rows": 300,
+    "access_log": False,
+}
+KEY = {"X-Api-Key": "open-sesame", "Connection": "close"}
+JSON = infer(rows(1))
+
+
+def binary(count: int) -> bytes:
+    """A request of so many rows in binary, for an answer in binary."""
+    values = rows(*range(count)).tobytes()
+    size = {"binary_data_size": len(values)}
+    tensor = {"name": "x", "shape": [count, 1, 8, 8], "datatype": "FP32", "parameters": size}
+    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    return request(INFER, head + values, {**KEY, "Inference-Header-Content-Length": len(head)})
+
+
+def post(path: str, body: bytes = JSON, **headers: object) -> bytes:
+    return request(path, body, KEY | {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def get(path: str, method: str = "GET", **headers: object) -> bytes:
+    return request(
+        path, b"", KEY | {name.replace("_", "-"): value for name, value in headers.items()}, method=method
+    )
+
+
+def chunked(path: str, body: bytes) -> bytes:
+    length = b"Content-Length: %d" % len(body)
+    head = post(path, body).partition(b"\r\n\r\n")[0].replace(length, b"Transfer-Encoding: chunked")
+    return head + b"\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+REQUESTS = {
+    "infer": post(INFER),
+    "infer of a version": post(f"/v2/models/{NAME}/versions/1/infer"),
+    "infer of rows": post(INFER, infer(rows(*range(9)), id="nine")),
+    "infer with a query": post(INFER + "?a=b"),
+    "infer with an encoded path": post(INFER.replace("models", "mod%65ls")),
+    "infer in chunks": chunked(INFER, JSON),
+    "infer compressed": post(INFER, gzip.compress(JSON), Content_Encoding="gzip"),
+    "infer in another encoding": post(INFER, JSON, Content_Encoding="br"),
+    "infer that expects 100": post(INFER, JSON, Expect="100-continue"),
+    "infer in HTTP/1.0": request(INFER, JSON, KEY, version="1.0"),
+    "infer with its own id": post(INFER, JSON, X_Request_Id="my-own"),
+    "infer with an invalid id": post(INFER, JSON, X_Request_Id="two words"),
+    "infer with a trace": post(INFER, JSON, Traceparent=f"00-{'a' * 32}-{'b' * 16}-01"),
+    "infer with an invalid timeout": post(INFER, JSON, X_Request_Timeout_Ms="soon"),
+    "infer in binary": binary(3),
+    "infer from another origin": post(INFER, JSON, Origin="https://one.example"),
+    "infer of no model": post("/v2/models/nothing/infer"),
+    "infer of no version": post(f"/v2/models/{NAME}/versions/7/infer"),
+    "infer without a body": post(INFER, b""),
+    "infer of broken JSON": post(INFER, JSON[:-1]),
+    "infer of too large a body": post(INFER, JSON.ljust(100_001)),
+    "infer of too large chunks": chunked(INFER, JSON.ljust(100_001)),
+    "infer of too many rows": post(INFER, infer(rows(*range(301)))),
+    "infer without a key": request(INFER, JSON, {"Connection": "close"}),
+    "infer with a wrong key": post(INFER, JSON, X_Api_Key="sesame"),
+    "infer by GET": get(INFER),
+    "predict": post(PREDICT, json.dumps({"instances": rows(4, 5).tolist()}).encode()),
+    "gates": post(GATES),
+    "gates of many rows": post(GATES, infer(rows(*range(200)), parameters={"detail": "rows"})),
+    "lesion": post(LESION, infer(rows(1, 2), close=["layer03.transform_gate"])),
+    "lesion of no gate": post(LESION, infer(rows(1), close=["nowhere"])),
+    "model": get(f"/v2/models/{NAME}"),
+    "model by HEAD": get(f"/v2/models/{NAME}", "HEAD"),
+    "model is ready": get(f"/v2/models/{NAME}/ready"),
+    "model of TensorFlow's API": get(f"/v1/models/{NAME}"),
+    "service": get("/v2"),
+    "live": get("/v2/health/live"),
+    "live by HEAD": get("/v2/health/live", "HEAD"),
+    "live by DELETE": get("/v2/health/live", "DELETE"),
+    "live with a body": post("/v2/health/live"),
+    "dashboard": get("/"),
+    "OpenAPI document": get("/openapi.json"),
+    "documentation": get("/docs"),
+    "repository index": post("/v2/repository/index", b"{}"),
+    "admin without the key": post(f"/v2/repository/models/{NAME}/unload", b"{}"),
+    "metrics, which fail here": get("/metrics"),
+    "nowhere": get("/nowhere"),
+    "preflight": get(INFER, "OPTIONS", Origin="https://one.example", Access_Control_Request_Method="POST"),
+    "preflight from elsewhere": get(INFER, "OPTIONS", Origin="https://two.example"),
+}
+
+Start = Callable[[Wired], AbstractAsyncContextManager[int]]
+
+
+@contextlib.asynccontextmanager
+async def own_server(worker: Wired) -> AsyncIterator[int]:
+    """The port of the service's own server."""
+    listener = listen("127.0.0.1", 0)
+    settings = Settings(drain_wait=0, drain_seconds=1)
+    timing = DrainTiming(handshake=0.01, quiet=0.02, step=0.002)
+    server = Server(settings, listener, ConnectionCounts(1), 1, worker.app, timing)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        last = asyncio.Event()
+        last.set()
+        assert await server.drain(last) == 0
+
+
+@contextlib.asynccontextmanager
+async def uvicorn_server(worker: Wired, **options: Any) -> AsyncIterator[int]:
+    """The port of uvicorn's own server."""
+    config = uvicorn.Config(
+        worker.app, interface="asgi3", lifespan="off", server_header=False, log_config=None, **options
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        async with asyncio.timeout(10):
+            while not server.started:
+                await asyncio.sleep(0.005)
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            async with asyncio.timeout(10):
+                await serving
+
+
+async def ask(port: int, data: bytes) -> Reply:
+    """The last answer that comes until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    received = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    received = received.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    assert len(headers) == len(lines), "a header was sent twice"
+    if "transfer-encoding" in headers:
+        chunks = []
+        while body:
+            size, _, body = body.partition(b"\r\n")
+            chunks.append(body[: int(size, 16)])
+            body = body[int(size, 16) + 2 :]
+        body = b"".join(chunks)
+    return Reply(int(status.split()[1]), headers, body)
+
+
+def comparable(reply: Reply) -> tuple[int | None, dict[str, str], bytes]:
+    """The reply without what belongs to one request or to the connection."""
+    headers = {name: value for name, value in reply.headers.items() if name not in CONNECTION_HEADERS}
+    headers["x-request-id"] = GENERATED_ID.sub(b"<id>", headers["x-request-id"].encode()).decode()
+    return reply.status, headers, GENERATED_ID.sub(b"<id>", reply.body)
+
+
+def answers(worker: Wired, server: Start) -> dict[str, Reply]:
+    """The replies of a server to all requests, after which nothing is held."""
+
+    async def collect() -> dict[str, Reply]:
+        async with server(worker) as port:
+            return {name: await ask(port, data) for name, data in REQUESTS.items()}
+
+    replies = asyncio.run(collect())
+    assert worker.app.context.counters.in_flight == 0
+    assert worker.app.context.budget.bytes == 0
+    return replies
+
+
+@pytest.fixture(scope="module")
+def worker() -> Wired:
+    return loaded(**SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def expected(worker: Wired) -> dict[str, Reply]:
+    replies = answers(worker, own_server)
+    statuses = {reply.status for reply in replies.values()}
+    assert statuses >= {200, 400, 401, 404, 405, 413, 415, 500}
+    return replies
+
+
+def test_uvicorn_gives_the_same_answers(worker: Wired, expected: dict[str, Reply]) -> None:
+    replies = answers(worker, uvicorn_server)
+    for name, reply in replies.items():
+        assert comparable(reply) == comparable(expected[name]), name
+
+
+def test_uvicorn_takes_our_protocol(worker: Wired, expected: dict[str, Reply]) -> None:
+    """Its option `http` takes the class. Its own proxy headers would wrap the application."""
+
+    def server(worker: Wired) -> AbstractAsyncContextManager[int]:
+        return uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)
+
+    replies = answers(worker, server)
+    for name, reply in replies.items():
+        assert comparable(reply) == comparable(expected[name]), name
+        assert reply.headers.get("connection") == expected[name].headers.get("connection"), name
+
+
+def test_uvicorn_ends_our_connections(worker: Wired) -> None:
+    """One that is idle is closed, and one with a request in progress gets its last answer."""
+
+    async def test() -> None:
+        server = uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)
+        port = await server.__aenter__()
+        idle, busy = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        with worker.held() as opened:
+            busy[1].write(request(INFER, JSON, {"X-Api-Key": "open-sesame"}))
+            while not worker.model.batcher._running:
+                await asyncio.sleep(0.005)
+            ending = asyncio.create_task(server.__aexit__(None, None, None))
+            assert await asyncio.wait_for(idle[0].read(), 5) == b""
+            assert not ending.done()
+            opened.set()
+            answer = await asyncio.wait_for(busy[0].read(), 5)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"\r\nconnection: close\r\n" in answer
+        await ending
+        for _, writer in (idle, busy):
+            writer.close()
+
+    asyncio.run(test())
