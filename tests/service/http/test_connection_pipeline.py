@@ -8,6 +8,8 @@ import json
 import pytest
 
 from tests.support.echo_server import GET, Place, answered, refusal, run, until
+from tests.support.in_process_worker import GATES, INFER, Wired, request
+from tests.support.in_process_worker import run as in_worker
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
@@ -145,3 +147,28 @@ async def send_all(writer: asyncio.StreamWriter, request: bytes, times: int) -> 
     for _ in range(times // 50):
         writer.write(request * 50)
         await writer.drain()
+
+
+@pytest.mark.parametrize("path", [GATES, INFER, "/v2/models/nothing/gates"])
+def test_many_pipelined_requests_do_not_hold_up_another_connection(path: str) -> None:
+    """However fast they are answered, others get a turn of the event loop after a few."""
+    requests = 400
+
+    async def scene(worker: Wired) -> None:
+        loop = asyncio.get_running_loop()
+        answered_before: list[int] = []
+        many, other = worker.connect(), worker.connect()
+
+        def ask_meanwhile() -> None:
+            other.send(get)
+            answered_before.append(bytes(many.wire.written).count(b"HTTP/1.1 "))
+
+        get = request(path, method="GET")
+        many.send(get * requests)
+        loop.call_soon(ask_meanwhile)
+        await until(lambda: bytes(other.wire.written).count(b"HTTP/1.1 ") == 1)
+        assert answered_before[0] < requests / 4
+        await until(lambda: bytes(many.wire.written).count(b"HTTP/1.1 ") == requests)
+        assert many.wire.reading
+
+    in_worker(scene)
