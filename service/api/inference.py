@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
@@ -78,16 +79,22 @@ class InferenceCall:
             )
         else:
             feeds = {**inference.feeds, **extra_feeds} if extra_feeds else inference.feeds
+            batcher = model.batcher
+            queued = batcher.enqueue(
+                feeds,
+                inference.rows,
+                names,
+                deadline=self.deadline,
+                unbatched=unbatched,
+                future=self.request.waiter(),
+                reader=reader,
+            )
             try:
-                result = await model.batcher.submit(
-                    feeds,
-                    inference.rows,
-                    names,
-                    deadline=self.deadline,
-                    unbatched=unbatched,
-                    future=self.request.waiter(),
-                    reader=reader,
-                )
+                await queued.future
+                result = queued.result()
+            except CancelledError:
+                batcher.withdraw(queued)
+                raise
             except RunError as error:
                 raise _run_failed(model, error) from error
         self.last_run_ended_ns = perf_counter_ns()

@@ -132,9 +132,14 @@ class BatchRunner:
 
         # Give each request its own rows of the outputs that it named.
         queue_ns = row = 0
+        # most outputs have one entry for each row
+        one_each = all(len(outputs[name]) == rows for name in names if name in self._splittable)
         for request, reader_result in zip(requests, reader_results, strict=True):
             stop = row + request.rows
-            own = tuple([_slice_rows(outputs[name], row, stop, rows) for name in request.output_names])
+            if one_each:
+                own = tuple([outputs[name][row:stop] for name in request.output_names])
+            else:
+                own = tuple([_slice_rows(outputs[name], row, stop, rows) for name in request.output_names])
             request.outcome = InferenceResult(own, start - request.queued_ns, run_ns, rows, reader_result)
             queue_ns += start - request.queued_ns
             row = stop

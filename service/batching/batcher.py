@@ -155,10 +155,38 @@ class Batcher:
         future: Waiter | None = None,
         reader: OutputReader | None = None,
     ) -> InferenceResult:
-        """Queue a request and return its result, the same as if it had run alone.
+        """Queue a request and return its result; see `enqueue` and `QueuedRequest.result`."""
+        request = self.enqueue(
+            feeds, rows, output_names, deadline=deadline, unbatched=unbatched, future=future, reader=reader
+        )
+        try:
+            await request.future
+        except asyncio.CancelledError:
+            self.withdraw(request)
+            raise
+        return request.result()
 
-        Raises OverloadedError at once if the queue is full, DeadlineError if the deadline passes before the
-        run has begun, and whatever the model raises because of this request.
+    def withdraw(self, request: QueuedRequest) -> None:
+        """Take a request out of the queue whose caller has gone; one that a run has taken is left to it."""
+        with suppress(ValueError):
+            self._queue.remove(request)
+
+    def enqueue(
+        self,
+        feeds: Mapping[str, Array],
+        rows: int,
+        output_names: tuple[str, ...],
+        *,
+        deadline: float | None = None,
+        unbatched: bool = False,
+        future: Waiter | None = None,
+        reader: OutputReader | None = None,
+    ) -> QueuedRequest:
+        """Queue a request. When its future is done, it has the same result as if it had run alone.
+
+        Raises OverloadedError if the queue is full. Awaiting the future and then calling `result` raises
+        DeadlineError if the deadline passed before the run had begun, and whatever the model raises because
+        of this request.
 
         Args:
             feeds: The model's inputs by name, and any other tensors to override (levers).
@@ -213,15 +241,7 @@ class Batcher:
             self._delay_timer.cancel()
             self._delay_timer = None
             loop.call_soon(self._start_run, loop)
-
-        # Wait for the outcome.
-        try:
-            await request.future
-        except asyncio.CancelledError:
-            with suppress(ValueError):  # it has left the queue if a run has taken it
-                self._queue.remove(request)
-            raise
-        return request.result()
+        return request
 
     def _should_run_at_once(self, request: QueuedRequest) -> bool:
         """Whether the request is on its own, so that waiting for others would only delay it."""

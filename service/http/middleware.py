@@ -11,7 +11,7 @@ from service.http.body import MemoryBudget
 from service.http.cors import Cors
 from service.http.observer import RequestObserver
 from service.http.request import ClientGoneError, Request
-from service.http.response import LARGE_RESPONSE_BYTES, Response
+from service.http.response import LARGE_RESPONSE_BYTES
 from service.http.router import Router
 
 
@@ -37,8 +37,14 @@ class RequestMiddleware:
         observer = self._observer
         observer.started(request)
         try:
-            preflight = None if self._cors is None else self._cors.apply(request)
-            response = await self._dispatch(request) if preflight is None else preflight
+            response = None if self._cors is None else self._cors.apply(request)
+            if response is None:
+                match = self._router.match(request.head)
+                route = match.route
+                request.route_path = route.path
+                request.path_params = match.params
+                self._auth.check(route.level, request.head.headers)
+                response = await route.endpoint(request)
             if response is not None:
                 if len(response.body) < LARGE_RESPONSE_BYTES:
                     sending = request.respond(response)
@@ -62,11 +68,3 @@ class RequestMiddleware:
         finally:
             self._budget.release(request)
             observer.finished(request)
-
-    async def _dispatch(self, request: Request) -> Response | None:
-        match = self._router.match(request.head)
-        route = match.route
-        request.route_path = route.path
-        request.path_params = match.params
-        self._auth.check(route.level, request.head.headers)
-        return await route.endpoint(request)

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from service.errors import OverloadedError
-from service.http.request import VALID_ID, Request, new_ids, read_trace
+from service.http.request import Request, new_ids, read_trace
 from service.http.response import ErrorResponse, error_response
 from service.telemetry.log import access_log
 
@@ -39,12 +39,10 @@ class RequestObserver:
         """Give the request its id, the caller's if that is valid, and its trace."""
         request.started_ns = perf_counter_ns()
         self._counters.in_flight += 1
-        fields = request.head.fields
-        chosen = fields.get(b"x-request-id")
-        request.id = chosen.decode() if chosen and VALID_ID.fullmatch(chosen) else next(self._ids)
-        traceparent = fields.get(b"traceparent")
-        if traceparent is not None:
-            request.trace = read_trace(traceparent)
+        head = request.head
+        request.id = head.chosen_id or next(self._ids)
+        if b"traceparent" in head.fields:
+            request.trace = read_trace(head.fields[b"traceparent"])
 
     def error_response(self, error: Exception, request: Request) -> ErrorResponse:
         """What an error is answered with, counted and noted for the log."""

@@ -129,7 +129,8 @@ class HttpProtocol(asyncio.Protocol):
             if not isinstance(cause, MalformedRequestError):
                 cause = MalformedRequestError(400, "the request: expected HTTP/1.1, got something else")
             self._reject(cause)
-        self._advance()
+        if self.pipeline or self._final_response is not None:
+            self._advance()
 
     def pause_writing(self) -> None:
         self.write_paused = True
@@ -219,7 +220,10 @@ class HttpProtocol(asyncio.Protocol):
             request = self.newest = WireRequest(self, head)
             request.complete_body = data[start:]
             request.received = True
-            self.pipeline.append(request)
+            if self._current is None and not self.pipeline:
+                self._start(request)
+            else:
+                self.pipeline.append(request)
             return
         self._piece = data if at_start else b""
         # a head that fits into one piece of this length needs no measuring
@@ -373,9 +377,10 @@ class HttpProtocol(asyncio.Protocol):
             if request.overloaded and not self.pipeline and self._final_response is None:
                 self.pause_reading()
                 self.loop.call_later(OVERLOAD_PAUSE_SECONDS, self.resume_reading)
-            elif not self.pipeline:
+            elif self.read_paused:
                 self.resume_reading()
-            self._advance()
+            if self.pipeline or self._final_response is not None:
+                self._advance()
 
     # ---- the end
 

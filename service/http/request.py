@@ -41,6 +41,7 @@ class RequestHead:
     """A parsed request line with its headers. It is shared by all requests that begin with the same bytes."""
 
     __slots__ = (
+        "chosen_id",
         "content_length",
         "expects_continue",
         "fields",
@@ -75,6 +76,9 @@ class RequestHead:
         # In the order sent, names in lower case; `fields` has the last value of each name.
         self.headers = headers
         self.fields = dict(headers)
+        # The request id that the caller chose, if it is valid.
+        chosen_id = self.fields.get(b"x-request-id")
+        self.chosen_id = chosen_id.decode() if chosen_id and VALID_ID.fullmatch(chosen_id) else None
         self.http_version = http_version
         self.keep_alive = keep_alive
         # Bytes of the body; None if it comes in chunks.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 HIGH_WATER_BYTES = 1 << 16
 # How much of a body is still read after its request was answered, so that the connection can go on.
 UNWANTED_BYTES = 1 << 20
+# Shared by all requests without a part of a body, and never changed.
+NO_BYTES = bytearray()
 # What no header of an answer may contain: it would end the line, or the head.
 LINE_BREAKS = re.compile(rb"[\x00\r\n]")
 
@@ -31,6 +33,8 @@ class WireRequest(Request):
     response_complete = False
     # The connection ends with the answer.
     closes = False
+    # What has arrived of the body and not been read.
+    _buffer: bytearray = NO_BYTES
     # Bytes of the answer's body still to be written; None if it is sent in chunks.
     _left: int | None = None
     # "100 Continue" was sent.
@@ -42,7 +46,6 @@ class WireRequest(Request):
         self.connection = connection
         self.head = head
         self.client = connection.client
-        self._buffer = bytearray()
 
     # what the connection tells it
 
@@ -50,6 +53,8 @@ class WireRequest(Request):
         """Take a part of the body."""
         if self.response_complete:
             return
+        if self._buffer is NO_BYTES:
+            self._buffer = bytearray()
         self._buffer += data
         if len(self._buffer) > HIGH_WATER_BYTES:
             self.connection.pause_reading()
@@ -101,8 +106,7 @@ class WireRequest(Request):
             await self._wait(deadline)
         if self.client_gone:
             raise ClientGoneError
-        data = bytes(self._buffer)
-        self._buffer.clear()
+        data, self._buffer = bytes(self._buffer), NO_BYTES
         return data, not self.received
 
     def respond(self, response: Response) -> Awaitable[None] | None:

@@ -25,6 +25,8 @@ STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
     "color_message",
     "taskName",
 }
+# the levels of access-log lines
+LEVEL_NAMES = {logging.DEBUG: "debug", logging.INFO: "info"}
 
 
 def configure_logging(level: str, worker: int | None = None) -> None:
@@ -101,9 +103,9 @@ class AccessLogBuffer:
                 f"{fields.get('status')} {fields.get('ms', 0):.1f} ms\n".encode()
             )
         else:
-            name = logging.getLevelName(level).lower()
+            name = LEVEL_NAMES[level]
             line = {"time": now, "level": name, "logger": "access", "worker": self._worker, **fields}
-            self._lines.append(to_json_line(line) + b"\n")
+            self._lines.append(orjson.dumps(line, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
 
