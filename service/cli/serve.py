@@ -67,7 +67,7 @@ def options() -> list[inspect.Parameter]:
         if name in SECRETS:
             continue
         default = field.default
-        default_text = "" if default in (None, ()) or isinstance(default, bool) else f" [default: {default}]"
+        default_text = "" if default in (None, ()) or isinstance(default, bool) else f" (default: {default})"
         help_text = (field.description or "") + default_text
         if field.annotation is bool:
             kind: Any = bool | None

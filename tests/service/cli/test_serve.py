@@ -36,6 +36,13 @@ def test_every_setting_but_secrets_is_an_option() -> None:
     assert options == flags | {"--config", "--print-config"}
 
 
+def test_help_shows_defaults() -> None:
+    """In square brackets, rich would read them as markup and drop them."""
+    text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout
+    assert "(default: 127.0.0.1)" in text
+    assert "(default: 8000)" in text
+
+
 def test_options_are_settings(served: list[Settings]) -> None:
     """Numbers, switches and lists have their types."""
     result = call("--port", "0", "--no-docs", "--check-parity", "--cors", "*", "--cors", "http://a.org")
