@@ -24,7 +24,7 @@ class RequestedOutput:
     classes: int = 0
 
 
-# Requests and results are never changed, but not frozen: that would cost 0.5 µs for each of them.
+# requests and results are never changed, but not frozen: that would cost 0.5 µs for each of them
 @dataclass(slots=True)
 class InferenceRequest:
     """A validated request: every input of the model is present, with its dtype and a shape that it accepts.

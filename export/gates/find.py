@@ -57,7 +57,7 @@ LINEAR_OPS = MOVE_OPS | {
     "Tile",
 }
 WEIGHTED_OPS = frozenset({"Gemm", "MatMul", "Conv", "ConvTranspose"})
-# mean bias above which an undecidable gate counts as a carry gate. Carry gates are initialized at 1 or more;
+# Mean bias above which an undecidable gate counts as a carry gate. Carry gates are initialized at 1 or more;
 # a bias drawn around 0 says nothing, and the gate is taken for T, which is the usual way to write a highway.
 MIN_CARRY_BIAS = 0.5
 
@@ -268,7 +268,7 @@ class CarryClassifier:
         self, branches: tuple[Branch, ...], first: int, second: int, previous_outputs: Container[ir.Value]
     ) -> CarryDecision:
         pair = {first: branches[first], second: branches[second]}
-        # Each test below decides only if it holds for exactly one of the two branches.
+        # each test below decides only if it holds for exactly one of the two branches
 
         # the branch that is an earlier output of the same layer
         states = [

@@ -22,7 +22,7 @@ VALUE_KEEPING_OPS = frozenset({"Identity", "Cast", "CastLike", "Expand", "Reshap
 RANDOM_OPS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
-# elements: integer constants up to this size (axes, shapes) and single floats are equal if their contents
+# In elements. Integer constants up to this size (axes, shapes) and single floats are equal if their contents
 # are. Larger constants are weights. They identify a layer, so each is equal to itself only.
 MAX_LITERAL_ELEMENTS = 16
 

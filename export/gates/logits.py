@@ -156,8 +156,8 @@ class LogitTracer:
             yield from self._weights(first_input(node), depth + 1)
         elif node.op_type in AFFINE_OPS:
             for number, source in enumerate(present_inputs(node)):
-                # A constant first input, in front of a constant second one, is no weight but an initial
-                # state: at the first time step it is in the place of the data.
+                # a constant first input, in front of a constant second one, is no weight but an initial
+                # state: at the first time step it is in the place of the data
                 if not self._ranges.depends_on_input(source) and (
                     number or self._ranges.depends_on_input(present_inputs(node)[1])
                 ):

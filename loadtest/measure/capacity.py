@@ -26,8 +26,8 @@ MAX_LATE_SHARE = 0.2
 MAX_LATE_SECONDS = 0.1
 # standard deviations by which the random number of requests may be below its expectation
 MAX_DEVIATIONS = 5.0
-# A queue grows if, at the end of a rate, more than this share of the requests are unanswered, and more than
-# this number of them.
+# a queue grows if, at the end of a rate, more than this share of the requests are unanswered, and more than
+# this number of them
 MAX_BACKLOG_SHARE = 0.05
 MIN_BACKLOG = 3
 

@@ -41,9 +41,9 @@ from service.inference_types import Array
 from service.protocol.infer_response import assemble, encode_infer, encode_tensors
 from service.registry.model import Model
 
-# More gate bytes than this are summarized in a thread: in the event loop they would hold up other requests.
+# more gate bytes than this are summarized in a thread: in the event loop they would hold up other requests
 LARGE_GATE_BYTES = 1 << 19
-# More models than are served at a time.
+# more models than are served at a time
 MAX_PREPARED_MODELS = 256
 
 

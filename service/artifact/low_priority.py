@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 
-# niceness: Linux gives such a thread about a seventieth of the CPU time of an ordinary one beside it.
+# Niceness. Linux gives such a thread about a seventieth of the CPU time of an ordinary one beside it.
 # SCHED_IDLE would give next to none, which is too little for a thread that may hold the interpreter's lock.
 LOWEST_PRIORITY = 19
 

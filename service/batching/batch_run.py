@@ -102,14 +102,14 @@ class BatchRunner:
         start = perf_counter_ns()
         first = requests[0]
 
-        # The common case, kept short: one request, nothing to read.
+        # the common case, kept short: one request, nothing to read
         if len(requests) == 1 and first.reader is None:
             arrays = self._run_padded(first.feeds, first.rows, first.output_names)
             run_ns, queue_ns = perf_counter_ns() - start, start - first.queued_ns
             first.outcome = InferenceResult(tuple(arrays), queue_ns, run_ns, first.rows)
             return CompletedBatch(first.rows, 1, run_ns, queue_ns, inline)
 
-        # Stack the rows, and collect the outputs that any of the requests needs, each once.
+        # stack the rows, and collect the outputs that any of the requests needs, each once
         if len(requests) == 1:
             feeds, rows, names = first.feeds, first.rows, tuple(dict.fromkeys(first.needed_names))
         else:
@@ -120,7 +120,7 @@ class BatchRunner:
             needed = dict.fromkeys([request.needed_names for request in requests])
             names = tuple(dict.fromkeys([name for needed_names in needed for name in needed_names]))
 
-        # Run the model, then the readers.
+        # run the model, then the readers
         arrays = self._run_padded(feeds, rows, names)
         run_ns = perf_counter_ns() - start
         outputs = dict(zip(names, arrays, strict=True))
@@ -130,7 +130,7 @@ class BatchRunner:
             first.outcome = InferenceResult(own, start - first.queued_ns, run_ns, rows, reader_results[0])
             return CompletedBatch(rows, 1, run_ns, start - first.queued_ns, inline)
 
-        # Give each request its own rows of the outputs that it named.
+        # give each request its own rows of the outputs that it named
         queue_ns = row = 0
         # most outputs have one entry for each row
         one_each = all(len(outputs[name]) == rows for name in names if name in self._splittable)
@@ -169,7 +169,7 @@ class BatchRunner:
                 CompletedBatch(rows, int(is_last), perf_counter_ns() - piece_start, queue_ns, inline)
             )
 
-        # Put the outputs together again, so that the reader sees all rows as one request.
+        # put the outputs together again, so that the reader sees all rows as one request
         arrays = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
         run_ns = perf_counter_ns() - start
         outputs = dict(zip(names, arrays, strict=True))
@@ -215,7 +215,7 @@ def _run_readers(requests: Sequence[QueuedRequest], outputs: Mapping[str, Array]
     if all(request.reader is None for request in requests):
         return [None] * len(requests)
 
-    # Group the requests by reader and number of rows.
+    # group the requests by reader and number of rows
     groups: dict[tuple[OutputReader, int], list[int]] = {}
     starts, row = [], 0
     for index, request in enumerate(requests):

@@ -33,11 +33,11 @@ SHORT_RUN_NS = 2_000_000
 NEWEST_WEIGHT = 0.125
 # event-loop turns to wait for more requests before a run, as long as each turn brings some
 MAX_YIELDS = 2
-# If recent batches held more requests than this on average, traffic is concurrent, and a request that finds
-# the queue empty waits one turn for others.
+# if recent batches held more requests than this on average, traffic is concurrent, and a request that finds
+# the queue empty waits one turn for others
 CONCURRENT_BATCH_SIZE = 1.1
-# The average is raised to this when a second request arrives in the turn in which the first ran by itself:
-# at least two came together, though each batch held only one.
+# the average is raised to this when a second request arrives in the turn in which the first ran by itself:
+# at least two came together, though each batch held only one
 AT_LEAST_TWO = 2.0
 
 
@@ -61,7 +61,7 @@ class RunTimeEstimator:
         if average is None:
             if not averages:
                 return False
-            # Take the nearest known size; assume that a larger run takes proportionally longer.
+            # take the nearest known size; assume that a larger run takes proportionally longer
             nearest = min(averages, key=lambda other: abs(other - bucket))
             average = averages[nearest] * 2.0 ** max(bucket - nearest, 0)
         return average < SHORT_RUN_NS
@@ -106,7 +106,7 @@ class Batcher:
         self._max_queue = max_queue
         self._on_batch = on_batch
         self._run_times = RunTimeEstimator()
-        # The thread starts with the first long run, and ends when the batcher is dropped.
+        # the thread starts with the first long run, and ends when the batcher is dropped
         self._thread = ThreadPoolExecutor(1, "batcher")
         self._queue = RequestQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -201,14 +201,14 @@ class Batcher:
             raise self.overloaded_error()
         loop = self._loop
         if loop is None or loop.is_closed():
-            # Cached: get_running_loop() calls getpid() every time to detect forks.
+            # cached: get_running_loop() calls getpid() every time to detect forks
             loop = self._loop = asyncio.get_running_loop()
 
-        # Append the request to the queue.
+        # append the request to the queue
         needed_names, size = output_names, sum([array.size for array in feeds.values()])
         if reader is not None:
             needed_names += reader.output_names
-            # Count outputs that are read as further input: they cost about the same time.
+            # count outputs that are read as further input: they cost about the same time
             size *= 1 + len(reader.output_names)
         request = QueuedRequest(
             feeds,
@@ -223,9 +223,9 @@ class Batcher:
         )
         self._queue.append(request)
 
-        # See that a run will come.
+        # see that a run will come
         if self._running:
-            # The end of the present run starts the next one; until then only the deadline needs watching.
+            # the end of the present run starts the next one; until then only the deadline needs watching
             if request.deadline < self._timer_deadline:
                 self._set_deadline_timer(request.deadline, loop)
         elif not self._scheduled:
@@ -237,7 +237,7 @@ class Batcher:
                 self._scheduled = True
                 loop.call_soon(self._start_or_wait, loop)
         elif self._delay_timer is not None and self._queue.time_to_wait(self._max_delay, self._max_rows) <= 0:
-            # The request fills the batch, or cannot wait until the delay is over.
+            # the request fills the batch, or cannot wait until the delay is over
             self._delay_timer.cancel()
             self._delay_timer = None
             loop.call_soon(self._start_run, loop)
@@ -246,7 +246,7 @@ class Batcher:
     def _should_run_at_once(self, request: QueuedRequest) -> bool:
         """Whether the request is on its own, so that waiting for others would only delay it."""
         if self._ran_this_turn and request.row_shapes is not None:
-            # Another request came in this same turn and has run by itself: the two came together.
+            # another request came in this same turn and has run by itself: the two came together
             self._recent_batch_size = max(self._recent_batch_size, AT_LEAST_TWO)
         return (
             self._recent_batch_size <= CONCURRENT_BATCH_SIZE
@@ -327,17 +327,17 @@ class Batcher:
         self._running = False
         if self._deadline_timer is not None:
             self._set_deadline_timer(math.inf, loop)
-        # A run that failed or ended early says nothing about how long runs take.
+        # a run that failed or ended early says nothing about how long runs take
         if all(isinstance(request.outcome, InferenceResult) for request in batch):
             self._run_times.observe(sum([request.size for request in batch]), len(batch), ns)
         for request in batch:
             if request.future.done():
-                # The caller has gone: let go of the arrays.
+                # the caller has gone: let go of the arrays
                 request.outcome = None
             else:
                 request.future.set_result(None)
         self._schedule_next(loop)
-        # Last, so that an error in the callback costs no request its result.
+        # last, so that an error in the callback costs no request its result
         for run in completed:
             self._on_batch(run)
 

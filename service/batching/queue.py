@@ -23,7 +23,7 @@ MAX_BATCH_SCAN = 256
 CLOCK_TOLERANCE = 0.001
 
 
-# No repr: deque.remove() formats the item that it cannot find, and formatting an array takes 5 µs a number.
+# no repr: deque.remove() formats the item that it cannot find, and formatting an array takes 5 µs a number
 @dataclass(slots=True, eq=False, repr=False)
 class QueuedRequest:
     """A request in the queue or in a run, and its outcome.
@@ -129,12 +129,12 @@ class RequestQueue(deque[QueuedRequest]):
             elif request.row_shapes != batch[0].row_shapes:
                 skipped.append(request)
             elif rows + request.rows > max_rows:
-                # Stop here: a smaller request from further behind must not overtake this one.
+                # stop here: a smaller request from further behind must not overtake this one
                 self.appendleft(request)
                 break
             else:
                 batch.append(request)
                 rows += request.rows
-        # Requests of other shapes keep their places at the head of the queue.
+        # requests of other shapes keep their places at the head of the queue
         self.extendleft(reversed(skipped))
         return batch

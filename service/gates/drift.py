@@ -27,7 +27,7 @@ Level = Literal["ok", "watch", "alarm"]
 
 # seconds between two sampled runs at least
 MIN_INTERVAL = 0.1
-# After a sampled run, this many times its own duration must pass: sampling takes up to 1/20 of the time.
+# after a sampled run, this many times its own duration must pass: sampling takes up to 1/20 of the time
 REST_FACTOR = 20
 # values that are counted of one run: of all gates together at most, and of each gate at least
 MAX_SAMPLED_VALUES, MIN_GATE_VALUES = 2**14, 256
@@ -112,7 +112,7 @@ class DriftMonitor:
         samples = [_subsample(array, values_each, self._turn) for array in arrays]
         fresh = self._count(np.concatenate(samples), [len(sample) for sample in samples])
         with self._lock:
-            # Let old rows fade, so that the total never exceeds the window.
+            # let old rows fade, so that the total never exceeds the window
             remaining = max(0.0, min(self._rows, self._window - rows))
             if remaining < self._rows:
                 self._totals *= remaining / self._rows
@@ -130,7 +130,7 @@ class DriftMonitor:
         if not finite.all():
             values, gate_of_value = values[finite], gate_of_value[finite]
         bins = np.clip((values * self._bins).astype(np.int64), 0, self._bins - 1)
-        # One histogram for all gates: gate g uses the cells from g * width + 1 on.
+        # one histogram for all gates: gate g uses the cells from g * width + 1 on
         counts = np.bincount(gate_of_value * width + 1 + bins, minlength=gates * width).reshape(gates, width)
         sums = np.bincount(gate_of_value, weights=values, minlength=gates)
         return np.column_stack((sums, counts[:, 1:])) / np.maximum(counts.sum(1, keepdims=True), 1)
@@ -200,7 +200,7 @@ def sampled_run(
     input_count, first_input = len(runtime.inputs), runtime.inputs[0].name
 
     def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
-        # More feeds than inputs means that levers are moved: such gates say nothing about the traffic.
+        # more feeds than inputs means that levers are moved: such gates say nothing about the traffic
         if len(feeds) != input_count or not drift.should_sample():
             return runtime.run(feeds, names)
         arrays = runtime.run(feeds, (*names, *drift.gate_names))
@@ -222,7 +222,7 @@ def _subsample(array: Array, count: int, turn: int) -> Array:
     step = values.size // count
     if step < 2:
         return values
-    # A step that divides the number of units would pick the same few units again and again.
+    # a step that divides the number of units would pick the same few units again and again
     while gcd(step, values.size) != 1:
         step += 1
     return values[turn % step :: step]

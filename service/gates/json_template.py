@@ -42,7 +42,7 @@ class JsonTemplate:
 
         A row with numbers outside of 0 to 1 gets them with as many digits as they need.
         """
-        # Read as an unsigned integer, every other float32 (negative, NaN, Inf) is greater than 1.0 is.
+        # read as an unsigned integer, every other float32 (negative, NaN, Inf) is greater than 1.0 is
         if np.maximum.reduce(table.view(np.uint32), axis=None) <= ONE_BITS:
             return [text.tobytes() for text in self._look_up(table)]
         if len(table) > 1:

@@ -168,7 +168,7 @@ def _parse_shifts(value: Any, gates: Sequence[Gate]) -> tuple[tuple[Gate, float]
                 f"{where}: expected a number from -{SATURATING_SHIFT:g} to {SATURATING_SHIFT:g}, "
                 f"got {_shown(shift)}"
             )
-        # Keys of JSON objects are strings, so the number of a layer comes as one.
+        # keys of JSON objects are strings, so the number of a layer comes as one
         entry = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name
         shifts += [(gate, float(shift)) for gate in _find_gates(where, entry, gates)]
     return tuple(shifts)

@@ -82,7 +82,7 @@ class OutputSizes:
         self._bytes_by_axes: dict[tuple[tuple[str, int], ...], int] = {}
         for name in names:
             tensor = signature.hidden[name]
-            # Words and rows may share an axis, whose name is then a product such as "words*batch".
+            # words and rows may share an axis, whose name is then a product such as "words*batch"
             factors = [factor for dim in tensor.dims for factor in str(dim).split("*")]
             varying = [factor for factor in factors if not factor.isdigit()]
             if all(factor in input_axes for factor in varying):

@@ -79,7 +79,7 @@ class GateReader:
         self._template = _json_template(gates, self._levels)
         self._routes = {per: ROUTE % (per, len(layers)) for per in (b"row", b"request")}
         self._threads = threads
-        # The threads start when there is work for them, and end when the reader is dropped.
+        # the threads start when there is work for them, and end when the reader is dropped
         self._pool = ThreadPoolExecutor(threads, "gates")
 
     def read(self, arrays: Mapping[str, Array], rows: int, requests: int = 1) -> list[GateSummary]:
@@ -92,7 +92,7 @@ class GateReader:
             nulls = self._template.render_text([b"null"] * len(self._gates) * (5 + len(self._levels)))
             return [self._routes[b"row"] % (nulls, b"", b"", b"")] * requests
 
-        # Read few values here and now; cut many into parts.
+        # read few values here and now; cut many into parts
         if requests == 1:
             return self._read_part(arrays, rows, 1)
         size = sum([arrays[name].size for name in self.output_names])
@@ -118,7 +118,7 @@ class GateReader:
 
     def _read_part(self, arrays: Mapping[str, Array], rows: int, requests: int) -> list[GateSummary]:
         """`read` in one pass. A NaN affects the statistics of its own request only."""
-        # Compute the statistics, and turn them into JSON for all requests together.
+        # compute the statistics, and turn them into JSON for all requests together
         per, count = (b"row", rows) if rows == 1 or None not in self._row_axes else (b"request", 1)
         with np.errstate(all="ignore"):
             table, means, carried = self._statistics(arrays, count, requests)
@@ -127,7 +127,7 @@ class GateReader:
                 (carried, np.add.reduce(means, axis=1)), option=orjson.OPT_SERIALIZE_NUMPY
             )
 
-        # Cut the JSON of two lists of lists, carried and effective depth, into one text for each request.
+        # cut the JSON of two lists of lists, carried and effective depth, into one text for each request
         carried_texts, depth_texts = [part.split(b"],[") for part in routes_json[3:-3].split(b"]],[[")]
         summaries: list[GateSummary] = []
         for index, (text, longest) in enumerate(zip(gates_json, self._longest_closed(means), strict=True)):
@@ -156,7 +156,7 @@ class GateReader:
             means = np.concatenate([part[1] for part in parts], axis=1)[:, order]
             carried = np.multiply.reduce([part[2] for part in parts])
         if len(self._layers) < len(self._gates):
-            # The time steps of a recurrent layer count as one: their mean.
+            # the time steps of a recurrent layer count as one: their mean
             means = np.stack([means[:, members].mean(1) for members in self._layers], axis=1)
         return table, means, carried
 

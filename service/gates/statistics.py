@@ -75,7 +75,7 @@ def gate_statistics(
     table = np.zeros((requests, gates, 5 + len(levels)), np.float32)
     columns = table.transpose(2, 0, 1)
 
-    # Sums first: squared differences, values below and above the bounds.
+    # sums first: squared differences, values below and above the bounds
     differences = flat - mean[:, :, None]
     np.vecdot(differences, differences, out=columns[1])
     extremes = np.empty((2, *flat.shape), np.bool)
@@ -83,7 +83,7 @@ def gate_statistics(
     np.greater(flat, 1 - epsilon, out=extremes[1])
     np.vecdot(extremes.astype(np.float32), _ones(size), out=columns[-3:-1])
 
-    # Divide all of them at once, then fill in the other columns.
+    # divide all of them at once, then fill in the other columns
     table /= np.float32(size)
     np.sqrt(columns[1], out=columns[1])
     columns[0] = mean
@@ -108,7 +108,7 @@ def _quantiles(flat: Array, scratch: Array, levels: Sequence[float]) -> Array:
     np.multiply(flat, np.float32(QUANTILE_STEPS), out=scratch)
     scratch += np.float32(0.5)
     steps = scratch.astype(np.uint16)
-    # NumPy's stable sort of 16-bit numbers is a radix sort: it counts instead of comparing.
+    # NumPy's stable sort of 16-bit numbers is a radix sort: it counts instead of comparing
     steps.sort(axis=2, kind="stable")
     return steps.take(positions, axis=2) / np.float32(QUANTILE_STEPS)
 

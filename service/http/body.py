@@ -18,7 +18,7 @@ from service.errors import (
 from service.http.request import Request
 from service.protocol.json_document import quoted
 
-# The window bits by which zlib tells the two kinds of stream apart.
+# the window bits by which zlib tells the two kinds of stream apart
 WINDOW_BITS = {"gzip": 31, "deflate": 15}
 
 

@@ -9,10 +9,10 @@ from service.bounded_cache import BoundedCache
 from service.http.request import RequestHead
 
 HEAD_END = b"\r\n\r\n"
-# More heads than clients in use at a time have (a body of another length makes another head), and the
-# longest.
+# more heads than clients in use at a time have (a body of another length makes another head), and the
+# longest
 MAX_CACHED_HEADS, MAX_HEAD_BYTES = 2048, 1024
-# A head with one of these differs in each request, so it is not worth remembering.
+# a head with one of these differs in each request, so it is not worth remembering
 UNIQUE_HEADERS = frozenset({b"x-request-id", b"traceparent"})
 
 

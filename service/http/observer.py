@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The status in the log and the metrics if the client left before an answer began; nothing is sent.
+# the status in the log and the metrics if the client left before an answer began; nothing is sent
 CLIENT_CLOSED_REQUEST = 499
-# Other methods share one label, so that a caller cannot make up labels.
+# other methods share one label, so that a caller cannot make up labels
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 MAX_LOGGED_PATH_LENGTH = 200
-# Probes come every few seconds: those answered with 200 are logged at the level debug.
+# probes come every few seconds: those answered with 200 are logged at the level debug
 PROBES = ("/live", "/ready")
 
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 # How long nothing is read from a client whose request found the queue full. A client that asks again at
 # once would take time from those whose requests are answered.
 OVERLOAD_PAUSE_SECONDS = 0.25
-# How many pipelined requests of one client are begun before other connections get a turn of the event loop.
+# how many pipelined requests of one client are begun before other connections get a turn of the event loop
 MAX_REQUESTS_PER_TURN = 16
 # Bytes of a head that its size leaves out, at most: the method, the version and the ends of lines. While a
 # head is incomplete its bytes are counted as they arrive, these among them.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Headers = list[tuple[bytes, bytes]]
 
-# A request id that a caller may choose: short, printable, without spaces.
+# a request id that a caller may choose: short, printable, without spaces
 VALID_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 # The W3C trace context header: version, trace, parent span, flags. Later versions may add more fields.
 TRACEPARENT = re.compile(
@@ -69,22 +69,22 @@ class RequestHead:
         expects_continue: bool = False,
     ) -> None:
         self.method = method
-        # As sent, with its escapes: safe to log.
+        # as sent, with its escapes: safe to log
         self.raw_path = raw_path
         self.path = path
         self.query = query
-        # In the order sent, names in lower case; `fields` has the last value of each name.
+        # in the order sent, names in lower case; `fields` has the last value of each name
         self.headers = headers
         self.fields = dict(headers)
-        # The request id that the caller chose, if it is valid.
+        # the request id that the caller chose, if it is valid
         chosen_id = self.fields.get(b"x-request-id")
         self.chosen_id = chosen_id.decode() if chosen_id and VALID_ID.fullmatch(chosen_id) else None
         self.http_version = http_version
         self.keep_alive = keep_alive
-        # Bytes of the body; None if it comes in chunks.
+        # bytes of the body; None if it comes in chunks
         self.content_length = content_length
         self.expects_continue = expects_continue
-        # The route, once the router has looked it up.
+        # the route, once the router has looked it up
         self.match: Match | None = None
 
 
@@ -112,28 +112,28 @@ class Request(ABC):
     trace: Trace | None = None
 
     path_params: Mapping[str, str] = MappingProxyType({})
-    # The route's pattern, as metrics and the log name it.
+    # the route's pattern, as metrics and the log name it
     route_path: str = "unknown"
 
-    # All of the body if it had arrived when the request was started, else None: see `next_chunk`.
+    # all of the body if it had arrived when the request was started, else None: see `next_chunk`
     complete_body: bytes | None = None
-    # Bytes of its body that count against the worker's memory budget until the request is over.
+    # bytes of its body that count against the worker's memory budget until the request is over
     held_bytes: int = 0
-    # Runs the request, if no asyncio task does.
+    # runs the request, if no asyncio task does
     driver: Driver | None = None
-    # A task runs it for the moment, while the driver awaits that task.
+    # a task runs it for the moment, while the driver awaits that task
     in_task: bool = False
-    # Header lines that every answer to this request has, such as those of CORS.
+    # header lines that every answer to this request has, such as those of CORS
     extra_lines: bytes = b""
 
-    # HTTP status of the answer; 0 until one has begun.
+    # HTTP status of the answer; 0 until one has begun
     status: int = 0
     error_message: str | None = None
-    # Refused because the queue was full.
+    # refused because the queue was full
     overloaded: bool = False
     client_gone: bool = False
 
-    # What the log and the traces say of the model's run.
+    # what the log and the traces say of the model's run
     model_name: str | None = None
     model_version: int = 0
     result: InferenceResult | None = None

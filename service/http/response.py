@@ -15,15 +15,15 @@ from starlette.exceptions import HTTPException
 from service.errors import OverloadedError, RequestError, RequestTimeoutError, UnauthorizedError
 from service.http.request import Request
 
-# A response body, and how many bytes of it are JSON if the bytes of tensors follow (else None).
+# a response body, and how many bytes of it are JSON if the bytes of tensors follow (else None)
 ResponseBody = tuple[bytes, int | None]
 
 JSON_LINES = b"content-type: application/json\r\n"
 BINARY_LINES = b"content-type: application/octet-stream\r\ninference-header-content-length: %d\r\n"
-# Larger answers count against the memory budget until the client has read them; smaller ones fit into the
-# write buffer of a transport (64 KiB).
+# larger answers count against the memory budget until the client has read them; smaller ones fit into the
+# write buffer of a transport (64 KiB)
 LARGE_RESPONSE_BYTES = 1 << 16
-# How much of the path or value that a caller sent is quoted in an error message.
+# how much of the path or value that a caller sent is quoted in an error message
 MAX_QUOTED_LENGTH = 80
 
 STATUS_LINES = {
@@ -44,7 +44,7 @@ class Response:
         self.body = body
         self.lines = lines
         self.status = status
-        # Whether the connection ends with this answer.
+        # whether the connection ends with this answer
         self.close = close
 
 
@@ -64,10 +64,10 @@ class ErrorResponse(Response):
         is_bug: bool = False,
     ) -> None:
         super().__init__(orjson.dumps({"error": message}), JSON_LINES + lines, status, close=close)
-        # The word that metrics count it under.
+        # the word that metrics count it under
         self.reason = reason
         self.message = message
-        # Not foreseen: the log needs the traceback.
+        # not foreseen: the log needs the traceback
         self.is_bug = is_bug
 
 

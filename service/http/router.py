@@ -14,10 +14,10 @@ from service.http.auth import Level
 from service.http.request import Request, RequestHead
 from service.http.response import Response
 
-# An endpoint returns its answer, or None if it has sent one itself.
+# an endpoint returns its answer, or None if it has sent one itself
 Endpoint = Callable[[Request], Awaitable[Response | None]]
 
-# More addresses than are in use at a time, and the longest that is remembered.
+# more addresses than are in use at a time, and the longest that is remembered
 MAX_CACHED_MATCHES, MAX_CACHED_PATH_LENGTH = 1024, 200
 
 

@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 class DrainTiming:
     """Seconds of the steps in which a server ends."""
 
-    # A TCP handshake that began before the port was closed to new connections may still be under way.
+    # a TCP handshake that began before the port was closed to new connections may still be under way
     handshake: float = 0.25
-    # A connection on which nothing has come or gone for as long is not waiting for anything.
+    # a connection on which nothing has come or gone for as long is not waiting for anything
     quiet: float = 1.0
-    # Between two looks at what is still open.
+    # between two looks at what is still open
     step: float = 0.02
 
 

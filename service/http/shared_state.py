@@ -17,13 +17,13 @@ from service.http.response import STATUS_LINES
 class ConnectionLimits:
     """What a connection may do."""
 
-    # Bytes of a request's line and headers.
+    # bytes of a request's line and headers
     max_header: int = 65536
-    # Seconds in which these must arrive.
+    # seconds in which these must arrive
     header_seconds: float = 10.0
-    # Seconds of silence after which a connection is closed.
+    # seconds of silence after which a connection is closed
     idle_seconds: float = 75.0
-    # How long a client may go on sending after its last answer, before its connection is closed on it.
+    # how long a client may go on sending after its last answer, before its connection is closed on it
     linger_seconds: float = 2.0
 
 
@@ -45,7 +45,7 @@ class SharedState:
 
     draining: bool = False
     heads: HeadCache = field(default_factory=HeadCache)
-    # Requests that are being answered, also those whose connection is lost.
+    # requests that are being answered, also those whose connection is lost
     running: set[Any] = field(default_factory=set)
     on_connection_lost: Callable[[], object] | None = None
     _default_headers: object = None

@@ -15,31 +15,31 @@ from service.http.response import Response
 if TYPE_CHECKING:
     from service.http.protocol import HttpProtocol
 
-# Reading stops while more of a body than this waits for the application.
+# reading stops while more of a body than this waits for the application
 HIGH_WATER_BYTES = 1 << 16
-# How much of a body is still read after its request was answered, so that the connection can go on.
+# how much of a body is still read after its request was answered, so that the connection can go on
 UNWANTED_BYTES = 1 << 20
-# Shared by all requests without a part of a body, and never changed.
+# shared by all requests without a part of a body, and never changed
 NO_BYTES = bytearray()
-# What no header of an answer may contain: it would end the line, or the head.
+# what no header of an answer may contain: it would end the line, or the head
 LINE_BREAKS = re.compile(rb"[\x00\r\n]")
 
 
 class WireRequest(Request):
     """A request that arrives over an HttpProtocol, and is answered over it."""
 
-    # All of the body has arrived.
+    # all of the body has arrived
     received = False
     response_complete = False
-    # The connection ends with the answer.
+    # the connection ends with the answer
     closes = False
-    # What has arrived of the body and not been read.
+    # what has arrived of the body and not been read
     _buffer: bytearray = NO_BYTES
-    # Bytes of the answer's body still to be written; None if it is sent in chunks.
+    # bytes of the answer's body still to be written; None if it is sent in chunks
     _left: int | None = None
-    # "100 Continue" was sent.
+    # "100 Continue" was sent
     _continued = False
-    # What the coroutine waits for: the next part of the body, or the client's departure.
+    # what the coroutine waits for: the next part of the body, or the client's departure
     _waiting: asyncio.Future[None] | None = None
 
     def __init__(self, connection: HttpProtocol, head: RequestHead) -> None:

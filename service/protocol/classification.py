@@ -21,7 +21,7 @@ def probabilities(values: Array, *, distribution: bool) -> Array:
 
 def top_classes(values: Array, count: int) -> Array:
     """Indices of the `count` greatest values of each row, the greatest first; of equal values, the first."""
-    # Reversed before and after sorting, so that a stable sort puts the first of equal values first.
+    # reversed before and after sorting, so that a stable sort puts the first of equal values first
     reversed_order = np.argsort(values[:, ::-1], axis=1, kind="stable")[:, ::-1]
     return values.shape[1] - 1 - reversed_order[:, :count]
 

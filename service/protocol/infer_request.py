@@ -88,7 +88,7 @@ class InputReader:
         `other_arrays` is the number of arrays in the text that are not part of the inputs. For most requests,
         counting brackets is enough: as many as there should be means that no array hides among the numbers.
         """
-        # `inputs` itself is an array, and so is each shape.
+        # `inputs` itself is an array, and so is each shape
         outer_arrays = other_arrays + 1 + len(self.feeds)
         has_more_arrays = has_more_than(text, b"[", outer_arrays + self._json_arrays)
         if has_more_arrays:
@@ -113,7 +113,7 @@ class InputReader:
         if self._signature.batch is not None:
             self._expect_rows(shape[0], f"{where}.shape")
 
-        # Read its values from the JSON or from the bytes that follow.
+        # read its values from the JSON or from the bytes that follow
         size = _binary_size(entry["parameters"], where) if "parameters" in present else None
         if size is None:
             data = entry["data"] if "data" in present else None
@@ -208,7 +208,7 @@ def decode_infer(
             f"{LENGTH_HEADER}: expected at most the {len(body)} bytes of the body, got {json_size}"
         )
 
-    # Parse the JSON, and read the parameters.
+    # parse the JSON, and read the parameters
     text = bytes(body[:json_size])
     expect_short(text, limits.max_json_bytes)
     request = parse(text)
@@ -220,7 +220,7 @@ def decode_infer(
         if name in PARAMETER_CHECKS:
             PARAMETER_CHECKS[name](value, f"parameters.{name}")
 
-    # Read the inputs and the requested outputs.
+    # read the inputs and the requested outputs
     inputs = InputReader(body, len(text), signature, limits)
     inputs.read(expect_array(request["inputs"] if "inputs" in present else None, "inputs"))
     inputs.expect_even(text, 1 if "outputs" in present else 0, limits.max_depth)
@@ -296,7 +296,7 @@ def _decode_raw(body: bytes | memoryview, signature: Signature, limits: RequestL
         )
     (tensor,) = signature.inputs.values()
     dtype = WIRE_DTYPES[tensor.dtype]
-    # A rest that is no whole value makes the size wrong, which read_binary reports.
+    # a rest that is no whole value makes the size wrong, which read_binary reports
     shape = infer_shape(tensor.dims, len(body) // dtype.itemsize, "body")
     rows = 1 if signature.batch is None else shape[0]
     if rows > limits.max_rows:

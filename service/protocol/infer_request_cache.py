@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DATA_KEY = b'"data":'
 # more than the kinds of requests that are in use at any one time
-# The parser that is kept for short texts grows with its longest one.
+# The parser that is kept for short texts grows with its longest one
 MAX_PARSER_BYTES = 1 << 16
 MAX_TEMPLATES = 512
 # bytes of JSON in one template; with MAX_TEMPLATES, this bounds the cache to a megabyte for each endpoint
@@ -109,10 +109,10 @@ class CachingDecoder:
 
     def _from_json(self, body: bytes, start: int, signature: Signature, digest: str) -> InferenceRequest:
         """Decode a body in JSON; `start` is the first bracket after the first data key."""
-        # Cut the body into the array of numbers and the template around it.
+        # cut the body into the array of numbers and the template around it
         stop = body.find(b"]", start) + 1
         if start + len(body) - stop > MAX_TEMPLATE_BYTES:
-            # Not a flat array, for example: `stop` is then the end of the first nested row.
+            # not a flat array, for example: `stop` is then the end of the first nested row
             return self._decode_uncached(body, None, signature)
         before, after = body[:start], body[stop:]
         key = (digest, before, after)
@@ -129,7 +129,7 @@ class CachingDecoder:
             if values is not None:
                 return template.with_feeds({slot.name: values})
 
-        # Remember the template if the body has one data key, whose value is one flat array of numbers.
+        # remember the template if the body has one data key, whose value is one flat array of numbers
         request = self._decode_uncached(body, None, signature)
         if (
             before.endswith((DATA_KEY, DATA_KEY + b" "))

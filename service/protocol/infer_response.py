@@ -59,7 +59,7 @@ def assemble(head: Entry, tail: Sequence[Buffer]) -> tuple[bytes, int | None]:
     the JSON has NaN or Inf.
     """
     text = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
-    # orjson writes NaN and Inf as null.
+    # orjson writes NaN and Inf as null
     if b"null" in text:
         _expect_finite(head)
     return (b"".join((text, *tail)), len(text)) if tail else (text, None)

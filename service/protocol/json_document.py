@@ -32,8 +32,8 @@ DEPTH_STEPS[list(b"]}")] = -1
 def parse(text: bytes) -> JsonObject:
     """Parse a JSON object; its values are converted on demand."""
     try:
-        # A new parser for each text: a parser must not be used again as long as any value of its last text
-        # lives.
+        # a new parser for each text: a parser must not be used again as long as any value of its last text
+        # lives
         document = Parser().parse(text)
     except UnicodeDecodeError as error:
         raise RequestError("body: expected JSON in UTF-8, got bytes that are not UTF-8") from error
@@ -110,7 +110,7 @@ def scalars(value: Any, where: str) -> dict[str, Parameter]:
     """An object whose values are strings, numbers and booleans, as a dict."""
     node = expect_object(value, where)
     keys(node, where)
-    # All at once: the parser would search for each key from the start.
+    # all at once: the parser would search for each key from the start
     parameters: dict[str, Parameter] = to_python(node)
     for key, parameter in parameters.items():
         if not isinstance(parameter, SCALARS):
@@ -122,7 +122,7 @@ def scalars(value: Any, where: str) -> dict[str, Parameter]:
 
 def to_python(value: Any) -> Any:
     """Convert a value to lists, dicts and scalars."""
-    # Not by the parser's own as_list(): for more than 2**24 values it writes past the end of the list.
+    # not by the parser's own as_list(): for more than 2**24 values it writes past the end of the list
     return orjson.loads(to_json(value)) if isinstance(value, JsonArray | JsonObject) else value
 
 
@@ -134,7 +134,7 @@ def to_json(value: Any) -> bytes:
 
 def has_more_than(text: bytes, byte: bytes, count: int) -> bool:
     """Whether a byte occurs more than `count` times in a text."""
-    # bytes.find is faster than bytes.count if there are few to find: it jumps from one to the next.
+    # bytes.find is faster than bytes.count if there are few to find: it jumps from one to the next
     if count > 8:
         return text.count(byte) > count
     position = -1

@@ -88,7 +88,7 @@ def _columns(instances: JsonArray, signature: Signature) -> dict[str, JsonArray]
             )
         for name, values in rows.items():
             values.append(to_json(node[name]))
-    # Put the values of each input together and parse them once more, as one array.
+    # put the values of each input together and parse them once more, as one array
     return {
         name: expect_array(Parser().parse(b"[" + b",".join(values) + b"]"), "instances")
         for name, values in rows.items()
@@ -120,7 +120,7 @@ def _read_rows(
             f"got {len(json_shape) - 1} levels"
         )
     array = read_json(values, json_shape, WIRE_DTYPES[dtype], where)
-    # If the whole body has no more brackets than these rows should have, no array hides among the numbers.
+    # if the whole body has no more brackets than these rows should have, no array hides among the numbers
     if brackets != arrays_in(values, json_shape):
         expect_even(values, json_shape, where)
     return array.reshape(shape)

@@ -149,7 +149,7 @@ def read_binary(
     array = np.frombuffer(body, dtype, math.prod(shape), start).reshape(shape)
     if dtype.kind == "b" and array.view(np.uint8).max() > 1:
         raise RequestError(f"{where}: expected bytes of 0 or 1 (BOOL), got another")
-    # Kernels may rely on aligned memory, and the tensor can begin at any byte of the body.
+    # kernels may rely on aligned memory, and the tensor can begin at any byte of the body
     return array if array.flags.aligned else array.copy()
 
 

@@ -50,8 +50,8 @@ def load(
     start = time.perf_counter()
     where = str(file.path)
 
-    # Read and open the file. onnxruntime reads it once more by itself: given bytes, it would copy them and
-    # keep the GIL meanwhile.
+    # read and open the file. onnxruntime reads it once more by itself: given bytes, it would copy them and
+    # keep the GIL meanwhile
     data = call(read_model_file, file)
     expect_self_contained(data, where)
     try:
@@ -60,7 +60,7 @@ def load(
         raise ModelFileError(str(error), "its device is not available") from error
     expect_unchanged(file)
 
-    # Check it against its manifest.
+    # check it against its manifest
     manifest = check_manifest(runtime, where, required=not settings.allow_unverified)
     if manifest is not None and manifest.content != call(content_digest, data):
         raise ModelFileError(
@@ -79,7 +79,7 @@ def load(
     batched = may_batch(result, manifest, file, exact=settings.exact) and batch is not None
     pad_single_rows = batched and result.single_row_differs and settings.max_batch > 1
 
-    # Assemble the model.
+    # assemble the model
     drift = None
     if manifest is not None and manifest.profile is not None and manifest.profile.layers:
         drift = DriftMonitor(manifest.profile, manifest.gates, settings.drift_rows)

@@ -15,7 +15,7 @@ from service.inference_types import Array
 Rows = dict[str, Array]
 
 SEED = 20_150_503
-# Batches of these sizes are compared with the largest one: kernels often change at small and at odd sizes.
+# batches of these sizes are compared with the largest one: kernels often change at small and at odd sizes
 BATCH_SIZES = (2, 3, 5, 8, 17)
 # rows that run one by one, and rows for which hidden outputs, which may be large, are compared as well
 FEW_ROWS = 3
@@ -23,7 +23,7 @@ FEW_ROWS = 3
 # used.
 LENGTHS = (8, 16, 32, 64, 128, 224)
 INTEGER_RANGES = ((0, 256), (1, 64), (1, 16), (1, 4), (1, 2), (0, 1))
-# Differences up to this, relative to the largest value, come from adding the same numbers in another order.
+# differences up to this, relative to the largest value, come from adding the same numbers in another order
 ROUNDING_TOLERANCE = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-9}
 
 
@@ -176,7 +176,7 @@ def _compare_bits(runtime: Runtime, rows: Rows, names: Sequence[str], max_rows: 
 
     sizes = [size for size in BATCH_SIZES if size < max_rows]
     alone = all(same_bits(index, index + 1) for index in range(min(FEW_ROWS, max_rows)))
-    # The first and the last rows, since a row's place in the batch may matter, too.
+    # the first and the last rows, since a row's place in the batch may matter, too
     return alone, all(same_bits(0, size) and same_bits(max_rows - size, max_rows) for size in sizes)
 
 
@@ -212,8 +212,8 @@ def _is_distribution(array: Array) -> bool | None:
 
 # rows on which a device is compared with the CPU
 AGREEMENT_ROWS = 64
-# The bound of the parity proof: this many times PyTorch's own error, or the last bit of a float32 if that is
-# more.
+# the bound of the parity proof: this many times PyTorch's own error, or the last bit of a float32 if that is
+# more
 PARITY_FACTOR, LAST_BIT = 8, 2.0**-23
 
 

@@ -106,8 +106,8 @@ class ModelRegistry:
         deployment = Deployment.from_json(record)
         async with self._lock:
             failed = await self._load_files(deployment.files, (self._deployment or Deployment()).files)
-            # Remember the failures now: the deployment that announces them comes after the last worker's
-            # reply.
+            # remember the failures now: the deployment that announces them comes after the last worker's
+            # reply
             tried = {(file.name, file.version) for file in deployment.files}
             others = {
                 file: reason
@@ -157,7 +157,7 @@ class ModelRegistry:
         served: dict[str, Versions] = {}
         for name, files in deployment.models.items():
             previous = self._served.get(name, {})
-            # In place of a file that failed, the same version goes on; without any, all versions do.
+            # in place of a file that failed, the same version goes on; without any, all versions do
             models = [self._loaded.get(file) or previous.get(str(file.version)) for file in files]
             available = [model for model in models if model is not None] or list(previous.values())
             for model in sorted(available, key=lambda model: model.version):

@@ -37,7 +37,7 @@ def configure_logging(level: str, worker: int | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # A log that cannot be written must not stop the service.
+    # a log that cannot be written must not stop the service
     logging.raiseExceptions = False
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
@@ -113,7 +113,7 @@ class AccessLogBuffer:
         """Write the collected lines. A process calls this last before it ends."""
         lines, self._lines, self._timer = self._lines, [], None
         for chunk in chunks(lines):
-            # The service goes on if nobody reads the log any more.
+            # the service goes on if nobody reads the log any more
             with contextlib.suppress(OSError):
                 write(chunk)
 

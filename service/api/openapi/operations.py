@@ -102,7 +102,7 @@ BLOCKS = parameter(
 )
 BINARY = parameter("binary", "query", "Tensors as raw bytes.", {"type": "boolean", "default": False})
 
-# by method and path. Paths of a model also exist with `/versions/{version}` after the model.
+# By method and path. Paths of a model also exist with `/versions/{version}` after the model.
 OPERATIONS: dict[tuple[str, str], Operation] = {
     # routes of FastAPI
     ("get", "/v2"): Operation("Server"),
