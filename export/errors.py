@@ -1,7 +1,7 @@
 """Every error that `export` reports to its user, and the warning about a source.
 
 ExportError
-├── RequestError       an option or argument that makes no sense
+├── UsageError         an option or argument that makes no sense
 ├── SourceError        a source, its weights, labels or rows cannot be read or do not fit
 ├── RefusedError       an untrusted file asks for something that is never done
 ├── UntraceableError   a module that no graph can represent faithfully
@@ -23,7 +23,7 @@ class ExportError(Exception):
     exit_status = 1
 
 
-class RequestError(ExportError, ValueError):
+class UsageError(ExportError, ValueError):
     """An option or argument makes no sense: the message names it, its value and the valid values."""
 
     exit_status = 2

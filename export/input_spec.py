@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from export.errors import RequestError, SourceError, warn_user
+from export.errors import SourceError, UsageError, warn_user
 
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
@@ -34,15 +34,15 @@ class InputSpec:
 
 
 def parse_input(text: str) -> InputSpec:
-    """Parse `NAME:DTYPE[DIM,...]`, or raise a RequestError that shows the expected form."""
+    """Parse `NAME:DTYPE[DIM,...]`, or raise a UsageError that shows the expected form."""
     match = INPUT_PATTERN.match("".join(text.split()))
     if match is None:
-        raise RequestError(f"--input: expected NAME:DTYPE[DIM,...] as in x:float32[batch,784], got {text!r}")
+        raise UsageError(f"--input: expected NAME:DTYPE[DIM,...] as in x:float32[batch,784], got {text!r}")
     name, dtype = match["name"], match["dtype"]
     if not NAME_PATTERN.match(name):
-        raise RequestError(f"--input: expected a name of letters, digits and _, got {name!r}")
+        raise UsageError(f"--input: expected a name of letters, digits and _, got {name!r}")
     if dtype not in DTYPES:
-        raise RequestError(f"--input {name}: expected a dtype of {', '.join(DTYPES)}, got {dtype!r}")
+        raise UsageError(f"--input {name}: expected a dtype of {', '.join(DTYPES)}, got {dtype!r}")
     dims = match["dims"].split(",") if match["dims"] else []
     return InputSpec(name, dtype, tuple(_parse_dim(name, dim) for dim in dims))
 
@@ -52,17 +52,17 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputSpec, ...]:
     inputs = tuple(parse_input(text) for text in texts)
     names = [spec.name for spec in inputs]
     if duplicates := [name for name in names if names.count(name) > 1]:
-        raise RequestError(f"--input: expected distinct names, got {duplicates[0]!r} more than once")
+        raise UsageError(f"--input: expected distinct names, got {duplicates[0]!r} more than once")
     return inputs
 
 
 def _parse_dim(name: str, text: str) -> int | str:
     if re.fullmatch(r"[0-9]{1,9}", text):
         if int(text) == 0:
-            raise RequestError(f"--input {name}: expected dimensions of 1 or more, got 0")
+            raise UsageError(f"--input {name}: expected dimensions of 1 or more, got 0")
         return int(text)
     if not NAME_PATTERN.match(text):
-        raise RequestError(f"--input {name}: expected a number or a name as a dimension, got {text!r}")
+        raise UsageError(f"--input {name}: expected a number or a name as a dimension, got {text!r}")
     return text
 
 
@@ -72,7 +72,7 @@ def model_name(requested: str | None, default: str) -> str:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", default).strip("-._")[:100]
         return name or "model"
     if not MODEL_NAME_PATTERN.match(requested):
-        raise RequestError(
+        raise UsageError(
             "--name: expected at most 100 letters, digits, '.', '_' and '-', a letter or digit first, "
             f"got {requested!r}"
         )
@@ -94,7 +94,7 @@ def with_user_names(
             fits = fits and same_kind and new_names.setdefault(dim, new) == new
     names = [name for name in new_names.values() if isinstance(name, str)]
     if not fits or len(set(names)) < len(names):
-        raise RequestError(
+        raise UsageError(
             f"--input: expected {' '.join(map(str, source_inputs))}, under any names, "
             f"got {' '.join(map(str, user_inputs))}"
         )

@@ -11,7 +11,7 @@ from typing import get_args
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import RequestError, SourceError, SourceWarning
+from export.errors import SourceError, SourceWarning, UsageError
 from export.input_spec import InputSpec, parse_inputs
 from export.measure.gate_profile import profile_gates
 from export.measure.lesion_curve import lesion_curve
@@ -102,7 +102,7 @@ def export_model(
         Where the file is, its manifest, the warnings and the durations.
 
     Raises:
-        RequestError: An argument makes no sense.
+        UsageError: An argument makes no sense.
         SourceError: The source, its weights, labels or rows cannot be read or do not fit.
         RefusedError: An untrusted file asks for something that is never done.
         UntraceableError: No graph represents the module for every input.
@@ -198,15 +198,15 @@ def export_model(
 def expect_valid_options(
     precision: str, min_agreement: float, version: int | None, samples: int | None
 ) -> None:
-    """Raise a RequestError for an option that makes no sense, before any work is done."""
+    """Raise a UsageError for an option that makes no sense, before any work is done."""
     if version is not None:
         expect_version(version)
     if precision not in get_args(Precision):
-        raise RequestError(f"--precision: expected {', '.join(get_args(Precision))}, got {precision!r}")
+        raise UsageError(f"--precision: expected {', '.join(get_args(Precision))}, got {precision!r}")
     if not 0 <= min_agreement <= 1:
-        raise RequestError(f"--min-agreement: expected a share from 0 to 1, got {min_agreement}")
+        raise UsageError(f"--min-agreement: expected a share from 0 to 1, got {min_agreement}")
     if samples is not None and samples < 0:
-        raise RequestError(f"--samples: expected a number of rows, 0 or more, got {samples}")
+        raise UsageError(f"--samples: expected a number of rows, 0 or more, got {samples}")
 
 
 def load_with_warnings(

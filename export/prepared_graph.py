@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from export.errors import RequestError
+from export.errors import UsageError
 from export.gates.instrument import Instrumentation, instrument
 from export.output.model_bytes import to_bytes
 from export.source import Array, Source
@@ -43,7 +43,7 @@ class PreparedGraph:
 def prepare(source: Source, opset: int | None = None) -> PreparedGraph:
     """Trace a module or program, or adopt a graph (which keeps its opset), and expose its gates."""
     if opset is not None and opset not in OPSETS:
-        raise RequestError(f"--opset: expected {OPSETS[0]} to {OPSETS[-1]}, got {opset}")
+        raise UsageError(f"--opset: expected {OPSETS[0]} to {OPSETS[-1]}, got {opset}")
     if source.graph is None:
         traced = trace(source, opset or DEFAULT_OPSET)
         model = traced.model
@@ -52,7 +52,7 @@ def prepare(source: Source, opset: int | None = None) -> PreparedGraph:
         strip_metadata(model)
         graph_opset = model.opset_imports.get("")
         if opset not in (None, graph_opset):
-            raise RequestError(f"--opset: an .onnx file keeps its opset, which is {graph_opset}, got {opset}")
+            raise UsageError(f"--opset: an .onnx file keeps its opset, which is {graph_opset}, got {opset}")
     gates = instrument(model)
     return PreparedGraph(traced, model, gates, to_bytes(model))
 

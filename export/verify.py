@@ -11,7 +11,7 @@ import onnx_ir as ir
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import ParityError, RequestError, SourceError
+from export.errors import ParityError, SourceError, UsageError
 from export.input_spec import InputSpec
 from export.output.model_bytes import weights_digest
 from export.parity.prove import Proof, prove
@@ -170,4 +170,4 @@ def opset_of(path: Path) -> int:
     for entry in onnx.load(path, load_external_data=False).opset_import:
         if entry.domain == "":
             return int(entry.version)
-    raise RequestError(f"{path}: names no ONNX opset")
+    raise UsageError(f"{path}: names no ONNX opset")

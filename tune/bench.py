@@ -14,7 +14,7 @@ from service.config.cpus import available_cpus
 from service.config.settings import Settings
 from tune.candidates import Candidate
 from tune.child_process import ChildProcess, StopRequested, module_command, turnpike_command
-from tune.errors import ExportError, ServeError
+from tune.errors import LowerPrecisionError, ServeError
 from tune.measurements import LoadFigures, Trial
 from tune.model_under_test import ModelUnderTest
 from tune.plan import TunePlan
@@ -91,7 +91,7 @@ def lower_precision(
     with ChildProcess(command, stop_requested) as process:
         if process.wait():
             hint = "" if source else "; with --source, it can be made from what the model was exported from"
-            raise ExportError(
+            raise LowerPrecisionError(
                 f"{precision} was left out, because turnpike export failed: {process.error_text}{hint}"
             )
     return repository

@@ -1,10 +1,10 @@
 """All errors of a tuning search.
 
 TuneError
-├── UsageError      invalid options: exit status 2
-├── ServeError      a server could not be started or loaded: exit status 1
-├── ExportError     a lower precision could not be made: reported, and left out of the comparison
-└── StoppedError    the user stopped the search: exit status 130
+├── UsageError             invalid options: exit status 2
+├── ServeError             a server could not be started or loaded: exit status 1
+├── LowerPrecisionError    a lower precision could not be made: reported, and left out of the comparison
+└── StoppedError           the user stopped the search: exit status 130
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ServeError(TuneError):
     """`turnpike serve` or the load failed; the message quotes its error."""
 
 
-class ExportError(TuneError):
+class LowerPrecisionError(TuneError):
     """`turnpike export` could not make a lower precision; the message quotes its error."""
 
 

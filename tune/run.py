@@ -17,7 +17,7 @@ from service.version import VERSION
 from tune.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
 from tune.candidates import Candidate
 from tune.child_process import StopRequested
-from tune.errors import ExportError
+from tune.errors import LowerPrecisionError
 from tune.measurements import Trial, median_trial
 from tune.model_under_test import ModelUnderTest, find_model
 from tune.plan import TunePlan
@@ -147,7 +147,7 @@ def _lower_precisions(
         listener.message(f"exporting {model.name} in {precision}, for comparison")
         try:
             repositories[precision] = lower_precision(model, plan.source, precision, scratch, stop_requested)
-        except ExportError as error:
+        except LowerPrecisionError as error:
             notes.append(str(error))
             listener.message(str(error))
     return repositories, notes

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from export.cli.export import Data, DataDir, Inputs, Threads, Weights
 from export.cli.progress import StepProgress, console, stoppable, table_on_failure, warn
-from export.errors import RequestError
+from export.errors import UsageError
 from export.precision.compare import MIN_AGREEMENT
 from export.verify import verify_model
 from service.artifact.runtime import Device
@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Prove again, tensor by tensor, that MODEL.onnx computes what SOURCE computes."""
     if device not in get_args(Device):
-        raise RequestError(f"--device: expected {' or '.join(get_args(Device))}, got {device!r}")
+        raise UsageError(f"--device: expected {' or '.join(get_args(Device))}, got {device!r}")
     torch.set_num_threads(threads)
     with stoppable() as check, table_on_failure(), StepProgress(check) as progress:
         result = verify_model(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from export.errors import RequestError
+from export.errors import UsageError
 from export.source import Array, Rows, Source
 from service.artifact.manifest import (
     DTYPE_BYTES,
@@ -24,7 +24,7 @@ DEFAULT_SAMPLES = 10
 
 
 def sample_count(samples: int | None, source: Source) -> int:
-    """The number of rows to store; a RequestError if rows were requested and cannot be stored.
+    """The number of rows to store; a UsageError if rows were requested and cannot be stored.
 
     A user's own rows are stored only on request, since they may be private.
     """
@@ -32,7 +32,7 @@ def sample_count(samples: int | None, source: Source) -> int:
     if samples is None:
         return DEFAULT_SAMPLES if source.public and expected is None else 0
     if samples and expected is not None:
-        raise RequestError(f"--samples: expected {expected}")
+        raise UsageError(f"--samples: expected {expected}")
     return samples
 
 

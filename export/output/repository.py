@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.errors import ExportError, RequestError
+from export.errors import ExportError, UsageError
 from export.output.model_bytes import embed_manifest
 from models.atomic import replacing
 from service.artifact.manifest import Manifest
@@ -29,18 +29,18 @@ class WrittenModel:
 
 
 def expect_version(version: int) -> int:
-    """The version, or a RequestError unless it is a positive 31-bit number."""
+    """The version, or a UsageError unless it is a positive 31-bit number."""
     if not 1 <= version < 2**31:
-        raise RequestError(f"--version: expected a whole number from 1, got {version}")
+        raise UsageError(f"--version: expected a whole number from 1, got {version}")
     return version
 
 
 def expect_repository(repository: Path) -> Path:
-    """The repository, or a RequestError if it or a parent is a file."""
+    """The repository, or a UsageError if it or a parent is a file."""
     for folder in (repository, *repository.parents):
         if folder.exists():
             if not folder.is_dir():
-                raise RequestError(f"--to: expected a folder, and {folder} is a file")
+                raise UsageError(f"--to: expected a folder, and {folder} is a file")
             break
     return repository
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from export.errors import RequestError, SourceError
+from export.errors import SourceError, UsageError
 from export.input_spec import InputSpec
 from export.source import Source
 from models.errors import MissingRecordError, ModelsError
@@ -66,7 +66,7 @@ def _with_user_names(own: InputSpec, inputs: tuple[InputSpec, ...]) -> tuple[Inp
     if not fits or any(
         old != new for old, new in zip(own.dims, renamed.dims, strict=True) if isinstance(old, int)
     ):
-        raise RequestError(f"--input: expected {own}, under any names, got {', '.join(map(str, inputs))}")
+        raise UsageError(f"--input: expected {own}, under any names, got {', '.join(map(str, inputs))}")
     return (renamed,)
 
 

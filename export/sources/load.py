@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import nn
 from torch.export import ExportedProgram
 
-from export.errors import RefusedError, RequestError, SourceError, SourceWarning, warn_user
+from export.errors import RefusedError, SourceError, SourceWarning, UsageError, warn_user
 from export.input_spec import InputSpec, model_name
 from export.source import Rows, Source
 from export.sources.checkpoint import read_checkpoint
@@ -79,9 +79,7 @@ def _open_source(
     """The source without rows; for a checkpoint of a training run also its record."""
     text = str(source) if isinstance(source, str | Path) else ""
     if weights is not None and not FACTORY_SPEC.match(text):
-        raise RequestError(
-            "--weights: works only with path/to/file.py:factory, other sources contain weights"
-        )
+        raise UsageError("--weights: works only with path/to/file.py:factory, other sources contain weights")
     if isinstance(source, nn.Module):
         expect_ready(source, type(source).__name__)
         expect_arguments(source, inputs, type(source).__name__)
@@ -90,7 +88,7 @@ def _open_source(
         return from_program(source, inputs, "program"), None
     if not text:
         shown = repr(source) if isinstance(source, str) else type(source).__name__
-        raise RequestError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {shown}")
+        raise UsageError(f"source: expected a path, a torch.nn.Module or an ExportedProgram, got {shown}")
     path = Path(text)
     if FACTORY_SPEC.match(text):
         return read_factory(text, inputs, weights), None

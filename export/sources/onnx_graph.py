@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
-from export.errors import RefusedError, RequestError, SourceError
+from export.errors import RefusedError, SourceError, UsageError
 from export.input_spec import DTYPES, NAME_PATTERN, InputSpec, expect_batch_dimension, with_user_names
 from export.source import Source
 from export.sources.onnx_checks import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
@@ -134,7 +134,7 @@ def name_inputs_and_outputs(model: ir.Model, inputs: list[str]) -> None:
     io_values = [*model.graph.inputs, *model.graph.outputs]
     io_names = [*inputs, *(_valid_name(str(value.name)) for value in model.graph.outputs)]
     if repeated := [name for name in io_names if io_names.count(name) > 1]:
-        raise RequestError(f"--input: expected names that no other input or output has, got {repeated[0]!r}")
+        raise UsageError(f"--input: expected names that no other input or output has, got {repeated[0]!r}")
     inner_values = [value for value in _all_values(model) if value not in set(io_values)]
     names_in_use = {str(value.name) for value in inner_values} | set(io_names)
     for value in inner_values:

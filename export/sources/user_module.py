@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from export.errors import RequestError, SourceError, UntraceableError
+from export.errors import SourceError, UntraceableError, UsageError
 from export.input_spec import InputSpec
 from export.source import Source
 from export.sources.state_dict import fit_weights, read_weights
@@ -37,7 +37,7 @@ def read_factory(text: str, inputs: tuple[InputSpec, ...], weights: str | Path |
     """
     spec = FACTORY_SPEC.match(text)
     if spec is None or not spec["factory"].isidentifier():
-        raise RequestError(f"expected path/to/file.py:factory, got {text!r}")
+        raise UsageError(f"expected path/to/file.py:factory, got {text!r}")
     path, factory = Path(spec["file"]), spec["factory"]
     if not path.is_file():
         raise SourceError(f"{path}: no such file")
@@ -102,7 +102,7 @@ def expect_ready(module: nn.Module, where: str) -> None:
 
 
 def expect_arguments(module: nn.Module, inputs: tuple[InputSpec, ...], where: str) -> None:
-    """Raise a RequestError unless forward can be called with one positional argument per input."""
+    """Raise a UsageError unless forward can be called with one positional argument per input."""
     signature = inspect.signature(module.forward)
     parameters = signature.parameters.values()
     positional = [
@@ -121,21 +121,19 @@ def expect_arguments(module: nn.Module, inputs: tuple[InputSpec, ...], where: st
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
     ]
     if keywords:
-        raise RequestError(
+        raise UsageError(
             f"{where}: {call} cannot be called without the keyword {keywords[0]!r}: give it a default"
         )
     if not inputs:
         names = [parameter.name for parameter in positional[: max(1, min_count)]] or ["x"]
         example = " ".join(f"--input {name}:float32[batch,784]" for name in names)
-        raise RequestError(f"--input: expected one for each argument of {call}, as in {example}")
+        raise UsageError(f"--input: expected one for each argument of {call}, as in {example}")
     if len(inputs) < min_count or (max_count is not None and len(inputs) > max_count):
         if max_count is None:
             expected = f"{min_count} or more"
         else:
             expected = str(min_count) if min_count == max_count else f"{min_count} to {max_count}"
-        raise RequestError(
-            f"--input: expected {expected}, one for each argument of {call}, got {len(inputs)}"
-        )
+        raise UsageError(f"--input: expected {expected}, one for each argument of {call}, got {len(inputs)}")
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -29,7 +29,7 @@ from torch._dynamo.exc import UserError
 from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import MappingKey, tree_flatten_with_path, tree_unflatten
 
-from export.errors import RequestError, UntraceableError
+from export.errors import UntraceableError, UsageError
 from export.input_spec import InputSpec
 from export.source import Source
 from export.trace.untraceable import expect_opset, expect_stateless, explain_errors
@@ -216,7 +216,7 @@ def name_io(model: ir.Model, program: ExportedProgram, inputs: tuple[InputSpec, 
 def claim_name(model: ir.Model, value: ir.Value, name: str) -> None:
     """Rename a value; another value with this name gets a number appended. Weights keep their names."""
     if name in model.graph.initializers:
-        raise RequestError(f"--input: {name!r} is the name of a weight: choose another name for the input")
+        raise UsageError(f"--input: {name!r} is the name of a weight: choose another name for the input")
     others = [other for node in model.graph.all_nodes() for other in node.outputs if other is not value]
     names_in_use = {other.name for other in (*others, *model.graph.inputs)}
     for other in others:

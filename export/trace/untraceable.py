@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.nn.utils import rnn
 
-from export.errors import ExportError, RequestError, UntraceableError
+from export.errors import ExportError, UntraceableError, UsageError
 
 # code that is not the user's: PyTorch's, and this package's
 TORCH_FOLDER = Path(torch.__file__).parent
@@ -145,8 +145,8 @@ def source_location(node: torch.fx.Node) -> str:
 
 
 def expect_opset(requested: int, written: int | None) -> None:
-    """Raise a RequestError if the exporter wrote another opset: it does so silently for some."""
+    """Raise a UsageError if the exporter wrote another opset: it does so silently for some."""
     if requested != written:
-        raise RequestError(
+        raise UsageError(
             f"--opset: this exporter cannot write opset {requested}, it wrote {written}: omit the option"
         )

@@ -18,7 +18,7 @@ from loadtest.workload.tensors import Array, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceAnswer:
     """The reference answer to one payload."""
 
     data: bytes
@@ -40,7 +40,7 @@ class AnswerChecker:
     def __init__(self, target: Target, plan: LoadPlan) -> None:
         self._target, self._tolerance = target, plan.tolerance
         self._outputs = {spec.name: spec for spec in target.outputs}
-        self._references: dict[Payload, Reference] = {}
+        self._references: dict[Payload, ReferenceAnswer] = {}
         self.first_wrong: str | None = None
 
     def learn(self, payload: Payload, reply: Reply) -> None:
@@ -61,7 +61,7 @@ class AnswerChecker:
             raise TargetError(f"{kind}: expected output {missing[0]!r}, which the answer lacks")
         if mismatch := self._check_alone(payload, answer):
             raise TargetError(f"{kind}: {mismatch.detail}")
-        self._references[payload] = Reference(reply.body, reply.headers.get(LENGTH_HEADER), answer)
+        self._references[payload] = ReferenceAnswer(reply.body, reply.headers.get(LENGTH_HEADER), answer)
 
     def check(self, payload: Payload, status: int, headers: Mapping[str, str], data: bytes) -> str | None:
         """Check an answer: returns None if it is good, else the fault as a short text to count by.

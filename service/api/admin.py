@@ -12,7 +12,7 @@ from service.api.open_inference import ModelName
 from service.errors import NotFoundError, NotReadyError, RequestError
 
 
-def router(context: ServiceContext) -> APIRouter:
+def framework_routes(context: ServiceContext) -> APIRouter:
     """The routes. The index is open to every API key; load and unload change what all workers serve."""
     routes = APIRouter(prefix="/v2/repository", tags=["Model repository"])
     any_key, admin = Depends(context.auth.needs("api")), Depends(context.auth.needs("admin"))

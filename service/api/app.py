@@ -117,7 +117,7 @@ class Application:
         for model in models:
             if model.drift is not None:
                 drift.setdefault(model.name, {})[str(model.version)] = model.drift.snapshot()
-        return {"meter": self.context.counters.snapshot(waiting), "drift": drift}
+        return {"counters": self.context.counters.snapshot(waiting), "drift": drift}
 
     async def start(self) -> None:
         """Check what all models need. Models are loaded when the supervisor sends a deployment."""
@@ -149,10 +149,10 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
     for add_routes in (open_inference.add_routes, predict.add_routes, gates.add_routes):
         add_routes(router, context)
     for included in (
-        health.router(context.auth, is_ready),
-        open_inference.router(context),
-        predict.router(context),
-        admin.router(context),
+        health.framework_routes(context.auth, is_ready),
+        open_inference.framework_routes(context),
+        predict.framework_routes(context),
+        admin.framework_routes(context),
     ):
         framework.include_router(included)
 

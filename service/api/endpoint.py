@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from time import perf_counter_ns
 
 from service.api.context import ServiceContext
-from service.api.inference import InferenceCall, deadline, reject_if_queue_full
+from service.api.inference import InferenceCall, reject_if_queue_full, run_deadline
 from service.errors import RequestError
 from service.gates.query import check_gate_output_size
 from service.http.request import Request
@@ -17,8 +17,8 @@ from service.inference_types import InferenceRequest
 from service.protocol.infer_request_cache import CachingDecoder
 from service.registry.model import Model
 
-JSON_LENGTH = b"inference-header-content-length"
-TIMEOUT = b"x-request-timeout-ms"
+JSON_LENGTH_HEADER = b"inference-header-content-length"
+TIMEOUT_HEADER = b"x-request-timeout-ms"
 
 
 class ModelEndpoint(ABC):
@@ -56,11 +56,14 @@ class ModelEndpoint(ABC):
                 body = await self._budget.read(request)
             received = perf_counter_ns()
             fields = request.head.fields
-            inference = self.decode(body, _json_length(fields.get(JSON_LENGTH)), model)
+            inference = self.decode(body, _json_length(fields.get(JSON_LENGTH_HEADER)), model)
             check_gate_output_size(inference, model.signature, self._max_gates)
             decoded = perf_counter_ns()
             call = InferenceCall(
-                model, inference, deadline(inference, fields.get(TIMEOUT), self._timeout_ms), request
+                model,
+                inference,
+                run_deadline(inference, fields.get(TIMEOUT_HEADER), self._timeout_ms),
+                request,
             )
             answer = await self.answer(call)
         except RequestError as error:

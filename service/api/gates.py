@@ -169,7 +169,7 @@ async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
     before = await call.run_named(names, unbatched=True)
     after = await call.run_named(names, lesion.bias_overrides(model.biases), unbatched=True)
     report: dict[str, Any] = {"rows": inference.rows, **lesion.to_json(model.gates)}
-    if tells_classes(model, before[first]):
+    if has_class_values(model, before[first]):
         effect = _effect(model, before[first], after[first])
         if not effect.is_finite:
             raise NotFiniteError(
@@ -188,7 +188,7 @@ async def _lesion_curve(call: InferenceCall) -> ResponseBody:
     layers = curve_layers(model.gates, inference.rows)
     first = next(iter(model.signature.outputs))
     before = await call.run_named(tuple(dict.fromkeys((*inference.output_names, first))), unbatched=True)
-    if not tells_classes(model, before[first]):
+    if not has_class_values(model, before[first]):
         raise RequestError(f"curve: expected a model whose output tells classes, and {first!r} tells none")
     entries = []
     for layer, gates in layers:
@@ -201,7 +201,7 @@ async def _lesion_curve(call: InferenceCall) -> ResponseBody:
     return merge_json(call.encode_infer(before), (orjson.dumps({"curve": curve}), None))
 
 
-def tells_classes(model: Model, output: Array) -> bool:
+def has_class_values(model: Model, output: Array) -> bool:
     """Whether an output has one value for each class, row by row."""
     return model.distribution is not None and output.ndim == 2 and output.shape[1] > 1
 

@@ -28,7 +28,7 @@ def reject_if_queue_full(model: Model) -> None:
         raise model.batcher.overloaded_error()
 
 
-def deadline(inference: InferenceRequest, header: bytes | None, default_ms: int) -> float:
+def run_deadline(inference: InferenceRequest, header: bytes | None, default_ms: int) -> float:
     """When the request must have begun to run, by the monotonic clock.
 
     The parameter `timeout` (µs) and the header `X-Request-Timeout-Ms` can only shorten the default.
@@ -37,7 +37,7 @@ def deadline(inference: InferenceRequest, header: bytes | None, default_ms: int)
     if inference.timeout_us:
         wait = min(wait, inference.timeout_us / 1e6)
     if header is not None:
-        wait = min(wait, _milliseconds(header) / 1e3)
+        wait = min(wait, _parse_timeout_ms(header) / 1e3)
     return monotonic() + wait
 
 
@@ -75,7 +75,7 @@ class InferenceCall:
         if inference.rows == 0:
             summary = None if reader is None else reader.read({}, 0, 1)[0]
             result = InferenceResult(
-                tuple(_empty(model, name, inference) for name in names), reader_result=summary
+                tuple(_empty_output(model, name, inference) for name in names), reader_result=summary
             )
         else:
             feeds = {**inference.feeds, **extra_feeds} if extra_feeds else inference.feeds
@@ -147,15 +147,15 @@ def _run_failed(model: Model, error: RunError) -> RequestError:
     return InternalError(f"model {model.name!r} failed on these rows")
 
 
-def _empty(model: Model, name: str, inference: InferenceRequest) -> Array:
+def _empty_output(model: Model, name: str, inference: InferenceRequest) -> Array:
     """An output of zero rows; a dimension that only a run could tell is 0."""
     tensor = model.signature.outputs.get(name) or model.signature.hidden[name]
-    known = _sizes(model.signature.inputs.values(), inference)
+    known = _dimension_sizes(model.signature.inputs.values(), inference)
     shape = [dim if isinstance(dim, int) else known.get(dim, 0) for dim in tensor.dims]
     return np.zeros(shape, tensor.dtype)
 
 
-def _sizes(inputs: Any, inference: InferenceRequest) -> dict[str, int]:
+def _dimension_sizes(inputs: Any, inference: InferenceRequest) -> dict[str, int]:
     """The sizes of the named dimensions in this request."""
     tensors: tuple[Tensor, ...] = tuple(inputs)
     return {
@@ -167,7 +167,7 @@ def _sizes(inputs: Any, inference: InferenceRequest) -> dict[str, int]:
     }
 
 
-def _milliseconds(header: bytes) -> int:
+def _parse_timeout_ms(header: bytes) -> int:
     if not (header.isdigit() and 0 < len(header) <= 10 and int(header)):
         value = header[:40].decode("latin-1")
         raise RequestError(f"X-Request-Timeout-Ms: expected whole milliseconds from 1, got {value!r}")

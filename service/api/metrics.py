@@ -30,13 +30,13 @@ STATES = ("READY", "LOADING", "UNAVAILABLE")
 DriftReports = Sequence[tuple[str, int, DriftReport]]
 
 
-def collect_metrics(snapshots: Iterable[Mapping[str, Any]], shelf: ModelRegistry) -> MetricsCollector:
+def collect_metrics(snapshots: Iterable[Mapping[str, Any]], registry: ModelRegistry) -> MetricsCollector:
     """The metrics from the snapshots of all workers and the models of this one."""
     snapshots = list(snapshots)
     return MetricsCollector(
-        merge(snapshot["meter"] for snapshot in snapshots),
-        list(shelf.index()),
-        drift_reports(snapshots, shelf),
+        merge(snapshot["counters"] for snapshot in snapshots),
+        list(registry.index()),
+        drift_reports(snapshots, registry),
     )
 
 
@@ -45,10 +45,10 @@ def metrics_response(metrics: MetricsCollector) -> Response:
     return Response(generate_latest(metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def drift_reports(snapshots: Sequence[Mapping[str, Any]], shelf: ModelRegistry) -> DriftReports:
+def drift_reports(snapshots: Sequence[Mapping[str, Any]], registry: ModelRegistry) -> DriftReports:
     """The drift of each model's gates, over the rows of all workers."""
     reports = []
-    for model in shelf.models:
+    for model in registry.models:
         if model.drift is not None:
             counts = [snapshot["drift"].get(model.name, {}).get(str(model.version)) for snapshot in snapshots]
             report = model.drift.merge(count for count in counts if count is not None)

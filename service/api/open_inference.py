@@ -25,7 +25,7 @@ def model_stats(
     snapshots: Iterable[Mapping[str, Any]], name: str | None = None, version: int | None = None
 ) -> list[dict[str, Any]]:
     """One entry a version, of all models or of one, or of one version of it."""
-    merged = merge(snapshot["meter"] for snapshot in snapshots)
+    merged = merge(snapshot["counters"] for snapshot in snapshots)
     return [
         _stats_entry(model, number, counts)
         for model, versions in sorted(merged["models"].items())
@@ -45,23 +45,23 @@ def _stats_entry(name: str, version: str, counts: Snapshot) -> dict[str, Any]:
         "inference_count": counts["rows"],
         "execution_count": sum(counts["run"]["counts"]),
         "inference_stats": {
-            "success": _times(answered, counts["seconds"]["total"]),
-            "fail": _times(sum(count for count, _ in failed), sum(ns for _, ns in failed)),
-            "queue": _times(answered, counts["queue"]["total"]),
-            "compute_input": _times(answered, counts["decode_ns"]),
-            "compute_infer": _times(answered, counts["infer_ns"]),
-            "compute_output": _times(answered, counts["encode_ns"]),
+            "success": _count_and_ns(answered, counts["seconds"]["total"]),
+            "fail": _count_and_ns(sum(count for count, _ in failed), sum(ns for _, ns in failed)),
+            "queue": _count_and_ns(answered, counts["queue"]["total"]),
+            "compute_input": _count_and_ns(answered, counts["decode_ns"]),
+            "compute_infer": _count_and_ns(answered, counts["infer_ns"]),
+            "compute_output": _count_and_ns(answered, counts["encode_ns"]),
             # there is no cache
-            "cache_hit": _times(0, 0),
-            "cache_miss": _times(0, 0),
+            "cache_hit": _count_and_ns(0, 0),
+            "cache_miss": _count_and_ns(0, 0),
         },
         "batch_stats": [
             {
                 "batch_size": int(rows),
                 # of the requests that ran in such batches, while compute_infer is of the runs themselves
-                "compute_input": _times(requests, decode_ns),
-                "compute_infer": _times(runs, run_ns),
-                "compute_output": _times(requests, encode_ns),
+                "compute_input": _count_and_ns(requests, decode_ns),
+                "compute_infer": _count_and_ns(runs, run_ns),
+                "compute_output": _count_and_ns(requests, encode_ns),
             }
             for rows, (runs, run_ns, requests, decode_ns, encode_ns) in sorted(
                 counts["sizes"].items(), key=lambda item: int(item[0])
@@ -70,7 +70,7 @@ def _stats_entry(name: str, version: str, counts: Snapshot) -> dict[str, Any]:
     }
 
 
-def _times(count: int, ns: int) -> dict[str, int]:
+def _count_and_ns(count: int, ns: int) -> dict[str, int]:
     return {"count": count, "ns": ns}
 
 
@@ -105,7 +105,7 @@ def add_routes(router: Router, context: ServiceContext) -> None:
     router.add("POST", "/v2/models/{model}/versions/{version}/infer", "api", infer, "infer_version")
 
 
-def router(context: ServiceContext) -> APIRouter:
+def framework_routes(context: ServiceContext) -> APIRouter:
     """Everything of the protocol that only tells."""
     routes = APIRouter(
         prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(context.auth.needs("api"))]
@@ -130,8 +130,8 @@ def router(context: ServiceContext) -> APIRouter:
             "name": model.name,
             "versions": [str(version) for version in registry.versions(model.name)],
             "platform": "onnx_onnxv1",
-            "inputs": [_metadata(tensor) for tensor in model.signature.inputs.values()],
-            "outputs": [_metadata(tensor) for tensor in model.signature.outputs.values()],
+            "inputs": [_tensor_metadata(tensor) for tensor in model.signature.inputs.values()],
+            "outputs": [_tensor_metadata(tensor) for tensor in model.signature.outputs.values()],
         }
 
     @routes.get("/models/{model}", summary="A model's inputs and outputs")
@@ -190,9 +190,9 @@ def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:
         "backend": "onnxruntime",
         "version_policy": {"specific": {"versions": context.registry.versions(model.name)}},
         "max_batch_size": settings.max_batch if batched else 0,
-        "input": [_config(tensor, batched) for tensor in signature.inputs.values()],
+        "input": [_tensor_config(tensor, batched) for tensor in signature.inputs.values()],
         "output": [
-            _config(tensor, batched) | {"label_filename": ""} for tensor in signature.outputs.values()
+            _tensor_config(tensor, batched) | {"label_filename": ""} for tensor in signature.outputs.values()
         ],
         "dynamic_batching": {
             "preferred_batch_size": [settings.max_batch],
@@ -216,11 +216,11 @@ def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:
     }
 
 
-def _metadata(tensor: Tensor) -> dict[str, Any]:
+def _tensor_metadata(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "datatype": DATATYPES[tensor.dtype], "shape": _shape(tensor)}
 
 
-def _config(tensor: Tensor, batched: bool) -> dict[str, Any]:
+def _tensor_config(tensor: Tensor, batched: bool) -> dict[str, Any]:
     """Triton's spelling, in which the batch is left out of the dimensions of a batched model."""
     shape = _shape(tensor)
     return {

@@ -39,7 +39,7 @@ def add_routes(router: Router, context: ServiceContext) -> None:
     router.add("POST", "/v1/models/{model}/versions/{version}:predict", "api", predict, "predict_version")
 
 
-def router(context: ServiceContext) -> APIRouter:
+def framework_routes(context: ServiceContext) -> APIRouter:
     """What clients of the first protocol ask before they predict."""
     routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(context.auth.needs("api"))])
 

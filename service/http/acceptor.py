@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 # how long a connection is left to a worker that has fewer
 YIELD_SECONDS = 0.001
 # until descriptors may be free again
-SHORTAGE_SECONDS = 0.2
-SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+SHORTAGE_PAUSE_SECONDS = 0.2
+SHORTAGE_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
@@ -96,10 +96,10 @@ class Acceptor:
         except ConnectionAbortedError:
             return True
         except OSError as error:
-            if error.errno not in SHORTAGES:
+            if error.errno not in SHORTAGE_ERRNOS:
                 raise
             log.warning("no connection can be accepted now: %s", error.strerror)
-            self._pause(SHORTAGE_SECONDS)
+            self._pause(SHORTAGE_PAUSE_SECONDS)
             return False
         taken.setblocking(False)
         task = self._loop.create_task(self._greet(taken))

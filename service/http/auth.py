@@ -61,12 +61,12 @@ class Authenticator:
             return
         if level == "admin" and not self._admin:
             raise ForbiddenError(ADMIN_OFF)
-        key = _key(headers)
+        key = _read_key(headers)
         if key is None:
             raise UnauthorizedError(NO_KEY)
         digest = _digest(key)
-        admin = _among(digest, self._admin)
-        api = _among(digest, self._api)
+        admin = _is_among(digest, self._admin)
+        api = _is_among(digest, self._api)
         if not (admin or api):
             raise UnauthorizedError(UNKNOWN_KEY)
         if level == "admin" and not admin:
@@ -96,7 +96,7 @@ def level_of(route: BaseRoute) -> Level | None:
     return None
 
 
-def _key(headers: Headers) -> bytes | None:
+def _read_key(headers: Headers) -> bytes | None:
     found = None
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
@@ -110,7 +110,7 @@ def _digest(key: bytes) -> bytes:
     return sha256(key).digest()
 
 
-def _among(digest: bytes, known: list[bytes]) -> bool:
+def _is_among(digest: bytes, known: list[bytes]) -> bool:
     found = False
     for one in known:
         # no early end: how long it takes must not tell which key it was

@@ -41,12 +41,12 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise SettingError(refusal(error, host, port)) from error
+        raise SettingError(bind_error_message(error, host, port)) from error
     listener.setblocking(False)
     return listener
 
 
-def refusal(error: OSError, host: str, port: int) -> str:
+def bind_error_message(error: OSError, host: str, port: int) -> str:
     if isinstance(error, PermissionError):
         return f"--port: expected a port that this user may listen on, such as one from 1024, got {port}"
     if error.errno == 98:  # EADDRINUSE
@@ -54,14 +54,14 @@ def refusal(error: OSError, host: str, port: int) -> str:
     return f"--host: expected an address of this machine, got {host!r}"
 
 
-def address_of(listener: socket.socket, scheme: str) -> str:
+def listener_url(listener: socket.socket, scheme: str) -> str:
     """Where a person finds it; an address that stands for all of them is shown as this machine's own."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"{scheme}://{host}:{port}"
 
 
-def stop_new(listener: socket.socket) -> None:
+def refuse_new_connections(listener: socket.socket) -> None:
     """Let no new connection in, while those that are in the queue can still be accepted.
 
     A socket that is closed resets the connections in its queue. With this filter on it, first packets are
@@ -84,7 +84,7 @@ def stop_new(listener: socket.socket) -> None:
         )
 
 
-def tls(settings: Settings) -> ssl.SSLContext | None:
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
     """The context of these settings, None without one; a SettingError says what is wrong with its files."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
@@ -110,7 +110,7 @@ def tls(settings: Settings) -> ssl.SSLContext | None:
 
 
 # of a worker that accepts none
-AWAY = 0xFFFFFFFF
+NOT_ACCEPTING = 0xFFFFFFFF
 
 
 class ConnectionCounts:
@@ -126,7 +126,7 @@ class ConnectionCounts:
 
     def leave(self, number: int) -> None:
         """Expect nothing of this worker."""
-        self._counts[number - 1] = AWAY
+        self._counts[number - 1] = NOT_ACCEPTING
 
     def least(self) -> int:
         return min(self._counts)

@@ -14,9 +14,9 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from service.http.acceptor import Acceptor
-from service.http.listener import ConnectionCounts, stop_new, tls
+from service.http.listener import ConnectionCounts, refuse_new_connections, tls_context
 from service.http.protocol import HttpProtocol
-from service.http.shared_state import Application, SharedState
+from service.http.shared_state import HttpApplication, SharedState
 
 if TYPE_CHECKING:
     from service.config.settings import Settings
@@ -45,7 +45,7 @@ class Server:
         listener: socket.socket,
         counts: ConnectionCounts,
         number: int,
-        app: Application,
+        app: HttpApplication,
         timing: DrainTiming | None = None,
     ) -> None:
         """Begin to accept connections.
@@ -83,7 +83,7 @@ class Server:
             listener,
             self.state,
             make_protocol,
-            context=tls(settings),
+            context=tls_context(settings),
             handshake_seconds=settings.header_seconds,
             counts=counts,
             number=number,
@@ -116,7 +116,7 @@ class Server:
         while time.monotonic() < closing:
             if last.is_set() and not shut:
                 shut = True
-                stop_new(self._listener)
+                refuse_new_connections(self._listener)
                 closing = time.monotonic() + self._timing.handshake
             await asyncio.sleep(self._timing.step)
         if shut:

@@ -27,7 +27,7 @@ class ConnectionLimits:
     linger_seconds: float = 2.0
 
 
-class Application(Protocol):
+class HttpApplication(Protocol):
     """What the protocol asks of the application that it serves."""
 
     connection_limits: ConnectionLimits

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from service.config.settings import Settings
 
-PATH = "/v1/traces"
+TRACES_PATH = "/v1/traces"
 # a worker that ends does not wait for a collector that is away
 CLOSE_SECONDS = 2.0
 
@@ -43,7 +43,7 @@ class Tracing:
         """None where no collector is named; a SettingError where it cannot be sent to."""
         if settings.otlp is None:
             return None
-        endpoint = _endpoint(settings.otlp)
+        endpoint = _collector_endpoint(settings.otlp)
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
@@ -117,9 +117,9 @@ class Tracing:
         run.end(ran)
 
 
-def _endpoint(address: str) -> str:
+def _collector_endpoint(address: str) -> str:
     """Where spans are posted: at the usual path, unless the address has one."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingError(f"otlp: expected an address such as http://127.0.0.1:4318, got {address!r}")
-    return address if parts.path.strip("/") else address.rstrip("/") + PATH
+    return address if parts.path.strip("/") else address.rstrip("/") + TRACES_PATH

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.http.listener import address_of, listen, tls
+from service.http.listener import listen, listener_url, tls_context
 from service.process.ipc import Handler
 from service.process.worker_pool import WorkerHandle, WorkerPool
 from service.repository.rollout import Rollout
@@ -38,7 +38,7 @@ def supervise(settings: Settings, make_app: MakeApp) -> int:
     """
     configure_logging(settings.log_level)
     # unusable TLS files stop the start here, instead of every worker
-    tls(settings)
+    tls_context(settings)
     raise_descriptor_limit()
     listener = listen(settings.host, settings.port)
 
@@ -61,7 +61,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings, listener: socket.socket, make_app: MakeApp) -> None:
         self._settings = settings
-        self._address = address_of(listener, "https" if settings.tls_cert else "http")
+        self._address = listener_url(listener, "https" if settings.tls_cert else "http")
         self._stopping = asyncio.Event()
         self._first_scan_done = asyncio.Event()
         # running rescans; the event loop itself holds only weak references to tasks

@@ -17,7 +17,7 @@ import uvloop
 from service.errors import ServiceError
 from service.http.listener import ConnectionCounts
 from service.http.server import Server
-from service.http.shared_state import Application
+from service.http.shared_state import HttpApplication
 from service.process.ipc import Handler, IpcChannel
 from service.telemetry import log as logs
 
@@ -34,7 +34,7 @@ REPORT_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005
 
 
-class App(Application, Protocol):
+class WorkerApplication(HttpApplication, Protocol):
     """What a worker runs: an application, with handlers for requests of the supervisor."""
 
     draining: bool
@@ -47,7 +47,7 @@ class App(Application, Protocol):
         """Release resources after the last request."""
 
 
-MakeApp = Callable[["Settings", IpcChannel], App]
+MakeApp = Callable[["Settings", IpcChannel], WorkerApplication]
 
 
 def run_worker(
@@ -128,7 +128,7 @@ class Worker:
         await channel.close()
         return status
 
-    async def _serve(self, app: App) -> int:
+    async def _serve(self, app: WorkerApplication) -> int:
         """Accept connections until stopped, then drain. Returns 1 if a request was cut off, else 0."""
         accepting = asyncio.create_task(self._accepting.wait())
         stopping = asyncio.create_task(self._stopping.wait())
@@ -170,7 +170,7 @@ class Worker:
         log.error("the supervisor is gone: worker %d finishes its requests and ends", self._number)
         await self._drain(None)
 
-    async def _report_regularly(self, channel: IpcChannel, app: App) -> None:
+    async def _report_regularly(self, channel: IpcChannel, app: WorkerApplication) -> None:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
             try:
@@ -178,7 +178,7 @@ class Worker:
             except Exception:
                 log.exception("worker %d could not report its counters", self._number)
 
-    async def _report(self, channel: IpcChannel, app: App) -> None:
+    async def _report(self, channel: IpcChannel, app: WorkerApplication) -> None:
         """Send the counters to the supervisor if they changed, so that they survive this process."""
         snapshot = await app.handlers["snapshot"](None)
         if snapshot != self._last_report and not channel.closed.is_set():

@@ -323,7 +323,7 @@ class WorkerPool:
         """Add the counters of a worker that ended to those of the past."""
         if worker.counters is not None:
             past = [self._past] if self._past else []
-            self._past = merge([*past, ended(worker.counters["meter"])])
+            self._past = merge([*past, ended(worker.counters["counters"])])
 
     async def _snapshots(self, _: Any) -> list[Any]:
         """The counters of every worker and of those that have ended, so that no count ever decreases."""
@@ -331,7 +331,7 @@ class WorkerPool:
         past = self._past
         snapshots = await asyncio.gather(*map(_snapshot, list(self._workers.values())))
         known = [snapshot for snapshot in snapshots if snapshot is not None]
-        return [*known, {"meter": past, "drift": {}}] if past else known
+        return [*known, {"counters": past, "drift": {}}] if past else known
 
 
 async def _snapshot(worker: WorkerHandle) -> Any:

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from export.errors import RequestError, SourceError, SourceWarning
+from export.errors import SourceError, SourceWarning, UsageError
 from export.input_spec import (
     InputSpec,
     expect_batch_dimension,
@@ -47,13 +47,13 @@ def test_parsing_and_formatting_are_inverse(text: str, expected: InputSpec) -> N
     ],
 )
 def test_invalid_text_is_refused(text: str, message: str) -> None:
-    with pytest.raises(RequestError, match="--input") as error:
+    with pytest.raises(UsageError, match="--input") as error:
         parse_input(text)
     assert message in str(error.value)
 
 
 def test_names_are_distinct() -> None:
-    with pytest.raises(RequestError, match="got 'x' more than once"):
+    with pytest.raises(UsageError, match="got 'x' more than once"):
         parse_inputs(["x:float32[1]", "x:int64[1]"])
 
 
@@ -71,7 +71,7 @@ def test_a_requested_name_is_kept(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "-a", ".a", "../up", "a/b", "a b", "é", "x" * 101, "a\n"])
 def test_a_name_that_could_leave_its_folder_or_break_a_url_is_refused(name: str) -> None:
-    with pytest.raises(RequestError, match="--name: expected at most 100 letters"):
+    with pytest.raises(UsageError, match="--name: expected at most 100 letters"):
         model_name(name, "other")
 
 
@@ -113,7 +113,7 @@ def test_inputs_keep_the_sources_names_unless_renamed() -> None:
 )
 def test_renaming_cannot_change_the_inputs(texts: list[str]) -> None:
     """A count, dtype, size or equality of dimensions that differs is refused."""
-    with pytest.raises(RequestError, match=r"--input: expected x:float32\[batch,time,4\] mask:bool"):
+    with pytest.raises(UsageError, match=r"--input: expected x:float32\[batch,time,4\] mask:bool"):
         with_user_names(SOURCE_INPUTS, parse_inputs(texts))
 
 

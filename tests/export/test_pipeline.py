@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import export
-from export.errors import ParityError, PrecisionError, RequestError, SourceError
+from export.errors import ParityError, PrecisionError, SourceError, UsageError
 from export.output.model_bytes import embed_manifest
 from export.pipeline import export_model
 from export.steps import ProgressListener
@@ -192,7 +192,7 @@ def test_a_variant_that_disagrees_is_refused(tmp_path: Path) -> None:
 )
 def test_wrong_options_are_reported_first(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     """They are reported before any work is done, and nothing is written."""
-    with pytest.raises(RequestError) as error:
+    with pytest.raises(UsageError) as error:
         export_network(tmp_path / "repo", **options)
     assert message in str(error.value)
     assert not (tmp_path / "repo").exists()

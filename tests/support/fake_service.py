@@ -75,7 +75,7 @@ class FakeApp:
         return {"failed": []}
 
     async def snapshot(self, _: Any) -> dict[str, Any]:
-        return {"meter": self.meter.snapshot(), "drift": {}}
+        return {"counters": self.meter.snapshot(), "drift": {}}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):

@@ -12,7 +12,7 @@ import pytest
 from tune import bench, child_process
 from tune.bench import lower_precision, running_server
 from tune.child_process import MAX_STDERR_BYTES, ChildProcess, interruptible, turnpike_command
-from tune.errors import ExportError, ServeError, StoppedError
+from tune.errors import LowerPrecisionError, ServeError, StoppedError
 from tune.model_under_test import ModelUnderTest
 
 
@@ -129,10 +129,11 @@ def test_a_precision_that_cannot_be_made_is_one_line(script: Path, tmp_path: Pat
     model = ModelUnderTest("net", tmp_path / "model.onnx", tmp_path)
     script.write_text("import sys\nsys.stderr.write('error: was exported already\\n')\nsys.exit(1)\n")
     with pytest.raises(
-        ExportError, match="int8 was left out, .*: was exported already; with --source, it can be made"
+        LowerPrecisionError,
+        match="int8 was left out, .*: was exported already; with --source, it can be made",
     ):
         lower_precision(model, None, "int8", tmp_path, never)
-    with pytest.raises(ExportError, match="was exported already$"):
+    with pytest.raises(LowerPrecisionError, match="was exported already$"):
         lower_precision(model, "runs/net", "int8", tmp_path, never)
     script.write_text(
         "import pathlib, sys\n"

@@ -25,7 +25,7 @@ from tests.support.tune_results import sample_trial
 from tune import bench, run, search
 from tune.bench import Bench, seconds_per_load
 from tune.candidates import Candidate
-from tune.errors import ExportError, StoppedError, UsageError
+from tune.errors import LowerPrecisionError, StoppedError, UsageError
 from tune.measurements import Trial
 from tune.model_under_test import BUNDLED, find_model
 
@@ -140,7 +140,9 @@ def test_without_an_int8_file_the_rest_is_measured(
     call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: Any) -> Path:
-        raise ExportError("int8 was left out, because turnpike export failed: turnpike export needs torch")
+        raise LowerPrecisionError(
+            "int8 was left out, because turnpike export failed: turnpike export needs torch"
+        )
 
     monkeypatch.setattr(run, "lower_precision", fail)
     result = call("--users", "1")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.errors import RequestError
+from export.errors import UsageError
 from export.input_spec import parse_inputs
 from export.measure.sample_rows import DEFAULT_SAMPLES, choose_samples, encode_row, input_ranges, sample_count
 from export.source import Rows, Source
@@ -121,7 +121,7 @@ def test_rows_that_cannot_be_requested_stay_out(inputs: list[str], requirement: 
     """They are left out by default, and refused if requested."""
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source(*inputs, rows=rows, public=True)) == 0
-    with pytest.raises(RequestError, match=f"--samples: expected {requirement}"):
+    with pytest.raises(UsageError, match=f"--samples: expected {requirement}"):
         sample_count(1, source(*inputs, rows=rows, public=True))
 
 
@@ -131,5 +131,5 @@ def test_a_fixed_batch_of_one_takes_one() -> None:
 
 
 def test_samples_of_nothing_are_refused() -> None:
-    with pytest.raises(RequestError, match="--samples: expected rows to store, got none"):
+    with pytest.raises(UsageError, match="--samples: expected rows to store, got none"):
         sample_count(3, source())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from export.errors import ExportError, RequestError
+from export.errors import ExportError, UsageError
 from export.output.repository import (
     expect_repository,
     expect_version,
@@ -31,7 +31,7 @@ def test_versions_count_from_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [0, -1, 2**31])
 def test_strange_versions_are_refused(version: int) -> None:
-    with pytest.raises(RequestError, match=f"expected a whole number from 1, got {version}"):
+    with pytest.raises(UsageError, match=f"expected a whole number from 1, got {version}"):
         expect_version(version)
 
 
@@ -39,7 +39,7 @@ def test_a_file_is_no_repository(tmp_path: Path) -> None:
     """Nor is a path below a file."""
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "file", tmp_path / "file" / "models"):
-        with pytest.raises(RequestError, match="expected a folder, and .*file is a file"):
+        with pytest.raises(UsageError, match="expected a folder, and .*file is a file"):
             expect_repository(path)
     assert expect_repository(tmp_path / "new" / "models") == tmp_path / "new" / "models"
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.export import Dim
 
-from export.errors import ExportError, RefusedError, RequestError, SourceError
+from export.errors import ExportError, RefusedError, SourceError, UsageError
 from export.input_spec import parse_inputs
 from export.sources.load import SourceWarning, load_source
 from export.sources.rows import MAX_ROWS_USED
@@ -99,7 +99,7 @@ def test_inputs_get_the_names_of_the_user(tmp_path: Path) -> None:
         ["p:float32[r,1,8,9]"],
         ["p:float32[r,1,8,h]"],
     ):
-        with pytest.raises(RequestError, match=r"expected x:float32\[batch,1,8,8\], under any names, got p"):
+        with pytest.raises(UsageError, match=r"expected x:float32\[batch,1,8,8\], under any names, got p"):
             load_source(path, inputs=parse_inputs(other))
     text = save_checkpoint(tmp_path / "text.safetensors", presets.find_preset("charcnn").config)
     fixed = parse_inputs(["ids:int64[batch,5,12]"])
@@ -194,7 +194,7 @@ def test_the_name_is_given_or_derived(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path / "net.safetensors", preset="my net")
     assert load_source(path).name == "my-net"
     assert load_source(path, name="other").name == "other"
-    with pytest.raises(RequestError, match="--name: expected"):
+    with pytest.raises(UsageError, match="--name: expected"):
         load_source(path, name="../other")
 
 
@@ -212,7 +212,7 @@ def test_a_module_object_is_not_changed() -> None:
     assert source.module is not None
     assert not any(part.training for part in source.module.modules())
     assert all(part.training for part in net.modules())
-    with pytest.raises(RequestError, match=r"--input: expected one for each argument of forward\(input\)"):
+    with pytest.raises(UsageError, match=r"--input: expected one for each argument of forward\(input\)"):
         load_source(net)
 
 
@@ -248,7 +248,7 @@ def test_each_kind_of_source_is_recognized(tmp_path: Path) -> None:
     assert module_source.module is not None
     assert torch.equal(module_source.module(torch.ones(1, 4)), net(torch.ones(1, 4)))
     for other in (tmp_path / "a.pt2", tmp_path / "b.onnx", net, program):
-        with pytest.raises(RequestError, match="--weights: works only with path/to/file.py:factory"):
+        with pytest.raises(UsageError, match="--weights: works only with path/to/file.py:factory"):
             load_source(other, inputs=INPUTS, weights=tmp_path / "w.safetensors")
 
 
@@ -304,5 +304,5 @@ def test_objects_that_cannot_be_exported_are_rejected() -> None:
         with pytest.raises(ExportError, match=says):
             load_source(module, inputs=INPUTS)
     for other in ("", 3, nn.Linear):
-        with pytest.raises(RequestError, match="source: expected a path, a torch.nn.Module or an Exported"):
+        with pytest.raises(UsageError, match="source: expected a path, a torch.nn.Module or an Exported"):
             load_source(other, inputs=INPUTS)  # type: ignore[arg-type]

@@ -17,10 +17,10 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from export.errors import (
     ExportError,
     RefusedError,
-    RequestError,
     SourceError,
     SourceWarning,
     UntraceableError,
+    UsageError,
 )
 from export.input_spec import parse_inputs
 from export.source import Source
@@ -109,11 +109,9 @@ def test_inputs_get_the_names_of_the_user(read: Callable[..., Source]) -> None:
     rows = ROWS @ numpy_helper.to_array(WEIGHT)
     assert np.allclose(outputs_of(source, x1=ROWS)[0], -rows)
     assert np.allclose(outputs_of(source, x1=-ROWS)[0], rows * rows)
-    with pytest.raises(
-        RequestError, match=r"expected x:float32\[n,4\], under any names, got x:float32\[n,5\]"
-    ):
+    with pytest.raises(UsageError, match=r"expected x:float32\[n,4\], under any names, got x:float32\[n,5\]"):
         read(model_of(dense()), "x:float32[n,5]")
-    with pytest.raises(RequestError, match="expected names that no other input or output has, got 'y'"):
+    with pytest.raises(UsageError, match="expected names that no other input or output has, got 'y'"):
         read(model_of(dense()), "y:float32[n,4]")
 
 

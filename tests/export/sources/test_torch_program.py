@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from export.errors import ExportError, RefusedError, RequestError, SourceError
+from export.errors import ExportError, RefusedError, SourceError, UsageError
 from export.input_spec import parse_inputs
 from export.sources.torch_program import from_program, read_program
 
@@ -113,7 +113,7 @@ def test_inputs_get_the_names_of_the_user(tmp_path: Path, files: Files) -> None:
     renamed = parse_inputs(["a:float32[rows,4]", "b:float32[rows,4]"])
     assert read_program(path, renamed).inputs == renamed
     with pytest.raises(
-        RequestError, match=r"expected device:float32\[batch,4\] target:.* got a:float32\[3,4\]"
+        UsageError, match=r"expected device:float32\[batch,4\] target:.* got a:float32\[3,4\]"
     ):
         read_program(path, parse_inputs(["a:float32[3,4]", "b:float32[3,4]"]))
 

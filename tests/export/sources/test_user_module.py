@@ -16,7 +16,7 @@ import export
 import models
 import models.layers.gate
 import service.artifact.manifest
-from export.errors import RequestError, SourceError
+from export.errors import SourceError, UsageError
 from export.input_spec import InputSpec, parse_inputs
 from export.sources.user_module import read_factory
 
@@ -156,7 +156,7 @@ def test_inputs_must_match_the_arguments_of_forward(
     net_file: Path, factory: str, inputs: list[str], says: str
 ) -> None:
     specs = tuple(InputSpec(f"x{number}", "float32", ("b", 4)) for number in range(len(inputs)))
-    with pytest.raises(RequestError, match=says):
+    with pytest.raises(UsageError, match=says):
         read_factory(f"{net_file}:{factory}", specs)
 
 
@@ -167,7 +167,7 @@ def test_any_number_of_arguments_is_any_number_of_inputs(net_file: Path) -> None
 
 @pytest.mark.parametrize("text", ["net.py", "net.py:", "net.py:a.b", "net.py:a b"])
 def test_other_forms_of_the_source_are_errors(text: str) -> None:
-    with pytest.raises(RequestError, match="expected path/to/file.py:factory"):
+    with pytest.raises(UsageError, match="expected path/to/file.py:factory"):
         read_factory(text, INPUTS)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from export.errors import RequestError
+from export.errors import UsageError
 from export.input_spec import parse_inputs
 from export.source import Source
 from export.trace.trace import OPSETS, RECURRENT_OPS, TracedGraph, trace
@@ -95,7 +95,7 @@ def test_names_of_the_user_take_precedence() -> None:
 
     runtime = open_graph(trace_module(Net(), "add:float32[batch,4]"))
     assert [tensor.name for tensor in (*runtime.inputs, *runtime.outputs)] == ["add", "output_out"]
-    with pytest.raises(RequestError, match="'output' is the name of a weight"):
+    with pytest.raises(UsageError, match="'output' is the name of a weight"):
         trace_module(Net(), "output:float32[batch,4]")
 
 

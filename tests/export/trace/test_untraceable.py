@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from export.errors import RequestError, UntraceableError
+from export.errors import UntraceableError, UsageError
 from export.input_spec import parse_inputs
 from export.source import Source
 from export.trace.trace import trace
@@ -178,5 +178,5 @@ def test_the_module_is_not_changed() -> None:
 def test_an_opset_that_the_exporter_ignores_is_an_error() -> None:
     """The exporter writes another opset than requested, instead of failing."""
     expect_opset(20, 20)
-    with pytest.raises(RequestError, match="cannot write opset 9, it wrote 18"):
+    with pytest.raises(UsageError, match="cannot write opset 9, it wrote 18"):
         expect_opset(9, 18)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.api.inference import InferenceCall, deadline, reject_if_queue_full
+from service.api.inference import InferenceCall, reject_if_queue_full, run_deadline
 from service.artifact.runtime import Tensor
 from service.errors import InternalError, OverloadedError, RequestError, RunError
 from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
@@ -66,7 +66,7 @@ def wait(timeout: int | None, header: bytes | None) -> float:
     """How many seconds there are until the deadline."""
 
     async def measure() -> float:
-        until = deadline(of_words(1, timeout_us=timeout), header, 2000)
+        until = run_deadline(of_words(1, timeout_us=timeout), header, 2000)
         return until - asyncio.get_running_loop().time()
 
     return asyncio.run(measure())

@@ -48,7 +48,7 @@ def worker(requests: int, *, waiting: int = 0, drift_rows: int | None = None) ->
     model.count_failure("overloaded", 5)
     drift = {} if drift_rows is None else {"digits": {"1": drift_rows}}
     # as it arrives over the channel between processes
-    return json.loads(json.dumps({"meter": meter.snapshot({("digits", 1): waiting}), "drift": drift}))
+    return json.loads(json.dumps({"counters": meter.snapshot({("digits", 1): waiting}), "drift": drift}))
 
 
 def scrape(
@@ -106,7 +106,7 @@ def test_buckets_are_cumulative() -> None:
 
 def test_counters_of_ended_workers_still_count() -> None:
     """Its requests stay in the counters; its gauges are 0."""
-    dead = {"meter": ended(worker(5, waiting=9)["meter"]), "drift": {}}
+    dead = {"counters": ended(worker(5, waiting=9)["counters"]), "drift": {}}
     _, values = scrape([worker(1), dead])
     assert values["turnpike_workers",] == 1
     assert values["turnpike_model_requests_total", *MODEL] == 6

@@ -24,7 +24,7 @@ def worker() -> dict[str, Any]:
     meter.for_model("digits", 10)
     meter.for_model("digits", 2)
     meter.for_model("other", 1)
-    return {"meter": meter.snapshot(), "drift": {}}
+    return {"counters": meter.snapshot(), "drift": {}}
 
 
 def test_every_number_is_in_its_place() -> None:

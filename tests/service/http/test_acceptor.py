@@ -15,7 +15,7 @@ import uvloop
 
 from service.config.settings import Settings
 from service.http import acceptor as acceptors
-from service.http.listener import AWAY, ConnectionCounts, listen
+from service.http.listener import NOT_ACCEPTING, ConnectionCounts, listen
 from service.http.server import Server
 from tests.support.echo_server import AsgiApplication
 from tests.support.tls_certificate import certificate
@@ -67,7 +67,7 @@ def run(
 def test_shares_are_what_each_worker_says() -> None:
     """A worker that accepts nothing has none to compare with."""
     shares = ConnectionCounts(3)
-    assert shares.least() == AWAY
+    assert shares.least() == NOT_ACCEPTING
     shares.note(1, 7)
     shares.note(3, 5)
     assert shares.least() == 5
@@ -88,7 +88,7 @@ def test_a_server_says_how_many_it_has() -> None:
         await asyncio.sleep(0.05)
         assert scene.shares.least() == 0
         await scene.end()
-        assert scene.shares.least() == AWAY
+        assert scene.shares.least() == NOT_ACCEPTING
 
     run(test)
 
@@ -129,7 +129,7 @@ def test_accepting_goes_on_after_a_failure(
     number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """When descriptors are free again, or with the next client; a shortage is logged."""
-    monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0.05)
+    monkeypatch.setattr(acceptors, "SHORTAGE_PAUSE_SECONDS", 0.05)
     listener = Failing(fileno=listen("127.0.0.1", 0).detach())
     listener.setblocking(False)
     listener.faults = [OSError(number, "fault") for _ in range(3)]

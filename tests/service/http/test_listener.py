@@ -10,7 +10,7 @@ import pytest
 
 from service.errors import SettingError
 from service.http import listener as listeners
-from service.http.listener import address_of, listen, refusal, stop_new
+from service.http.listener import bind_error_message, listen, listener_url, refuse_new_connections
 
 
 def connected(listener: socket.socket, seconds: float = 5) -> socket.socket:
@@ -42,7 +42,7 @@ def test_a_host_that_is_not_ours_is_said(host: str) -> None:
 
 def test_a_port_that_is_not_allowed_is_said() -> None:
     """Whoever is not root gets a hint."""
-    said = refusal(PermissionError(errno.EACCES, "denied"), "127.0.0.1", 80)
+    said = bind_error_message(PermissionError(errno.EACCES, "denied"), "127.0.0.1", 80)
     assert said == "--port: expected a port that this user may listen on, such as one from 1024, got 80"
 
 
@@ -62,8 +62,8 @@ def test_the_address_can_be_called(host: str, shown: str) -> None:
     except SettingError:
         pytest.skip("this machine has no IPv6")
     with listener:
-        assert address_of(listener, "http") == f"{shown}{listener.getsockname()[1]}"
-        assert address_of(listener, "https").startswith("https://")
+        assert listener_url(listener, "http") == f"{shown}{listener.getsockname()[1]}"
+        assert listener_url(listener, "https").startswith("https://")
 
 
 def test_all_addresses_are_those_of_ipv4_too() -> None:
@@ -81,7 +81,7 @@ def test_nobody_new_gets_in_and_nobody_who_is_in_gets_lost() -> None:
     """After stop_new, a queued connection is still accepted and still speaks; a new one waits in vain."""
     with listen("127.0.0.1", 0) as listener:
         early = connected(listener)
-        stop_new(listener)
+        refuse_new_connections(listener)
         with pytest.raises(TimeoutError):
             connected(listener, 0.3)
         taken, _ = listener.accept()
@@ -100,5 +100,5 @@ def test_without_such_a_filter_nothing_changes(monkeypatch: pytest.MonkeyPatch) 
     """A kernel that refuses it is no reason to fail."""
     monkeypatch.setattr(listeners, "SO_ATTACH_FILTER", 9999)
     with listen("127.0.0.1", 0) as listener:
-        stop_new(listener)
+        refuse_new_connections(listener)
         connected(listener).close()

@@ -8,7 +8,7 @@ import pytest
 
 from service.config.settings import Settings
 from service.errors import SettingError
-from service.http.listener import tls
+from service.http.listener import tls_context
 from tests.support.tls_certificate import certificate, openssl
 
 
@@ -31,8 +31,8 @@ def given(folder: Path, cert: str, key: str) -> Settings:
 
 def test_a_pair_that_fits_is_taken(files: Path) -> None:
     """And without one it is plain HTTP."""
-    assert tls(given(files, "mine.pem", "mine.key")) is not None
-    assert tls(Settings()) is None
+    assert tls_context(given(files, "mine.pem", "mine.key")) is not None
+    assert tls_context(Settings()) is None
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,5 @@ def test_a_pair_that_fits_is_taken(files: Path) -> None:
 def test_a_pair_of_no_use_is_said(files: Path, cert: str, key: str, says: str) -> None:
     """Which of the two is at fault, and nobody is asked for a passphrase."""
     with pytest.raises(SettingError) as raised:
-        tls(given(files, cert, key))
+        tls_context(given(files, cert, key))
     assert str(raised.value) == says.replace("{}", str(files))

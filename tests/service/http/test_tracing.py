@@ -14,7 +14,7 @@ from service.config.settings import Settings
 from service.errors import SettingError
 from service.http import tracing as module
 from service.http.request import read_trace
-from service.http.tracing import Tracing, _endpoint
+from service.http.tracing import Tracing, _collector_endpoint
 from service.inference_types import InferenceResult
 from tests.support.fake_request import FakeRequest
 
@@ -49,7 +49,7 @@ def test_an_address_that_makes_no_sense_stops_the_start(address: str) -> None:
 )
 def test_spans_go_where_collectors_take_them(address: str, endpoint: str) -> None:
     """The usual path is added to an address without one."""
-    assert _endpoint(address) == endpoint
+    assert _collector_endpoint(address) == endpoint
 
 
 def test_a_missing_extra_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

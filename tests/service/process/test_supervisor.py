@@ -188,7 +188,7 @@ def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
         tally = run_load(service, lambda: os.kill(min(before), signal.SIGKILL), fresh=False, seconds=1.5)
         assert 0 < len(tally.lost) <= 16
         until(lambda: service.pids(2) - before)
-        counts = [snapshot["meter"] for snapshot in service.get("/ask?snapshots")["answer"]]
+        counts = [snapshot["counters"] for snapshot in service.get("/ask?snapshots")["answer"]]
         assert [count["workers"] for count in counts] == [1, 1, 0]
         answered = sum(
             count["answered"]["/slow"]["POST"]["200"] for count in counts if count["answered"].get("/slow")
@@ -207,7 +207,7 @@ def test_a_worker_that_does_not_answer_counts_with_its_last_report(tmp_path: Pat
         os.kill(min(pids), signal.SIGSTOP)
         try:
             counts = [
-                snapshot["meter"] for snapshot in answer_of(service, max(pids), "/ask?snapshots")["answer"]
+                snapshot["counters"] for snapshot in answer_of(service, max(pids), "/ask?snapshots")["answer"]
             ]
         finally:
             os.kill(min(pids), signal.SIGCONT)
@@ -515,7 +515,7 @@ def test_counts_that_were_shown_are_not_lost(tmp_path: Path) -> None:
         def answered() -> int:
             snapshots = service.get("/ask?snapshots")["answer"]
             return sum(
-                snapshot["meter"]["answered"].get("/", {}).get("GET", {}).get("200", 0)
+                snapshot["counters"]["answered"].get("/", {}).get("GET", {}).get("200", 0)
                 for snapshot in snapshots
             )
 
