@@ -62,8 +62,8 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "output": set(),
     },
     "service": {
-        "cli": {"process", "config", "artifact", "telemetry"},
-        "process": {"api", "http", "config", "repository", "telemetry"},
+        "cli": {"api", "process", "config", "artifact", "telemetry"},
+        "process": {"http", "config", "repository", "telemetry"},
         "api": {
             *("api.openapi", "http", "registry", "gates", "protocol"),
             *("config", "repository", "artifact", "telemetry"),

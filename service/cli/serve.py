@@ -6,12 +6,19 @@ import inspect
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from service.config.pipes import buffer_pipes
 from service.config.settings import KEYWORDS, SECRETS, Settings
 from service.config.sources import flag_of, resolve, settings_as_toml
+from service.process.supervisor import supervise
+from service.telemetry.log import configure_logging
+
+if TYPE_CHECKING:
+    from service.process.ipc import IpcChannel
+    from service.process.worker import WorkerApplication
 
 app = typer.Typer(add_completion=False)
 
@@ -38,14 +45,17 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
     if print_config:
         sys.stdout.write(settings_as_toml(resolved))
         return
-    from service.process.relaunch import relaunch
-
     if resolved.warning:
-        from service.telemetry.log import configure_logging
-
         configure_logging(resolved.settings.log_level)
         logging.getLogger("turnpike").warning(resolved.warning)
-    relaunch(resolved.settings)
+    raise typer.Exit(supervise(buffer_pipes(resolved.settings), make_app))
+
+
+def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:
+    """Create the application. Imports it here, in the worker, so that the supervisor stays small."""
+    from service.api.app import create_app
+
+    return create_app(settings, channel)
 
 
 def metavar(kind: Any) -> str:

@@ -1,4 +1,4 @@
-"""Supervisor and worker processes: starts, watches, updates and stops the workers that serve `service.api`.
+"""Supervisor and worker processes: starts, watches, updates and stops the workers.
 
-The supervisor imports neither NumPy nor pydantic nor `service.api`, so that it stays small.
+What a worker serves is passed in. The supervisor imports neither that nor NumPy, so it stays small.
 """

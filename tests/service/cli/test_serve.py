@@ -1,28 +1,41 @@
-"""`turnpike serve`: its options are the settings, and their errors are one line."""
+"""`turnpike serve`: its options are the settings, errors are one line, and its process imports little."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from service.cli import serve
 from service.cli.serve import app
 from service.config.settings import SECRETS, Settings
-from service.process import relaunch
+from tests.support.live_server import ROOT, environment, module, serving
+
+# libraries that only workers need
+NOT_IN_SUPERVISOR = ("numpy", "onnxruntime", "fastapi", "uvicorn", "uvloop", "simdjson")
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings that it would have served with."""
-    settings: list[Settings] = []
-    monkeypatch.setattr(relaunch, "relaunch", settings.append)
+    served: list[Settings] = []
+
+    def supervise(settings: Settings, make_app: object) -> int:
+        served.append(settings)
+        return 0
+
+    monkeypatch.setattr(serve, "supervise", supervise)
     for name in list(os.environ):
         if name.startswith("TURNPIKE_"):
             monkeypatch.delenv(name)
-    return settings
+    return served
 
 
 def call(*arguments: str) -> Any:
@@ -69,3 +82,92 @@ def test_an_invalid_setting_is_a_setting_error(served: list[Settings]) -> None:
     result = call("--workers", "none")
     assert str(result.exception) == "--workers: expected a whole number from 1 to 256 or auto, got 'none'"
     assert served == []
+
+
+def test_errors_are_one_line() -> None:
+    """Also those of workers. --verbose shows the traceback; wrong use exits with status 2."""
+    words = ("turnpike", "serve", "--port", "0", "--device", "cuda")
+    with module(*words) as process:
+        output, _ = process.communicate(timeout=60)
+    assert output.startswith("error: device: cuda")
+    assert output.count("\n") == 1
+    assert process.returncode == 2
+    with module(*words, "--verbose") as process:
+        output, _ = process.communicate(timeout=60)
+    assert "Traceback" in output
+    assert output.splitlines()[-1].startswith("error: device: cuda")
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_the_status_of_the_supervisor_is_that_of_the_command(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "supervise", lambda settings, make_app: status)
+    assert call().exit_code == status
+
+
+def test_an_interrupt_before_the_supervisor_handles_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends without a traceback."""
+
+    def interrupted(settings: Settings, make_app: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serve, "supervise", interrupted)
+    result = call()
+    assert (result.exit_code, result.output.strip()) == (130, "")
+
+
+def test_secrets_are_not_shown() -> None:
+    """Not in the command line, which every user can read, nor in the log."""
+    with serving("--log-level", "debug", TURNPIKE_ADMIN_KEY="hush-hush") as server:
+        assert b"hush" not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+    assert "hush" not in server.output
+
+
+def test_nothing_is_imported_from_the_working_directory(tmp_path: Path) -> None:
+    """And the process shows the words of its command line as they were given."""
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service" / "__init__.py").write_text("raise SystemExit('the wrong one')\n")
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')\n")
+    command = Path(sys.executable).parent / "turnpike"
+    words = ["serve", "--port", "0", "--drain-wait", "0"]
+    process = subprocess.Popen(
+        [command, *words], cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        assert any("turnpike serves" in line for line in lines)
+        shown = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
+        assert shown[1:-1] == [str(command), *words]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def imported_by(*modules: str) -> list[str]:
+    """All modules that are loaded after importing these."""
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return ran.stdout.split()
+
+
+def test_the_supervisor_imports_little() -> None:
+    """Each of these libraries would take memory in a process that answers no request."""
+    modules = imported_by("turnpike", "service.cli.serve")
+    assert [name for name in NOT_IN_SUPERVISOR if name in modules] == []
+
+
+def test_a_worker_imports_only_what_requests_need() -> None:
+    """Not what reads the command line and settings, rarely used routes, or NumPy's random numbers."""
+    modules = imported_by("service.process.worker", "service.api.app")
+    rare = (
+        "typer",
+        "rich",
+        "service.config.settings",
+        "service.api.metrics",
+        "service.api.openapi.document",
+        "numpy.random",
+    )
+    assert [name for name in rare if name in modules] == []

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from service.cli.serve import app
+from service.cli import serve
 from service.config import auto_workers
 from service.config.auto_workers import MIN_WEIGHT_BYTES, TUNED_FILE, median_weight_size
 from service.config.cpus import LARGE_WEIGHT_BYTES, default_workers
 from service.config.settings import Settings
 from service.config.sources import ResolvedSettings, resolve, settings_as_toml
-from service.process import relaunch
 from service.repository.scan import MODEL_FILE
 from tests.support.onnx_with_weights import model_with_weights
 
@@ -187,10 +186,15 @@ def test_an_ignored_file_is_logged_before_it_serves(
 ) -> None:
     """One line, and the service starts with the guess."""
     served: list[Settings] = []
-    monkeypatch.setattr(relaunch, "relaunch", served.append)
-    monkeypatch.setattr("service.telemetry.log.configure_logging", lambda level: None)
+
+    def supervise(settings: Settings, make_app: object) -> int:
+        served.append(settings)
+        return 0
+
+    monkeypatch.setattr(serve, "supervise", supervise)
+    monkeypatch.setattr(serve, "configure_logging", lambda level: None)
     (tmp_path / TUNED_FILE).write_text("nothing")
-    assert CliRunner().invoke(app, ["--models", str(tmp_path), "--workers", "auto"]).exit_code == 0
+    assert CliRunner().invoke(serve.app, ["--models", str(tmp_path), "--workers", "auto"]).exit_code == 0
     assert [settings.workers for settings in served] == [4]
     (record,) = caplog.records
     assert record.message.startswith("--workers auto ignores")

@@ -1,0 +1,59 @@
+"""Files that are pipes, such as `--api-keys-file <(pass show keys)`: read once, and then by every process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from service.config.pipes import buffer_pipes
+from service.config.settings import Settings
+from service.errors import SettingError
+from service.http.auth import Authenticator
+
+
+def pipe_with(content: bytes) -> Path:
+    """A pipe with this content, as a shell makes one for `<(...)`."""
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    return Path(f"/dev/fd/{reading}")
+
+
+def test_a_buffered_pipe_can_be_read_by_every_process(tmp_path: Path) -> None:
+    """Repeatedly, and by forked processes. Ordinary files are not copied."""
+    (tmp_path / "admin").write_text("boss-key\n")
+    pipe = pipe_with(b"first-key\nsecond-key\n")
+    settings = buffer_pipes(Settings(api_keys_file=pipe, admin_key_file=tmp_path / "admin"))
+    os.close(int(pipe.name))
+    assert settings.admin_key_file == tmp_path / "admin"
+    assert settings.tls_cert is None
+    for _ in range(2):
+        Authenticator.from_settings(settings).check("api", [(b"x-api-key", b"second-key")])
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            Authenticator.from_settings(settings).check("api", [(b"x-api-key", b"first-key")])
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert settings.api_keys_file is not None
+    os.close(int(settings.api_keys_file.name))
+
+
+def test_ordinary_files_are_not_buffered(tmp_path: Path) -> None:
+    """A file that is replaced is seen by the next worker."""
+    (tmp_path / "keys").touch()
+    settings = Settings(api_keys_file=tmp_path / "keys")
+    assert buffer_pipes(settings) == settings
+
+
+def test_a_pipe_that_is_gone_is_reported(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "keys")
+    settings = Settings(api_keys_file=tmp_path / "keys")
+    (tmp_path / "keys").unlink()
+    with pytest.raises(SettingError, match="^api_keys_file: cannot read .* \\(No such file or directory\\)$"):
+        buffer_pipes(settings)
