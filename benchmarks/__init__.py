@@ -1,1 +1,1 @@
-"""What turnpike costs beside its rivals and beside what no server could do better: measured, and told."""
+"""Benchmarks of turnpike, compared with other servers and with onnxruntime without a server."""

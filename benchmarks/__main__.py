@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the comparison by itself, and what else can be measured or told by name."""
+"""Command line of the benchmarks: compares turnpike with other servers, or runs another benchmark."""
 
 from __future__ import annotations
 
@@ -9,99 +9,140 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import comparison, gates, growth, hotspots, load, loading, processes, report, request_cost
-from benchmarks.contestants import chosen
+from benchmarks import comparison, gates_cost, growth, model_loading, processes, report, worker_profile, wrk
+from benchmarks.contestants import select_contestants
 from benchmarks.errors import BenchmarkError
-from benchmarks.lines import Writer, read
-from benchmarks.places import KEPT
-
-
-def measure(given: argparse.Namespace, act: Callable[[Writer], None]) -> None:
-    """Keep what comes of it, and show its tables."""
-    load.expect_wrk()
-    processes.keep_descendants()
-    with Writer(given.out) as writer:
-        act(writer)
-    print(f"\n{report.tables(read(given.out))}")
-
-
-def compare(given: argparse.Namespace) -> None:
-    rivals, minutes = ("naive", 2) if given.quick else (given.rivals, given.minutes)
-    contestants = chosen(rivals)
-    measure(given, partial(comparison.compare, contestants, minutes=minutes, seconds=given.seconds))
-
-
-def grow(given: argparse.Namespace) -> None:
-    measure(given, partial(growth.grow, rounds=given.rounds, seconds=given.seconds, only=given.only))
-
-
-def cost_of_gates(given: argparse.Namespace) -> None:
-    measure(given, partial(gates.compare, rounds=given.rounds, seconds=given.seconds))
-
-
-def beside_loads(given: argparse.Namespace) -> None:
-    measure(given, partial(loading.compare, rounds=given.rounds, seconds=given.seconds))
-
-
-def profile(given: argparse.Namespace) -> None:
-    measure(given, partial(hotspots.profile, seconds=given.seconds))
-
-
-def tell(given: argparse.Namespace) -> None:
-    print(report.tables(read(given.file)))
-
-
-def cost(given: argparse.Namespace) -> None:
-    request_cost.run(record=given.record)
-
-
-def write(given: argparse.Namespace) -> None:
-    report.write_document()
+from benchmarks.folders import WORK_FOLDER
+from benchmarks.results_file import ResultsWriter, read_results
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    commands = parser.add_subparsers()
-
-    def command(name: str, act: Callable[[argparse.Namespace], None], about: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=about, description=about)
-        added.set_defaults(act=act)
-        return added
-
-    def measuring(
-        name: str, act: Callable[[argparse.Namespace], None], seconds: int, about: str
-    ) -> argparse.ArgumentParser:
-        added = command(name, act, about)
-        added.add_argument("--seconds", type=int, default=seconds, help=f"of each measurement ({seconds})")
-        added.add_argument("--out", type=Path, default=KEPT / f"{name}.jsonl", help="the results' file")
-        return added
-
-    one = measuring("comparison", compare, 2, "turnpike beside its rivals; what is done without a name")
-    one.add_argument("--quick", action="store_true", help="two minutes, beside naive FastAPI alone")
-    one.add_argument("--minutes", type=float, default=9, help="rounds go on for so long (9)")
-    one.add_argument("--rivals", default="all", help="all, or names with commas between (all)")
-    one = measuring("growth", grow, 2, "cost by rows, connections, depth, width and number of models")
-    one.add_argument("--only", choices=growth.GROWTHS, help="one of them alone")
-    for_gates = measuring("gates", cost_of_gates, 2, "what gates cost, asked for and in the file")
-    for_loads = measuring("loading", beside_loads, 4, "what others notice while a model is loaded")
-    for some in (one, for_gates, for_loads):
-        some.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
-    measuring("profile", profile, 20, "where a loaded worker's time goes, by py-spy")
-    counted = command("cost", cost, "instructions and C calls that a request costs, beside the recorded ones")
-    counted.add_argument("--record", action="store_true", help="write the figures as the new record")
-    command("report", tell, "the tables of a results' file").add_argument("file", type=Path)
-    command("docs", write, "docs/explanation/performance.md and its pictures anew, from benchmarks/results")
-    words = sys.argv[1:]
-    named = words and (words[0] in commands.choices or words[0] in ("-h", "--help"))
-    given = parser.parse_args(words if named else ["comparison", *words])
-    # so that whatever was started is ended, too
+    # what terminates the benchmark has to end the servers that it started, too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments = parse_arguments(sys.argv[1:])
     try:
-        given.act(given)
+        arguments.run(arguments)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BenchmarkError as error:
         raise SystemExit(f"benchmarks: {error}") from error
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Parse the command line; without the name of a command, the command is `comparison`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(title="commands (default: comparison)", metavar="COMMAND")
+
+    def add_command(
+        name: str, run: Callable[[argparse.Namespace], None], description: str
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=description, description=description)
+        command.set_defaults(run=run)
+        return command
+
+    def add_measurement(
+        name: str, run: Callable[[argparse.Namespace], None], seconds: int, description: str
+    ) -> argparse.ArgumentParser:
+        command = add_command(name, run, description)
+        command.add_argument(
+            "--seconds", type=int, default=seconds, help="duration of each measurement (default: %(default)s)"
+        )
+        command.add_argument(
+            "--out",
+            type=Path,
+            default=WORK_FOLDER / f"{name}.jsonl",
+            help=f"results file (default: .bench/{name}.jsonl)",
+        )
+        return command
+
+    def add_rounds(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--rounds", type=int, default=3, help="number of rounds (default: %(default)s)")
+
+    command = add_measurement("comparison", run_comparison, 2, "compare turnpike with other servers")
+    command.add_argument(
+        "--quick", action="store_true", help="take two minutes, and compare with naive FastAPI only"
+    )
+    command.add_argument(
+        "--minutes", type=float, default=9, help="start rounds for this long (default: %(default)s)"
+    )
+    command.add_argument(
+        "--rivals", default="all", help="all, or beginnings of names, separated by commas (default: all)"
+    )
+    command = add_measurement(
+        "growth", run_growth, 2, "measure cost by rows, connections, depth, width and number of models"
+    )
+    command.add_argument("--only", choices=growth.GROWTHS, help="measure only one of them")
+    add_rounds(command)
+    add_rounds(add_measurement("gates", run_gates, 2, "measure what requests for gates cost"))
+    add_rounds(
+        add_measurement("loading", run_loading, 4, "measure what users notice while another model is loaded")
+    )
+    add_measurement("profile", run_profile, 20, "show where a loaded worker's time goes, with py-spy")
+    command = add_command(
+        "cost", run_cost, "count Python instructions and C calls of a request, and compare with the record"
+    )
+    command.add_argument("--record", action="store_true", help="write the counts as the new record")
+    command = add_command("report", run_report, "print the tables of a results file")
+    command.add_argument("file", type=Path, help="results file")
+    add_command(
+        "docs",
+        run_docs,
+        "write the figures and plots of docs/explanation/performance.md from benchmarks/results",
+    )
+
+    is_command = arguments and (arguments[0] in commands.choices or arguments[0] in ("-h", "--help"))
+    return parser.parse_args(arguments if is_command else ["comparison", *arguments])
+
+
+def measure(arguments: argparse.Namespace, benchmark: Callable[[ResultsWriter], None]) -> None:
+    """Run a benchmark that writes a results file, and print its tables."""
+    wrk.require_wrk()
+    processes.adopt_descendants()
+    with ResultsWriter(arguments.out) as writer:
+        benchmark(writer)
+    print(f"\n{report.format_results(read_results(arguments.out))}")
+
+
+def run_comparison(arguments: argparse.Namespace) -> None:
+    rivals, minutes = ("naive", 2) if arguments.quick else (arguments.rivals, arguments.minutes)
+    contestants = select_contestants(rivals)
+    measure(arguments, partial(comparison.compare, contestants, minutes=minutes, seconds=arguments.seconds))
+
+
+def run_growth(arguments: argparse.Namespace) -> None:
+    benchmark = partial(
+        growth.measure_growths, rounds=arguments.rounds, seconds=arguments.seconds, only=arguments.only
+    )
+    measure(arguments, benchmark)
+
+
+def run_gates(arguments: argparse.Namespace) -> None:
+    measure(arguments, partial(gates_cost.measure_gates, rounds=arguments.rounds, seconds=arguments.seconds))
+
+
+def run_loading(arguments: argparse.Namespace) -> None:
+    measure(
+        arguments, partial(model_loading.measure_loading, rounds=arguments.rounds, seconds=arguments.seconds)
+    )
+
+
+def run_profile(arguments: argparse.Namespace) -> None:
+    measure(arguments, partial(worker_profile.profile, seconds=arguments.seconds))
+
+
+def run_cost(arguments: argparse.Namespace) -> None:
+    # only this benchmark needs the test helpers and a worker in this process
+    from benchmarks import request_cost
+
+    request_cost.run(record=arguments.record)
+
+
+def run_report(arguments: argparse.Namespace) -> None:
+    print(report.format_results(read_results(arguments.file)))
+
+
+def run_docs(arguments: argparse.Namespace) -> None:
+    report.write_performance_page()
 
 
 if __name__ == "__main__":

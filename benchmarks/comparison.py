@@ -1,4 +1,4 @@
-"""turnpike beside its rivals and the limits: in each round all servers in turn, until the time is used up."""
+"""Compares turnpike with its rivals and the limits: every server in turn, round after round."""
 
 from __future__ import annotations
 
@@ -8,90 +8,116 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from benchmarks import ceiling, processes
-from benchmarks.cells import Cell, Kind, measured
+from benchmarks import onnxruntime_ceiling, processes
 from benchmarks.contestants import Contestant
 from benchmarks.errors import BenchmarkError
-from benchmarks.lines import Writer
-from benchmarks.nets import BOTH, Net
-from benchmarks.server import Server, serving
+from benchmarks.measurement import RequestKind, Workload, measure, warm_up
+from benchmarks.networks import NETWORKS, BenchmarkNetwork
+from benchmarks.results_file import ResultsWriter
+from benchmarks.server_process import RunningServer, running_server
 
-CELLS: dict[str, tuple[Cell, ...]] = {
+WORKLOADS: dict[str, tuple[Workload, ...]] = {
     "S": (
-        Cell("JSON", 1, 1),
-        Cell("JSON", 1, 16),
-        Cell("JSON", 1, 64),
-        Cell("JSON", 32, 16),
-        Cell("binary", 32, 16),
+        Workload("JSON", 1, 1),
+        Workload("JSON", 1, 16),
+        Workload("JSON", 1, 64),
+        Workload("JSON", 32, 16),
+        Workload("binary", 32, 16),
     ),
-    "L": (Cell("JSON", 1, 1), Cell("JSON", 1, 16), Cell("JSON", 1, 64)),
+    "L": (Workload("JSON", 1, 1), Workload("JSON", 1, 16), Workload("JSON", 1, 64)),
 }
-BATCHES = (1, 8, 32, 128)
-SHAPES = ((2, 1), (1, 2))  # processes and threads of the ceiling
+# onnxruntime without a server: rows of a run, number of processes with threads of each, and time of each
+CEILING_BATCHES = (1, 8, 32, 128)
+CEILING_PROCESSES_AND_THREADS = ((2, 1), (1, 2))
 CEILING_SECONDS = 0.4
 
 
-def compare(contestants: Sequence[Contestant], writer: Writer, *, minutes: float, seconds: int) -> None:
-    """Round after round while there is time for another, but one at least."""
-    until = time.monotonic() + 60 * minutes
-    for net in BOTH:
-        net.ensure()
-    there = [one for one in contestants if has_python(one, writer)]
-    number, longest = 0, 0.0
-    while number == 0 or time.monotonic() + longest < until:
-        begun = time.monotonic()
-        measure_round(there, writer, number, seconds)
-        longest = max(longest, time.monotonic() - begun)
-        number += 1
-    print(f"{number} rounds of {longest:.0f} s", file=sys.stderr)
+def compare(
+    contestants: Sequence[Contestant], writer: ResultsWriter, *, minutes: float, seconds: int
+) -> None:
+    """Measure at least one round, and further ones as long as there is time for another.
+
+    Arguments:
+        contestants: the servers; a rival that cannot be installed is recorded as failed and left out
+        writer: the results file
+        minutes: time for all rounds together
+        seconds: duration of each measurement
+    """
+    end = time.monotonic() + 60 * minutes
+    for network in NETWORKS:
+        network.ensure_files()
+    installed = [contestant for contestant in contestants if is_installed(contestant, writer)]
+    rounds, longest_round = 0, 0.0
+    while rounds == 0 or time.monotonic() + longest_round < end:
+        start = time.monotonic()
+        measure_round(installed, writer, rounds, seconds)
+        longest_round = max(longest_round, time.monotonic() - start)
+        rounds += 1
+    print(f"{rounds} rounds of {longest_round:.0f} s", file=sys.stderr)
 
 
-def has_python(one: Contestant, writer: Writer) -> bool:
-    """Whether it can be started; a rival that cannot be had here is told of and left out."""
+def is_installed(contestant: Contestant, writer: ResultsWriter) -> bool:
+    """Whether its environment exists or could be created; if not, the reason is recorded."""
     try:
-        one.python()
+        contestant.python()
     except BenchmarkError as error:
-        writer.write({"kind": "failed", "server": one.name, "failed": str(error)})
+        writer.write({"kind": "failed", "server": contestant.name, "failed": str(error)})
         return False
     return True
 
 
-def measure_round(contestants: Sequence[Contestant], writer: Writer, number: int, seconds: int) -> None:
-    """Every server with every cell, and the ceiling."""
-    for net in BOTH:
-        for precision, (workers, threads) in product(net.precisions, SHAPES):
-            told: dict[str, Any] = {"processes": workers, "threads": threads, "precision": precision}
-            found = ceiling.rates(net, BATCHES, seconds=CEILING_SECONDS, **told)
-            for batch, rows in found.items():
-                line = {"kind": "ceiling", "round": number, "net": net.name, "batch": batch, **told}
-                writer.write({**line, "rows": round(rows, 1)})
-        for one in contestants:
-            if net.name in one.nets:
-                measure_server(one, net, writer, number, seconds)
+def measure_round(
+    contestants: Sequence[Contestant], writer: ResultsWriter, round_number: int, seconds: int
+) -> None:
+    """Measure the ceiling and every server for each network."""
+    for network in NETWORKS:
+        for precision, (workers, threads) in product(network.precisions, CEILING_PROCESSES_AND_THREADS):
+            shape: dict[str, Any] = {"processes": workers, "threads": threads, "precision": precision}
+            rates = onnxruntime_ceiling.measure_ceiling(
+                network, CEILING_BATCHES, seconds=CEILING_SECONDS, **shape
+            )
+            for batch, rate in rates.items():
+                fields = {"kind": "ceiling", "round": round_number, "net": network.name, "batch": batch}
+                writer.write({**fields, **shape, "rows": round(rate, 1)})
+        for contestant in contestants:
+            if network.name in contestant.networks:
+                measure_server(contestant, network, writer, round_number, seconds)
 
 
-def measure_server(one: Contestant, net: Net, writer: Writer, number: int, seconds: int) -> None:
-    """One start: its answers checked, its cells measured, its memory; a failure is a line and no end."""
-    base: dict[str, Any] = {"round": number, "server": one.name, "net": net.name}
+def measure_server(
+    contestant: Contestant,
+    network: BenchmarkNetwork,
+    writer: ResultsWriter,
+    round_number: int,
+    seconds: int,
+) -> None:
+    """Start a server, check its answers, and measure its workloads and its memory.
+
+    A failure is recorded, and the benchmark goes on with the next server.
+    """
+    fields: dict[str, Any] = {"round": round_number, "server": contestant.name, "net": network.name}
     try:
-        with serving(one, net) as server:
-            warmed: set[Kind] = set()
-            for cell in CELLS[net.name]:
-                if cell.form(list(one.forms)) is not None:
-                    writer.write({"kind": "cell", **base, **measure_cell(server, cell, seconds, warmed)})
-            held = processes.memory(processes.descendants())
-            writer.write({"kind": "server", **base, "started": round(server.started, 2), **held})
+        with running_server(contestant, network) as server:
+            warm_kinds: set[RequestKind] = set()
+            for workload in WORKLOADS[network.name]:
+                if workload.wire_format(list(contestant.paths)) is not None:
+                    measured = measure_workload(server, workload, seconds, warm_kinds)
+                    writer.write({"kind": "cell", **fields, **measured})
+            memory = processes.memory_usage(processes.descendants())
+            writer.write({"kind": "server", **fields, "started": round(server.start_seconds, 2), **memory})
     except BenchmarkError as error:
-        writer.write({"kind": "failed", **base, "failed": str(error)})
+        writer.write({"kind": "failed", **fields, "failed": str(error)})
 
 
-def measure_cell(server: Server, cell: Cell, seconds: int, warmed: set[Kind]) -> dict[str, Any]:
-    """The line of a cell; the first of its kind is tried before."""
-    form = cell.form(list(server.contestant.forms))
-    assert form is not None
-    server.check(form, cell.rows)
-    if cell.kind not in warmed:
-        measured(server, Cell(cell.kind, cell.rows, 16), 1, tries=1)
-        warmed.add(cell.kind)
-    asked = {"request": cell.kind, "rows": cell.rows, "connections": cell.connections}
-    return asked | measured(server, cell, seconds).line()
+def measure_workload(
+    server: RunningServer, workload: Workload, seconds: int, warm_kinds: set[RequestKind]
+) -> dict[str, Any]:
+    """The fields of a workload's line; each kind of request has a warm-up before its first workload."""
+    wire_format = workload.wire_format(list(server.contestant.paths))
+    assert wire_format is not None
+    server.check(wire_format, workload.rows)
+    if workload.kind not in warm_kinds:
+        warm_up(server, Workload(workload.kind, workload.rows, 16))
+        warm_kinds.add(workload.kind)
+    asked = {"request": workload.kind, "rows": workload.rows, "connections": workload.connections}
+    return asked | measure(server, workload, seconds).fields()

@@ -1,4 +1,4 @@
-"""Who is measured: turnpike, its rivals in the shapes that suit them best, and two limits."""
+"""The servers that are compared: turnpike, its rivals with their best settings, and two limits."""
 
 from __future__ import annotations
 
@@ -9,152 +9,163 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks import environments
-from benchmarks.bodies import Form
 from benchmarks.errors import BenchmarkError
-from benchmarks.nets import Net
-from benchmarks.places import HERE, ROOT
+from benchmarks.folders import BENCHMARKS, ROOT
+from benchmarks.networks import BenchmarkNetwork
+from benchmarks.wire_formats import WireFormat
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """`words` start it, with {port} and the like to be filled in; `forms` are its paths by wire form.
+    """A server and how to start it.
 
-    `rival` names its folder of `rivals` and its environment; without one it runs in ours.
+    Arguments:
+        name: its name in results
+        arguments: command that starts it, with fields such as {port} that `command` fills in
+        paths: path for predictions, by each wire format that it knows
+        workers: number of processes that answer
+        threads: threads of onnxruntime in each process; 0 lets the server choose
+        rival: its folder in `rivals/` and the name of its environment; None runs it in ours
+        base_python: the Python that its environment is created with, if not the running one
+        folder: the folder that it is started in
+        networks: names of the networks that it serves in the comparison
+        precision: precision of the file that it serves
+        returns_logits: whether its answers are those of the network
+        variables: more environment variables
     """
 
     name: str
-    words: tuple[str, ...]
-    forms: Mapping[Form, str]
+    arguments: tuple[str, ...]
+    paths: Mapping[WireFormat, str]
     workers: int = 2
     threads: int = 1
     rival: str | None = None
-    base: str | None = None
+    base_python: str | None = None
     folder: Path = ROOT
-    nets: tuple[str, ...] = ("S", "L")
+    networks: tuple[str, ...] = ("S", "L")
     precision: str = "fp32"
-    # whether it answers what the network answers
-    answers: bool = True
+    returns_logits: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def python(self) -> Path:
-        """Its Python, in an environment that is made if need be."""
-        return environments.python(self.rival, self.base) if self.rival else Path(sys.executable)
+        """Its Python, in an environment that is created if necessary."""
+        if self.rival is None:
+            return Path(sys.executable)
+        return environments.ensure_environment(self.rival, self.base_python)
 
-    def command(self, net: Net, port: int) -> list[str]:
-        """What starts it for a network."""
-        program = self.python()
-        told = {
-            "python": program,
-            "programs": program.parent,
+    def command(self, network: BenchmarkNetwork, port: int) -> list[str]:
+        """The command that starts it."""
+        python = self.python()
+        fields = {
+            "python": python,
+            "programs": python.parent,
             "port": port,
             "workers": self.workers,
             "threads": self.threads,
-            "models": net.repository(self.precision),
+            "models": network.model_repository(self.precision),
         }
-        return [word.format(**told) for word in self.words]
+        return [argument.format(**fields) for argument in self.arguments]
 
-    def serving(self, models: Path) -> Self:
-        """It with another folder of models."""
-        return replace(self, words=tuple(str(models) if word == "{models}" else word for word in self.words))
+    def with_models(self, repository: Path) -> Self:
+        """The same server with another model repository."""
+        arguments = (str(repository) if argument == "{models}" else argument for argument in self.arguments)
+        return replace(self, arguments=tuple(arguments))
 
-    def told(self, net: Net, port: int, scratch: Path) -> dict[str, str]:
-        """What it is told by its environment's variables."""
+    def environment(self, network: BenchmarkNetwork, port: int, scratch: Path) -> dict[str, str]:
+        """The environment variables that rivals read their settings from."""
         return {
-            "NET": net.name,
-            "FILE": str(net.bare),
-            "INPUTS": str(net.inputs),
+            "NET": network.name,
+            "FILE": str(network.bare_file),
+            "INPUTS": str(network.inputs),
             "PORT": str(port),
             "WORKERS": str(self.workers),
             "THREADS": str(self.threads),
             "SCRATCH": str(scratch),
-            # threads that NumPy's libraries start would only stand in the way
+            # threads of NumPy's libraries would compete with those of onnxruntime
             "OMP_NUM_THREADS": "1",
             **self.variables,
         }
 
 
-INFER = "/v2/models/{net}/infer"
-PROTOCOL: Mapping[Form, str] = {"v2 JSON": INFER, "v2 binary": INFER}
-UVICORN = (
-    "--lifespan",
-    "off",
-    "--loop",
-    "uvloop",
-    "--http",
-    "httptools",
-    "--no-access-log",
-    "--log-level",
-    "warning",
+INFER_PATH = "/v2/models/{network}/infer"
+PROTOCOL_PATHS: Mapping[WireFormat, str] = {"v2 JSON": INFER_PATH, "v2 binary": INFER_PATH}
+UVICORN_OPTIONS = (
+    *("--lifespan", "off", "--loop", "uvloop", "--http", "httptools"),
+    *("--no-access-log", "--log-level", "warning"),
 )
 
 
-def turnpike(name: str, *more: str, **fields: Any) -> Contestant:
-    """With everything on that is on by default, and as many workers as it takes by itself or is given."""
+def turnpike(name: str, *options: str, **fields: Any) -> Contestant:
+    """turnpike with everything on that is on by default, and as many workers as it chooses unless given."""
     serve = ("{python}", "-m", "turnpike", "serve", "--models", "{models}", "--port", "{port}")
-    given = ("--workers", "{workers}", "--threads", "{threads}")
-    shape = given if "workers" in fields else ("--workers", "auto")
-    return Contestant(name, (*serve, *shape, "--drain-wait", "0", *more), PROTOCOL, **fields)
+    fixed_workers = ("--workers", "{workers}", "--threads", "{threads}")
+    workers = fixed_workers if "workers" in fields else ("--workers", "auto")
+    return Contestant(name, (*serve, *workers, "--drain-wait", "0", *options), PROTOCOL_PATHS, **fields)
 
 
 def uvicorn(name: str, app: str, path: str, **fields: Any) -> Contestant:
-    """An application of one file, in as many processes."""
-    words = ("{python}", "-m", "uvicorn", app, "--port", "{port}", "--workers", "{workers}", *UVICORN)
-    return Contestant(name, words, {"rows": path}, **fields)
+    """An ASGI application in several processes of uvicorn."""
+    command = ("{python}", "-m", "uvicorn", app, "--port", "{port}", "--workers", "{workers}")
+    return Contestant(name, (*command, *UVICORN_OPTIONS), {"rows": path}, **fields)
 
 
-def rival(name: str, folder: str, *words: str, **fields: Any) -> Contestant:
-    return Contestant(name, words, rival=folder, folder=HERE / "rivals" / folder, **fields)
+def rival(name: str, folder: str, *arguments: str, **fields: Any) -> Contestant:
+    return Contestant(name, arguments, rival=folder, folder=BENCHMARKS / "rivals" / folder, **fields)
 
 
-def triton(workers: int, threads: int, *nets: str) -> Contestant:
-    """Its stub for Python has a standard library of its own, which Debian's 3.11 gets on with."""
+def triton(workers: int, threads: int, *networks: str) -> Contestant:
+    """Triton; its Python stub ships a standard library of its own that works with Debian's Python 3.11."""
     return rival(
         f"Triton {workers} x {threads}",
         "triton",
         "{python}",
         "start.py",
-        forms=PROTOCOL,
+        paths=PROTOCOL_PATHS,
         workers=workers,
         threads=threads,
-        nets=nets,
-        base="/usr/bin/python3.11",
+        networks=networks,
+        base_python="/usr/bin/python3.11",
     )
 
 
-LIMITS = HERE / "limits"
-OURS = turnpike("turnpike")
-INT8 = turnpike("turnpike int8", nets=("L",), precision="int8")
-FLOOR = uvicorn("floor of HTTP", "floor:app", "/", folder=LIMITS, answers=False)
+LIMITS = BENCHMARKS / "limits"
+TURNPIKE = turnpike("turnpike")
+TURNPIKE_INT8 = turnpike("turnpike int8", networks=("L",), precision="int8")
+FLOOR = uvicorn("floor of HTTP", "floor:app", "/", folder=LIMITS, returns_logits=False)
 INLINE = uvicorn("run inline", "inline:app", "/", folder=LIMITS)
-NAIVE = uvicorn("naive FastAPI", "app:app", "/predict", rival="naive", folder=HERE / "rivals/naive")
+NAIVE = uvicorn("naive FastAPI", "app:app", "/predict", rival="naive", folder=BENCHMARKS / "rivals/naive")
 
-# "2 x 1" is two processes of one thread each
+# in the names of Triton, "2 x 1" means two instances of one thread each
 CONTESTANTS = (
     FLOOR,
     INLINE,
-    OURS,
-    INT8,
+    TURNPIKE,
+    TURNPIKE_INT8,
     NAIVE,
     triton(2, 1, "S", "L"),
     triton(1, 2, "L"),
-    rival("LitServe", "litserve", "{python}", "app.py", forms={"rows": "/predict"}),
+    rival("LitServe", "litserve", "{python}", "app.py", paths={"rows": "/predict"}),
     rival(
         "BentoML",
         "bentoml",
         *("{programs}/bentoml", "serve", "app:Logits", "--host", "127.0.0.1", "--port", "{port}"),
-        forms={"rows, bare answer": "/predict"},
+        paths={"rows, bare answer": "/predict"},
         variables={"BATCH": "1"},
     ),
 )
 
 
-def chosen(names: str) -> tuple[Contestant, ...]:
-    """The limits, ours, and those rivals whose names begin with one of these; all of them by "all"."""
+def select_contestants(names: str) -> tuple[Contestant, ...]:
+    """turnpike, the limits, and the rivals whose names begin with one of these names; "all" selects all."""
     if names == "all":
         return CONTESTANTS
-    wanted = [name.strip().casefold() for name in names.split(",")]
-    for name in wanted:
-        if not any(one.name.casefold().startswith(name) for one in CONTESTANTS):
-            known = ", ".join(one.name for one in CONTESTANTS if one.rival)
-            raise BenchmarkError(f"--rivals: expected all, or some of {known}, got {name!r}")
-    return tuple(one for one in CONTESTANTS if not one.rival or one.name.casefold().startswith(tuple(wanted)))
+    prefixes = [name.strip().casefold() for name in names.split(",")]
+    for prefix in prefixes:
+        if not any(contestant.name.casefold().startswith(prefix) for contestant in CONTESTANTS):
+            known = ", ".join(contestant.name for contestant in CONTESTANTS if contestant.rival)
+            raise BenchmarkError(f"--rivals: expected all, or some of {known}, got {prefix!r}")
+    return tuple(
+        contestant
+        for contestant in CONTESTANTS
+        if not contestant.rival or contestant.name.casefold().startswith(tuple(prefixes))
+    )

@@ -1,4 +1,4 @@
-"""A virtual environment for each rival, with the exact versions that its `requirements.txt` names."""
+"""Virtual environments of the rivals, with exactly the versions of their `requirements.txt`."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ import sys
 from pathlib import Path
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.places import ENVIRONMENTS, HERE
+from benchmarks.folders import BENCHMARKS, ENVIRONMENTS
 
 
-def python(name: str, base: str | None = None) -> Path:
-    """The Python of a rival's environment, which is made once for these versions; `base` is what makes it."""
-    wanted = HERE / "rivals" / name / "requirements.txt"
-    digest = hashlib.sha256(wanted.read_bytes()).hexdigest()[:8]
-    folder = ENVIRONMENTS / f"{name}-{digest}"
-    program = folder / "bin/python"
+def ensure_environment(rival: str, base_python: str | None = None) -> Path:
+    """The Python of a rival's environment, which is created unless it exists with these versions.
+
+    `base_python` is the Python that the environment is created with, instead of the running one.
+    """
+    requirements = BENCHMARKS / "rivals" / rival / "requirements.txt"
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:8]
+    folder = ENVIRONMENTS / f"{rival}-{digest}"
+    python = folder / "bin/python"
     if not (folder / "ready").exists():
-        print(f"installing {name} into {folder}", file=sys.stderr, flush=True)
+        print(f"installing {rival} into {folder}", file=sys.stderr, flush=True)
         shutil.rmtree(folder, ignore_errors=True)
-        call(name, base or sys.executable, "-m", "venv", "--without-pip", folder)
-        pip = (sys.executable, "-m", "pip", "--python", program, "install", "--quiet", "--no-deps")
-        call(name, *pip, "--requirement", wanted)
+        run_command(rival, base_python or sys.executable, "-m", "venv", "--without-pip", folder)
+        pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps")
+        run_command(rival, *pip, "--requirement", requirements)
         (folder / "ready").touch()
-    return program
+    return python
 
 
-def call(name: str, *words: str | Path) -> None:
+def run_command(rival: str, *arguments: str | Path) -> None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        process = subprocess.run(arguments, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise BenchmarkError(f"{name}: expected to run {words[0]}, got {error.strerror}") from error
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise BenchmarkError(f"{name}: expected an environment of its versions, got: {last[0]}")
+        raise BenchmarkError(f"{rival}: expected to run {arguments[0]}, got {error.strerror}") from error
+    if process.returncode:
+        last_line = process.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise BenchmarkError(f"{rival}: expected an environment with its versions, got: {last_line[0]}")

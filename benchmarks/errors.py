@@ -1,15 +1,15 @@
-"""What keeps a benchmark from being measured.
+"""Errors of the benchmarks.
 
-BenchmarkError     one sentence: what was expected, what came, and where
-  SilentError      a server does not answer, or not with 200
+BenchmarkError           a benchmark cannot run or gave no result; the message is one sentence
+  FailedRequestError     a server did not answer a request, or answered it with a status other than 200
 """
 
 from __future__ import annotations
 
 
 class BenchmarkError(Exception):
-    """Nothing was measured, or not all of it."""
+    """A benchmark cannot run, or a part of it gave no result."""
 
 
-class SilentError(BenchmarkError):
-    """It may still be starting."""
+class FailedRequestError(BenchmarkError):
+    """A server did not answer with 200; while it starts, this is expected."""

@@ -1,11 +1,11 @@
-"""What an export with full verification costs beside bare `torch.onnx.export`, preset by preset.
+"""Measures the time and memory of an export with full verification, beside bare `torch.onnx.export`.
 
     python benchmarks/export_cost.py [PRESET ...]
 
-Each measurement is a process of its own, the two in turn, so that both pay for their imports, and what
-else the machine does slows both. Bias: `torch.onnx.export` is given its default options, with which it
-optimises the graph; ours traces without that and folds by itself. "verify" is our time for the proof
-alone, within the export's.
+Each measurement is a process of its own, so that both pay for their imports. The two take turns, so that
+other work of the machine slows both. Bias: `torch.onnx.export` has its default options, with which it
+optimises the graph; turnpike traces without that and folds constants by itself. "verify" is the time of the
+proof alone, which is part of the export's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRESETS = (
 )
 ROUNDS = 3
 
-COMMON = """
+PREPARE = """
 import json, logging, resource, sys, tempfile, time, warnings
 logging.disable(logging.ERROR)
 warnings.simplefilter("ignore")
@@ -47,8 +47,8 @@ spec = network_input(net)
 folder = tempfile.mkdtemp()
 """
 
-BARE = (
-    COMMON
+EXPORT_WITH_TORCH = (
+    PREPARE
     + """
 from torch.export import Dim
 shape = spec.shape(**{dim: 3 for dim in spec.dims if isinstance(dim, str)})
@@ -62,8 +62,8 @@ seconds = {"all": time.perf_counter() - start}
 """
 )
 
-OURS = (
-    COMMON
+EXPORT_WITH_TURNPIKE = (
+    PREPARE
     + """
 from export import export_model
 start = time.perf_counter()
@@ -72,39 +72,42 @@ seconds["all"] = time.perf_counter() - start
 """
 )
 
-TELL = """
+PRINT_RESULT = """
 print(json.dumps({"seconds": seconds, "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 """
 
 
-def measured(code: str, preset: str) -> dict[str, float]:
-    """One process's seconds and peak memory."""
-    ran = subprocess.run(
-        [sys.executable, "-c", code + TELL, preset],
+def measure(code: str, preset: str) -> dict[str, float]:
+    """Run code for a preset in a process: the seconds of its parts, and its peak memory in MiB as "mib"."""
+    process = subprocess.run(
+        [sys.executable, "-c", code + PRINT_RESULT, preset],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
     )
-    told = json.loads(ran.stdout.splitlines()[-1])
-    return told["seconds"] | {"mib": told["mib"]}
+    result = json.loads(process.stdout.splitlines()[-1])
+    return result["seconds"] | {"mib": result["mib"]}
 
 
 def main(presets: list[str]) -> None:
-    """Print a table: medians of the rounds, and of their ratios."""
+    """Print a table of medians over the rounds; ratios are taken within a round first."""
     print("| preset | torch.onnx.export | ours | of it verify | verify / torch.onnx.export | memory, MiB |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for preset in presets:
-        rounds = [(measured(BARE, preset), measured(OURS, preset)) for _ in range(ROUNDS)]
-        bare = statistics.median(one["all"] for one, _ in rounds)
-        ours = statistics.median(two["all"] for _, two in rounds)
-        verify = statistics.median(two["verify"] for _, two in rounds)
-        ratio = statistics.median(two["verify"] / one["all"] for one, two in rounds)
-        mib = [statistics.median(pair[side]["mib"] for pair in rounds) for side in (0, 1)]
+        rounds = [
+            (measure(EXPORT_WITH_TORCH, preset), measure(EXPORT_WITH_TURNPIKE, preset)) for _ in range(ROUNDS)
+        ]
+        torch_seconds = statistics.median(torch["all"] for torch, _ in rounds)
+        seconds = statistics.median(turnpike["all"] for _, turnpike in rounds)
+        verify = statistics.median(turnpike["verify"] for _, turnpike in rounds)
+        ratio = statistics.median(turnpike["verify"] / torch["all"] for torch, turnpike in rounds)
+        torch_mib = statistics.median(torch["mib"] for torch, _ in rounds)
+        mib = statistics.median(turnpike["mib"] for _, turnpike in rounds)
         print(
-            f"| `{preset}` | {bare:.1f} s | {ours:.1f} s | {verify:.2f} s | {ratio:.2f} "
-            f"| {mib[0]:.0f} → {mib[1]:.0f} |",
+            f"| `{preset}` | {torch_seconds:.1f} s | {seconds:.1f} s | {verify:.2f} s | {ratio:.2f} "
+            f"| {torch_mib:.0f} → {mib:.0f} |",
             flush=True,
         )
 

@@ -1,10 +1,10 @@
-"""Good answers a second at five times too much load, beside those at the peak, in turn.
+"""Measures successful answers a second under five times too much load, beside those at the peak.
 
     python -m benchmarks.overload [--seconds 60]
 
-One worker and a queue of 16 requests of 64 rows. The peak is 16 connections, each of which sends its next
-request when it has its answer; too much are 80 that do the same, and do not heed Retry-After. Bias: the load
-comes from the same machine, and takes more of it the more connections there are.
+One worker serves requests of 64 rows, with a queue of 16. At the peak, 16 connections send their next request
+when they have an answer. Under overload, 80 connections do the same and ignore Retry-After. Peak and overload
+are measured in turn. Bias: the load comes from the same machine, and takes more of it with more connections.
 """
 
 from __future__ import annotations
@@ -21,22 +21,27 @@ ROUNDS = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overload", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="time under overload, in all rounds together"
+    )
     seconds = parser.parse_args().seconds
-    heavy = shots(8, sizes=(64,))
+    requests = shots(8, sizes=(64,))
     statuses: Counter[int] = Counter()
     with serving("--queue", 16) as server:
         for _ in range(ROUNDS):
-            peak = asyncio.run(LoadGenerator(server.url, heavy, 16).run(seconds / 6))
-            over = asyncio.run(LoadGenerator(server.url, heavy, 80).run(seconds / ROUNDS))
-            if peak.lost or over.lost or peak.wrong or over.wrong:
-                raise SystemExit("a request was lost, or its answer wrong")
-            statuses.update(over.statuses)
+            peak = asyncio.run(LoadGenerator(server.url, requests, 16).run(seconds / 6))
+            overload = asyncio.run(LoadGenerator(server.url, requests, 80).run(seconds / ROUNDS))
+            if peak.lost or overload.lost or peak.wrong or overload.wrong:
+                raise SystemExit(
+                    "expected a correct answer to every request, got lost requests or wrong answers"
+                )
+            statuses.update(overload.statuses)
             print(
-                f"peak {peak.rate():,.0f}/s  five times {over.rate():,.0f}/s  {over.rate() / peak.rate():.2f}"
+                f"peak {peak.rate():,.0f}/s  overload {overload.rate():,.0f}/s  "
+                f"ratio {overload.rate() / peak.rate():.2f}"
             )
-    print(f"statuses at five times: {dict(statuses)}")
+    print(f"statuses under overload: {dict(statuses)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""All processes that descend from this one: what memory they hold, what they have cost, and how they end."""
+"""The descendants of this process: their memory, their CPU time, and their end."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from collections.abc import Iterable
 
 import psutil  # type: ignore[import-untyped]
 
-SUBREAPER = 36
-MIB = 1 << 20
+# option of prctl(2)
+PR_SET_CHILD_SUBREAPER = 36
+BYTES_PER_MIB = 1 << 20
 
 
-def keep_descendants() -> None:
-    """See to it that whatever a child leaves behind becomes a child of ours, which can be found and ended."""
-    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+def adopt_descendants() -> None:
+    """Become the parent of orphaned descendants, so that they can be found and ended."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants() -> list[psutil.Process]:
-    """Those that live."""
-    return [one for one in psutil.Process().children(recursive=True) if alive(one)]
+    """All descendants that run."""
+    return [process for process in psutil.Process().children(recursive=True) if is_alive(process)]
 
 
-def alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -33,7 +34,7 @@ def alive(process: psutil.Process) -> bool:
 
 
 def cpu_seconds(processes: Iterable[psutil.Process]) -> float:
-    """What they have taken in all, in user and system mode."""
+    """CPU time of the processes so far, in user and system mode."""
     total = 0.0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -43,45 +44,45 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> float:
 
 
 def machine_seconds() -> float:
-    """What all processes of the machine have taken, other people's as well."""
+    """CPU time of all processes of the machine so far."""
     times = psutil.cpu_times()
     return float(times.user + times.nice + times.system)
 
 
 def own_seconds() -> float:
-    """What this process has taken, and children of it that have ended."""
+    """CPU time so far of this process and of its children that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
-def memory(processes: Iterable[psutil.Process]) -> dict[str, int]:
-    """Resident and proportional memory of all together, in MiB."""
+def memory_usage(processes: Iterable[psutil.Process]) -> dict[str, int]:
+    """Resident and proportional memory of the processes together, in MiB, and their number."""
     rss = pss = count = 0
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            held = process.memory_full_info()
-            rss, pss, count = rss + held.rss, pss + held.pss, count + 1
-    return {"rss_mib": round(rss / MIB), "pss_mib": round(pss / MIB), "processes": count}
+            memory = process.memory_full_info()
+            rss, pss, count = rss + memory.rss, pss + memory.pss, count + 1
+    return {"rss_mib": round(rss / BYTES_PER_MIB), "pss_mib": round(pss / BYTES_PER_MIB), "processes": count}
 
 
-def end_all(first: psutil.Process, patience: float) -> None:
-    """Ask the first to end, and after so many seconds kill whatever of ours is left."""
+def terminate_all(server: psutil.Process, timeout: float) -> None:
+    """Send SIGTERM to the server; after `timeout` seconds kill all descendants that are left."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        first.send_signal(signal.SIGTERM)
-    until = time.monotonic() + patience
-    while descendants() and time.monotonic() < until:
-        reap()
+        server.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    while descendants() and time.monotonic() < deadline:
+        reap_children()
         time.sleep(0.05)
     for process in descendants():
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     while descendants():
         time.sleep(0.02)
-    reap()
+    reap_children()
 
 
-def reap() -> None:
-    """Take note of the children that have ended."""
+def reap_children() -> None:
+    """Collect the exit status of children that have ended, which removes them from the process table."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

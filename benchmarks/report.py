@@ -1,48 +1,70 @@
-"""Results told: the tables of a file, and the document with its tables and pictures made anew."""
+"""Prints the tables of a results file, and writes the figures of the documentation's page on performance."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import feature_tables, growth_picture
-from benchmarks.blocks import rewrite
-from benchmarks.growth_tables import BESIDE, growth
-from benchmarks.hotspots import hotspots
-from benchmarks.lines import Line, read
-from benchmarks.places import DOCS, RESULTS
-from benchmarks.tables import comparison, taken_on
+from benchmarks import growth_plots
+from benchmarks.comparison_tables import comparison
+from benchmarks.errors import BenchmarkError
+from benchmarks.folders import DOCS, RESULTS
+from benchmarks.gates_cost import gates_table
+from benchmarks.growth_tables import REFERENCE_COLUMNS, growth_table
+from benchmarks.model_loading import loading_table
+from benchmarks.results_file import ResultLine, read_results
+from benchmarks.tables import describe_measurement
+from benchmarks.worker_profile import profile_tables
+from models.atomic import replacing
 
-DOCUMENT = DOCS / "explanation" / "performance.md"
-PICTURES = DOCS / "images"
+PERFORMANCE_PAGE = DOCS / "explanation" / "performance.md"
+IMAGES = DOCS / "images"
 COMPARISON, GROWTH, PROFILE, GATES, LOADING = (
     RESULTS / f"{name}.jsonl" for name in ("comparison", "growth", "profile", "gates", "loading")
 )
 
 
-def tables(lines: Sequence[Line]) -> str:
-    """All tables of a file's lines, whatever it holds."""
+def format_results(lines: Sequence[ResultLine]) -> str:
+    """All tables of a results file, by the kinds of its lines."""
     kinds = {line["kind"] for line in lines}
     parts = [comparison(lines)] if kinds & {"cell", "failed"} else []
-    grown = {line["what"] for line in lines if line["kind"] == "growth"}
-    parts += [f"**{what}**\n\n{growth(lines, what)}" for what in BESIDE if what in grown]
-    parts += [feature_tables.gates(lines)] if "gates" in kinds else []
-    parts += [feature_tables.loading(lines)] if "loading" in kinds else []
-    parts += [hotspots(lines)] if "profile" in kinds else []
+    growths = {line["what"] for line in lines if line["kind"] == "growth"}
+    parts += [
+        f"**{growth}**\n\n{growth_table(lines, growth)}" for growth in REFERENCE_COLUMNS if growth in growths
+    ]
+    parts += [gates_table(lines)] if "gates" in kinds else []
+    parts += [loading_table(lines)] if "loading" in kinds else []
+    parts += [profile_tables(lines)] if "profile" in kinds else []
     return "\n\n".join(parts)
 
 
-def write_document(document: Path = DOCUMENT, pictures: Path = PICTURES) -> None:
-    """Every table and picture of the document, from the results that the repository holds."""
-    rewrite(document, "comparison", comparison(read(COMPARISON)))
-    grown = read(GROWTH)
-    rewrite(document, "growth", taken_on(grown))
-    for what in BESIDE:
-        rewrite(document, what, growth(grown, what))
-    for name in growth_picture.PICTURES:
-        growth_picture.draw(grown, name, pictures / f"performance-{name}.png")
-    gates, loading = read(GATES), read(LOADING)
-    rewrite(document, "gates", f"{taken_on(gates)}\n\n{feature_tables.gates(gates)}")
-    rewrite(document, "loading", f"{taken_on(loading)}\n\n{feature_tables.loading(loading)}")
-    profiled = read(PROFILE)
-    rewrite(document, "profile", f"{taken_on(profiled)}\n\n{hotspots(profiled)}")
+def write_performance_page(page: Path = PERFORMANCE_PAGE, images: Path = IMAGES) -> None:
+    """Write every table and plot of the page from the results in `benchmarks/results`."""
+    replace_block(page, "comparison", comparison(read_results(COMPARISON)))
+    growth_lines = read_results(GROWTH)
+    replace_block(page, "growth", describe_measurement(growth_lines))
+    for growth in REFERENCE_COLUMNS:
+        replace_block(page, growth, growth_table(growth_lines, growth))
+    for name in growth_plots.PLOTS:
+        growth_plots.save_plot(growth_lines, name, images / f"performance-{name}.png")
+    for name, path, tables in (
+        ("gates", GATES, gates_table),
+        ("loading", LOADING, loading_table),
+        ("profile", PROFILE, profile_tables),
+    ):
+        lines = read_results(path)
+        replace_block(page, name, f"{describe_measurement(lines)}\n\n{tables(lines)}")
+
+
+def replace_block(page: Path, name: str, text: str) -> None:
+    """Replace what is between `<!-- NAME -->` and `<!-- end of NAME -->`; the rest of the page stays."""
+    content = page.read_text(encoding="utf-8")
+    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    if content.count(start) != 1 or content.count(end) != 1 or content.index(start) > content.index(end):
+        raise BenchmarkError(f"{page}: expected one line {start} and after it one {end}, found no such pair")
+    block = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
+    new_content = block.sub(lambda _: f"{start}\n\n{text}\n\n{end}", content)
+    if new_content != content:
+        with replacing(page) as draft:
+            draft.write_text(new_content, encoding="utf-8")

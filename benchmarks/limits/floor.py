@@ -1,4 +1,4 @@
-"""The floor of HTTP: a raw ASGI application that reads the request and answers a constant."""
+"""The floor of HTTP: a raw ASGI application that reads each request and answers with a constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least that answers: a raw ASGI application that runs the session where it stands."""
+"""Run inline: a raw ASGI application that runs the session in the event loop and does nothing else."""
 
 from __future__ import annotations
 

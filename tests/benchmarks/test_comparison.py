@@ -1,4 +1,4 @@
-"""The rounds of a comparison: as many as there is time for, and no end because one server fails."""
+"""The rounds of a comparison: as many as there is time for, and not ended by a server that fails."""
 
 from __future__ import annotations
 
@@ -10,71 +10,80 @@ from typing import Any
 
 import pytest
 
-from benchmarks import ceiling, cells, comparison, environments, load
-from benchmarks.contestants import NAIVE, OURS
+from benchmarks import comparison, environments, onnxruntime_ceiling
+from benchmarks.contestants import NAIVE, TURNPIKE
 from benchmarks.errors import BenchmarkError
-from benchmarks.lines import Line, Writer, read
-from benchmarks.nets import Net
+from benchmarks.measurement import Measurement
+from benchmarks.networks import BenchmarkNetwork
+from benchmarks.results_file import ResultLine, ResultsWriter, read_results
+from benchmarks.wrk import LoadResult
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Nothing is started or loaded; each start takes ten seconds of a clock that stands still meanwhile."""
+def fake_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started; each start takes ten seconds of a fake clock, and all else no time."""
     now = [0.0]
 
     @contextlib.contextmanager
-    def serving(one: Any, net: Any) -> Iterator[Any]:
+    def running_server(contestant: Any, network: Any) -> Iterator[Any]:
         now[0] += 10
-        if one is NAIVE and net.name == "L":
+        if contestant is NAIVE and network.name == "L":
             raise BenchmarkError("naive: expected more")
-        yield SimpleNamespace(contestant=one, started=0.5, check=lambda form, rows: None)
+        yield SimpleNamespace(
+            contestant=contestant, start_seconds=0.5, check=lambda wire_format, row_count: None
+        )
 
-    def measured(server: Any, cell: Any, seconds: int, paths: Any = (), tries: int = 3) -> cells.Measured:
-        came = load.Load(requests=20, seconds=2, p50_ms=1, p99_ms=2, max_ms=3, lost=0, refused=0)
-        return cells.Measured(came, 1.0, 0.5, 0.0)
+    def measure(*arguments: Any) -> Measurement:
+        load = LoadResult(requests=20, seconds=2, p50_ms=1, p99_ms=2, max_ms=3, lost=0, refused=0)
+        return Measurement(load, 1.0, 0.5, 0.0)
 
-    monkeypatch.setattr(comparison, "serving", serving)
-    monkeypatch.setattr(comparison, "measured", measured)
+    def measure_ceiling(network: Any, batches: Any, **options: Any) -> dict[int, float]:
+        return dict.fromkeys(batches, 1.0)
+
+    monkeypatch.setattr(comparison, "running_server", running_server)
+    monkeypatch.setattr(comparison, "measure", measure)
+    monkeypatch.setattr(comparison, "warm_up", lambda *arguments: None)
     monkeypatch.setattr(comparison, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(ceiling, "rates", lambda net, batches, **of: dict.fromkeys(batches, 1.0))
-    monkeypatch.setattr(environments, "python", lambda name, base: Path("python"))
-    monkeypatch.setattr(Net, "ensure", lambda net: None)
-    return now
+    monkeypatch.setattr(onnxruntime_ceiling, "measure_ceiling", measure_ceiling)
+    monkeypatch.setattr(environments, "ensure_environment", lambda rival, base_python: Path("python"))
+    monkeypatch.setattr(BenchmarkNetwork, "ensure_files", lambda network: None)
 
 
-def compared(folder: Path, minutes: float) -> list[Line]:
-    with Writer(folder / "r.jsonl") as writer:
-        comparison.compare([OURS, NAIVE], writer, minutes=minutes, seconds=2)
-    return read(folder / "r.jsonl")
+def compare(folder: Path, minutes: float) -> list[ResultLine]:
+    with ResultsWriter(folder / "r.jsonl") as writer:
+        comparison.compare([TURNPIKE, NAIVE], writer, minutes=minutes, seconds=2)
+    return read_results(folder / "r.jsonl")
 
 
+@pytest.mark.usefixtures("fake_servers")
 @pytest.mark.parametrize(("minutes", "rounds"), [(0, 1), (1.4, 2), (2.2, 3)])
-def test_rounds_go_on_while_there_is_time(
-    minutes: float, rounds: int, tmp_path: Path, clock: list[float]
-) -> None:
-    """For a whole one of 40 seconds, but one is always measured."""
-    lines = compared(tmp_path, minutes)
+def test_rounds_go_on_while_there_is_time(minutes: float, rounds: int, tmp_path: Path) -> None:
+    """A round takes 40 seconds; the first one is measured in any case."""
+    lines = compare(tmp_path, minutes)
     assert {line["round"] for line in lines if line["kind"] == "cell"} == set(range(rounds))
 
 
-def test_a_round_measures_everyone(tmp_path: Path, clock: list[float]) -> None:
-    """Each cell that a server has, its memory and start, and the ceiling."""
-    lines = compared(tmp_path, 0)
-    ours = [line for line in lines if line.get("server") == "turnpike" and line["kind"] == "cell"]
-    assert [(line["net"], line["request"], line["rows"], line["connections"]) for line in ours] == [
-        (net, cell.kind, cell.rows, cell.connections)
-        for net, of_net in comparison.CELLS.items()
-        for cell in of_net
+@pytest.mark.usefixtures("fake_servers")
+def test_a_round_measures_everyone(tmp_path: Path) -> None:
+    """Each workload that a server knows, its memory and start, and the ceiling."""
+    lines = compare(tmp_path, 0)
+    of_turnpike = [line for line in lines if line.get("server") == "turnpike" and line["kind"] == "cell"]
+    assert [(line["net"], line["request"], line["rows"], line["connections"]) for line in of_turnpike] == [
+        (network, workload.kind, workload.rows, workload.connections)
+        for network, workloads in comparison.WORKLOADS.items()
+        for workload in workloads
     ]
-    naive = [line for line in lines if line.get("server") == "naive FastAPI" and line["kind"] == "cell"]
-    assert {line["request"] for line in naive} == {"JSON"}
-    assert len([line for line in lines if line["kind"] == "ceiling"]) == 3 * 2 * len(comparison.BATCHES)
+    of_naive = [line for line in lines if line.get("server") == "naive FastAPI" and line["kind"] == "cell"]
+    assert {line["request"] for line in of_naive} == {"JSON"}
+    ceilings = [line for line in lines if line["kind"] == "ceiling"]
+    assert len(ceilings) == 3 * 2 * len(comparison.CEILING_BATCHES)
     assert len([line for line in lines if line["kind"] == "server"]) == 3
 
 
-def test_a_server_that_fails_is_told_of(tmp_path: Path, clock: list[float]) -> None:
-    """And the others are measured."""
-    (failed,) = (line for line in compared(tmp_path, 0) if line["kind"] == "failed")
+@pytest.mark.usefixtures("fake_servers")
+def test_the_failure_of_a_server_is_recorded(tmp_path: Path) -> None:
+    """The others are measured: see the test above."""
+    (failed,) = (line for line in compare(tmp_path, 0) if line["kind"] == "failed")
     assert (failed["server"], failed["net"], failed["failed"]) == (
         "naive FastAPI",
         "L",
@@ -82,15 +91,16 @@ def test_a_server_that_fails_is_told_of(tmp_path: Path, clock: list[float]) -> N
     )
 
 
-def test_a_rival_that_cannot_be_had_is_left_out(
-    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("fake_servers")
+def test_a_rival_that_cannot_be_installed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told of once, whatever the number of rounds."""
+    """It is recorded once, whatever the number of rounds."""
 
-    def missing(name: str, base: str | None) -> Path:
-        raise BenchmarkError(f"{name}: expected a network")
+    def ensure_environment(rival: str, base_python: str | None) -> Path:
+        raise BenchmarkError(f"{rival}: expected a network")
 
-    monkeypatch.setattr(environments, "python", missing)
-    lines = compared(tmp_path, 2)
+    monkeypatch.setattr(environments, "ensure_environment", ensure_environment)
+    lines = compare(tmp_path, 2)
     assert [line["failed"] for line in lines if line["kind"] == "failed"] == ["naive: expected a network"]
     assert {line["server"] for line in lines if line["kind"] == "cell"} == {"turnpike"}

@@ -1,4 +1,4 @@
-"""Who is measured: found by name, started in versions that are pinned."""
+"""The servers that are compared: selected by name, installed in pinned versions, and started."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.contestants import CONTESTANTS, FLOOR, OURS, chosen
+from benchmarks.contestants import CONTESTANTS, FLOOR, TURNPIKE, select_contestants
 from benchmarks.errors import BenchmarkError
-from benchmarks.nets import L, Net, S
-from benchmarks.places import HERE, ROOT
+from benchmarks.folders import BENCHMARKS, ROOT
+from benchmarks.networks import NETWORK_L, NETWORK_S, BenchmarkNetwork
 
-RIVALS = sorted(one for one in (HERE / "rivals").iterdir() if one.is_dir())
+RIVALS = sorted(folder for folder in (BENCHMARKS / "rivals").iterdir() if folder.is_dir())
 
 
 @pytest.mark.parametrize("folder", RIVALS, ids=lambda folder: folder.name)
 def test_every_version_is_pinned(folder: Path) -> None:
-    """Exactly, and without anything about where it comes from."""
+    """Exactly, and without a location that it comes from."""
     lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert lines
     for line in lines:
@@ -25,42 +25,41 @@ def test_every_version_is_pinned(folder: Path) -> None:
 
 
 def test_each_rival_has_its_folder() -> None:
-    """And there is no folder of a rival that is never measured, but for the one of py-spy."""
-    assert {folder.name for folder in RIVALS} - {"py-spy"} == {one.rival for one in CONTESTANTS if one.rival}
+    """No folder belongs to a rival that is never measured; py-spy is a tool."""
+    rivals = {contestant.rival for contestant in CONTESTANTS if contestant.rival}
+    assert {folder.name for folder in RIVALS} - {"py-spy"} == rivals
 
 
-def test_rivals_are_chosen_by_the_beginnings_of_their_names() -> None:
+def test_rivals_are_selected_by_the_beginnings_of_their_names() -> None:
     """turnpike and the limits are always there."""
-    names = [one.name for one in chosen("triton 2, NAIVE")]
+    names = [contestant.name for contestant in select_contestants("triton 2, NAIVE")]
     assert "Triton 2 x 1" in names
     assert "Triton 1 x 2" not in names
     assert {"turnpike", "naive FastAPI", "floor of HTTP", "run inline"} <= set(names)
-    assert chosen("all") == CONTESTANTS
+    assert select_contestants("all") == CONTESTANTS
 
 
 def test_an_unknown_rival_is_refused() -> None:
-    """With those that are known."""
     with pytest.raises(
         BenchmarkError, match="--rivals: expected all, or some of naive FastAPI, .*, got 'nginx'"
     ):
-        chosen("naive,nginx")
+        select_contestants("naive,nginx")
 
 
-def test_a_command_is_filled_in() -> None:
-    """With the port, the network's file and the shape."""
-    words = OURS.command(S, 4711)
-    assert words[1:4] == ["-m", "turnpike", "serve"]
-    assert words[words.index("--models") + 1] == str(S.folder / "fp32")
-    assert words[words.index("--port") + 1] == "4711"
-    told = FLOOR.told(L, 4711, Path("there"))
-    assert (told["NET"], told["INPUTS"], told["PORT"], told["SCRATCH"]) == ("L", "784", "4711", "there")
+def test_a_command_has_the_port_and_the_network() -> None:
+    command = TURNPIKE.command(NETWORK_S, 4711)
+    assert command[1:4] == ["-m", "turnpike", "serve"]
+    assert command[command.index("--models") + 1] == str(NETWORK_S.folder / "fp32")
+    assert command[command.index("--port") + 1] == "4711"
+    variables = FLOOR.environment(NETWORK_L, 4711, Path("there"))
+    assert [variables[name] for name in ("NET", "INPUTS", "PORT", "SCRATCH")] == ["L", "784", "4711", "there"]
 
 
-def test_another_network_is_another_folder() -> None:
-    """What is kept is not mistaken for what was changed since."""
-    assert Net("S", width=64, layers=11).folder != Net("S", width=64, layers=10).folder == S.folder
+def test_another_config_has_another_folder() -> None:
+    """Otherwise the files of an older config would be measured."""
+    changed = BenchmarkNetwork("S", width=64, layers=11)
+    assert changed.folder != BenchmarkNetwork("S", width=64, layers=10).folder == NETWORK_S.folder
 
 
-def test_what_is_kept_is_ignored_by_git() -> None:
-    """The environments and networks are no part of the repository."""
+def test_the_work_folder_is_ignored_by_git() -> None:
     assert ".bench/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What a growth is measured beside."""
+"""What each growth is compared with."""
 
 from __future__ import annotations
 
@@ -8,33 +8,39 @@ from typing import Any
 
 import pytest
 
-from benchmarks import ceiling, growth
+from benchmarks import growth, onnxruntime_ceiling
 from benchmarks.contestants import FLOOR
-from benchmarks.growth_picture import PICTURES
-from benchmarks.growth_tables import BESIDE
-from benchmarks.nets import Net, S
+from benchmarks.growth_plots import PLOTS
+from benchmarks.growth_tables import REFERENCE_COLUMNS
+from benchmarks.networks import NETWORK_S, BenchmarkNetwork
 
 
-@pytest.mark.parametrize(("rows", "full"), [(1, 16), (3, 48), (5, 80), (40, 120), (64, 128), (128, 128)])
-def test_the_fullest_run_has_whole_requests(rows: int, full: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all that wait, as many as fit into a run; a request's part of it is what its rows are of all."""
-    asked: list[int] = []
+@pytest.mark.parametrize(("rows", "full_run"), [(1, 16), (3, 48), (5, 80), (40, 120), (64, 128), (128, 128)])
+def test_the_fullest_run_has_whole_requests(
+    rows: int, full_run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many of the open requests as fit; a request's share of the run is its share of the rows."""
+    measured: list[int] = []
 
-    def rates(net: Net, batches: Sequence[int], **of: Any) -> dict[int, float]:
-        asked.extend(batches)
+    def measure_ceiling(
+        network: BenchmarkNetwork, batches: Sequence[int], **options: Any
+    ) -> dict[int, float]:
+        measured.extend(batches)
         return dict.fromkeys(batches, 1000.0)
 
-    monkeypatch.setattr(ceiling, "rates", rates)
-    assert growth.runs(S, rows) == {"alone_us": 1000.0 * rows, "company_us": 1000.0 * rows}
-    assert asked == sorted({rows, full})
+    monkeypatch.setattr(onnxruntime_ceiling, "measure_ceiling", measure_ceiling)
+    expected = {"alone_us": 1000.0 * rows, "company_us": 1000.0 * rows}
+    assert growth.run_times(NETWORK_S, rows) == expected
+    assert measured == sorted({rows, full_run})
 
 
 def test_the_floor_has_as_many_processes_as_what_is_measured() -> None:
-    """One, as costs of several would add up."""
-    assert growth.ONE.workers == growth.ALONE.workers == growth.FLOOR_OF_ONE.workers == 1
-    assert dataclasses.replace(growth.FLOOR_OF_ONE, workers=2) == FLOOR
+    """One, as the CPU time of several would add up."""
+    assert growth.ONE_WORKER.workers == growth.UNBATCHED.workers == growth.FLOOR_ONE_WORKER.workers == 1
+    assert dataclasses.replace(growth.FLOOR_ONE_WORKER, workers=2) == FLOOR
 
 
-def test_each_growth_is_told_and_drawn() -> None:
-    """Rows in two forms."""
-    assert {what.partition(",")[0] for what in BESIDE} == set(growth.GROWTHS) == set(PICTURES)
+def test_each_growth_has_a_table_and_a_plot() -> None:
+    """The rows have two tables, for JSON and binary."""
+    tables = {name.partition(",")[0] for name in REFERENCE_COLUMNS}
+    assert tables == set(growth.GROWTHS) == set(PLOTS)

@@ -1,4 +1,4 @@
-"""The document's figures are those of the results, and nothing else of it changes."""
+"""The figures of the performance page are those of the results, and nothing else of it changes."""
 
 from __future__ import annotations
 
@@ -7,69 +7,72 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import growth_picture
-from benchmarks.blocks import rewrite
+from benchmarks import growth_plots
 from benchmarks.errors import BenchmarkError
-from benchmarks.growth_picture import PICTURES, draw
-from benchmarks.lines import Writer, read
-from benchmarks.report import COMPARISON, DOCUMENT, GROWTH, PROFILE, write_document
+from benchmarks.growth_plots import PLOTS, save_plot
+from benchmarks.report import (
+    COMPARISON,
+    GROWTH,
+    PERFORMANCE_PAGE,
+    PROFILE,
+    replace_block,
+    write_performance_page,
+)
+from benchmarks.results_file import ResultsWriter, read_results
 
 
-def test_a_block_is_rewritten_alone(tmp_path: Path) -> None:
-    """What is before, after and in other blocks stays, backslashes too."""
-    document = tmp_path / "d.md"
-    document.write_text("a\n<!-- one -->\nold\n<!-- end of one -->\nb\n<!-- two -->\n<!-- end of two -->\n")
-    rewrite(document, "one", r"new \1")
-    rewrite(document, "one", r"new \1 again")
-    assert document.read_text() == (
+def test_only_the_named_block_is_replaced(tmp_path: Path) -> None:
+    """Backslashes in the new text have no special meaning."""
+    page = tmp_path / "d.md"
+    page.write_text("a\n<!-- one -->\nold\n<!-- end of one -->\nb\n<!-- two -->\n<!-- end of two -->\n")
+    replace_block(page, "one", r"new \1")
+    replace_block(page, "one", r"new \1 again")
+    assert page.read_text() == (
         "a\n<!-- one -->\n\nnew \\1 again\n\n<!-- end of one -->\nb\n<!-- two -->\n<!-- end of two -->\n"
     )
 
 
 @pytest.mark.parametrize("text", ["", "<!-- one -->", "<!-- end of one --><!-- one -->"])
 def test_a_document_without_the_block_is_refused(tmp_path: Path, text: str) -> None:
-    """It says which marks are wanted."""
-    document = tmp_path / "d.md"
-    document.write_text(text)
+    page = tmp_path / "d.md"
+    page.write_text(text)
     with pytest.raises(
         BenchmarkError, match=r"expected one line <!-- one --> and after it one <!-- end of one"
     ):
-        rewrite(document, "one", "new")
+        replace_block(page, "one", "new")
 
 
 def test_the_document_holds_the_figures_that_were_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made again of the results that the repository holds, it is the same."""
-    # what needs no proof twice, and takes a second
-    monkeypatch.setattr(growth_picture, "draw", lambda *of: None)
-    copy = tmp_path / DOCUMENT.name
-    copy.write_text(DOCUMENT.read_text(encoding="utf-8"), encoding="utf-8")
-    write_document(copy)
-    assert copy.read_text(encoding="utf-8") == DOCUMENT.read_text(encoding="utf-8")
+    # plots take a second, and have a test of their own
+    monkeypatch.setattr(growth_plots, "save_plot", lambda *arguments: None)
+    copy = tmp_path / PERFORMANCE_PAGE.name
+    copy.write_text(PERFORMANCE_PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    write_performance_page(copy)
+    assert copy.read_text(encoding="utf-8") == PERFORMANCE_PAGE.read_text(encoding="utf-8")
 
 
 def test_every_table_stands_in_a_block() -> None:
-    """A figure typed by hand would stand elsewhere."""
-    text = DOCUMENT.read_text(encoding="utf-8")
+    """Outside a block there are only figures that somebody typed, which `docs` does not update."""
+    text = PERFORMANCE_PAGE.read_text(encoding="utf-8")
     outside = re.sub(r"<!-- (.*?) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
     assert "---:" in text
     assert "---:" not in outside
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", PLOTS)
 def test_a_growth_is_drawn(name: str, tmp_path: Path) -> None:
-    """From the results that the repository holds, as a PNG."""
-    draw(read(GROWTH), name, tmp_path / "p.png")
+    save_plot(read_results(GROWTH), name, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_results_are_kept_as_they_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first line tells the machine, and what was measured before an end is there."""
+    """The first line describes the machine; each line is in the file before the end of the benchmark."""
     path = tmp_path / "new" / "r.jsonl"
-    with Writer(path) as writer:
+    with ResultsWriter(path) as writer:
         writer.write({"kind": "cell", "server": "turnpike", "rate": 1234.5})
-        first, second = read(path)
+        first, second = read_results(path)
     assert first["kind"] == "machine"
     assert first["cpus"] >= 1
     assert second == {"kind": "cell", "server": "turnpike", "rate": 1234.5}
@@ -77,24 +80,23 @@ def test_results_are_kept_as_they_come(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        (None, "expected results that were measured, got No such file"),
+        (None, "expected a results file, got No such file"),
         ("{", "expected JSON in each line"),
         ('{"kind": "cell"}', "expected a first line of kind machine"),
         ("", "expected a first line of kind machine"),
     ],
 )
-def test_results_that_are_none_are_refused(tmp_path: Path, text: str | None, said: str) -> None:
-    """With the file's name."""
+def test_files_that_hold_no_results_are_refused(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "r.jsonl"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(BenchmarkError, match=f"r.jsonl: {said}"):
-        read(path)
+    with pytest.raises(BenchmarkError, match=f"r.jsonl: {message}"):
+        read_results(path)
 
 
 @pytest.mark.parametrize("path", [COMPARISON, GROWTH, PROFILE], ids=lambda path: path.stem)
 def test_results_are_small(path: Path) -> None:
-    """They are kept in the repository."""
+    """They are part of the repository."""
     assert path.stat().st_size < 500_000

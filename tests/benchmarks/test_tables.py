@@ -1,11 +1,11 @@
-"""Medians, ratios within a round, and tables that leave nothing out."""
+"""Tables of the comparison and of growths: medians, ratios within a round, and blank cells."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.growth_tables import BESIDE, growth
-from benchmarks.tables import comparison
+from benchmarks.comparison_tables import comparison
+from benchmarks.growth_tables import REFERENCE_COLUMNS, growth_table
 
 MACHINE = {
     "kind": "machine",
@@ -17,10 +17,10 @@ MACHINE = {
 }
 
 
-def cell(server: str, number: int, rate: float, **more: Any) -> dict[str, Any]:
+def workload(server: str, number: int, rate: float, **fields: Any) -> dict[str, Any]:
     line = {"kind": "cell", "server": server, "net": "S", "round": number, "rate": rate, "request": "JSON"}
     line |= {"rows": 1, "connections": 16, "p50_ms": 1.0, "p99_ms": 2.0, "lost": 0, "refused": 0}
-    return line | {"other_cpus": 0.1, "server_cpus": 1.5} | more
+    return line | {"other_cpus": 0.1, "server_cpus": 1.5} | fields
 
 
 def ceiling(number: int, rows: float, precision: str = "fp32") -> dict[str, Any]:
@@ -31,67 +31,69 @@ def ceiling(number: int, rows: float, precision: str = "fp32") -> dict[str, Any]
 def test_a_ratio_is_of_one_round() -> None:
     """A machine that is twice as fast in the second round changes no ratio."""
     lines = [
-        cell("turnpike", 0, 1000),
-        cell("other", 0, 500),
-        cell("turnpike", 1, 2000),
-        cell("other", 1, 1000),
-        cell("turnpike", 2, 9000),
+        workload("turnpike", 0, 1000),
+        workload("other", 0, 500),
+        workload("turnpike", 1, 2000),
+        workload("other", 1, 1000),
+        workload("turnpike", 2, 9000),
     ]
-    told = comparison([MACHINE, *lines])
-    assert "| turnpike | 2,000 |" in told
-    assert "| other | 750 |" in told
-    assert "| other | 2.00 |" in told
-    assert "Rounds: 3." in told
+    text = comparison([MACHINE, *lines])
+    assert "| turnpike | 2,000 |" in text
+    assert "| other | 750 |" in text
+    assert "| other | 2.00 |" in text
+    assert "Rounds: 3." in text
 
 
 def test_a_cell_that_a_server_does_not_have_is_blank() -> None:
-    """Such as binary ones, which few know."""
-    lines = [cell("turnpike", 0, 10), cell("turnpike", 0, 7, request="binary", rows=32), cell("other", 0, 5)]
-    told = comparison([MACHINE, *lines])
-    assert "| turnpike | 10 | 7 |" in told
-    assert "| other | 5 | - |" in told
+    lines = [
+        workload("turnpike", 0, 10),
+        workload("turnpike", 0, 7, request="binary", rows=32),
+        workload("other", 0, 5),
+    ]
+    text = comparison([MACHINE, *lines])
+    assert "| turnpike | 10 | 7 |" in text
+    assert "| other | 5 | - |" in text
 
 
 def test_what_went_wrong_is_told() -> None:
-    """Requests without an answer, other people's work, and servers that failed."""
-    lines = [cell("turnpike", 0, 10, lost=2, refused=3, other_cpus=0.7)]
-    told = comparison([MACHINE, *lines, {"kind": "failed", "net": "S", "failed": "other: expected more"}])
-    assert "lost or refused: 5." in told
-    assert "0.70 at most" in told
-    assert "Failed: other: expected more." in told
+    """Requests without an answer, CPU time of other processes, and servers that failed."""
+    lines = [workload("turnpike", 0, 10, lost=2, refused=3, other_cpus=0.7)]
+    text = comparison([MACHINE, *lines, {"kind": "failed", "net": "S", "failed": "other: expected more"}])
+    assert "lost or refused: 5." in text
+    assert "0.70 at most" in text
+    assert "Failed: other: expected more." in text
 
 
 def test_the_share_of_the_ceiling_is_of_one_round() -> None:
-    """Rows of the best cell by the most that onnxruntime did in the same round."""
+    """Rows a second of the best workload, divided by the highest rate of onnxruntime in the same round."""
     lines = [
         ceiling(0, 100),
-        cell("turnpike", 0, 80),
+        workload("turnpike", 0, 80),
         ceiling(1, 1000),
-        cell("turnpike", 1, 10, rows=32),
-        cell("turnpike", 1, 300),
+        workload("turnpike", 1, 10, rows=32),
+        workload("turnpike", 1, 300),
     ]
-    assert "turnpike's best cell: 56% of the most" in comparison([MACHINE, *lines])
+    assert "The best workload of turnpike: 56% of the highest rate" in comparison([MACHINE, *lines])
 
 
 def test_the_share_is_of_our_own_precision() -> None:
-    """A lower one has a row, and a ceiling of its own."""
-    told = comparison([MACHINE, ceiling(0, 100), ceiling(0, 900, "int8"), cell("turnpike", 0, 80)])
-    assert "| int8, 2 processes x 1 threads | 900 |" in told
-    assert "turnpike's best cell: 80% of the most" in told
+    """A lower precision has rows of its own."""
+    text = comparison([MACHINE, ceiling(0, 100), ceiling(0, 900, "int8"), workload("turnpike", 0, 80)])
+    assert "| int8, 2 processes x 1 threads | 900 |" in text
+    assert "The best workload of turnpike: 80% of the highest rate" in text
 
 
 def test_memory_and_start_are_medians() -> None:
-    """Of all starts."""
     base = {"kind": "server", "server": "turnpike", "net": "S", "pss_mib": 90, "processes": 3}
     lines = [
-        {**base, "round": number, "rss_mib": held, "started": started}
-        for number, (held, started) in enumerate([(100, 0.5), (120, 0.7), (110, 0.6)])
+        {**base, "round": number, "rss_mib": rss, "started": started}
+        for number, (rss, started) in enumerate([(100, 0.5), (120, 0.7), (110, 0.6)])
     ]
-    assert "| turnpike | 110 | 90 | 3 | 0.6 |" in comparison([MACHINE, cell("turnpike", 0, 1), *lines])
+    assert "| turnpike | 110 | 90 | 3 | 0.6 |" in comparison([MACHINE, workload("turnpike", 0, 1), *lines])
 
 
 def test_a_growth_has_a_row_a_size() -> None:
-    """In order, each the median of its rounds, with what is beside the runs."""
+    """In order, each with medians of its rounds."""
     points = [
         {
             "what": "depth",
@@ -105,6 +107,6 @@ def test_a_growth_has_a_row_a_size() -> None:
         for size in (10, 5)
         for cpu in (size, 3 * size, 2 * size)
     ]
-    rows = growth(points, "depth").splitlines()[2:]
+    rows = growth_table(points, "depth").splitlines()[2:]
     assert rows == ["| 5 | 100 | 1.00 | 10 | 9 | 4 | 6 |", "| 10 | 100 | 1.00 | 20 | 9 | 4 | 16 |"]
-    assert set(BESIDE) == {"rows, JSON", "rows, binary", "connections", "depth", "width", "models"}
+    assert set(REFERENCE_COLUMNS) == {"rows, JSON", "rows, binary", "connections", "depth", "width", "models"}

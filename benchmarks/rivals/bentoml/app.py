@@ -1,6 +1,6 @@
-"""BentoML around onnxruntime."""
+"""BentoML with onnxruntime and its batching."""
 
-# annotations stay what they are, as BentoML reads them
+# no `from __future__ import annotations`: BentoML reads annotations at run time
 
 import os
 from typing import Annotated

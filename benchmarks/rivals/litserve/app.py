@@ -1,6 +1,6 @@
-"""LitServe around onnxruntime, with its batching on."""
+"""LitServe with onnxruntime and its batching."""
 
-# annotations stay what they are, as LitServe reads them
+# no `from __future__ import annotations`: LitServe reads annotations at run time
 
 import os
 from typing import Any
@@ -11,7 +11,7 @@ import onnxruntime
 
 
 class Logits(litserve.LitAPI):  # type: ignore[misc]
-    """One run for as many requests as came together."""
+    """One run for all requests of a batch."""
 
     def setup(self, device: str) -> None:
         options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""FastAPI around onnxruntime, as most people would write it first."""
+"""FastAPI with onnxruntime, as in a first version of a service."""
 
 from __future__ import annotations
 

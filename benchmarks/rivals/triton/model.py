@@ -1,4 +1,4 @@
-"""What Triton's Python backend runs: one run of onnxruntime for the requests that it batched."""
+"""The model of Triton's Python backend: one run of onnxruntime for all requests of a batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import triton_python_backend_utils as triton  # type: ignore[import-not-found]
 
 
 class TritonPythonModel:
-    """The name is Triton's."""
+    """Triton requires this name."""
 
     def initialize(self, args: dict[str, str]) -> None:
         options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""Lays out what tritonserver reads, in the folder SCRATCH, and becomes tritonserver."""
+"""Writes the files that tritonserver reads into the folder SCRATCH, and becomes tritonserver."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ dynamic_batching {{ max_queue_delay_microseconds: 0 }}
 """
 
 
-def lay_out(shipped: Path, scratch: Path, name: str) -> None:
-    """A model repository, and the backends with the stub of this Python, which has to stand beside them."""
+def write_files(shipped: Path, scratch: Path, name: str) -> None:
+    """Write a model repository, and the backends together with the stub of this Python."""
     version = scratch / "models" / name / "1"
     version.mkdir(parents=True)
     shutil.copy(Path(__file__).with_name("model.py"), version)
@@ -36,17 +36,17 @@ def lay_out(shipped: Path, scratch: Path, name: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 def main() -> None:
     packages = Path(sysconfig.get_path("purelib"))
     shipped, scratch = packages / "pytriton/tritonserver", Path(os.environ["SCRATCH"])
-    lay_out(shipped, scratch, os.environ["NET"])
+    write_files(shipped, scratch, os.environ["NET"])
     libraries = [*packages.glob("nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR")]
     os.environ["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
     # the stub takes its packages from the environment of the first python3 on the PATH

@@ -1,5 +1,5 @@
--- For wrk: posts the file BODY with the headers of HEADERS ("Name: value" lines) to each line of PATHS in turn,
--- and ends with one line of JSON.
+-- Script for wrk: posts the content of the file BODY, with the headers in HEADERS (lines "Name: value"), to the
+-- paths in PATHS (one per line) in turn. At the end it prints the result as one line of JSON.
 local file = assert(io.open(os.getenv("BODY"), "rb"))
 wrk.method = "POST"
 wrk.body = file:read("*a")
@@ -15,7 +15,7 @@ for path in os.getenv("PATHS"):gmatch("[^\n]+") do
 end
 wrk.path = paths[1]
 
--- without this function wrk makes its request once, which costs it less
+-- only for several paths: without this function wrk formats its request once, which takes less CPU time
 if #paths > 1 then
   local requests, turn = {}, 0
 
@@ -32,9 +32,9 @@ if #paths > 1 then
 end
 
 function done(summary, latency)
-  local wrong = summary.errors
+  local errors = summary.errors
   print(string.format(
     '{"requests":%d,"seconds":%f,"p50_ms":%.3f,"p99_ms":%.3f,"max_ms":%.3f,"lost":%d,"refused":%d}',
     summary.requests, summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
-    latency.max / 1e3, wrong.connect + wrong.read + wrong.write + wrong.timeout, wrong.status))
+    latency.max / 1e3, errors.connect + errors.read + errors.write + errors.timeout, errors.status))
 end
