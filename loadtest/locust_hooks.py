@@ -32,7 +32,7 @@ from loadtest.workload.workload import Workload
 LOCUST_FIELDS = {"users", "spawn_rate", "duration", "processes", "find_capacity", "step_seconds"}
 # locust has a --version of its own
 RENAMED_FLAGS = {"version": "--model-version"}
-# a visitor of the web page must not choose files on this machine. locust has a field for the shape itself
+# A visitor of the web page must not choose files on this machine. locust has a field for the shape itself.
 HIDDEN_ON_WEB_PAGE = {"api_key", "data", "report", "shape"}
 
 log = logging.getLogger("loadtest")

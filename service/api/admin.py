@@ -15,7 +15,7 @@ from service.errors import NotFoundError, NotReadyError, RequestError
 def framework_routes(context: ServiceContext) -> APIRouter:
     """The routes. The index is open to every API key; load and unload change what all workers serve."""
     routes = APIRouter(prefix="/v2/repository", tags=["Model repository"])
-    any_key, admin = Depends(context.auth.needs("api")), Depends(context.auth.needs("admin"))
+    any_key, admin = Depends(context.auth.require("api")), Depends(context.auth.require("admin"))
 
     @routes.post("/index", summary="All versions with their state", dependencies=[any_key])
     async def index(request: Request) -> Any:

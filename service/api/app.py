@@ -159,7 +159,7 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
     @framework.get(
         "/metrics",
         tags=["Metrics"],
-        dependencies=[Depends(context.auth.needs("api"))],
+        dependencies=[Depends(context.auth.require("api"))],
         response_class=PlainTextResponse,
     )
     async def metrics() -> Response:

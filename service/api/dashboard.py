@@ -103,7 +103,7 @@ class StaticFile:
         return _streamed(_decompressed(file.data), file.size, headers)
 
 
-def add_dashboard(app: FastAPI, access: Authenticator) -> None:
+def add_dashboard(app: FastAPI, auth: Authenticator) -> None:
     """Add the dashboard. Its files are listed here, once, so that no request names a path on the disk."""
     library, version = _find_chart_library()
     files = {
@@ -114,7 +114,7 @@ def add_dashboard(app: FastAPI, access: Authenticator) -> None:
     files[INDEX] = StaticFile(".html", lambda: _index_page(version))
     if library is not None:
         files[CHART_LIBRARY] = StaticFile(".js", library.read_bytes, version)
-    without_key = [Depends(access.needs("open"))]
+    without_key = [Depends(auth.require("open"))]
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False, dependencies=without_key)
     async def index(request: Request) -> Response:

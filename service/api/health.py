@@ -12,7 +12,7 @@ from service.http.auth import Authenticator
 
 def framework_routes(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
     """The health routes. They need no key, because probes have none."""
-    routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(auth.needs("open"))])
+    routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(auth.require("open"))])
 
     # some load balancers probe with HEAD
     @routes.head("/live", include_in_schema=False)

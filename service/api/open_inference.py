@@ -108,7 +108,7 @@ def add_routes(router: Router, context: ServiceContext) -> None:
 def framework_routes(context: ServiceContext) -> APIRouter:
     """Everything of the protocol that only tells."""
     routes = APIRouter(
-        prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(context.auth.needs("api"))]
+        prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(context.auth.require("api"))]
     )
     registry = context.registry
 

@@ -41,7 +41,7 @@ def add_routes(router: Router, context: ServiceContext) -> None:
 
 def framework_routes(context: ServiceContext) -> APIRouter:
     """What clients of the first protocol ask before they predict."""
-    routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(context.auth.needs("api"))])
+    routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(context.auth.require("api"))])
 
     @routes.get("/models", summary="The names of all models")
     async def models() -> Any:

@@ -1,4 +1,9 @@
-"""Takes connections off the shared port: one a turn, and after a moment where another worker has fewer."""
+"""Accepts connections on the port that all workers share, so that each worker gets about as many.
+
+Otherwise the worker that wakes up first would accept all waiting connections, and the others would be idle.
+An acceptor accepts one connection per turn of the event loop. If another worker has fewer connections, it
+first waits a moment, so that the other one can be faster.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +22,33 @@ from service.http.shared_state import SharedState
 
 log = logging.getLogger(__name__)
 
-# how long a connection is left to a worker that has fewer
+# pause in which a worker with fewer connections may accept the one that waits
 YIELD_SECONDS = 0.001
-# until descriptors may be free again
+# pause after the machine ran out of descriptors or memory, until some may be free again
 SHORTAGE_PAUSE_SECONDS = 0.2
 SHORTAGE_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
-    """Left alone, whichever worker wakes first would take all that wait, and the others would lie idle."""
+    """Accepts connections for one worker, from its creation until `close`.
+
+    Args:
+        listener: The shared port.
+        server_state: The server's open connections.
+        make_protocol: Creates the protocol of a connection.
+        tls_context: For TLS; None without it.
+        handshake_seconds: Time limit of a TLS handshake.
+        counts: The number of connections of each worker.
+        number: The worker's number, from 1.
+    """
 
     def __init__(
         self,
         listener: socket.socket,
         server_state: ServerState,
-        make: Callable[[], HttpProtocol],
+        make_protocol: Callable[[], HttpProtocol],
         *,
-        context: ssl.SSLContext | None,
+        tls_context: ssl.SSLContext | None,
         handshake_seconds: float,
         counts: ConnectionCounts,
         number: int,
@@ -42,55 +57,55 @@ class Acceptor:
         self._listener = listener
         self._connections = server_state.connections
         self._shared = SharedState.of(server_state)
-        self._make = make
-        self._context = context
-        self._handshake_seconds = handshake_seconds if context else None
+        self._make_protocol = make_protocol
+        self._tls_context = tls_context
+        self._handshake_seconds = handshake_seconds if tls_context else None
         self._counts = counts
         self._number = number
-        # connections that are being made; with TLS, they shake hands
-        self._greeted: set[asyncio.Task[None]] = set()
+        # accepted connections without a protocol yet: with TLS, the handshake is under way
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._yielded = False
         self._timer: asyncio.TimerHandle | None = None
-        self._shared.on_connection_lost = self._note
-        self._note()
+        self._shared.on_connection_lost = self._publish_count
+        self._publish_count()
         self._resume()
 
     @property
-    def greeting(self) -> bool:
-        """Whether a connection is accepted and not yet known as one."""
-        return bool(self._greeted)
+    def has_handshakes(self) -> bool:
+        """Whether an accepted connection is not yet among the open ones."""
+        return bool(self._handshakes)
 
-    def take_all(self) -> None:
-        """Accept all that wait."""
-        while self._take():
+    def accept_all(self) -> None:
+        """Accept all connections that wait in the queue of the port."""
+        while self._accept_one():
             pass
 
     def close(self) -> None:
-        """Accept no more; the port closes when nobody holds it any more."""
+        """Accept no more connections. The port closes when all workers have done so."""
         self._pause()
         self._shared.on_connection_lost = None
-        self._counts.leave(self._number)
+        self._counts.withdraw(self._number)
         self._listener.close()
 
-    def _note(self) -> int:
-        """Let the others know how many connections there are."""
-        count = len(self._connections) + len(self._greeted)
-        self._counts.note(self._number, count)
+    def _publish_count(self) -> int:
+        """Publish the number of connections of this worker, and return it."""
+        count = len(self._connections) + len(self._handshakes)
+        self._counts.publish(self._number, count)
         return count
 
-    def _readable(self) -> None:
-        if self._note() > self._counts.least() and not self._yielded:
+    def _on_readable(self) -> None:
+        if self._publish_count() > self._counts.least() and not self._yielded:
             self._yielded = True
             self._pause(YIELD_SECONDS)
             return
         self._yielded = False
-        if self._take():
-            self._note()
+        if self._accept_one():
+            self._publish_count()
 
-    def _take(self) -> bool:
-        """Accept a connection, if one waits."""
+    def _accept_one(self) -> bool:
+        """Accept a connection, and return whether there was one."""
         try:
-            taken, _ = self._listener.accept()
+            client_socket, _ = self._listener.accept()
         except (BlockingIOError, InterruptedError):
             return False
         except ConnectionAbortedError:
@@ -101,25 +116,28 @@ class Acceptor:
             log.warning("no connection can be accepted now: %s", error.strerror)
             self._pause(SHORTAGE_PAUSE_SECONDS)
             return False
-        taken.setblocking(False)
-        task = self._loop.create_task(self._greet(taken))
-        self._greeted.add(task)
-        task.add_done_callback(self._greeted.discard)
+        client_socket.setblocking(False)
+        task = self._loop.create_task(self._connect(client_socket))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
         return True
 
-    async def _greet(self, taken: socket.socket) -> None:
+    async def _connect(self, client_socket: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._make, taken, ssl=self._context, ssl_handshake_timeout=self._handshake_seconds
+                self._make_protocol,
+                client_socket,
+                ssl=self._tls_context,
+                ssl_handshake_timeout=self._handshake_seconds,
             )
         except (OSError, TimeoutError) as error:
-            # who does not shake hands is gone, or was never a client of ours
-            log.debug("a connection was not made: %s", error)
-            taken.close()
+            # a client that completes no handshake has gone, or does not speak TLS
+            log.debug("a client did not complete its handshake: %s", error)
+            client_socket.close()
 
     def _resume(self) -> None:
         self._timer = None
-        self._loop.add_reader(self._listener, self._readable)
+        self._loop.add_reader(self._listener, self._on_readable)
 
     def _pause(self, seconds: float | None = None) -> None:
         if self._timer is not None:

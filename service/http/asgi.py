@@ -1,8 +1,8 @@
-"""The two adapters between `Request` and ASGI.
+"""Adapters between `Request` and ASGI, one for each direction.
 
 `AsgiEndpoint` answers a request with an ASGI application: FastAPI serves the documentation, the dashboard,
-the admin routes and the probes in this way. `AsgiRequest` is a request that came through an ASGI server, so
-that the whole service also runs under any of those.
+the admin routes and the health routes in this way. `AsgiRequest` is a request that came through an ASGI
+server, so that the whole service also runs under uvicorn and the like.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class AsgiEndpoint:
     async def __call__(self, request: Request) -> None:
         request.route_path = "unknown"
         scope, receive, send = request.asgi()
-        # how endpoints of the framework reach the request
+        # lets FastAPI's endpoints reach the request
         scope["turnpike.request"] = request
         try:
             if request.driver is None:
                 await self._app(scope, receive, send)
             else:
-                # frameworks expect to run in an asyncio task
+                # FastAPI and its libraries expect to run in an asyncio task
                 request.in_task = True
                 await asyncio.get_running_loop().create_task(_call(self._app, scope, receive, send))
         finally:
@@ -43,11 +43,11 @@ class AsgiEndpoint:
 
 
 def fastapi_endpoint(app: FastAPI) -> AsgiEndpoint:
-    """FastAPI's routes without its middleware: errors are for ours to answer."""
+    """FastAPI's routes without its own middleware, since RequestMiddleware already answers errors."""
     routes = AsyncExitStackMiddleware(app.router)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        # without it the routes answer 404 by themselves
+        # without an app in the scope, the routes answer 404 themselves instead of raising it
         scope["app"] = app
         await routes(scope, receive, send)
 
@@ -55,7 +55,7 @@ def fastapi_endpoint(app: FastAPI) -> AsgiEndpoint:
 
 
 async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """The application as a coroutine, which it need not be, and begun only if the task is not cancelled."""
+    """Call the application. It may return any awaitable, but a task needs a coroutine."""
     await app(scope, receive, send)
 
 
@@ -74,9 +74,9 @@ class AsgiRequest(Request):
             http_version=scope.get("http_version", "1.1"),
             content_length=None,
         )
-        announced = self.head.fields.get(b"content-length", b"")
-        if announced.isdigit():
-            self.head.content_length = int(announced)
+        content_length = self.head.fields.get(b"content-length", b"")
+        if content_length.isdigit():
+            self.head.content_length = int(content_length)
         client = scope.get("client")
         self.client = (client[0], client[1]) if client else None
         self._scope, self._receive, self._send = scope, receive, send
@@ -109,12 +109,12 @@ class AsgiRequest(Request):
         return dict(self._scope), self._receive, send
 
     async def _start(self, message: Message) -> None:
-        """Begin the answer, with the headers that every answer has."""
+        """Begin the answer, and add the headers that every answer has."""
         self.status = message["status"]
-        own = b"%bx-request-id: %b\r\nx-content-type-options: nosniff\r\n" % (
+        lines = b"%bx-request-id: %b\r\nx-content-type-options: nosniff\r\n" % (
             self.extra_lines,
             self.id.encode(),
         )
-        extra = [line.partition(b": ")[::2] for line in own.splitlines()]
-        message["headers"] = [*message.get("headers", ()), *extra]
+        headers = [line.partition(b": ")[::2] for line in lines.splitlines()]
+        message["headers"] = [*message.get("headers", ()), *headers]
         await self._send(message)

@@ -31,7 +31,7 @@ NOT_ADMIN = "expected the admin key, got an API key"
 
 
 class Authenticator:
-    """The keys of this service, kept as digests so that no comparison tells how much of a key was right."""
+    """Checks API keys. It stores digests, so that the time of a comparison reveals no part of a key."""
 
     def __init__(self, api_keys: Iterable[str] = (), admin_key: str | None = None) -> None:
         self._api = [_digest(key.encode()) for key in api_keys]
@@ -39,7 +39,7 @@ class Authenticator:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Authenticator:
-        """The keys of the settings and of the files they name; a SettingError says what makes no sense."""
+        """Read the keys from the settings and from the files that they name. Raises SettingError."""
         api_keys = [_expect_key("api_keys", key) for key in settings.api_keys]
         if settings.api_keys_file is not None:
             api_keys += _read_keys("api_keys_file", settings.api_keys_file)
@@ -47,16 +47,16 @@ class Authenticator:
         if admin_key is not None:
             _expect_key("admin_key", admin_key)
         if settings.admin_key_file is not None:
-            found = _read_keys("admin_key_file", settings.admin_key_file)
-            if admin_key is not None or len(found) > 1:
+            keys = _read_keys("admin_key_file", settings.admin_key_file)
+            if admin_key is not None or len(keys) > 1:
                 raise SettingError("admin_key_file: expected one admin key in all, got more")
-            admin_key = found[0]
+            admin_key = keys[0]
         if admin_key is not None and admin_key in api_keys:
             raise SettingError("admin_key: expected a key of its own, got one of the API keys")
         return cls(api_keys, admin_key)
 
     def check(self, level: Level, headers: Headers) -> None:
-        """Do nothing where the headers open the level; raise Unauthorized or Forbidden where they do not."""
+        """Raise UnauthorizedError or ForbiddenError unless the headers have a key for this level."""
         if level == "open" or (level == "api" and not self._api):
             return
         if level == "admin" and not self._admin:
@@ -72,24 +72,24 @@ class Authenticator:
         if level == "admin" and not admin:
             raise ForbiddenError(NOT_ADMIN)
 
-    def needs(self, level: Level) -> RequireKey:
-        """The same as a dependency of a FastAPI route: `dependencies=[Depends(access.needs("admin"))]`."""
+    def require(self, level: Level) -> RequireKey:
+        """`check` as a dependency of a FastAPI route: `dependencies=[Depends(auth.require("admin"))]`."""
         return RequireKey(self, level)
 
 
 class RequireKey:
-    """A dependency that lets through what opens its level."""
+    """A FastAPI dependency that rejects requests without a key for its level."""
 
-    def __init__(self, access: Authenticator, level: Level) -> None:
+    def __init__(self, auth: Authenticator, level: Level) -> None:
         self.level = level
-        self._check = access.check
+        self._check = auth.check
 
     async def __call__(self, connection: HTTPConnection) -> None:
         self._check(self.level, connection.scope["headers"])
 
 
 def level_of(route: BaseRoute) -> Level | None:
-    """The level that a route declares, None where it forgot to."""
+    """The level that a FastAPI route declares, or None if it declares none."""
     for dependency in getattr(route, "dependencies", ()):
         if isinstance(dependency.dependency, RequireKey):
             return dependency.dependency.level
@@ -97,25 +97,25 @@ def level_of(route: BaseRoute) -> Level | None:
 
 
 def _read_key(headers: Headers) -> bytes | None:
-    found = None
+    key = None
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return value[7:].strip()
         if name == b"x-api-key":
-            found = value.strip()
-    return found
+            key = value.strip()
+    return key
 
 
 def _digest(key: bytes) -> bytes:
     return sha256(key).digest()
 
 
-def _is_among(digest: bytes, known: list[bytes]) -> bool:
-    found = False
-    for one in known:
-        # no early end: how long it takes must not tell which key it was
-        found |= hmac.compare_digest(digest, one)
-    return found
+def _is_among(digest: bytes, known_digests: list[bytes]) -> bool:
+    is_known = False
+    for known_digest in known_digests:
+        # compare with all of them: the time that it takes must not reveal which key matched
+        is_known |= hmac.compare_digest(digest, known_digest)
+    return is_known
 
 
 def _read_keys(setting: str, path: Path) -> list[str]:
@@ -127,13 +127,13 @@ def _read_keys(setting: str, path: Path) -> list[str]:
         raise SettingError(f"{setting}: expected a text file in UTF-8, and {path} is not") from error
     keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not keys:
-        # an empty file would leave open what it was to close
+        # an empty file would leave the routes open that it was meant to protect
         raise SettingError(f"{setting}: expected at least one key in {path}, got none")
     return [_expect_key(setting, key) for key in keys]
 
 
 def _expect_key(setting: str, key: str) -> str:
-    # what a header can carry; the key itself is never shown
+    # what a header can contain; the message never shows the key
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise SettingError(f"{setting}: expected keys of printable ASCII characters without spaces")
     return key

@@ -1,4 +1,4 @@
-"""The body of a request: read whole, within the limits on bytes and time, and decompressed."""
+"""Reads and decompresses the body of a request, within limits on bytes, time and the memory of the worker."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from service.errors import (
 from service.http.request import Request
 from service.protocol.json_document import quoted
 
-# the window bits by which zlib tells the two kinds of stream apart
+# the argument `wbits` of zlib for each Content-Encoding
 WINDOW_BITS = {"gzip": 31, "deflate": 15}
 
 
 class MemoryBudget:
-    """The bytes of all bodies and large answers that this worker holds: at most `capacity`.
+    """Limits the bytes of all request bodies and large answers in this worker's memory to `capacity`.
 
     One body may have at most `limit` bytes, also when decompressed, and may take `seconds` to arrive.
     """
@@ -33,21 +33,21 @@ class MemoryBudget:
         self.bytes = 0
 
     def take_complete(self, request: Request) -> bytes | None:
-        """The body if it is there and not compressed, else None: then `read` it."""
+        """The body if all of it has arrived and it is not compressed; else None, then call `read`."""
         body = request.complete_body
         if body is None or b"content-encoding" in request.head.fields:
             return None
         if len(body) > self.limit:
-            # what comes in chunks is refused at the limit, wherever its end may be
+            # a body in chunks is refused as soon as it exceeds the limit, so its full size is not known
             raise self._too_large("more" if request.head.content_length is None else str(len(body)))
         self._take(request, len(body))
         return body
 
     async def read(self, request: Request) -> bytes:
-        """The whole body. Its bytes are held until `release` is called at the end of the request."""
-        announced = request.head.content_length
-        if announced is not None and announced > self.limit:
-            raise self._too_large(str(announced))
+        """Wait for the whole body. Its bytes count against the budget until `release` is called."""
+        content_length = request.head.content_length
+        if content_length is not None and content_length > self.limit:
+            raise self._too_large(str(content_length))
         decompressor = _decompressor(request.head.fields.get(b"content-encoding"))
         deadline = asyncio.get_running_loop().time() + self.seconds
         chunks: list[bytes] = []
@@ -58,7 +58,7 @@ class MemoryBudget:
             except TimeoutError as error:
                 raise RequestTimeoutError(f"body: expected all of it within {self.seconds:g} s") from error
             if decompressor is not None:
-                chunk = self._decompress(chunk, decompressor, request.held_bytes)
+                chunk = self._decompress(chunk, decompressor, request.budgeted_bytes)
             self._take(request, len(chunk))
             chunks.append(chunk)
         if decompressor is not None and not decompressor.eof:
@@ -66,13 +66,13 @@ class MemoryBudget:
         return b"".join(chunks)
 
     def release(self, request: Request) -> None:
-        """Hold the request's body no longer."""
-        self.bytes -= request.held_bytes
-        request.held_bytes = 0
+        """Give the bytes of the request's body back to the budget."""
+        self.bytes -= request.budgeted_bytes
+        request.budgeted_bytes = 0
 
     @contextlib.contextmanager
     def hold(self, size: int) -> Iterator[None]:
-        """Hold an answer of this size while it is sent; raises OverloadedError if there is no room."""
+        """Count an answer of this size against the budget while it is sent. Raises OverloadedError."""
         self._check_room(size)
         self.bytes += size
         try:
@@ -81,23 +81,23 @@ class MemoryBudget:
             self.bytes -= size
 
     def _take(self, request: Request, size: int) -> None:
-        if request.held_bytes + size > self.limit:
+        if request.budgeted_bytes + size > self.limit:
             raise self._too_large("more")
         self._check_room(size)
         self.bytes += size
-        request.held_bytes += size
+        request.budgeted_bytes += size
 
     def _check_room(self, size: int) -> None:
         if self.bytes + size > self.capacity:
-            raise OverloadedError("server: as many bytes are held as may be; try again")
+            raise OverloadedError("server: the memory budget for requests is used up; try again")
 
     def _too_large(self, size: str) -> TooLargeError:
         return TooLargeError(f"body: expected at most {self.limit} bytes, got {size}")
 
-    def _decompress(self, chunk: bytes, decompressor: Any, taken: int) -> bytes:
+    def _decompress(self, chunk: bytes, decompressor: Any, size_so_far: int) -> bytes:
         try:
-            # one byte more than allowed shows that there are too many
-            data: bytes = decompressor.decompress(chunk, self.limit - taken + 1)
+            # one byte more than allowed is enough to notice that a body is too large
+            data: bytes = decompressor.decompress(chunk, self.limit - size_so_far + 1)
         except zlib.error as error:
             raise _damaged() from error
         if decompressor.unused_data:
@@ -106,7 +106,7 @@ class MemoryBudget:
 
 
 def _decompressor(encoding: bytes | None) -> Any:
-    """The zlib object that decompresses a body; None if it is not compressed."""
+    """The zlib object for a Content-Encoding; None if the body is not compressed."""
     if encoding is None:
         return None
     name = encoding.decode("latin-1").strip().lower()

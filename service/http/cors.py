@@ -1,4 +1,4 @@
-"""Cross-origin requests (CORS): Starlette's rules, with refusals in JSON."""
+"""Cross-origin requests (CORS): Starlette's rules, with errors as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXPOSED_HEADERS = ("Inference-Header-Content-Length", "X-Request-Id", "Retry-Aft
 
 
 class Cors:
-    """Answers preflight requests, and adds headers to the answers of origins that are allowed."""
+    """Answers preflight requests, and adds headers to answers for allowed origins."""
 
     def __init__(self, origins: Iterable[str]) -> None:
         self._rules = CORSMiddleware(
@@ -29,7 +29,7 @@ class Cors:
         )
 
     def apply(self, request: Request) -> Response | None:
-        """The answer to a preflight request; else None, and the request's answer will have CORS headers."""
+        """The answer to a preflight request; None for others, whose answer gets CORS headers if needed."""
         fields = request.head.fields
         if b"origin" not in fields:
             return None

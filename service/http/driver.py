@@ -42,7 +42,7 @@ class DriverWaiter:
 
 
 class Driver:
-    """Runs one coroutine, which may await waiters of this driver and asyncio futures (so tasks, too).
+    """Runs one coroutine, which may await waiters of this driver, asyncio futures and tasks.
 
     `on_done` is called when it has ended, with the exception if it raised one.
     """
@@ -69,7 +69,7 @@ class Driver:
             self._awaited.cancel()
 
     def resume(self, waiter: DriverWaiter) -> None:
-        """Go on after a waiter; one that is no longer awaited changes nothing."""
+        """Continue after a waiter is done. Does nothing if the coroutine no longer awaits it."""
         if self._awaited is waiter:
             self._step()
 
@@ -80,7 +80,7 @@ class Driver:
         except StopIteration:
             self._on_done(None)
         except (Exception, asyncio.CancelledError) as error:
-            # raised no further: whoever set the result must not be interrupted
+            # not raised, since it would reach the code that set the awaited result
             self._on_done(error)
         else:
             self._awaited = awaited
@@ -88,6 +88,6 @@ class Driver:
                 # a bare yield, such as that of asyncio.sleep(0)
                 asyncio.get_running_loop().call_soon(self._step)
             elif type(awaited) is not DriverWaiter:
-                # what asyncio's tasks do to tell a future that it is being awaited
+                # mark the future as awaited, as asyncio's own tasks do
                 awaited._asyncio_future_blocking = False
                 awaited.add_done_callback(self._step)

@@ -1,4 +1,4 @@
-"""The listening socket: bound with clear errors, and closed without losing a connection."""
+"""The listening socket, bound with clear errors and closed without losing a connection, and its TLS."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from service.errors import SettingError
 if TYPE_CHECKING:
     from service.config.settings import Settings
 
+# connections that may wait in the queue of the port
 BACKLOG = 2048
-# from linux/filter.h and asm-generic/socket.h
+# constants of a socket filter, from linux/filter.h and asm-generic/socket.h
 SO_ATTACH_FILTER = 26
 LOAD_BYTE, JUMP_IF_SET, RETURN = 0x30, 0x45, 0x06
-FLAGS_OF_TCP, SYN = 13, 0x02
+TCP_FLAGS_OFFSET, SYN = 13, 0x02
 WHOLE_PACKET = 0xFFFFFFFF
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there, or a SettingError that says why it cannot."""
+    """A socket that listens on this address; raises a SettingError that says why it cannot."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -35,7 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # :: is every address, those of IPv4 too
+            # the address :: stands for all addresses, those of IPv4 included
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)
         listener.listen(BACKLOG)
@@ -47,6 +48,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def bind_error_message(error: OSError, host: str, port: int) -> str:
+    """Why a socket could not be bound."""
     if isinstance(error, PermissionError):
         return f"--port: expected a port that this user may listen on, such as one from 1024, got {port}"
     if error.errno == 98:  # EADDRINUSE
@@ -55,78 +57,82 @@ def bind_error_message(error: OSError, host: str, port: int) -> str:
 
 
 def listener_url(listener: socket.socket, scheme: str) -> str:
-    """Where a person finds it; an address that stands for all of them is shown as this machine's own."""
+    """The URL to show to people; an address that stands for all addresses becomes the loopback address."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"{scheme}://{host}:{port}"
 
 
 def refuse_new_connections(listener: socket.socket) -> None:
-    """Let no new connection in, while those that are in the queue can still be accepted.
+    """Let no new connection into the queue of the port; those in the queue can still be accepted.
 
-    A socket that is closed resets the connections in its queue. With this filter on it, first packets are
-    dropped as if lost on the way: who sends one tries again a second later, and is refused by then. Where
-    the kernel knows no such filter, nothing changes.
+    Closing a socket resets the connections in its queue, so the queue must be emptied first. This filter
+    drops the first packet of each new connection, as if the network had lost it. The client sends it again
+    a second later, when the port is closed, and is refused. On a kernel without such filters nothing changes.
     """
     program = b"".join(
-        struct.pack("HBBI", *step)
-        for step in (
-            (LOAD_BYTE, 0, 0, FLAGS_OF_TCP),
+        struct.pack("HBBI", *instruction)
+        for instruction in (
+            (LOAD_BYTE, 0, 0, TCP_FLAGS_OFFSET),
             (JUMP_IF_SET, 0, 1, SYN),
             (RETURN, 0, 0, 0),
             (RETURN, 0, 0, WHOLE_PACKET),
         )
     )
-    steps = ctypes.create_string_buffer(program, len(program))
+    instructions = ctypes.create_string_buffer(program, len(program))
     with contextlib.suppress(OSError):
         listener.setsockopt(
-            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", len(program) // 8, ctypes.addressof(steps))
+            socket.SOL_SOCKET,
+            SO_ATTACH_FILTER,
+            struct.pack("HP", len(program) // 8, ctypes.addressof(instructions)),
         )
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """The context of these settings, None without one; a SettingError says what is wrong with its files."""
+    """The TLS context, or None without a certificate; raises a SettingError if a file cannot be used."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     cert, key = str(settings.tls_cert), str(settings.tls_key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     def passphrase() -> str:
-        # left to itself, OpenSSL would ask for it on the terminal
+        # without this callback, OpenSSL would ask for the passphrase on the terminal
         raise SettingError(f"--tls-key: expected a key without a passphrase, got {key!r}, which has one")
 
     try:
-        # the next step alone would not say which of both files is at fault
+        # load_cert_chain alone would not say which of the two files cannot be used
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cert)
     except OSError as error:
         raise SettingError(f"--tls-cert: expected a certificate chain (PEM), got {cert!r}") from error
     try:
         context.load_cert_chain(cert, key, passphrase)
     except OSError as error:
-        said = f"--tls-key: expected the private key (PEM) of the certificate {cert!r}, got {key!r}"
+        message = f"--tls-key: expected the private key (PEM) of the certificate {cert!r}, got {key!r}"
         reason = getattr(error, "reason", None)
-        raise SettingError(said + (f" ({reason.lower().replace('_', ' ')})" if reason else "")) from error
+        raise SettingError(message + (f" ({reason.lower().replace('_', ' ')})" if reason else "")) from error
     return context
 
 
-# of a worker that accepts none
+# the count of a worker that accepts no connections: larger than any other
 NOT_ACCEPTING = 0xFFFFFFFF
 
 
 class ConnectionCounts:
-    """One number for each, in memory that all of them see. Workers count from 1."""
+    """The number of open connections of each worker, in shared memory. Workers are numbered from 1."""
 
     def __init__(self, workers: int) -> None:
         self._counts = memoryview(mmap.mmap(-1, 4 * workers)).cast("I")
         for number in range(1, workers + 1):
-            self.leave(number)
+            self.withdraw(number)
 
-    def note(self, number: int, count: int) -> None:
+    def publish(self, number: int, count: int) -> None:
+        """Set the number of connections of a worker."""
         self._counts[number - 1] = count
 
-    def leave(self, number: int) -> None:
-        """Expect nothing of this worker."""
+    def withdraw(self, number: int) -> None:
+        """Leave out a worker that accepts no connections any more, or not yet."""
         self._counts[number - 1] = NOT_ACCEPTING
 
     def least(self) -> int:
+        """The smallest number of connections of any worker that accepts some."""
         return min(self._counts)

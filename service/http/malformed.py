@@ -1,4 +1,4 @@
-"""Input that never becomes a request: what is checked of a head, and how it is rejected."""
+"""Checks request heads, and makes the answer to input that is no valid request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERSIONS = ("1.1", "1.0")
 
 
 class MalformedRequestError(Exception):
-    """Raised while parsing: the status and the message to answer with."""
+    """The input is no valid request. Raised while parsing, with the status and the message of the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -22,12 +22,12 @@ class MalformedRequestError(Exception):
 
 def head_size(url: bytes, headers: Headers) -> int:
     """The bytes of a head, without its method and version."""
-    # a colon, a space and the line's end beside each name and value
+    # each line has a colon, a space and a line end of two bytes
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
 
 
 def body_length(version: str, headers: Headers) -> int | None:
-    """The bytes of the body that a head announces, None for one in chunks; raises what makes no request."""
+    """The length of the body by its headers; None for chunks. Raises MalformedRequestError."""
     if version not in VERSIONS:
         raise MalformedRequestError(400, f"the request: expected HTTP/1.1 or HTTP/1.0, got HTTP/{version}")
     hosts, length = 0, 0
@@ -47,7 +47,7 @@ def body_length(version: str, headers: Headers) -> int | None:
 def rejection(
     error: MalformedRequestError, default_headers: Iterable[tuple[bytes, bytes]], request_id: str
 ) -> bytes:
-    """The last answer of a connection."""
+    """The bytes of the answer to malformed input, which is the last answer of its connection."""
     body = orjson.dumps({"error": str(error)})
     lines = b"".join(b"%b: %b\r\n" % header for header in default_headers)
     return (

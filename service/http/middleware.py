@@ -1,4 +1,4 @@
-"""Around every request, once: route, key, endpoint, errors as JSON, counters and access log."""
+"""The middleware of every request: routing, keys, endpoint, errors as JSON, counters and access log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.http.router import Router
 
 
 class RequestMiddleware:
-    """Handles every request, whichever server it came through."""
+    """Handles every request, whether it came through our own server or an ASGI server."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class RequestMiddleware:
         self._cors = cors
 
     async def handle(self, request: Request) -> None:
-        """Answer a request. It raises nothing but CancelledError, when the server cuts the request."""
+        """Answer a request. Raises only CancelledError, when the server cuts the request off at its end."""
         observer = self._observer
         observer.started(request)
         try:
@@ -59,10 +59,10 @@ class RequestMiddleware:
             if not request.client_gone:
                 raise
         except Exception as error:  # whatever failed, the caller gets an answer
-            refusal = observer.error_response(error, request)
+            error_answer = observer.error_response(error, request)
             # an answer that has begun stays incomplete, and its connection is closed
             if not request.status:
-                sending = request.respond(refusal)
+                sending = request.respond(error_answer)
                 if sending is not None:
                     await sending
         finally:

@@ -1,4 +1,4 @@
-"""Counts, logs and traces each request, once, when it is over."""
+"""Counts, logs and traces each request when it has ended."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# the status in the log and the metrics if the client left before an answer began; nothing is sent
+# status in the log and the metrics if the client left before an answer began; it is never sent
 CLIENT_CLOSED_REQUEST = 499
 # other methods share one label, so that a caller cannot make up labels
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 MAX_LOGGED_PATH_LENGTH = 200
-# probes come every few seconds: those answered with 200 are logged at the level debug
+# Suffixes of routes. Probes come every few seconds, so those answered with 200 are logged as debug.
 PROBES = ("/live", "/ready")
 
 
 class RequestObserver:
-    """Sees each request begin and end, and each piece of input that never became a request."""
+    """Is called at the start and the end of each request, and for input that is no valid request."""
 
     def __init__(self, counters: RequestCounters, tracing: Tracing | None, *, access_log: bool) -> None:
         self._counters = counters
@@ -36,7 +36,7 @@ class RequestObserver:
         self._ids = new_ids()
 
     def started(self, request: Request) -> None:
-        """Give the request its id, the caller's if that is valid, and its trace."""
+        """Set the request's id (the caller's own if it is valid) and its trace."""
         request.started_ns = perf_counter_ns()
         self._counters.in_flight += 1
         head = request.head
@@ -45,7 +45,7 @@ class RequestObserver:
             request.trace = read_trace(head.fields[b"traceparent"])
 
     def error_response(self, error: Exception, request: Request) -> ErrorResponse:
-        """What an error is answered with, counted and noted for the log."""
+        """The answer to an error, which is also counted and recorded for the log."""
         response = error_response(error, request)
         if response.is_bug:
             log.error("request %s failed", request.id, exc_info=error)
@@ -55,7 +55,7 @@ class RequestObserver:
         return response
 
     def finished(self, request: Request) -> None:
-        """Count, trace and log a request that is over."""
+        """Count, trace and log a request that has ended."""
         ns = perf_counter_ns() - request.started_ns
         counters = self._counters
         counters.in_flight -= 1
@@ -72,7 +72,7 @@ class RequestObserver:
             )
 
     def rejected(self, status: int) -> str:
-        """Count input that never became a request; the id to answer it with."""
+        """Count input that is no valid request, and return the request id for its answer."""
         self._counters.count_response("unknown", "unknown", status, 0)
         self._counters.count_error("bad_request")
         return next(self._ids)

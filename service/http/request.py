@@ -118,7 +118,7 @@ class Request(ABC):
     # all of the body if it had arrived when the request was started, else None: see `next_chunk`
     complete_body: bytes | None = None
     # bytes of its body that count against the worker's memory budget until the request is over
-    held_bytes: int = 0
+    budgeted_bytes: int = 0
     # runs the request, if no asyncio task does
     driver: Driver | None = None
     # a task runs it for the moment, while the driver awaits that task

@@ -17,13 +17,15 @@ from service.http.response import Response
 # an endpoint returns its answer, or None if it has sent one itself
 Endpoint = Callable[[Request], Awaitable[Response | None]]
 
-# more addresses than are in use at a time, and the longest that is remembered
-MAX_CACHED_MATCHES, MAX_CACHED_PATH_LENGTH = 1024, 200
+# more than the pairs of method and path that are in use at a time
+MAX_CACHED_MATCHES = 1024
+# longer paths are not cached
+MAX_CACHED_PATH_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An endpoint, and the pattern of its addresses: `{name}` stands for one part of the path."""
+    """An endpoint and the pattern of its path, in which `{name}` matches one segment."""
 
     path: str
     method: str
@@ -35,14 +37,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The route of a request, with the parts of its path that the pattern names."""
+    """The route of a request, and the named segments of its path."""
 
     route: Route
     params: Mapping[str, str]
 
 
 class Router:
-    """The routes of the service; what matches none of them is for `fallback`, which then says 404 or 405."""
+    """The routes of the service. Requests that match none go to the endpoint `fallback`."""
 
     def __init__(self, fallback: Endpoint) -> None:
         self.routes: list[Route] = []
@@ -50,11 +52,19 @@ class Router:
         self._matches: BoundedCache[tuple[str, str], Match] = BoundedCache(MAX_CACHED_MATCHES)
 
     def add(self, method: str, path: str, level: Level, endpoint: Endpoint, name: str) -> None:
-        """Answer requests of this method and path with the endpoint, for callers who may use the level."""
+        """Add a route.
+
+        Args:
+            method: The HTTP method; GET includes HEAD.
+            path: The pattern of the path, such as `/v2/models/{model}`.
+            level: The level of the keys that may call it; see `auth`.
+            endpoint: Called with each request.
+            name: Identifies the operation in the OpenAPI document.
+        """
         self.routes.append(_route(path, method, level, endpoint, name))
 
     def match(self, head: RequestHead) -> Match:
-        """The route of a request; raises 405 if its path has a route only for other methods."""
+        """The route of a request. Its endpoint raises a 405 if the path has routes only for other methods."""
         if head.match is not None:
             return head.match
         key = (head.method, head.path)
@@ -69,9 +79,9 @@ class Router:
     def _search(self, method: str, path: str) -> Match:
         other_method: Match | None = None
         for route in self.routes:
-            found: Any = route.regex.fullmatch(path)
-            if found is not None:
-                match = Match(route, found.groupdict())
+            path_match: Any = route.regex.fullmatch(path)
+            if path_match is not None:
+                match = Match(route, path_match.groupdict())
                 if route.method == method or (route.method == "GET" and method == "HEAD"):
                     return match
                 other_method = other_method or match
@@ -81,16 +91,16 @@ class Router:
 
 
 def _route(path: str, method: str, level: Level, endpoint: Endpoint, name: str) -> Route:
-    # split keeps the names at odd places
-    parts = re.split(r"\{(\w+)\}", path)
+    # re.split puts the names in braces at the odd indices
+    segments = re.split(r"\{(\w+)\}", path)
     pattern = "".join(
-        f"(?P<{part}>[^/]+)" if place % 2 else re.escape(part) for place, part in enumerate(parts)
+        f"(?P<{segment}>[^/]+)" if index % 2 else re.escape(segment) for index, segment in enumerate(segments)
     )
     return Route(path, method, level, endpoint, name, re.compile(pattern))
 
 
 def _wrong_method(route: Route) -> Route:
-    """The route of the same path that answers 405."""
+    """A route for the same path whose endpoint raises a 405."""
 
     async def method_not_allowed(_: Request) -> Response:
         raise HTTPException(405, headers={"Allow": route.method})

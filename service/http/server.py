@@ -1,4 +1,4 @@
-"""HTTP on the shared port for one worker: start, serve, stop accepting, drain, close."""
+"""The HTTP server of one worker on the shared port: start, serve, stop accepting, drain, close."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DrainTiming:
-    """Seconds of the steps in which a server ends."""
+    """Durations in the end of a server, in seconds."""
 
     # a TCP handshake that began before the port was closed to new connections may still be under way
     handshake: float = 0.25
-    # a connection on which nothing has come or gone for as long is not waiting for anything
+    # a connection without input or output for this long is closed: its client is not waiting for anything
     quiet: float = 1.0
-    # between two looks at what is still open
+    # pause between two checks of what is still open
     step: float = 0.02
 
 
@@ -48,15 +48,15 @@ class Server:
         app: HttpApplication,
         timing: DrainTiming | None = None,
     ) -> None:
-        """Begin to accept connections.
+        """Start to accept connections.
 
         Args:
-            settings: of the service.
-            listener: the port, which all workers share.
-            counts: how many connections each worker has, so that they are shared fairly.
-            number: of this worker, from 1.
-            app: answers the requests.
-            timing: of the end; for tests.
+            settings: The settings of the service.
+            listener: The shared port.
+            counts: The number of connections of each worker, so that each gets about as many.
+            number: The worker's number, from 1.
+            app: Answers the requests.
+            timing: Durations in the end; for tests.
         """
         self._settings = settings
         self._timing = timing or DrainTiming()
@@ -83,7 +83,7 @@ class Server:
             listener,
             self.state,
             make_protocol,
-            context=tls_context(settings),
+            tls_context=tls_context(settings),
             handshake_seconds=settings.header_seconds,
             counts=counts,
             number=number,
@@ -93,60 +93,62 @@ class Server:
     @property
     def connections(self) -> list[HttpProtocol]:
         """The open connections."""
-        return [each for each in self.state.connections if isinstance(each, HttpProtocol)]
+        return [connection for connection in self.state.connections if isinstance(connection, HttpProtocol)]
 
-    async def drain(self, last: asyncio.Event) -> int:
-        """End without losing a request; returns how many requests had to be cut.
+    async def drain(self, all_stopping: asyncio.Event) -> int:
+        """End without losing a request. Returns how many requests were cut off.
 
         From now on each answer is the last of its connection. New connections are accepted for `drain_wait`
-        seconds more. Then the port closes, and requests in progress have `drain_seconds` to finish. `last` is
-        set, now or before the port closes, if no other worker goes on accepting.
+        seconds more. Then the port closes, and requests in progress have `drain_seconds` to finish.
+
+        `all_stopping` is set if no other worker goes on accepting, before `drain` is called or until the port
+        closes.
         """
         self._shared.draining = True
         await asyncio.sleep(self._settings.drain_wait)
-        await self._close_port(last)
-        cut = await self._finish()
+        await self._close_port(all_stopping)
+        cut_off = await self._finish()
         self._maintenance.cancel()
-        return cut
+        return cut_off
 
-    async def _close_port(self, last: asyncio.Event) -> None:
+    async def _close_port(self, all_stopping: asyncio.Event) -> None:
         """Close the port. If no other worker goes on accepting, first accept everything in its queue."""
-        closing = time.monotonic() + self._timing.handshake
-        shut = False
-        while time.monotonic() < closing:
-            if last.is_set() and not shut:
-                shut = True
+        deadline = time.monotonic() + self._timing.handshake
+        refusing = False
+        while time.monotonic() < deadline:
+            if all_stopping.is_set() and not refusing:
+                refusing = True
                 refuse_new_connections(self._listener)
-                closing = time.monotonic() + self._timing.handshake
+                deadline = time.monotonic() + self._timing.handshake
             await asyncio.sleep(self._timing.step)
-        if shut:
-            self._acceptor.take_all()
+        if refusing:
+            self._acceptor.accept_all()
         self._acceptor.close()
 
     async def _finish(self) -> int:
-        """Wait for the requests in progress, up to `drain_seconds`; returns how many had to be cut."""
+        """Wait for the requests in progress, up to `drain_seconds`; returns how many were cut off."""
         loop = asyncio.get_running_loop()
         deadline = time.monotonic() + self._settings.drain_seconds
-        while self.state.connections or self._shared.running or self._acceptor.greeting:
+        while self.state.connections or self._shared.running or self._acceptor.has_handshakes:
             for connection in self.connections:
                 connection.close_if_idle(loop.time() - self._timing.quiet)
             if time.monotonic() > deadline:
-                return self._cut()
+                return self._cut_off()
             await asyncio.sleep(self._timing.step)
         return 0
 
-    def _cut(self) -> int:
-        """End what is left; how many requests that were."""
+    def _cut_off(self) -> int:
+        """Cut off the requests that are left, and return their number."""
         running = len(self._shared.running)
         pending = sum(connection.has_pending_output for connection in self.connections)
         for request in list(self._shared.running):
-            request.cut()
+            request.cut_off()
         for connection in self.connections:
             connection.transport.abort()
         return max(pending, running)
 
     async def _maintain(self) -> None:
-        """Check the connections' limits on time, and keep the Date header current."""
+        """Close connections that exceed their time limits, and keep the Date header current."""
         settings, loop = self._settings, asyncio.get_running_loop()
         period = min(1.0, settings.header_seconds / 4, settings.idle_seconds / 4)
         while True:

@@ -1,4 +1,4 @@
-"""What all connections of one worker share."""
+"""State and limits that all connections of one worker share, and the interface of the application."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from service.http.response import STATUS_LINES
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What a connection may do."""
+    """Limits of a connection."""
 
     # bytes of a request's line and headers
     max_header: int = 65536
-    # seconds in which these must arrive
+    # seconds in which the request line and the headers must arrive
     header_seconds: float = 10.0
     # seconds of silence after which a connection is closed
     idle_seconds: float = 75.0
-    # how long a client may go on sending after its last answer, before its connection is closed on it
+    # seconds in which a client may go on sending after its last answer, before its connection is closed
     linger_seconds: float = 2.0
 
 
 class HttpApplication(Protocol):
-    """What the protocol asks of the application that it serves."""
+    """What HttpProtocol needs of the application that it serves."""
 
     connection_limits: ConnectionLimits
 
@@ -36,16 +36,16 @@ class HttpApplication(Protocol):
         """Answer a request."""
 
     def count_rejected(self, status: int) -> str:
-        """Count input that never became a request; the id to answer it with."""
+        """Count input that is no valid request, and return the request id for its answer."""
 
 
 @dataclass(eq=False)
 class SharedState:
-    """What all connections of a worker share, beside uvicorn's own `ServerState`."""
+    """State that all connections of a worker share, in addition to uvicorn's own `ServerState`."""
 
     draining: bool = False
     heads: HeadCache = field(default_factory=HeadCache)
-    # requests that are being answered, also those whose connection is lost
+    # requests being answered, including those whose connection is lost
     running: set[Any] = field(default_factory=set)
     on_connection_lost: Callable[[], object] | None = None
     _default_headers: object = None
@@ -54,13 +54,13 @@ class SharedState:
 
     @classmethod
     def of(cls, server_state: ServerState) -> SharedState:
-        """The one shared state of a server."""
+        """The shared state of a server, created on the first call."""
         state: SharedState = vars(server_state).setdefault("turnpike", cls())
         return state
 
     def status_lines(self, status: int, server_state: ServerState) -> bytes:
-        """The first lines of an answer: its status, and the headers that the server adds, such as Date."""
-        # the server makes a new list each second
+        """The first lines of an answer: the status and the headers that the server adds, such as Date."""
+        # the server sets a new list each second
         if server_state.default_headers is not self._default_headers:
             self._default_headers = server_state.default_headers
             self._default_lines = b"".join(b"%b: %b\r\n" % header for header in server_state.default_headers)

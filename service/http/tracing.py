@@ -1,6 +1,7 @@
-"""OpenTelemetry, where a collector is named: a span a request, and in it one of its wait and one of its run.
+"""OpenTelemetry tracing: a span for each request, with child spans for its time in the queue and its run.
 
-Spans are made when a request is over, of what was measured anyway. Without a collector nothing is imported.
+Spans are made when a request has ended, from times that are measured in any case. Without the setting `otlp`,
+OpenTelemetry is not imported.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from service.config.settings import Settings
 
 TRACES_PATH = "/v1/traces"
-# a worker that ends does not wait for a collector that is away
+# seconds that a worker waits at its end for a collector that does not respond
 CLOSE_SECONDS = 2.0
 
 
 class Tracing:
-    """Where the spans of this worker go. It sends them from a thread of its own, so make it after a fork."""
+    """Makes the spans of this worker and sends them from a thread, so it must be created after the fork."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry import trace
@@ -40,7 +41,7 @@ class Tracing:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Tracing | None:
-        """None where no collector is named; a SettingError where it cannot be sent to."""
+        """The tracing, or None if no collector is set. Raises SettingError."""
         if settings.otlp is None:
             return None
         endpoint = _collector_endpoint(settings.otlp)
@@ -59,12 +60,12 @@ class Tracing:
         return cls(provider)
 
     def record(self, request: Request, route: str, method: str, status: int, ns: int) -> None:
-        """Make the spans of a request that is over, after which its trace is that of its span."""
+        """Make the spans of a request that has ended, and set its trace to the ids of its span."""
         ended = time.time_ns()
         api = self._trace
         span = self._tracer.start_span(
             f"{method} {route}",
-            context=self._above(request.trace),
+            context=self._parent_context(request.trace),
             kind=api.SpanKind.SERVER,
             attributes={
                 "http.request.method": method,
@@ -79,19 +80,21 @@ class Tracing:
             if status >= 500:
                 span.set_status(api.StatusCode.ERROR, request.error_message)
         span.end(ended)
-        own = span.get_span_context()
+        span_context = span.get_span_context()
         request.trace = Trace(
-            api.format_trace_id(own.trace_id), api.format_span_id(own.span_id), own.trace_flags
+            api.format_trace_id(span_context.trace_id),
+            api.format_span_id(span_context.span_id),
+            span_context.trace_flags,
         )
 
     def close(self) -> None:
-        """Send what has not been sent, unless the collector does not take it in time."""
-        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
-        ending.start()
-        ending.join(CLOSE_SECONDS)
+        """Send the last spans, unless the collector takes too long."""
+        shutdown = threading.Thread(target=self._provider.shutdown, daemon=True)
+        shutdown.start()
+        shutdown.join(CLOSE_SECONDS)
 
-    def _above(self, trace: Trace | None) -> Context | None:
-        """The caller's span, as what ours lies in."""
+    def _parent_context(self, trace: Trace | None) -> Context | None:
+        """A context with the caller's span, which is the parent of ours."""
         if trace is None or trace.parent is None:
             return None
         api = self._trace
@@ -101,24 +104,24 @@ class Tracing:
         return api.set_span_in_context(api.NonRecordingSpan(parent))
 
     def _record_run(self, request: Request, span: Span, ended: int) -> None:
-        """The wait and the run, which ended when the endpoint was given its answer."""
-        model, answer = request.model_name, request.result
-        if model is None or answer is None:
+        """Make the spans of the queue and of the run. The run ended at `request.inference_ended_ns`."""
+        model, result = request.model_name, request.result
+        if model is None or result is None:
             return
         span.set_attributes({"turnpike.model": model, "turnpike.version": request.model_version})
-        within = self._trace.set_span_in_context(span)
-        ran = ended - (perf_counter_ns() - request.inference_ended_ns)
-        began = ran - answer.run_ns
-        queue = self._tracer.start_span("queue", within, start_time=began - answer.queue_ns)
-        queue.end(began)
+        parent = self._trace.set_span_in_context(span)
+        run_ended = ended - (perf_counter_ns() - request.inference_ended_ns)
+        run_started = run_ended - result.run_ns
+        queue = self._tracer.start_span("queue", parent, start_time=run_started - result.queue_ns)
+        queue.end(run_started)
         run = self._tracer.start_span(
-            "run", within, attributes={"turnpike.batch": answer.batch_rows}, start_time=began
+            "run", parent, attributes={"turnpike.batch": result.batch_rows}, start_time=run_started
         )
-        run.end(ran)
+        run.end(run_ended)
 
 
 def _collector_endpoint(address: str) -> str:
-    """Where spans are posted: at the usual path, unless the address has one."""
+    """The URL that spans are sent to: the given address, with the standard path unless it has a path."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingError(f"otlp: expected an address such as http://127.0.0.1:4318, got {address!r}")

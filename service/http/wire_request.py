@@ -72,8 +72,8 @@ class WireRequest(Request):
             # a large body has paused reading, and only reading notices a client that leaves
             self.connection.resume_reading()
 
-    def cut(self) -> None:
-        """Cancel what the request waits for, since the server has to end."""
+    def cut_off(self) -> None:
+        """Cancel the request, because the server ends."""
         if self.driver is not None:
             self.driver.cancel()
 

@@ -275,7 +275,7 @@ class WorkerPool:
             status = await worker.ended()
             admission.cancel()
             del self._workers[number]
-            self._counts.leave(number)
+            self._counts.withdraw(number)
             self._remember(worker)
             # stop, fail, or pause before the next one
             if self._ending:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from service.artifact.runtime import Signature
 
 DATA_KEY = b'"data":'
-# more than the kinds of requests that are in use at any one time
-# The parser that is kept for short texts grows with its longest one
+# texts up to this many bytes share one parser; its buffers stay as large as its longest text needs
 MAX_PARSER_BYTES = 1 << 16
+# more than the kinds of requests that are in use at any one time
 MAX_TEMPLATES = 512
 # bytes of JSON in one template; with MAX_TEMPLATES, this bounds the cache to a megabyte for each endpoint
 MAX_TEMPLATE_BYTES = 2048

@@ -50,8 +50,8 @@ def load(
     start = time.perf_counter()
     where = str(file.path)
 
-    # read and open the file. onnxruntime reads it once more by itself: given bytes, it would copy them and
-    # keep the GIL meanwhile
+    # Read and open the file. onnxruntime reads it once more by itself: given bytes, it would copy them and
+    # keep the GIL meanwhile.
     data = call(read_model_file, file)
     expect_self_contained(data, where)
     try:

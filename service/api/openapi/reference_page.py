@@ -22,10 +22,10 @@ ASSETS = {
 }
 
 
-def add_reference(app: FastAPI, access: Authenticator) -> None:
+def add_reference(app: FastAPI, auth: Authenticator) -> None:
     """Add the page, its files and the document to the application."""
     folder = files("fastapi_offline") / "static"
-    no_key = [Depends(access.needs("open"))]
+    no_key = [Depends(auth.require("open"))]
 
     @app.get("/docs", include_in_schema=False, dependencies=no_key)
     async def page() -> HTMLResponse:

@@ -68,10 +68,10 @@ def test_shares_are_what_each_worker_says() -> None:
     """A worker that accepts nothing has none to compare with."""
     shares = ConnectionCounts(3)
     assert shares.least() == NOT_ACCEPTING
-    shares.note(1, 7)
-    shares.note(3, 5)
+    shares.publish(1, 7)
+    shares.publish(3, 5)
     assert shares.least() == 5
-    shares.leave(3)
+    shares.withdraw(3)
     assert shares.least() == 7
 
 
@@ -103,7 +103,7 @@ def test_a_connection_is_left_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPat
         begun = asyncio.get_running_loop().time()
         assert await scene.ask() == b"p!"
         assert asyncio.get_running_loop().time() - begun < 0.25
-        scene.shares.note(2, 0)
+        scene.shares.publish(2, 0)
         begun = asyncio.get_running_loop().time()
         assert await scene.ask() == b"p!"
         assert asyncio.get_running_loop().time() - begun > 0.25
@@ -192,7 +192,7 @@ def test_a_handshake_that_never_ends_is_ended(pair: tuple[Path, Path]) -> None:
         writer.close()
         await writer.wait_closed()
         async with asyncio.timeout(5):
-            while scene.server._acceptor.greeting:
+            while scene.server._acceptor.has_handshakes:
                 await asyncio.sleep(0.01)
 
     run(test, tls_cert=cert, tls_key=key, header_seconds=0.2)

@@ -95,12 +95,12 @@ def test_every_kind_of_route_tells_its_level() -> None:
     app = FastAPI(openapi_url=None)
 
     app.router.routes[:0] = [Route("/bare", object())]
-    router = APIRouter(dependencies=[Depends(BOTH.needs("admin"))])
+    router = APIRouter(dependencies=[Depends(BOTH.require("admin"))])
 
     @router.get("/routed")
     async def routed() -> None: ...
 
-    @app.get("/open", dependencies=[Depends(BOTH.needs("open"))])
+    @app.get("/open", dependencies=[Depends(BOTH.require("open"))])
     async def opened() -> None: ...
 
     @app.get("/forgot")

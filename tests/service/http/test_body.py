@@ -172,7 +172,9 @@ def test_what_all_requests_hold_is_limited() -> None:
 
     async def story() -> None:
         async with reading(held, Client(part(b"x" * 6))):
-            with pytest.raises(OverloadedError, match="server: as many bytes are held as may be") as caught:
+            with pytest.raises(
+                OverloadedError, match="server: the memory budget for requests is used up"
+            ) as caught:
                 async with reading(held, Client(part(b"x" * 3, more=True), part(b"x" * 3))):
                     raise AssertionError
             assert caught.value.status == 503

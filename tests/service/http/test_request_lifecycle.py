@@ -248,7 +248,7 @@ def test_where_as_much_is_held_as_may_be_it_is_refused() -> None:
         with held.hold(held.capacity - len(HOT) + 1):
             reply = await where.connect().ask(request(INFER, HOT))
             assert reply.status == 503
-            assert reply.json["error"].startswith("server: as many bytes are held as may be")
+            assert reply.json["error"].startswith("server: the memory budget for requests is used up")
         with held.hold(held.capacity - len(HOT)):
             assert (await where.connect().ask(request(INFER, HOT))).status == 200
 
