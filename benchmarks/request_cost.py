@@ -28,6 +28,9 @@ import numpy as np
 import uvloop
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.folders import RESULTS
+from benchmarks.tables import markdown_table
+from benchmarks.wrk import HOST
 from models.atomic import replacing
 from service.api.app import create_app
 from service.batching import batcher
@@ -40,19 +43,17 @@ from tests.support.gates_app import profile_of
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put, sealed
 
-RECORD = Path(__file__).parent / "results" / "request_cost.json"
+RECORD = RESULTS / "request_cost.json"
 # a count may exceed the record by this share: room for a few calls, which a change may be worth
 MAX_INCREASE = 0.05
 # requests that are answered before counting starts, so that caches are filled
 WARM_UP_REQUESTS = 20
 # requests that are counted; the median leaves out those that coincide with a worker's work of each second
 COUNTED_REQUESTS = 30
-# nanoseconds that no run reaches: a longer run would go to another thread, whose instructions are not counted
-NEVER_LONG_NS = 10**12
+# nanoseconds that no run takes: a longer run would go to another thread, whose instructions are not counted
+UNREACHABLE_RUN_NS = 10**12
 
 COUNT_NAMES = {"instructions": "instructions", "c_calls": "C calls"}
-
-HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def count_request(request: bytes) -> RequestCost:
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(batcher, "SHORT_RUN_NS", NEVER_LONG_NS),
+        patch.object(batcher, "SHORT_RUN_NS", UNREACHABLE_RUN_NS),
         # lines of the access log are formatted, but not written among the benchmark's output
         patch.object(log, "write", lambda chunk: None),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -239,15 +240,15 @@ def increases(costs: Mapping[str, RequestCost], record: Mapping[str, RequestCost
 
 def cost_table(costs: Mapping[str, RequestCost], record: Mapping[str, RequestCost]) -> str:
     """Counts beside the recorded ones, as a Markdown table."""
-    rows = [
-        f"| {kind} | {cost.instructions:,.0f} | {record[kind].instructions:,.0f} "
-        f"| {cost.instructions / record[kind].instructions - 1:+.1%} "
-        f"| {cost.c_calls:,.0f} | {record[kind].c_calls:,.0f} "
-        f"| {cost.c_calls / record[kind].c_calls - 1:+.1%} |"
-        for kind, cost in costs.items()
-    ]
-    head = "| request | instructions | recorded | change | C calls | recorded | change |"
-    return "\n".join([head, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |", *rows])
+    rows = []
+    for kind, cost in costs.items():
+        row = [kind]
+        for name, count in asdict(cost).items():
+            recorded = asdict(record[kind])[name]
+            row += [f"{count:,.0f}", f"{recorded:,.0f}", f"{count / recorded - 1:+.1%}"]
+        rows.append(row)
+    columns = [head for name in COUNT_NAMES.values() for head in (name, "recorded", "change")]
+    return markdown_table(["request", *columns], rows)
 
 
 def run(*, record: bool) -> None:
