@@ -8,7 +8,7 @@ probes) behind an adapter.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ from service.http.body import MemoryBudget
 from service.http.cors import Cors
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
-from service.http.request import Request
 from service.http.router import Route, Router
 from service.http.shared_state import ConnectionLimits
 from service.http.tracing import Tracing
@@ -86,11 +85,9 @@ class Application:
             observer,
             Cors(settings.cors) if settings.cors else None,
         )
+        # what the connections call
+        self.handle = self._middleware.handle
         self.count_rejected = observer.rejected
-
-    def handle(self, request: Request) -> Coroutine[Any, Any, None]:
-        """Answer a request."""
-        return self._middleware.handle(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

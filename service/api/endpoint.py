@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from time import perf_counter_ns
 
 from service.api.context import ServiceContext
-from service.api.inference import InferenceCall, reject_if_queue_full, run_deadline
+from service.api.inference import InferenceCall, run_deadline
 from service.errors import RequestError
 from service.gates.query import check_gate_output_size
 from service.http.request import Request
@@ -50,13 +50,16 @@ class ModelEndpoint(ABC):
         started = perf_counter_ns()
         model = self.find_model(request.path_params)
         try:
-            reject_if_queue_full(model)
+            if model.batcher.is_full:
+                # before the request is even read
+                raise model.batcher.overloaded_error()
             body = self._budget.take_complete(request)
             if body is None:
                 body = await self._budget.read(request)
             received = perf_counter_ns()
             fields = request.head.fields
-            inference = self.decode(body, _json_length(fields.get(JSON_LENGTH_HEADER)), model)
+            json_length = _json_length(fields[JSON_LENGTH_HEADER]) if JSON_LENGTH_HEADER in fields else None
+            inference = self.decode(body, json_length, model)
             check_gate_output_size(inference, model.signature, self._max_gates)
             decoded = perf_counter_ns()
             call = InferenceCall(
@@ -84,10 +87,8 @@ class ModelEndpoint(ABC):
         return body_response(answer)
 
 
-def _json_length(header: bytes | None) -> int | None:
-    """How many bytes of the body are JSON, as the client says; None if all of them are."""
-    if header is None:
-        return None
+def _json_length(header: bytes) -> int:
+    """How many bytes of the body are JSON, as the client says."""
     if not (header.isdigit() and len(header) <= 12):
         value = header[:40].decode("latin-1")
         raise RequestError(f"Inference-Header-Content-Length: expected a number of bytes, got {value!r}")

@@ -22,12 +22,6 @@ from service.registry.model import Model
 log = logging.getLogger(__name__)
 
 
-def reject_if_queue_full(model: Model) -> None:
-    """Raise OverloadedError before a request is even decoded, if the model's queue is full."""
-    if model.batcher.is_full:
-        raise model.batcher.overloaded_error()
-
-
 def run_deadline(inference: InferenceRequest, header: bytes | None, default_ms: int) -> float:
     """When the request must have begun to run, by the monotonic clock.
 

@@ -212,7 +212,7 @@ def _run_readers(requests: Sequence[QueuedRequest], outputs: Mapping[str, Array]
 
     Requests with the same reader and the same number of rows are read in one call.
     """
-    if all(request.reader is None for request in requests):
+    if all([request.reader is None for request in requests]):  # noqa: C419, it is faster
         return [None] * len(requests)
 
     # group the requests by reader and number of rows

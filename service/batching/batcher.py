@@ -328,7 +328,7 @@ class Batcher:
         if self._deadline_timer is not None:
             self._set_deadline_timer(math.inf, loop)
         # a run that failed or ended early says nothing about how long runs take
-        if all(isinstance(request.outcome, InferenceResult) for request in batch):
+        if all([type(request.outcome) is InferenceResult for request in batch]):  # noqa: C419, it is faster
             self._run_times.observe(sum([request.size for request in batch]), len(batch), ns)
         for request in batch:
             if request.future.done():

@@ -56,13 +56,6 @@ class Driver:
         self._on_done = on_done
         self._awaited: DriverWaiter | asyncio.Future[Any] | None = None
 
-    def waiter(self) -> DriverWaiter:
-        return DriverWaiter(self)
-
-    def start(self) -> None:
-        """Run the coroutine as far as it goes without waiting."""
-        self._step()
-
     def cancel(self) -> None:
         """Cancel what the coroutine awaits."""
         if self._awaited is not None:
@@ -71,9 +64,10 @@ class Driver:
     def resume(self, waiter: DriverWaiter) -> None:
         """Continue after a waiter is done. Does nothing if the coroutine no longer awaits it."""
         if self._awaited is waiter:
-            self._step()
+            self.step()
 
-    def _step(self, _: object = None) -> None:
+    def step(self, _: object = None) -> None:
+        """Run the coroutine until it next waits. Called once by whoever made the driver, to start it."""
         self._awaited = None
         try:
             awaited = self._coroutine.send(None)
@@ -86,8 +80,8 @@ class Driver:
             self._awaited = awaited
             if awaited is None:
                 # a bare yield, such as that of asyncio.sleep(0)
-                asyncio.get_running_loop().call_soon(self._step)
+                asyncio.get_running_loop().call_soon(self.step)
             elif type(awaited) is not DriverWaiter:
                 # mark the future as awaited, as asyncio's own tasks do
                 awaited._asyncio_future_blocking = False
-                awaited.add_done_callback(self._step)
+                awaited.add_done_callback(self.step)

@@ -351,10 +351,11 @@ class HttpProtocol(asyncio.Protocol):
 
     def _start(self, request: WireRequest) -> None:
         self._current = request
-        request.take_buffered_body()
+        if request.complete_body is None:
+            request.take_buffered_body()
         self.shared.running.add(request)
         request.driver = driver = Driver(self.app.handle(request), request.ended)
-        driver.start()
+        driver.step()
 
     def request_ended(self, request: WireRequest, error: BaseException | None) -> None:
         """What a request calls when everything about it is done."""

@@ -16,7 +16,7 @@ from time import perf_counter_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from service.http.driver import Driver
+from service.http.driver import Driver, DriverWaiter
 
 if TYPE_CHECKING:
     from service.http.response import Response
@@ -163,7 +163,7 @@ class Request(ABC):
         """An awaitable that the request may wait for."""
         if self.driver is None or self.in_task:
             return get_running_loop().create_future()
-        return self.driver.waiter()
+        return DriverWaiter(self.driver)
 
     def record_inference(self, name: str, version: int, result: InferenceResult) -> None:
         """Note which model has just run, for the log and for traces."""

@@ -67,7 +67,7 @@ class WireRequest(Request):
 
     def take_buffered_body(self) -> None:
         """Called when the request is started: a body that has arrived by now need not be waited for."""
-        if self.received and self.complete_body is None:
+        if self.received:
             self.complete_body = bytes(self._buffer)
             # a large body has paused reading, and only reading notices a client that leaves
             self.connection.resume_reading()
@@ -162,7 +162,9 @@ class WireRequest(Request):
         """Write the head and the body: in one piece, or `apart` so that a large body is not copied."""
         self.status = status = response.status
         connection = self.connection
-        self.closes = response.close or self._is_last()
+        # most requests are complete, and neither side wants to end the connection
+        is_plain = self.received and self.head.keep_alive and not connection.shared.draining
+        self.closes = response.close or (not is_plain and self._is_last())
         if not self.client_gone:
             body = response.body if self.head.method != "HEAD" else b""
             connection.transport.write(

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from service.api.inference import InferenceCall, reject_if_queue_full, run_deadline
+from service.api.inference import InferenceCall, run_deadline
 from service.artifact.runtime import Tensor
 from service.errors import InternalError, OverloadedError, RequestError, RunError
 from service.inference_types import InferenceRequest, InferenceResult, RequestedOutput
@@ -120,11 +120,3 @@ def test_any_other_failure_is_ours(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InternalError, match="model 'net' failed on these rows"):
         run(model(error=RunError("out of memory at 0x7f")), of_words(1))
     assert "out of memory at 0x7f" in caplog.text
-
-
-def test_a_full_queue_refuses_before_anything_is_read() -> None:
-    """With the time after which there may be room."""
-    reject_if_queue_full(model())
-    with pytest.raises(OverloadedError) as refused:
-        reject_if_queue_full(model(is_full=True))
-    assert refused.value.retry_after == 3

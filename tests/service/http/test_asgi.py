@@ -28,7 +28,7 @@ def drive(request: Request, endpoint: AsgiEndpoint) -> list[BaseException | None
     """Start the endpoint as a connection does; returns where its end will be noted."""
     ends: list[BaseException | None] = []
     request.driver = Driver(endpoint(request), ends.append)
-    request.driver.start()
+    request.driver.step()
     return ends
 
 

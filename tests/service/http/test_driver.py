@@ -45,14 +45,14 @@ def in_loop(test: Callable[[], Awaitable[None]]) -> None:
         runner(watched())  # type: ignore[operator]
 
 
-def test_a_coroutine_that_never_waits_ends_in_start() -> None:
+def test_a_coroutine_that_never_waits_ends_in_its_first_step() -> None:
     async def test() -> None:
         async def scene(run: Run) -> None:
             run.steps.append("only")
 
         run = Run(scene)
         assert run.steps == []
-        run.driver.start()
+        run.driver.step()
         assert (run.steps, run.results) == (["only"], [None])
 
     in_loop(test)
@@ -64,12 +64,12 @@ def test_the_step_after_a_waiter_runs_where_its_result_is_set() -> None:
 
         async def scene(run: Run) -> None:
             for number in range(3):
-                waiters.append(run.driver.waiter())
+                waiters.append(DriverWaiter(run.driver))
                 await waiters[-1]
                 run.steps.append(str(number))
 
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         for number in range(3):
             assert len(run.steps) == number
             assert not waiters[-1].done()
@@ -84,13 +84,13 @@ def test_the_step_after_a_waiter_runs_where_its_result_is_set() -> None:
 def test_a_waiter_that_is_set_before_it_is_awaited_does_not_wait() -> None:
     async def test() -> None:
         async def scene(run: Run) -> None:
-            waiter = run.driver.waiter()
+            waiter = DriverWaiter(run.driver)
             waiter.set_result(None)
             await waiter
             run.steps.append("after")
 
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         assert (run.steps, run.results) == (["after"], [None])
 
     in_loop(test)
@@ -103,12 +103,12 @@ def test_a_waiter_that_is_no_longer_awaited_changes_nothing() -> None:
         waiters: list[DriverWaiter] = []
 
         async def scene(run: Run) -> None:
-            waiters.extend([run.driver.waiter(), run.driver.waiter()])
+            waiters.extend([DriverWaiter(run.driver), DriverWaiter(run.driver)])
             await waiters[1]
             run.steps.append("after")
 
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         waiters[0].set_result(None)
         assert (run.steps, run.results) == ([], [])
         waiters[1].set_result(None)
@@ -142,7 +142,7 @@ def test_what_a_task_may_await_a_driver_may_await(kind: str) -> None:
         if kind == "done future":
             future.set_result("result")
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         assert bool(run.steps) is (kind == "done future")
         if kind == "future":
             future.set_result("result")
@@ -161,12 +161,12 @@ def test_an_exception_is_passed_on_and_raised_no_further() -> None:
         waiters: list[DriverWaiter] = []
 
         async def scene(run: Run) -> None:
-            waiters.append(run.driver.waiter())
+            waiters.append(DriverWaiter(run.driver))
             await waiters[0]
             raise KeyError("broken")
 
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         waiters[0].set_result(None)
         assert isinstance(run.results[0], KeyError)
 
@@ -174,7 +174,7 @@ def test_an_exception_is_passed_on_and_raised_no_further() -> None:
             raise OSError
 
         run = Run(raising)
-        run.driver.start()
+        run.driver.step()
         assert isinstance(run.results[0], OSError)
 
     in_loop(test)
@@ -191,7 +191,7 @@ def test_the_exception_of_a_future_is_raised_where_it_is_awaited() -> None:
                 run.steps.append("caught")
 
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         future.set_exception(ValueError())
         assert await run.end() is None
         assert run.steps == ["caught"]
@@ -211,7 +211,7 @@ def test_cancelling_cancels_what_is_awaited(kind: str, caught: bool) -> None:
 
         async def scene(run: Run) -> None:
             try:
-                await {"waiter": run.driver.waiter(), "future": future, "task": task}[kind]  # type: ignore[misc]
+                await {"waiter": DriverWaiter(run.driver), "future": future, "task": task}[kind]  # type: ignore[misc]
             except asyncio.CancelledError:
                 run.steps.append("cancelled")
                 await asyncio.sleep(0)
@@ -219,7 +219,7 @@ def test_cancelling_cancels_what_is_awaited(kind: str, caught: bool) -> None:
                     raise
 
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         run.driver.cancel()
         run.driver.cancel()
         assert (run.steps, run.results) == ([], [])
@@ -241,7 +241,7 @@ def test_cancelling_before_the_start_and_after_the_end_does_nothing() -> None:
 
         run = Run(scene)
         run.driver.cancel()
-        run.driver.start()
+        run.driver.step()
         assert await run.end() is None
         run.driver.cancel()
         assert await run.end() is None
@@ -257,11 +257,11 @@ def test_a_result_comes_too_late_for_a_cancelled_waiter() -> None:
         waiters: list[DriverWaiter] = []
 
         async def scene(run: Run) -> None:
-            waiters.append(run.driver.waiter())
+            waiters.append(DriverWaiter(run.driver))
             await waiters[0]
 
         run = Run(scene)
-        run.driver.start()
+        run.driver.step()
         run.driver.cancel()
         assert waiters[0].done()
         assert isinstance(await run.end(), asyncio.CancelledError)
