@@ -266,10 +266,10 @@ def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by
     assert result.shape == images.shape
     assert result.is_contiguous()
     assert result.dtype == images.dtype
-    moves = [(down, right) for down in range(-by, by + 1) for right in range(-by, by + 1)]
+    possible = [(down, right) for down in range(-by, by + 1) for right in range(-by, by + 1)]
     moves = set()
     for image, got in zip(images, result, strict=True):
-        fits = [move for move in moves if torch.equal(moved(image, *move), got)]
+        fits = [move for move in possible if torch.equal(moved(image, *move), got)]
         assert len(fits) == 1
         moves.add(fits[0])
     # 40 draws of 9 or 25: both directions and both axes are sure to be among them
