@@ -26,29 +26,29 @@ GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Echo:
+class EchoApp:
     """An ASGI application, which answers with the path and the length of the body; some paths differ."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.gone = 0
+        self.requested_paths: list[str] = []
+        self.disconnects = 0
         self.cancelled = False
-        self.go = asyncio.Event()
+        self.release = asyncio.Event()
         # how many requests waited behind another at most
-        self.waiting = 0
+        self.longest_pipeline = 0
         self.connections: Any = ()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
-        self.asked.append(path)
-        self.waiting = max([self.waiting, *(len(one.pipeline) for one in self.connections)])
+        self.requested_paths.append(path)
+        self.longest_pipeline = max([self.longest_pipeline, *(len(one.pipeline) for one in self.connections)])
         if path == "/early":
             # an answer before the body is there, as to one that is too large
             await answer(send, 413, b"{}")
             return
         if path == "/begun":
             await send({"type": "http.response.start", "status": 200, "headers": []})
-            await self.go.wait()
+            await self.release.wait()
             await send({"type": "http.response.body", "body": b"all"})
             return
         if path == "/large":
@@ -58,14 +58,14 @@ class Echo:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                self.gone += 1
+                self.disconnects += 1
                 return
             length += len(message["body"])
             if not message["more_body"]:
                 break
         if path == "/slow":
             try:
-                await self.go.wait()
+                await self.release.wait()
             except asyncio.CancelledError:
                 self.cancelled = True
                 raise
@@ -95,10 +95,10 @@ class AsgiApplication:
         self.count_rejected = self.observer.rejected
 
 
-class Place:
+class EchoServer:
     """A server in this process, and clients of it."""
 
-    def __init__(self, app: Echo, application: AsgiApplication, server: Server, port: int) -> None:
+    def __init__(self, app: EchoApp, application: AsgiApplication, server: Server, port: int) -> None:
         self.app, self.application, self.server, self.port = app, application, server, port
         self.clients: list[asyncio.StreamWriter] = []
 
@@ -107,19 +107,19 @@ class Place:
         self.clients.append(writer)
         return reader, writer
 
-    async def leave(self) -> None:
+    async def close_clients(self) -> None:
         for writer in self.clients:
             writer.transport.abort()
         await asyncio.gather(*(writer.wait_closed() for writer in self.clients), return_exceptions=True)
 
-    async def say(self, data: bytes) -> bytes:
+    async def send_and_read_all(self, data: bytes) -> bytes:
         """Everything that comes back until the server closes."""
         reader, writer = await self.connect()
         writer.write(data)
         return await asyncio.wait_for(reader.read(), 5)
 
 
-async def answered(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+async def read_answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     """The next answer on a connection: status, headers, body."""
     head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode().lower().split("\r\n")
     headers = dict(line.split(": ", 1) for line in head[1:] if line)
@@ -128,10 +128,10 @@ async def answered(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], b
 
 
 @contextlib.asynccontextmanager
-async def place(quiet: float = 0.05, **settings: Any) -> AsyncIterator[Place]:
+async def echo_server(quiet: float = 0.05, **settings: Any) -> AsyncIterator[EchoServer]:
     """A server that waits less than others before it ends, but for `quiet` where that is told."""
     listener = listen("127.0.0.1", 0)
-    app = Echo()
+    app = EchoApp()
     linger_seconds = settings.pop("linger_seconds", 2.0)
     given = {"drain_wait": 0, "drain_seconds": 0.2, **settings}
     timing = DrainTiming(handshake=0.02, quiet=quiet, step=0.005)
@@ -139,29 +139,29 @@ async def place(quiet: float = 0.05, **settings: Any) -> AsyncIterator[Place]:
     application = AsgiApplication(app, chosen, linger_seconds)
     server = Server(chosen, listener, ConnectionCounts(1), 1, application, timing)
     app.connections = server.state.connections
-    where = Place(app, application, server, listener.getsockname()[1])
+    echo = EchoServer(app, application, server, listener.getsockname()[1])
     try:
-        yield where
+        yield echo
     finally:
-        app.go.set()
-        await where.leave()
+        app.release.set()
+        await echo.close_clients()
         if listener.fileno() != -1:
             last = asyncio.Event()
             last.set()
             await server.drain(last)
 
 
-def run(test: Callable[[Place], Awaitable[None]], **given: Any) -> None:
+def run(test: Callable[[EchoServer], Awaitable[None]], **given: Any) -> None:
     """A test in such a place."""
 
     async def scene() -> None:
-        async with place(**given) as where:
-            await test(where)
+        async with echo_server(**given) as echo:
+            await test(echo)
 
     uvloop.run(scene())
 
 
-def refusal(raw: bytes) -> tuple[int, str]:
+def parse_rejection(raw: bytes) -> tuple[int, str]:
     """The status and the sentence of an answer that ends a connection."""
     head, body = raw.split(b"\r\n\r\n")
     assert b"content-type: application/json" in head

@@ -89,7 +89,7 @@ def manifest_of(gated: Gated, profile: Profile | None = None, labels: tuple[str,
 
 
 @dataclass
-class OneModel:
+class SingleModelRegistry:
     """A shelf with one model on it."""
 
     model: Model
@@ -100,7 +100,7 @@ class OneModel:
         return self.model
 
 
-class Workers:
+class FakeSupervisor:
     """What other workers answer when they are asked for what they have counted."""
 
     def __init__(self) -> None:
@@ -111,11 +111,11 @@ class Workers:
         return self.snapshots
 
 
-class Asker:
+class GatesClient:
     """Asks the routes as the server would; errors come as they are raised."""
 
     @classmethod
-    def of(cls, folder: Path, gated: Gated, manifest: Manifest, **settings: Any) -> Asker:
+    def of(cls, folder: Path, gated: Gated, manifest: Manifest, **settings: Any) -> GatesClient:
         """Asks a network of ours, written into a folder."""
         path = folder / "model.onnx"
         path.write_bytes(embed_manifest(gated.model, manifest))
@@ -126,13 +126,13 @@ class Asker:
         chosen = Settings(**settings)
         meter = RequestCounters()
         self.model = load(found, chosen, meter, 1)
-        self.workers = Workers()
+        self.workers = FakeSupervisor()
         self.results: list[InferenceResult] = []
         self.budget = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
         self.context = ServiceContext(
             settings=chosen,
             limits=RequestLimits(),
-            registry=cast("ModelRegistry", OneModel(self.model)),
+            registry=cast("ModelRegistry", SingleModelRegistry(self.model)),
             counters=meter,
             auth=Authenticator(),
             budget=self.budget,

@@ -31,16 +31,16 @@ from tests.support.asgi import Reply
 from tests.support.live_server import ROOT
 
 NAME = "digits-10"
-FILE = ROOT / "service/default" / NAME / "1/model.onnx"
+MODEL_FILE = ROOT / "service/default" / NAME / "1/model.onnx"
 INFER = f"/v2/models/{NAME}/infer"
 GATES = f"/v2/models/{NAME}/gates"
 LESION = f"/v2/models/{NAME}/lesion"
 PREDICT = f"/v1/models/{NAME}:predict"
 
-Scene = Callable[["Wired"], Awaitable[None]]
+Scene = Callable[["InProcessWorker"], Awaitable[None]]
 
 
-class Wire(asyncio.Transport):
+class MemoryTransport(asyncio.Transport):
     """The server's end of a connection. Data that arrives while reading is paused waits, as in a socket."""
 
     def __init__(self) -> None:
@@ -49,24 +49,24 @@ class Wire(asyncio.Transport):
         self.written = bytearray()
         self.writes: list[bytes] = []
         # that came when nobody was there any more
-        self.late: list[bytes] = []
+        self.writes_after_close: list[bytes] = []
         # bytes of it that the client has not taken
         self.unsent = 0
         self.reading, self.pauses = True, 0
-        self.ended = self.closing = False
+        self.eof_written = self.closing = False
         # told of each write before it takes place, which it may prevent
         self.before_write: Callable[[], None] = lambda: None
-        self._coming: deque[bytes] = deque()
+        self._unread: deque[bytes] = deque()
 
-    def come(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Receive data from the client."""
-        self._coming.append(data)
+        self._unread.append(data)
         self._deliver()
 
     def write(self, data: Any) -> None:
         self.before_write()
         if self.closing:
-            self.late.append(bytes(data))
+            self.writes_after_close.append(bytes(data))
         else:
             self.writes.append(bytes(data))
             self.written += data
@@ -86,7 +86,7 @@ class Wire(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        self.ended = True
+        self.eof_written = True
 
     def get_write_buffer_size(self) -> int:
         return self.unsent
@@ -99,25 +99,25 @@ class Wire(asyncio.Transport):
         asyncio.get_running_loop().call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        while self._coming and self.reading and not self.closing:
-            self.protocol.data_received(self._coming.popleft())
+        while self._unread and self.reading and not self.closing:
+            self.protocol.data_received(self._unread.popleft())
 
 
 class Client:
     """The client's end of a connection."""
 
-    def __init__(self, connection: HttpProtocol, wire: Wire) -> None:
+    def __init__(self, connection: HttpProtocol, wire: MemoryTransport) -> None:
         self.connection, self.wire = connection, wire
         self._read = 0
 
     def send(self, *pieces: bytes) -> None:
         for piece in pieces:
-            self.wire.come(piece)
+            self.wire.receive(piece)
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self.wire.close()
 
-    def take(self) -> Reply | None:
+    def next_reply(self) -> Reply | None:
         """The next complete response, or None."""
         data = bytes(self.wire.written[self._read :])
         head, separator, rest = data.partition(b"\r\n\r\n")
@@ -133,12 +133,12 @@ class Client:
         self._read += len(head) + len(separator) + size
         return Reply(int(status.split()[1]), headers, rest[:size])
 
-    async def answer(self) -> Reply:
+    async def wait_for_reply(self) -> Reply:
         """Wait for the next response."""
         replies: list[Reply] = []
 
         def has_reply() -> bool:
-            reply = self.take()
+            reply = self.next_reply()
             replies.extend([reply] if reply else [])
             return bool(replies)
 
@@ -151,21 +151,21 @@ class Client:
             self.send(piece)
             await asyncio.sleep(0)
         self.send(pieces[-1])
-        return await self.answer()
+        return await self.wait_for_reply()
 
 
-class Nobody:
+class NoSupervisor:
     """A client of the supervisor that must not be used."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         raise AssertionError(f"nobody is to be asked for {what}")
 
 
-class Wired:
+class InProcessWorker:
     """The application, and the state that its connections share."""
 
     def __init__(self, settings: Settings) -> None:
-        self.app = Application(settings, Nobody())
+        self.app = Application(settings, NoSupervisor())
         self.state = ServerState()
         self.shared = SharedState.of(self.state)
         self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 15:24:40 GMT")]
@@ -175,7 +175,7 @@ class Wired:
         self.config.load()
 
     async def load(self) -> None:
-        file = ModelFile(NAME, 1, FILE, file_identity(FILE.stat()))
+        file = ModelFile(NAME, 1, MODEL_FILE, file_identity(MODEL_FILE.stat()))
         assert not (await self.app.registry.commit(Deployment(1, {NAME: (file,)}).to_json()))["failed"]
 
     @property
@@ -183,27 +183,27 @@ class Wired:
         return self.app.registry.find(NAME)
 
     def connect(self) -> Client:
-        wire = Wire()
+        wire = MemoryTransport()
         connection = HttpProtocol(self.config, self.state, {}, asyncio.get_running_loop())
         wire.protocol = connection
         connection.connection_made(wire)
         return Client(connection, wire)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[threading.Event]:
+    def blocked_runs(self) -> Iterator[threading.Event]:
         """Runs of the model block in a thread until the event is set, so that requests wait."""
-        stack, batcher, opened = self.model.batcher._runner, self.model.batcher, threading.Event()
+        stack, batcher, release = self.model.batcher._runner, self.model.batcher, threading.Event()
         run = stack._run
 
         def wait(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
-            assert opened.wait(10)
+            assert release.wait(10)
             return run(feeds, names)
 
         stack._run, batcher._run_times = wait, RunTimeEstimator()
         try:
-            yield opened
+            yield release
         finally:
-            opened.set()
+            release.set()
             stack._run = run
 
     def counts(self) -> dict[str, Any]:
@@ -230,24 +230,24 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def loaded(**settings: Any) -> Wired:
+def load_worker(**settings: Any) -> InProcessWorker:
     """An application with these settings and its model, which several scenes can use."""
-    where = Wired(Settings(threads=1, **settings))
-    asyncio.run(where.load())
-    return where
+    worker = InProcessWorker(Settings(threads=1, **settings))
+    asyncio.run(worker.load())
+    return worker
 
 
-def play(where: Wired, scene: Scene) -> None:
+def run_scene(worker: InProcessWorker, scene: Scene) -> None:
     """Run a scene, and check that no request is left at its end."""
 
     async def played() -> None:
         try:
-            await scene(where)
-            assert where.app.context.counters.in_flight == 0
-            assert where.app.context.budget.bytes == 0
+            await scene(worker)
+            assert worker.app.context.counters.in_flight == 0
+            assert worker.app.context.budget.bytes == 0
         finally:
             # whoever still waits for a client to read would wait for ever
-            for connection in list(where.state.connections):
+            for connection in list(worker.state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
 
@@ -256,11 +256,11 @@ def play(where: Wired, scene: Scene) -> None:
 
 def run(scene: Scene, **settings: Any) -> None:
     """Run a scene with an application of its own."""
-    play(loaded(**settings), scene)
+    run_scene(load_worker(**settings), scene)
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def access_log_lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The records of the access log."""
     records: list[dict[str, Any]] = []
     monkeypatch.setattr(observer, "access_log", SimpleNamespace(add=lambda line, level: records.append(line)))

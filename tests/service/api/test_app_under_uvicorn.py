@@ -26,9 +26,9 @@ from tests.support.in_process_worker import (
     LESION,
     NAME,
     PREDICT,
-    Wired,
+    InProcessWorker,
     infer,
-    loaded,
+    load_worker,
     request,
     rows,
 )
@@ -125,11 +125,11 @@ REQUESTS = {
     "preflight from elsewhere": get(INFER, "OPTIONS", Origin="https://two.example"),
 }
 
-Start = Callable[[Wired], AbstractAsyncContextManager[int]]
+Start = Callable[[InProcessWorker], AbstractAsyncContextManager[int]]
 
 
 @contextlib.asynccontextmanager
-async def own_server(worker: Wired) -> AsyncIterator[int]:
+async def own_server(worker: InProcessWorker) -> AsyncIterator[int]:
     """The port of the service's own server."""
     listener = listen("127.0.0.1", 0)
     settings = Settings(drain_wait=0, drain_seconds=1)
@@ -144,7 +144,7 @@ async def own_server(worker: Wired) -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def uvicorn_server(worker: Wired, **options: Any) -> AsyncIterator[int]:
+async def uvicorn_server(worker: InProcessWorker, **options: Any) -> AsyncIterator[int]:
     """The port of uvicorn's own server."""
     config = uvicorn.Config(
         worker.app, interface="asgi3", lifespan="off", server_header=False, log_config=None, **options
@@ -191,7 +191,7 @@ def comparable(reply: Reply) -> tuple[int | None, dict[str, str], bytes]:
     return reply.status, headers, GENERATED_ID.sub(b"<id>", reply.body)
 
 
-def answers(worker: Wired, server: Start) -> dict[str, Reply]:
+def answers(worker: InProcessWorker, server: Start) -> dict[str, Reply]:
     """The replies of a server to all requests, after which nothing is held."""
 
     async def collect() -> dict[str, Reply]:
@@ -205,28 +205,28 @@ def answers(worker: Wired, server: Start) -> dict[str, Reply]:
 
 
 @pytest.fixture(scope="module")
-def worker() -> Wired:
-    return loaded(**SETTINGS)
+def worker() -> InProcessWorker:
+    return load_worker(**SETTINGS)
 
 
 @pytest.fixture(scope="module")
-def expected(worker: Wired) -> dict[str, Reply]:
+def expected(worker: InProcessWorker) -> dict[str, Reply]:
     replies = answers(worker, own_server)
     statuses = {reply.status for reply in replies.values()}
     assert statuses >= {200, 400, 401, 404, 405, 413, 415, 500}
     return replies
 
 
-def test_uvicorn_gives_the_same_answers(worker: Wired, expected: dict[str, Reply]) -> None:
+def test_uvicorn_gives_the_same_answers(worker: InProcessWorker, expected: dict[str, Reply]) -> None:
     replies = answers(worker, uvicorn_server)
     for name, reply in replies.items():
         assert comparable(reply) == comparable(expected[name]), name
 
 
-def test_uvicorn_takes_our_protocol(worker: Wired, expected: dict[str, Reply]) -> None:
+def test_uvicorn_takes_our_protocol(worker: InProcessWorker, expected: dict[str, Reply]) -> None:
     """Its option `http` takes the class. Its own proxy headers would wrap the application."""
 
-    def server(worker: Wired) -> AbstractAsyncContextManager[int]:
+    def server(worker: InProcessWorker) -> AbstractAsyncContextManager[int]:
         return uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)
 
     replies = answers(worker, server)
@@ -235,21 +235,21 @@ def test_uvicorn_takes_our_protocol(worker: Wired, expected: dict[str, Reply]) -
         assert reply.headers.get("connection") == expected[name].headers.get("connection"), name
 
 
-def test_uvicorn_ends_our_connections(worker: Wired) -> None:
+def test_uvicorn_ends_our_connections(worker: InProcessWorker) -> None:
     """One that is idle is closed, and one with a request in progress gets its last answer."""
 
     async def test() -> None:
         server = uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)
         port = await server.__aenter__()
         idle, busy = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        with worker.held() as opened:
+        with worker.blocked_runs() as release:
             busy[1].write(request(INFER, JSON, {"X-Api-Key": "open-sesame"}))
             while not worker.model.batcher._running:
                 await asyncio.sleep(0.005)
             ending = asyncio.create_task(server.__aexit__(None, None, None))
             assert await asyncio.wait_for(idle[0].read(), 5) == b""
             assert not ending.done()
-            opened.set()
+            release.set()
             answer = await asyncio.wait_for(busy[0].read(), 5)
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"\r\nconnection: close\r\n" in answer
@@ -257,4 +257,4 @@ def test_uvicorn_ends_our_connections(worker: Wired) -> None:
         for _, writer in (idle, busy):
             writer.close()
 
-    asyncio.run(test())
+    asyncio.run(asyncio.wait_for(test(), 20))

@@ -37,7 +37,7 @@ from service.registry.model import Model
 from tests.service.artifact.test_manifest import PARITY
 from tests.service.artifact.test_sample_rows import stored_input
 from tests.support.fake_request import FakeRequest
-from tests.support.gates_app import Asker, OneModel, manifest_of, profile_of
+from tests.support.gates_app import GatesClient, SingleModelRegistry, manifest_of, profile_of
 from tests.support.tiny_highway import Ending, highway
 from tests.support.tiny_repository import opened, put, sealed
 
@@ -54,7 +54,7 @@ def model(tmp_path: Path) -> Model:
 
 
 def context_of(model: Model) -> ServiceContext:
-    return cast("ServiceContext", SimpleNamespace(registry=OneModel(model)))
+    return cast("ServiceContext", SimpleNamespace(registry=SingleModelRegistry(model)))
 
 
 def get(endpoint: StaticModelEndpoint, **version: str) -> bytes:
@@ -205,9 +205,9 @@ def test_samples_have_the_form_of_infer_requests(tmp_path: Path) -> None:
 
 def test_samples_can_be_posted_unchanged(tmp_path: Path) -> None:
     gated = highway()
-    asker = Asker.of(tmp_path, gated, manifest_of(gated).model_copy(update={"samples": SAMPLES}))
-    for sample in json.loads(asker.ask("samples")[1])["samples"]:
-        response = json.loads(asker.ask("gates", json.dumps({"inputs": sample["inputs"]}).encode())[1])
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"samples": SAMPLES}))
+    for sample in json.loads(client.ask("samples")[1])["samples"]:
+        response = json.loads(client.ask("gates", json.dumps({"inputs": sample["inputs"]}).encode())[1])
         assert response["outputs"][0]["shape"] == [1, 3]
 
 

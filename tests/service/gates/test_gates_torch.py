@@ -16,7 +16,7 @@ from models.networks.base import NetConfig
 from models.networks.families import build_network
 from models.networks.feedforward import ConvConfig, MlpConfig
 from models.networks.recurrent import RhnConfig
-from tests.support.gates_app import Asker
+from tests.support.gates_app import GatesClient
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,14 +31,14 @@ CONFIGS: dict[str, NetConfig] = {
 @pytest.fixture(scope="module", params=CONFIGS)
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[nn.Module, Asker]:
+) -> tuple[nn.Module, GatesClient]:
     """A network, and the gates endpoints of its exported file."""
     torch.manual_seed(0)
     net = build_network(CONFIGS[request.param]).eval()
     done = export_model(
         net, tmp_path_factory.mktemp("repository"), name="net", inputs=["x:float32[batch,1,6,6]"]
     )
-    return net, Asker(done.path)
+    return net, GatesClient(done.path)
 
 
 def rows(count: int) -> Array:
@@ -50,20 +50,20 @@ def array_of(tensor: dict[str, Any]) -> Array:
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, Asker], count: int) -> None:
+def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, GatesClient], count: int) -> None:
     """T and y of every layer, at every time step, and the summary of T."""
-    net, asker = served
+    net, client = served
     x = rows(count)
     with torch.no_grad(), record_gates(net) as recordings:
         logits = net(torch.from_numpy(x)).numpy()
-    answer = asker.gates(x, {"detail": "rows", "blocks": "true"})
+    answer = client.gates(x, {"detail": "rows", "blocks": "true"})
     np.testing.assert_allclose(array_of(answer["outputs"][0]), logits, atol=1e-5)
     tensors = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
     # a recurrent net is called step by step, each step through all its depths
     steps = len(next(iter(recordings.values())).transform_gates)
     calls = [(one.transform_gates[n], one.outputs[n]) for n in range(steps) for one in recordings.values()]
     assert len(answer["gates"]) == len(calls) > 0
-    order = sorted(asker.model.gates, key=lambda gate: (gate.time or 0, gate.layer, gate.depth or 0))
+    order = sorted(client.model.gates, key=lambda gate: (gate.time or 0, gate.layer, gate.depth or 0))
     summaries = {gate["name"]: gate for gate in answer["gates"]}
     for gate, (t, y) in zip(order, calls, strict=True):
         np.testing.assert_allclose(tensors[gate.name], t.numpy(), atol=2e-5)
@@ -77,21 +77,21 @@ def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, Asker], count: i
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_a_closed_layer_is_closed_in_pytorch(served: tuple[nn.Module, Asker], count: int) -> None:
+def test_a_closed_layer_is_closed_in_pytorch(served: tuple[nn.Module, GatesClient], count: int) -> None:
     """The second layer's bias far below 0, and the bias of its carry gate far above."""
-    net, asker = served
+    net, client = served
     x = torch.from_numpy(rows(count))
     closed = copy.deepcopy(net)
     layers = [module for module in closed.modules() if isinstance(module, GatedJoin)]
     names = [f"layer{n:02}" for n in range(len(layers))]
-    recurrent = any(gate.depth is not None for gate in asker.model.gates)
+    recurrent = any(gate.depth is not None for gate in client.model.gates)
     # the two depths of the recurrent layer are one layer
     for layer in layers if recurrent else layers[1:2]:
         with torch.no_grad():
             layer.gate.bias -= 1e4  # type: ignore[operator]
             if layer.carry_gate is not None:
                 layer.carry_gate.bias += 1e4  # type: ignore[operator]
-    answer = asker.lesion(x.numpy(), close=[0 if recurrent else 1])
+    answer = client.lesion(x.numpy(), close=[0 if recurrent else 1])
     with torch.no_grad():
         np.testing.assert_allclose(array_of(answer["outputs"][0]), net(x).numpy(), atol=1e-5)
         np.testing.assert_allclose(array_of(answer["lesioned"]["outputs"][0]), closed(x).numpy(), atol=1e-5)

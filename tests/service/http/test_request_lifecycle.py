@@ -27,18 +27,18 @@ from tests.support.in_process_worker import (
     NAME,
     PREDICT,
     Client,
-    Wired,
+    InProcessWorker,
+    access_log_lines,
     infer,
-    loaded,
-    logged,
-    play,
+    load_worker,
     request,
     rows,
     run,
+    run_scene,
     until,
 )
 
-__all__ = ["logged"]
+__all__ = ["access_log_lines"]
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HOT = infer(rows(1))
@@ -153,7 +153,7 @@ def difference(after: Any, before: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_does_not_matter_how_the_bytes_arrive(name: str, logged: list[dict[str, Any]]) -> None:
+def test_it_does_not_matter_how_the_bytes_arrive(name: str, access_log_lines: list[dict[str, Any]]) -> None:
     """Status, headers, body, the line of the log and all counts, however the request comes in."""
     asked = CASES[name]
     whole = request(asked.path, asked.body, asked.headers)
@@ -181,47 +181,47 @@ def test_it_does_not_matter_how_the_bytes_arrive(name: str, logged: list[dict[st
         chunked = whole[:head].replace(b"Content-Length: %d" % len(asked.body), b"Transfer-Encoding: chunked")
         ways.append(("chunked", (chunked + chunks,)))
 
-    async def scene(where: Wired) -> None:
-        client = where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
         expected: tuple[Any, ...] | None = None
         for way, pieces in ways:
-            logged.clear()
-            before = where.counts()
+            access_log_lines.clear()
+            before = worker.counts()
             reply = await client.ask(*pieces)
-            await until(lambda: len(logged) == 1)
-            line = own(logged[0])
+            await until(lambda: len(access_log_lines) == 1)
+            line = own(access_log_lines[0])
             if way == "encoded":
                 assert line["path"] == encoded[:200]
                 line["path"] = asked.path[:200]
             assert reply.status == asked.status, (way, reply)
             assert (len(reply.body) >= MUCH) is asked.much
-            assert logged[0]["id"] == reply.headers["x-request-id"]
-            got = shown(reply), line, difference(where.counts(), before)
+            assert access_log_lines[0]["id"] == reply.headers["x-request-id"]
+            got = shown(reply), line, difference(worker.counts(), before)
             expected = expected or got
             assert got == expected, way
-        assert client.take() is None
+        assert client.next_reply() is None
 
-    play(application(tuple(asked.settings.items())), scene)
+    run_scene(application(tuple(asked.settings.items())), scene)
 
 
 @functools.cache
-def application(settings: tuple[tuple[str, Any], ...]) -> Wired:
+def application(settings: tuple[tuple[str, Any], ...]) -> InProcessWorker:
     """One for all cases of the same settings."""
-    return loaded(**dict(settings))
+    return load_worker(**dict(settings))
 
 
 def test_where_there_is_no_room_it_is_refused(
-    logged: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the time to come again, and whoever does so at once is not read from for a while."""
     monkeypatch.setattr(protocol, "OVERLOAD_PAUSE_SECONDS", 0.2)
 
-    async def scene(where: Wired) -> None:
-        with where.held() as opened:
-            running, waiting, refused = clients = [where.connect() for _ in range(3)]
+    async def scene(worker: InProcessWorker) -> None:
+        with worker.blocked_runs() as release:
+            running, waiting, refused = clients = [worker.connect() for _ in range(3)]
             for client in clients[:2]:
                 client.send(request(INFER, HOT))
-                await until(lambda: where.model.batcher._running)
+                await until(lambda: worker.model.batcher._running)
                 await asyncio.sleep(0)
             reply = await refused.ask(request(INFER, HOT))
             assert reply.status == 503
@@ -230,12 +230,12 @@ def test_where_there_is_no_room_it_is_refused(
             assert "connection" not in reply.headers
             assert refused.wire.pauses == 1
             refused.send(request(INFER, HOT))
-            opened.set()
-            assert [(await client.answer()).status for client in clients] == [200] * 3
+            release.set()
+            assert [(await client.wait_for_reply()).status for client in clients] == [200] * 3
             assert running.wire.pauses == waiting.wire.pauses == 0
-        assert where.counts()["failed"] == {"overloaded": 1}
-        assert where.counts()["refused"] == {"overloaded": 1}
-        assert sorted(line["status"] for line in logged) == [200, 200, 200, 503]
+        assert worker.counts()["failed"] == {"overloaded": 1}
+        assert worker.counts()["refused"] == {"overloaded": 1}
+        assert sorted(line["status"] for line in access_log_lines) == [200, 200, 200, 503]
 
     run(scene, queue=1)
 
@@ -243,94 +243,94 @@ def test_where_there_is_no_room_it_is_refused(
 def test_where_as_much_is_held_as_may_be_it_is_refused() -> None:
     """Before anything is decoded."""
 
-    async def scene(where: Wired) -> None:
-        held = where.app.context.budget
+    async def scene(worker: InProcessWorker) -> None:
+        held = worker.app.context.budget
         with held.hold(held.capacity - len(HOT) + 1):
-            reply = await where.connect().ask(request(INFER, HOT))
+            reply = await worker.connect().ask(request(INFER, HOT))
             assert reply.status == 503
             assert reply.json["error"].startswith("server: the memory budget for requests is used up")
         with held.hold(held.capacity - len(HOT)):
-            assert (await where.connect().ask(request(INFER, HOT))).status == 200
+            assert (await worker.connect().ask(request(INFER, HOT))).status == 200
 
     run(scene)
 
 
-def test_whose_deadline_passes_is_told_so(logged: list[dict[str, Any]]) -> None:
+def test_whose_deadline_passes_is_told_so(access_log_lines: list[dict[str, Any]]) -> None:
     """While others still run, and it is not run itself."""
 
-    async def scene(where: Wired) -> None:
-        with where.held() as opened:
-            first, late = where.connect(), where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        with worker.blocked_runs() as release:
+            first, late = worker.connect(), worker.connect()
             first.send(request(INFER, HOT))
-            await until(lambda: where.model.batcher._running)
+            await until(lambda: worker.model.batcher._running)
             reply = await late.ask(request(INFER, HOT, {"X-Request-Timeout-Ms": 5}))
             assert reply.status == 504
-            assert where.model.batcher.waiting == 0
-            opened.set()
-            assert (await first.answer()).status == 200
-        assert where.counts()["failed"] == {"expired": 1}
-        assert where.counts()["sizes"]["1"] == (1, 1)
-        assert [line["status"] for line in logged] == [504, 200]
+            assert worker.model.batcher.waiting == 0
+            release.set()
+            assert (await first.wait_for_reply()).status == 200
+        assert worker.counts()["failed"] == {"expired": 1}
+        assert worker.counts()["sizes"]["1"] == (1, 1)
+        assert [line["status"] for line in access_log_lines] == [504, 200]
 
     run(scene)
 
 
-def test_who_leaves_is_not_run_for(logged: list[dict[str, Any]]) -> None:
+def test_who_leaves_is_not_run_for(access_log_lines: list[dict[str, Any]]) -> None:
     """It is dropped from the line at once, and counted as gone; who waits behind it is answered."""
 
-    async def scene(where: Wired) -> None:
-        with where.held() as opened:
-            first, gone, last = clients = [where.connect() for _ in range(3)]
+    async def scene(worker: InProcessWorker) -> None:
+        with worker.blocked_runs() as release:
+            first, gone, last = clients = [worker.connect() for _ in range(3)]
             for tag, client in enumerate(clients):
                 client.send(request(INFER, infer(rows(tag))))
-                await until(lambda: where.model.batcher._running)
+                await until(lambda: worker.model.batcher._running)
                 await asyncio.sleep(0.001)
-            assert where.model.batcher.waiting == 2
-            gone.leave()
-            await until(lambda: len(logged) == 1)
-            assert where.model.batcher.waiting == 1
-            first.leave()
-            await until(lambda: len(logged) == 2)
-            opened.set()
-            assert (await last.answer()).status == 200
-        assert not gone.wire.writes + gone.wire.late
-        assert not first.wire.writes + first.wire.late
-        assert where.counts()["failed"] == {"gone": 2}
-        assert where.counts()["refused"] == {}
-        assert [line["status"] for line in logged] == [499, 499, 200]
-        assert where.counts()["sizes"]["1"] == (2, 1)
+            assert worker.model.batcher.waiting == 2
+            gone.disconnect()
+            await until(lambda: len(access_log_lines) == 1)
+            assert worker.model.batcher.waiting == 1
+            first.disconnect()
+            await until(lambda: len(access_log_lines) == 2)
+            release.set()
+            assert (await last.wait_for_reply()).status == 200
+        assert not gone.wire.writes + gone.wire.writes_after_close
+        assert not first.wire.writes + first.wire.writes_after_close
+        assert worker.counts()["failed"] == {"gone": 2}
+        assert worker.counts()["refused"] == {}
+        assert [line["status"] for line in access_log_lines] == [499, 499, 200]
+        assert worker.counts()["sizes"]["1"] == (2, 1)
 
     run(scene)
 
 
 def test_who_leaves_while_gates_are_read_is_gone(
-    logged: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is done in a thread is not waited for."""
-    opened, begun = threading.Event(), threading.Event()
+    release, begun = threading.Event(), threading.Event()
     to_thread = asyncio.to_thread
 
     async def held(work: Callable[..., Any], *given: Any) -> Any:
         def wait() -> Any:
             begun.set()
-            assert opened.wait(10)
+            assert release.wait(10)
             return work(*given)
 
         return await to_thread(wait)
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
         monkeypatch.setattr(asyncio, "to_thread", held)
-        client, other = where.connect(), where.connect()
+        client, other = worker.connect(), worker.connect()
         for one in (client, other):
             one.send(request(GATES, HOT))
         await until(begun.is_set)
-        client.leave()
-        await until(lambda: len(logged) == 1)
-        opened.set()
-        assert (await other.answer()).json["gates"]
-        assert [line["status"] for line in logged] == [499, 200]
-        assert where.counts()["failed"] == {"gone": 1}
+        client.disconnect()
+        await until(lambda: len(access_log_lines) == 1)
+        release.set()
+        assert (await other.wait_for_reply()).json["gates"]
+        assert [line["status"] for line in access_log_lines] == [499, 200]
+        assert worker.counts()["failed"] == {"gone": 1}
 
     run(scene)
 
@@ -338,90 +338,90 @@ def test_who_leaves_while_gates_are_read_is_gone(
 def test_what_nobody_foresaw_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
     """The caller gets an id to ask about, and the connection goes on."""
 
-    async def scene(where: Wired) -> None:
-        client = where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
         assert (await client.ask(request(INFER, HOT))).status == 200
-        where.model.batcher._runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
+        worker.model.batcher._runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
         reply = await client.ask(request(INFER, HOT))
         said = reply.headers["x-request-id"]
         assert (reply.status, reply.json) == (500, {"error": f"internal error, request id {said}"})
         (record,) = caplog.records
         assert record.exc_info is not None
         assert record.exc_info[0] is ZeroDivisionError
-        assert where.counts()["refused"] == {"broken": 1}
+        assert worker.counts()["refused"] == {"broken": 1}
         assert (await client.ask(request(INFER, b"{}"))).status == 400
 
     run(scene)
 
 
-def test_much_is_sent_no_faster_than_it_is_read(logged: list[dict[str, Any]]) -> None:
+def test_much_is_sent_no_faster_than_it_is_read(access_log_lines: list[dict[str, Any]]) -> None:
     """It is held meanwhile, and the next request waits until it is sent."""
     body, more = MUCH_BINARY
     much = request(INFER, body, more)
 
-    async def scene(where: Wired) -> None:
-        held = where.app.context.budget
-        client = where.connect()
-        with where.held() as opened:
+    async def scene(worker: InProcessWorker) -> None:
+        held = worker.app.context.budget
+        client = worker.connect()
+        with worker.blocked_runs() as release:
             client.send(much)
-            await until(lambda: where.model.batcher._running)
+            await until(lambda: worker.model.batcher._running)
             client.send(request(INFER, HOT))
             client.connection.pause_writing()
-            opened.set()
-            await until(lambda: not where.model.batcher._running)
+            release.set()
+            await until(lambda: not worker.model.batcher._running)
             await asyncio.sleep(0.005)
             assert not client.wire.writes
             assert held.bytes > MUCH
-            assert len(logged) == 0
+            assert len(access_log_lines) == 0
             # which is waited for, or cut, when the service ends
-            assert len(where.shared.running) == 1
+            assert len(worker.shared.running) == 1
             client.connection.resume_writing()
-            assert len((await client.answer()).body) > MUCH
-        assert (await client.answer()).status == 200
-        assert [line["status"] for line in logged] == [200, 200]
+            assert len((await client.wait_for_reply()).body) > MUCH
+        assert (await client.wait_for_reply()).status == 200
+        assert [line["status"] for line in access_log_lines] == [200, 200]
         assert held.bytes == 0
-        await until(lambda: not where.shared.running)
+        await until(lambda: not worker.shared.running)
 
     run(scene)
 
 
-def test_who_leaves_before_much_is_sent_is_sent_nothing(logged: list[dict[str, Any]]) -> None:
+def test_who_leaves_before_much_is_sent_is_sent_nothing(access_log_lines: list[dict[str, Any]]) -> None:
     """Though an answer was about to begin."""
     body, more = MUCH_BINARY
 
-    async def scene(where: Wired) -> None:
-        client = where.connect()
-        with where.held() as opened:
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
+        with worker.blocked_runs() as release:
             client.send(request(INFER, body, more))
-            await until(lambda: where.model.batcher._running)
+            await until(lambda: worker.model.batcher._running)
             client.connection.pause_writing()
-            opened.set()
-            await until(lambda: not where.model.batcher._running)
+            release.set()
+            await until(lambda: not worker.model.batcher._running)
         await asyncio.sleep(0.002)
-        client.leave()
-        await until(lambda: len(logged) == 1)
-        assert logged[0]["status"] == 499
+        client.disconnect()
+        await until(lambda: len(access_log_lines) == 1)
+        assert access_log_lines[0]["status"] == 499
         assert not client.wire.writes
-        assert not client.wire.late
+        assert not client.wire.writes_after_close
 
     run(scene)
 
 
-def test_who_leaves_while_much_is_sent_holds_nothing(logged: list[dict[str, Any]]) -> None:
+def test_who_leaves_while_much_is_sent_holds_nothing(access_log_lines: list[dict[str, Any]]) -> None:
     """What was begun counts as it began."""
     body, more = MUCH_BINARY
 
-    async def scene(where: Wired) -> None:
-        client = where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
         client.wire.before_write = client.connection.pause_writing
         client.send(request(INFER, body, more))
         await until(lambda: len(client.wire.writes) == 2)
-        assert where.app.context.budget.bytes > MUCH
-        client.leave()
-        await until(lambda: where.app.context.budget.bytes == 0)
-        await until(lambda: len(logged) == 1)
-        assert logged[0]["status"] == 200
-        assert client.connection not in where.state.connections
+        assert worker.app.context.budget.bytes > MUCH
+        client.disconnect()
+        await until(lambda: worker.app.context.budget.bytes == 0)
+        await until(lambda: len(access_log_lines) == 1)
+        assert access_log_lines[0]["status"] == 200
+        assert client.connection not in worker.state.connections
 
     run(scene)
 
@@ -430,33 +430,33 @@ def test_where_there_is_no_room_for_much_it_is_refused() -> None:
     """The run was for nothing, but what is held stays within its limit."""
     body, more = MUCH_BINARY
 
-    async def scene(where: Wired) -> None:
-        held = where.app.context.budget
+    async def scene(worker: InProcessWorker) -> None:
+        held = worker.app.context.budget
         room = held.capacity
         try:
-            client = where.connect()
-            with where.held() as opened:
+            client = worker.connect()
+            with worker.blocked_runs() as release:
                 client.send(request(INFER, body, more))
-                await until(lambda: where.model.batcher._running)
+                await until(lambda: worker.model.batcher._running)
                 held.capacity = MUCH
-                opened.set()
-                reply = await client.answer()
+                release.set()
+                reply = await client.wait_for_reply()
         finally:
             held.capacity = room
         assert reply.status == 503
-        assert where.counts()["refused"] == {"overloaded": 1}
+        assert worker.counts()["refused"] == {"overloaded": 1}
 
     run(scene)
 
 
 def test_an_answer_that_cannot_go_on_ends_its_connection(
-    logged: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+    access_log_lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever came next would be taken for the rest of it."""
     body, more = MUCH_BINARY
 
-    async def scene(where: Wired) -> None:
-        client = where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
 
         def broken() -> None:
             if client.wire.writes:
@@ -465,10 +465,10 @@ def test_an_answer_that_cannot_go_on_ends_its_connection(
         client.wire.before_write = broken
         client.send(request(INFER, body, more))
         await until(lambda: client.wire.closing)
-        await until(lambda: len(logged) == 1)
+        await until(lambda: len(access_log_lines) == 1)
         assert len(client.wire.writes) == 1
-        assert logged[0]["error"].startswith("internal error")
-        assert where.counts()["refused"] == {"broken": 1}
+        assert access_log_lines[0]["error"].startswith("internal error")
+        assert worker.counts()["refused"] == {"broken": 1}
 
     run(scene)
 
@@ -476,17 +476,17 @@ def test_an_answer_that_cannot_go_on_ends_its_connection(
 def test_while_draining_each_answer_is_the_last() -> None:
     """Also that of a request which came before, and the connection closes behind it."""
 
-    async def scene(where: Wired) -> None:
-        with where.held() as opened:
-            client = where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        with worker.blocked_runs() as release:
+            client = worker.connect()
             client.send(request(INFER, HOT))
-            await until(lambda: where.model.batcher._running)
-            where.shared.draining = True
-            opened.set()
-            reply = await client.answer()
+            await until(lambda: worker.model.batcher._running)
+            worker.shared.draining = True
+            release.set()
+            reply = await client.wait_for_reply()
         assert (reply.status, reply.headers["connection"]) == (200, "close")
         assert client.wire.closing
-        late = where.connect()
+        late = worker.connect()
         assert (await late.ask(request(INFER, HOT))).headers["connection"] == "close"
 
     run(scene)
@@ -496,32 +496,32 @@ def test_while_draining_the_last_of_several_says_so() -> None:
     """Unless the one before has said so, as one does that takes long to be sent."""
     body, more = MUCH_BINARY
 
-    async def scene(where: Wired) -> None:
-        first, second = where.connect(), where.connect()
-        with where.held() as opened:
+    async def scene(worker: InProcessWorker) -> None:
+        first, second = worker.connect(), worker.connect()
+        with worker.blocked_runs() as release:
             first.send(request(INFER, HOT))
             second.send(request(INFER, body, more))
-            await until(lambda: where.model.batcher._running)
-            where.shared.draining = True
+            await until(lambda: worker.model.batcher._running)
+            worker.shared.draining = True
             first.send(request(INFER, HOT))
             second.wire.before_write = second.connection.pause_writing
-            opened.set()
-            answers = [await first.answer(), await first.answer()]
+            release.set()
+            answers = [await first.wait_for_reply(), await first.wait_for_reply()]
             await until(lambda: len(second.wire.writes) == 2)
             second.send(request(INFER, HOT))
             second.wire.before_write = lambda: None
             second.connection.resume_writing()
-            reply = await second.answer()
+            reply = await second.wait_for_reply()
         assert [answer.headers.get("connection") for answer in answers] == [None, "close"]
         assert reply.headers["connection"] == "close"
-        await until(lambda: second.wire.ended)
+        await until(lambda: second.wire.eof_written)
         await asyncio.sleep(0.005)
-        assert second.take() is None
+        assert second.next_reply() is None
 
     run(scene)
 
 
-def test_spans_are_made_of_each_request(logged: list[dict[str, Any]]) -> None:
+def test_spans_are_made_of_each_request(access_log_lines: list[dict[str, Any]]) -> None:
     """Before its line is written, in which the trace stands."""
     recorded: list[tuple[Any, ...]] = []
 
@@ -530,14 +530,14 @@ def test_spans_are_made_of_each_request(logged: list[dict[str, Any]]) -> None:
         recorded.append((request.id, route, method, status, request.model_name))
         request.trace = Trace("t", "s", 1)
 
-    async def scene(where: Wired) -> None:
-        where.app._middleware._observer._tracing = SimpleNamespace(record=record)  # type: ignore[assignment]
+    async def scene(worker: InProcessWorker) -> None:
+        worker.app._middleware._observer._tracing = SimpleNamespace(record=record)  # type: ignore[assignment]
         for body, status in ((HOT, 200), (b"{}", 400)):
-            await where.connect().ask(request(INFER, body, {"X-Request-Id": status}))
-        await until(lambda: len(logged) == 2)
+            await worker.connect().ask(request(INFER, body, {"X-Request-Id": status}))
+        await until(lambda: len(access_log_lines) == 2)
         route = "/v2/models/{model}/infer"
         assert recorded == [("200", route, "POST", 200, NAME), ("400", route, "POST", 400, None)]
-        assert [(line["trace"], line["span"]) for line in logged] == [("t", "s")] * 2
+        assert [(line["trace"], line["span"]) for line in access_log_lines] == [("t", "s")] * 2
 
     run(scene)
 
@@ -545,17 +545,17 @@ def test_spans_are_made_of_each_request(logged: list[dict[str, Any]]) -> None:
 def test_an_error_of_one_touches_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """They run together, and the answer of one cannot be written: the others have theirs all the same."""
 
-    async def scene(where: Wired) -> None:
-        with where.held() as opened:
-            clients = [where.connect() for _ in range(4)]
+    async def scene(worker: InProcessWorker) -> None:
+        with worker.blocked_runs() as release:
+            clients = [worker.connect() for _ in range(4)]
             for tag, client in enumerate(clients):
                 client.send(request(INFER, infer(rows(tag))))
-                await until(lambda: where.model.batcher._running)
+                await until(lambda: worker.model.batcher._running)
             broken = clients[2]
             broken.wire.before_write = None  # type: ignore[assignment]
-            opened.set()
+            release.set()
             for client in (clients[0], clients[1], clients[3]):
-                assert (await client.answer()).status == 200
+                assert (await client.wait_for_reply()).status == 200
         assert broken.wire.closing
         assert [record.getMessage().endswith("failed") for record in caplog.records] == [True]
 
@@ -565,8 +565,8 @@ def test_an_error_of_one_touches_no_other(caplog: pytest.LogCaptureFixture) -> N
 def test_no_answer_is_anothers() -> None:
     """Many connections, each asking for rows of its own by any way, and each gets what belongs to these."""
 
-    async def scene(where: Wired) -> None:
-        runtime = where.model.runtime
+    async def scene(worker: InProcessWorker) -> None:
+        runtime = worker.model.runtime
         known = {tag: runtime.run({"x": rows(tag)})[0].ravel().tolist() for tag in range(40)}
         drawn = random.Random(1)
 
@@ -581,8 +581,8 @@ def test_no_answer_is_anothers() -> None:
                 assert reply.json["outputs"][0]["data"] == pytest.approx(known[tag], abs=1e-6)
                 assert reply.headers["x-request-id"].startswith(headers.get("X-Request-Id", ""))
 
-        clients = [where.connect() for _ in range(24)]
+        clients = [worker.connect() for _ in range(24)]
         await asyncio.gather(*map(talk, clients))
-        assert where.counts()["requests"] == 24 * 12
+        assert worker.counts()["requests"] == 24 * 12
 
     run(scene)

@@ -16,13 +16,13 @@ from service.http.request import Request, RequestHead
 from service.http.response import Response
 from service.http.router import Match, Router
 from tests.support.fake_request import FakeRequest
-from tests.support.in_process_worker import loaded
+from tests.support.in_process_worker import load_worker
 
 
 @pytest.fixture(scope="module")
 def router() -> Router:
     """All routes of the service."""
-    application = loaded().app
+    application = load_worker().app
     return build_routes(application.context, application.is_ready)[1]
 
 

@@ -21,12 +21,12 @@ from tests.support.in_process_worker import (
     NAME,
     PREDICT,
     Client,
-    Wired,
+    InProcessWorker,
     infer,
-    loaded,
-    play,
+    load_worker,
     request,
     rows,
+    run_scene,
 )
 
 SEEDS = range(8)
@@ -188,7 +188,7 @@ def is_settled(client: Client) -> bool:
     connection, wire = client.connection, client.wire
     if wire.closing:
         return True
-    if wire._coming:
+    if wire._unread:
         return False
     current = connection._current
     if current is None:
@@ -196,9 +196,9 @@ def is_settled(client: Client) -> bool:
     return not current.received and current._waiting is not None and not current._waiting.done()
 
 
-async def exchange(where: Wired, segments: Segments, draw: random.Random) -> tuple[bytes, bool]:
+async def exchange(worker: InProcessWorker, segments: Segments, draw: random.Random) -> tuple[bytes, bool]:
     """What the server answers to these segments, and whether it ends the connection."""
-    client = where.connect()
+    client = worker.connect()
     for segment in segments:
         client.send(segment)
         if draw.random() < 0.3:
@@ -206,14 +206,14 @@ async def exchange(where: Wired, segments: Segments, draw: random.Random) -> tup
     async with asyncio.timeout(10):
         while not is_settled(client):
             await asyncio.sleep(0)
-    answers, ended = bytes(client.wire.written), client.wire.closing or client.wire.ended
-    client.leave()
+    answers, ended = bytes(client.wire.written), client.wire.closing or client.wire.eof_written
+    client.disconnect()
     async with asyncio.timeout(10):
-        while where.shared.running or client.connection in where.state.connections:
+        while worker.shared.running or client.connection in worker.state.connections:
             await asyncio.sleep(0)
-    assert where.app.context.counters.in_flight == 0
-    assert where.app.context.budget.bytes == 0
-    assert where.model.batcher.waiting == 0
+    assert worker.app.context.counters.in_flight == 0
+    assert worker.app.context.budget.bytes == 0
+    assert worker.model.batcher.waiting == 0
     return answers.replace(CONTINUE, b""), ended
 
 
@@ -254,8 +254,8 @@ def is_early_end(whole: list[bytes], segmented: list[bytes], stream: bytes) -> b
 
 
 @functools.cache
-def application() -> Wired:
-    return loaded(max_header=MAX_HEADER, max_body=MAX_BODY, admin_key="admin", access_log=False)
+def application() -> InProcessWorker:
+    return load_worker(max_header=MAX_HEADER, max_body=MAX_BODY, admin_key="admin", access_log=False)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -263,16 +263,16 @@ def test_segments_change_no_answer(seed: int) -> None:
     early_ends = 0
     statuses: Counter[str] = Counter()
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         nonlocal early_ends
         draw = random.Random(seed)
         for number, stream in enumerate(streams(seed)):
-            whole, whole_ended = await exchange(where, [stream], draw)
+            whole, whole_ended = await exchange(worker, [stream], draw)
             ways = [cut(stream, draw)]
             if number % 8 == 0 and len(stream) < 2000:
                 ways.append([stream[place : place + 1] for place in range(len(stream))])
             for segments in ways:
-                answers, ended = await exchange(where, segments, draw)
+                answers, ended = await exchange(worker, segments, draw)
                 expected, got = comparable(whole), comparable(answers)
                 statuses.update(answer[9:12].decode() for answer in got)
                 if expected == got:
@@ -282,7 +282,7 @@ def test_segments_change_no_answer(seed: int) -> None:
                     assert early, (segments, expected, got)
                     early_ends += 1
 
-    play(application(), scene)
+    run_scene(application(), scene)
     assert early_ends < REQUESTS_PER_SEED / 8
     assert {"200", "400", "401", "404", "405", "413", "431"} <= statuses.keys()
     assert statuses["200"] > REQUESTS_PER_SEED / 8
@@ -292,14 +292,14 @@ def test_segments_change_no_answer(seed: int) -> None:
 def test_segments_do_not_change_the_size_of_a_head(size: int) -> None:
     """The method, the version and the last line's end count in none of them."""
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         draw = random.Random(size)
         headers = "Host: x\r\nA: "
         # the path, and the end of the line of A
         value = "a" * (size - len("/v2" + headers) - 2)
         stream = f"GET /v2 HTTP/1.1\r\n{headers}{value}\r\n\r\n".encode()
         for segments in ([stream], [stream[:500], stream[500:]], [bytes([byte]) for byte in stream]):
-            answers, _ = await exchange(where, segments, draw)
+            answers, _ = await exchange(worker, segments, draw)
             assert answers[9:12] == (b"200" if size <= MAX_HEADER else b"431")
 
-    play(application(), scene)
+    run_scene(application(), scene)

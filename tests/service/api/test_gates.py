@@ -11,7 +11,7 @@ import pytest
 
 from service.api import gates as gates_endpoint
 from service.errors import NotFiniteError, NotFoundError, RequestError, TooLargeError
-from tests.support.gates_app import Asker, infer, manifest_of, profile_of
+from tests.support.gates_app import GatesClient, infer, manifest_of, profile_of
 from tests.support.tiny_highway import Gated, highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -27,9 +27,9 @@ def gated() -> Gated:
 
 
 @pytest.fixture(scope="module")
-def asker(tmp_path_factory: pytest.TempPathFactory, gated: Gated) -> Asker:
+def client(tmp_path_factory: pytest.TempPathFactory, gated: Gated) -> GatesClient:
     manifest = manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows(500))))
-    return Asker.of(tmp_path_factory.mktemp("model"), gated, manifest)
+    return GatesClient.of(tmp_path_factory.mktemp("model"), gated, manifest)
 
 
 def array_of(tensor: dict[str, Any]) -> Array:
@@ -37,10 +37,10 @@ def array_of(tensor: dict[str, Any]) -> Array:
 
 
 @pytest.mark.parametrize("count", [1, 7, 200])
-def test_gates_are_the_networks_own(asker: Asker, gated: Gated, count: int) -> None:
+def test_gates_are_the_networks_own(client: GatesClient, gated: Gated, count: int) -> None:
     """Outputs, summary, route and T against the formula in double precision, in one run or several."""
     x = rows(count, seed=1)
-    answer = asker.gates(x, {"detail": "rows"}, id="seven")
+    answer = client.gates(x, {"detail": "rows"}, id="seven")
     assert (answer["model_name"], answer["model_version"], answer["id"]) == ("net", "3", "seven")
     (output,) = answer["outputs"]
     np.testing.assert_allclose(array_of(output), gated.logits(x), atol=1e-5)
@@ -57,37 +57,37 @@ def test_gates_are_the_networks_own(asker: Asker, gated: Gated, count: int) -> N
     assert answer["route"]["carried"] == pytest.approx(carried.tolist(), abs=1e-5)
 
 
-def test_units_are_means_over_rows(asker: Asker, gated: Gated) -> None:
+def test_units_are_means_over_rows(client: GatesClient, gated: Gated) -> None:
     """And their deviations."""
     x = rows(9)
-    answer = asker.gates(x, {"detail": "units"})
+    answer = client.gates(x, {"detail": "units"})
     told = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
     for gate, t in zip(gated.gates, gated.gate_values(x), strict=True):
         np.testing.assert_allclose(told[f"{gate.name}.unit_mean"], t.mean(0), atol=1e-6)
         np.testing.assert_allclose(told[f"{gate.name}.unit_sd"], t.std(0), atol=1e-6)
 
 
-def test_a_summary_has_no_tensors(asker: Asker) -> None:
+def test_a_summary_has_no_tensors(client: GatesClient) -> None:
     """Nor has it more outputs than the public ones."""
-    answer = asker.gates(rows(2))
+    answer = client.gates(rows(2))
     assert set(answer) == {"model_name", "model_version", "outputs", "gates", "route"}
     assert [output["name"] for output in answer["outputs"]] == ["logits"]
 
 
-def test_a_summary_is_made_in_the_run(asker: Asker) -> None:
+def test_a_summary_is_made_in_the_run(client: GatesClient) -> None:
     """What it is made of is kept for nobody; where tensors are asked for, they are."""
-    asker.gates(rows(2))
-    assert len(asker.results[-1].arrays) == 1
-    asker.gates(rows(2), {"detail": "rows"})
-    assert len(asker.results[-1].arrays) == 4
+    client.gates(rows(2))
+    assert len(client.results[-1].arrays) == 1
+    client.gates(rows(2), {"detail": "rows"})
+    assert len(client.results[-1].arrays) == 4
 
 
-def test_one_summary_whichever_way_it_is_made(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_summary_whichever_way_it_is_made(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the run where that is little work, and else after it."""
-    in_run = asker.gates(rows(9))
+    in_run = client.gates(rows(9))
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
-    assert asker.gates(rows(9)) == in_run
-    assert len(asker.results[-1].arrays) == 4
+    assert client.gates(rows(9)) == in_run
+    assert len(client.results[-1].arrays) == 4
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -103,28 +103,28 @@ def test_gates_are_read_by_as_many_threads_as_a_run_has(
         return reader(gates, signature, profile, threads)
 
     monkeypatch.setattr(gates_endpoint, "GateReader", noted)
-    Asker.of(tmp_path, gated, manifest_of(gated), threads=threads).gates(rows(2))
+    GatesClient.of(tmp_path, gated, manifest_of(gated), threads=threads).gates(rows(2))
     assert told == [threads]
 
 
-def test_blocks_are_the_layers_outputs(asker: Asker, gated: Gated) -> None:
+def test_blocks_are_the_layers_outputs(client: GatesClient, gated: Gated) -> None:
     """By the request's own parameters as by the address."""
     x = rows(3)
-    answer = asker.gates(x, parameters={"blocks": True})
+    answer = client.gates(x, parameters={"blocks": True})
     assert [tensor["name"] for tensor in answer["tensors"]] == [gate.output for gate in gated.gates]
     last = array_of(answer["tensors"][-1]).astype(np.float64)
     logits = last @ gated.weights["last.weight"].T + gated.weights["last.bias"]
     np.testing.assert_allclose(logits, gated.logits(x), atol=1e-5)
 
 
-def test_binary_tensors_follow_the_outputs(asker: Asker, gated: Gated) -> None:
+def test_binary_tensors_follow_the_outputs(client: GatesClient, gated: Gated) -> None:
     """The JSON's length is in the header, and the bytes come in the order of the tensors."""
     x = rows(5)
     for body, query in (
         (infer(x), {"detail": "rows", "binary": "true"}),
         (infer(x, parameters={"binary_data_output": True}), {"detail": "rows"}),
     ):
-        headers, content = asker.ask("gates", body, query)
+        headers, content = client.ask("gates", body, query)
         assert headers[b"content-type"] == b"application/octet-stream"
         length = int(headers[b"inference-header-content-length"])
         answer, at = json.loads(content[:length]), length
@@ -140,31 +140,33 @@ def test_binary_tensors_follow_the_outputs(asker: Asker, gated: Gated) -> None:
         assert answer["route"]["per"] == "row"
 
 
-def test_a_binary_request_is_read_as_infers(asker: Asker, gated: Gated) -> None:
+def test_a_binary_request_is_read_as_infers(client: GatesClient, gated: Gated) -> None:
     """Tensors in bytes, the answer in JSON unless asked for otherwise."""
     x = rows(2)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor]}).encode()
-    _, content = asker.ask("gates", head + x.tobytes(), header=len(head))
+    _, content = client.ask("gates", head + x.tobytes(), header=len(head))
     (output,) = json.loads(content)["outputs"]
     np.testing.assert_allclose(array_of(output), gated.logits(x), atol=1e-5)
 
 
-def test_outputs_are_answered_as_asked(asker: Asker) -> None:
+def test_outputs_are_answered_as_asked(client: GatesClient) -> None:
     """Best classes, and a gate by name that is a tensor of the answer as well."""
     wanted = [
         {"name": "logits", "parameters": {"classification": 1}},
         {"name": "layer01.transform_gate"},
     ]
-    answer = asker.gates(rows(2), {"detail": "rows"}, outputs=wanted)
+    answer = client.gates(rows(2), {"detail": "rows"}, outputs=wanted)
     assert [output["name"] for output in answer["outputs"]] == ["logits", "layer01.transform_gate"]
     assert answer["outputs"][0]["datatype"] == "BYTES"
     assert answer["outputs"][1]["data"] == answer["tensors"][1]["data"]
 
 
-def test_one_answer_whether_read_here_or_in_a_thread(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_answer_whether_read_here_or_in_a_thread(
+    client: GatesClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Large gates are read beside the event loop, to the same end."""
-    here = asker.gates(rows(50), {"detail": "units"})
+    here = client.gates(rows(50), {"detail": "units"})
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     threads: list[Any] = []
 
@@ -173,75 +175,77 @@ def test_one_answer_whether_read_here_or_in_a_thread(asker: Asker, monkeypatch: 
         return function(*arguments)
 
     monkeypatch.setattr(gates_endpoint.asyncio, "to_thread", to_thread)
-    assert asker.gates(rows(50), {"detail": "units"}) == here
+    assert client.gates(rows(50), {"detail": "units"}) == here
     assert len(threads) == 1
 
 
-def test_no_rows_are_an_answer(asker: Asker) -> None:
+def test_no_rows_are_an_answer(client: GatesClient) -> None:
     """Nothing is run; the gates are listed without figures."""
-    answer = asker.gates(rows(0), {"detail": "units"})
+    answer = client.gates(rows(0), {"detail": "units"})
     assert answer["outputs"][0]["shape"] == [0, 3]
     assert [gate["mean"] for gate in answer["gates"]] == [None] * 3
     assert answer["route"]["carried"] == []
-    assert asker.gates(rows(0))["gates"] == answer["gates"]
+    assert client.gates(rows(0))["gates"] == answer["gates"]
 
 
-def test_rows_without_numbers_have_no_summary(asker: Asker) -> None:
+def test_rows_without_numbers_have_no_summary(client: GatesClient) -> None:
     """NaN comes in as binary, and the gate that it makes NaN is named."""
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
     with pytest.raises(NotFiniteError, match="got NaN in 'layer00.transform_gate'"):
-        asker.ask("gates", head + x.tobytes(), header=len(head))
+        client.ask("gates", head + x.tobytes(), header=len(head))
 
 
 def test_too_much_is_refused_before_it_is_run(tmp_path: Path, gated: Gated) -> None:
     """No run is spent on an answer that may not be given; the summary of as many rows may."""
-    asker = Asker.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
-    asker.gates(rows(10))
-    before = len(asker.results)
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
+    client.gates(rows(10))
+    before = len(client.results)
     with pytest.raises(TooLargeError, match="expected at most 720 bytes of them, .* about 2160"):
-        asker.gates(rows(10), {"detail": "rows"})
+        client.gates(rows(10), {"detail": "rows"})
     with pytest.raises(TooLargeError, match="about 792; ask with fewer rows$"):
-        asker.gates(rows(11))
+        client.gates(rows(11))
     with pytest.raises(TooLargeError, match="about 1440"):
-        asker.ask("gates", infer(rows(10)), {"blocks": "1", "binary": "1"})
-    assert len(asker.results) == before
+        client.ask("gates", infer(rows(10)), {"blocks": "1", "binary": "1"})
+    assert len(client.results) == before
 
 
 def test_what_only_a_run_tells_is_checked_after_it(tmp_path: Path, gated: Gated) -> None:
     """Where no shape tells the size, the arrays do."""
-    asker = Asker.of(tmp_path, gated, manifest_of(gated), max_gates=100)
-    asker.model.signature.hidden.update(  # type: ignore[attr-defined]
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=100)
+    client.model.signature.hidden.update(  # type: ignore[attr-defined]
         {
             name: type(tensor)(name, tensor.dtype, ("?", 6))
-            for name, tensor in asker.model.signature.hidden.items()
+            for name, tensor in client.model.signature.hidden.items()
         }
     )
     with pytest.raises(TooLargeError, match="about 144"):
-        asker.gates(rows(2))
+        client.gates(rows(2))
 
 
-def test_misspelt_wishes_and_missing_gates_are_refused(asker: Asker, tmp_path: Path) -> None:
+def test_misspelt_wishes_and_missing_gates_are_refused(client: GatesClient, tmp_path: Path) -> None:
     """And counted as failed requests of the model."""
     with pytest.raises(RequestError, match="detail: expected one of summary, units, rows"):
-        asker.gates(rows(1), {"detail": "everything"})
+        client.gates(rows(1), {"detail": "everything"})
     plain = highway(layers=1)
-    without = Asker.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": ()}))
+    without = GatesClient.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": ()}))
     with pytest.raises(NotFoundError, match="model 'net' has no gates that are known of"):
         without.gates(rows(1))
     bare = tuple(gate.model_copy(update={"output": None}) for gate in plain.gates)
-    no_blocks = Asker.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": bare}))
+    no_blocks = GatesClient.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": bare}))
     with pytest.raises(RequestError, match="blocks: expected a model that has its layers' outputs"):
         no_blocks.gates(rows(1), {"blocks": "true"})
 
 
 def test_readers_of_models_long_gone_are_dropped(
-    asker: Asker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    client: GatesClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A repository that is reloaded for years holds no more of them than it serves."""
     monkeypatch.setattr(gates_endpoint, "MAX_PREPARED_MODELS", 2)
-    endpoint = gates_endpoint.GatesEndpoint(asker.context)
+    endpoint = gates_endpoint.GatesEndpoint(client.context)
     for seed in range(5):
-        endpoint._prepare(Asker.of(tmp_path, other := highway(seed=seed, layers=1), manifest_of(other)).model)
+        endpoint._prepare(
+            GatesClient.of(tmp_path, other := highway(seed=seed, layers=1), manifest_of(other)).model
+        )
         assert len(endpoint._prepared) <= 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from service.errors import NotFoundError
-from tests.support.gates_app import Asker, manifest_of, profile_of
+from tests.support.gates_app import GatesClient, manifest_of, profile_of
 from tests.support.tiny_highway import highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -21,16 +21,16 @@ def rows(count: int, scale: float = 1.0) -> Array:
 
 
 @pytest.fixture
-def asker(tmp_path: Path) -> Asker:
+def client(tmp_path: Path) -> GatesClient:
     gated = highway()
-    return Asker.of(
+    return GatesClient.of(
         tmp_path, gated, manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows(2000))))
     )
 
 
-def test_every_route_is_there_with_and_without_a_version(asker: Asker) -> None:
+def test_every_route_is_there_with_and_without_a_version(client: GatesClient) -> None:
     """Reading and moving is asked with a body, what is known without; each at the level of inference."""
-    routes = asker.router.routes
+    routes = client.router.routes
     paths = {route.path: route.method for route in routes}
     for version in ("", "/versions/{version}"):
         base = f"/v2/models/{{model}}{version}"
@@ -42,51 +42,51 @@ def test_every_route_is_there_with_and_without_a_version(asker: Asker) -> None:
     assert len({route.name for route in routes}) == 12
 
 
-def test_the_profile_is_the_manifests(asker: Asker, tmp_path: Path) -> None:
+def test_the_profile_is_the_manifests(client: GatesClient, tmp_path: Path) -> None:
     """As it was written at export; null where it was not."""
-    answer = json.loads(asker.ask("gates/profile")[1])
-    manifest = asker.model.manifest
+    answer = json.loads(client.ask("gates/profile")[1])
+    manifest = client.model.manifest
     assert manifest is not None
     assert manifest.profile is not None
     assert answer["profile"] == json.loads(manifest.profile.model_dump_json())
     assert [gate["name"] for gate in answer["gates"]] == [gate.name for gate in manifest.gates]
     assert (answer["model_name"], answer["model_version"], answer["lesion"]) == ("net", "3", None)
     plain = highway(layers=1)
-    bare = json.loads(Asker.of(tmp_path, plain, manifest_of(plain)).ask("gates/profile")[1])
+    bare = json.loads(GatesClient.of(tmp_path, plain, manifest_of(plain)).ask("gates/profile")[1])
     assert bare["profile"] is bare["lesion"] is None
 
 
-def test_a_version_may_be_named(asker: Asker) -> None:
+def test_a_version_may_be_named(client: GatesClient) -> None:
     """In the address, as everywhere."""
-    assert asker.ask("versions/3/gates/profile") == asker.ask("gates/profile")
+    assert client.ask("versions/3/gates/profile") == client.ask("gates/profile")
 
 
-def test_drift_is_that_of_all_workers(asker: Asker) -> None:
+def test_drift_is_that_of_all_workers(client: GatesClient) -> None:
     """Rows like the profile's are no drift; rows ten times as large are, and the worst gate is named."""
-    drift = asker.model.drift
+    drift = client.model.drift
     assert drift is not None
-    runtime = asker.model.runtime
+    runtime = client.model.runtime
 
     def worker(x: Array) -> dict[str, Any]:
         drift.observe(runtime.run({"x": x}, drift.gate_names), len(x))
         return {"drift": {"net": {"3": drift.snapshot(), "2": {"profile": "other"}}, "else": {}}}
 
-    asker.workers.snapshots = [worker(rows(600)), {"drift": {}}]
-    answer = json.loads(asker.ask("gates/drift")[1])
+    client.workers.snapshots = [worker(rows(600)), {"drift": {}}]
+    answer = json.loads(client.ask("gates/drift")[1])
     assert (answer["model_name"], answer["model_version"], answer["level"]) == ("net", "3", "ok")
     assert answer["rows"] == 600
     assert [layer["gate"] for layer in answer["layers"]] == list(drift.gate_names)
-    asker.workers.snapshots = [worker(rows(600)), worker(rows(5000, 10.0))]
-    answer = json.loads(asker.ask("gates/drift")[1])
+    client.workers.snapshots = [worker(rows(600)), worker(rows(5000, 10.0))]
+    answer = json.loads(client.ask("gates/drift")[1])
     assert answer["level"] == "alarm"
     assert answer["worst"] in drift.gate_names
 
 
-def test_live_traffic_is_seen(asker: Asker) -> None:
+def test_live_traffic_is_seen(client: GatesClient) -> None:
     """A plain request's own run is the sample; gates moved by a caller are none of the traffic's."""
-    drift = asker.model.drift
+    drift = client.model.drift
     assert drift is not None
-    asker.lesion(rows(8), close=[0])
+    client.lesion(rows(8), close=[0])
     seen = np.array(drift.snapshot()["seen"])
     # the run without the lesion was seen, the one with it was not
     assert seen[0, 1:].sum() == pytest.approx(8, abs=0.01)
@@ -96,17 +96,17 @@ def test_live_traffic_is_seen(asker: Asker) -> None:
 def test_no_profile_no_drift(tmp_path: Path) -> None:
     """What the model lacks is said."""
     gated = highway(layers=1)
-    asker = Asker.of(tmp_path, gated, manifest_of(gated))
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated))
     with pytest.raises(NotFoundError, match="model 'net' has no profile to tell drift from"):
-        asker.ask("gates/drift")
+        client.ask("gates/drift")
 
 
 def test_no_gates_nothing_to_tell(tmp_path: Path) -> None:
     """Of a plain network."""
     gated = highway(layers=1)
-    asker = Asker.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": ()}))
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": ()}))
     for path in ("gates/profile", "gates/drift"):
         with pytest.raises(NotFoundError, match="model 'net' has no gates that are known of"):
-            asker.ask(path)
-    assert json.loads(asker.ask("certificate")[1])["gates"] == 0
-    assert json.loads(asker.ask("versions/3/samples")[1])["samples"] == []
+            client.ask(path)
+    assert json.loads(client.ask("certificate")[1])["gates"] == 0
+    assert json.loads(client.ask("versions/3/samples")[1])["samples"] == []

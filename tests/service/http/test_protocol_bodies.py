@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.echo_server import GET, Place, answered, run
+from tests.support.echo_server import GET, EchoServer, read_answer, run
 from tests.support.tls_certificate import certificate
 
 
 def test_an_early_answer_is_not_destroyed_by_the_rest_of_the_body() -> None:
     """A client that first sends all it has still reads why it was refused: no reset comes before."""
 
-    async def test(where: Place) -> None:
+    async def test(echo: EchoServer) -> None:
         size = 8_000_000
-        reader, writer = await where.connect()
+        reader, writer = await echo.connect()
         writer.write(b"POST /early HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % size)
         await asyncio.sleep(0.05)
         for _ in range(8):
             writer.write(b"b" * (size // 8))
             await writer.drain()
-        assert (await answered(reader))[0] == 413
+        assert (await read_answer(reader))[0] == 413
         assert await reader.read() == b""
 
     run(test)
@@ -36,15 +36,15 @@ def test_an_early_answer_over_https_is_not_destroyed_either(tmp_path: Path) -> N
     context = ssl.create_default_context(cafile=cert)
     context.check_hostname = False
 
-    async def test(where: Place) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", where.port, ssl=context)
-        where.clients.append(writer)
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", echo.port, ssl=context)
+        echo.clients.append(writer)
         writer.write(b"POST /early HTTP/1.1\r\ncontent-length: 8000000\r\n\r\n")
         await asyncio.sleep(0.05)
         for _ in range(8):
             writer.write(b"b" * 1_000_000)
             await writer.drain()
-        status, headers, _ = await answered(reader)
+        status, headers, _ = await read_answer(reader)
         assert (status, headers["connection"]) == (413, "close")
 
     run(test, tls_cert=cert, tls_key=key)
@@ -53,12 +53,12 @@ def test_an_early_answer_over_https_is_not_destroyed_either(tmp_path: Path) -> N
 def test_a_connection_goes_on_after_a_body_that_was_not_wanted() -> None:
     """The rest of a small body is passed over, and the next request is answered."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(b"POST /early HTTP/1.1\r\ncontent-length: 1000\r\n\r\n")
-        assert (await answered(reader))[0] == 413
+        assert (await read_answer(reader))[0] == 413
         writer.write(b"b" * 1000 + GET)
-        assert (await answered(reader))[0] == 200
+        assert (await read_answer(reader))[0] == 200
 
     run(test)
 
@@ -75,16 +75,16 @@ def test_a_connection_goes_on_after_a_body_that_was_not_wanted() -> None:
 def test_an_early_answer_says_whether_it_is_the_last(head: bytes, closes: bool) -> None:
     """A client that may have more to send than is passed over learns that it cannot go on."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(b"POST /early HTTP/1.1\r\n" + head + b"\r\n\r\n")
-        status, headers, _ = await answered(reader)
+        status, headers, _ = await read_answer(reader)
         assert (status, headers.get("connection")) == (413, "close" if closes else None)
         if closes:
             assert await asyncio.wait_for(reader.read(), 5) == b""
         else:
             writer.write(b"b" * (1 << 20) + GET)
-            assert (await answered(reader))[0] == 200
+            assert (await read_answer(reader))[0] == 200
 
     run(test)
 
@@ -92,13 +92,13 @@ def test_an_early_answer_says_whether_it_is_the_last(head: bytes, closes: bool) 
 def test_a_large_body_that_is_read_ends_nothing() -> None:
     """An answer after the whole body is not the last, however long the body was."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         body = b"b" * 1_500_000
         writer.write(b"POST /a HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
         writer.write(b"POST /b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
         for path, size in (("/a", len(body)), ("/b", 3)):
-            _, headers, got = await answered(reader)
+            _, headers, got = await read_answer(reader)
             assert json.loads(got) == {"path": path, "bytes": size}
             assert "connection" not in headers
 
@@ -108,10 +108,10 @@ def test_a_large_body_that_is_read_ends_nothing() -> None:
 def test_a_body_that_is_not_wanted_is_not_read_for_ever() -> None:
     """Beyond some bytes the server closes, soon after it has said so."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(b"POST /early HTTP/1.1\r\ncontent-length: 1000000000000\r\n\r\n")
-        assert (await answered(reader))[0] == 413
+        assert (await read_answer(reader))[0] == 413
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(pour(writer), 5)
 
@@ -128,8 +128,10 @@ async def pour(writer: asyncio.StreamWriter) -> None:
 def test_a_body_that_was_not_asked_for_ends_the_connection() -> None:
     """After Expect: 100-continue and an early answer, what follows may be body or request: none is taken."""
 
-    async def test(where: Place) -> None:
-        raw = await where.say(b"POST /early HTTP/1.1\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n")
+    async def test(echo: EchoServer) -> None:
+        raw = await echo.send_and_read_all(
+            b"POST /early HTTP/1.1\r\ncontent-length: 9\r\nexpect: 100-continue\r\n\r\n"
+        )
         assert raw.startswith(b"HTTP/1.1 413")
         assert b"100 Continue" not in raw
 

@@ -15,18 +15,18 @@ from service.http.server import DrainTiming, Server
 from tests.support.in_process_worker import (
     GATES,
     INFER,
-    Wired,
+    InProcessWorker,
+    access_log_lines,
     infer,
-    loaded,
-    logged,
-    play,
+    load_worker,
     request,
     rows,
     run,
+    run_scene,
     until,
 )
 
-__all__ = ["logged"]
+__all__ = ["access_log_lines"]
 
 HOT = infer(rows(1))
 WHOLE = request(INFER, HOT)
@@ -34,9 +34,9 @@ SIZE = len(WHOLE) - len(HOT)
 
 
 @pytest.fixture(scope="module")
-def where() -> Wired:
+def worker() -> InProcessWorker:
     """One application for all scenes that leave no trace in it."""
-    return loaded()
+    return load_worker()
 
 
 def head_of(size: int, *lines: str, path: str = INFER, method: str = "POST", version: str = "1.1") -> bytes:
@@ -46,30 +46,32 @@ def head_of(size: int, *lines: str, path: str = INFER, method: str = "POST", ver
     ).encode()
 
 
-def test_an_upgrade_that_nobody_takes_changes_nothing(where: Wired) -> None:
+def test_an_upgrade_that_nobody_takes_changes_nothing(worker: InProcessWorker) -> None:
     """It is passed over, and what is asked is answered as if it had not been offered."""
 
-    async def scene(where: Wired) -> None:
-        plain = await where.connect().ask(WHOLE)
+    async def scene(worker: InProcessWorker) -> None:
+        plain = await worker.connect().ask(WHOLE)
         for _ in range(3):
-            client = where.connect()
+            client = worker.connect()
             reply = await client.ask(head_of(len(HOT), "Connection: Upgrade", "Upgrade: websocket") + HOT)
             assert (reply.status, reply.body) == (200, plain.body)
             assert "connection" not in reply.headers
             assert (await client.ask(WHOLE)).body == plain.body
 
-    play(where, scene)
+    run_scene(worker, scene)
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_request_behind_another_waits_for_its_turn(known: bool, logged: list[dict[str, Any]]) -> None:
+def test_a_request_behind_another_waits_for_its_turn(
+    known: bool, access_log_lines: list[dict[str, Any]]
+) -> None:
     """While one is answered, or an answer is not read, the next goes the ordinary way; they come in order."""
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         if known:
-            await where.connect().ask(WHOLE)
-        with where.held() as opened:
-            client = where.connect()
+            await worker.connect().ask(WHOLE)
+        with worker.blocked_runs() as release:
+            client = worker.connect()
             client.send(WHOLE)
             first = client.connection._current
             client.send(
@@ -78,45 +80,45 @@ def test_a_request_behind_another_waits_for_its_turn(known: bool, logged: list[d
             assert client.connection._current is first
             assert len(client.connection.pipeline) == 1
             assert not client.wire.reading
-            opened.set()
-            replies = [await client.answer() for _ in range(4)]
+            release.set()
+            replies = [await client.wait_for_reply() for _ in range(4)]
         assert [reply.json.get("id") for reply in replies] == [None, "2", "3", None]
         assert replies[0].body == replies[3].body
         client.connection.pause_writing()
         client.send(WHOLE)
         await asyncio.sleep(0.005)
-        assert client.take() is None
+        assert client.next_reply() is None
         client.connection.resume_writing()
-        assert (await client.answer()).status == 200
-        assert len({line["id"] for line in logged}) == len(logged) == 5 + known
+        assert (await client.wait_for_reply()).status == 200
+        assert len({line["id"] for line in access_log_lines}) == len(access_log_lines) == 5 + known
 
     run(scene)
 
 
-def test_several_in_one_piece_are_answered_in_order(where: Wired) -> None:
+def test_several_in_one_piece_are_answered_in_order(worker: InProcessWorker) -> None:
     """Each the shorter way while nobody is before it; heads of such a piece are not kept."""
 
-    async def scene(where: Wired) -> None:
-        where.shared.heads._heads.clear()
+    async def scene(worker: InProcessWorker) -> None:
+        worker.shared.heads._heads.clear()
         for count in (2, 3, 9):
-            client = where.connect()
+            client = worker.connect()
             client.send(b"".join(request(INFER, infer(rows(tag), id=str(tag))) for tag in range(count)))
-            replies = [await client.answer() for _ in range(count)]
+            replies = [await client.wait_for_reply() for _ in range(count)]
             assert [reply.json["id"] for reply in replies] == [str(tag) for tag in range(count)]
             assert len({reply.body for reply in replies}) == count
-        assert not where.shared.heads._heads
+        assert not worker.shared.heads._heads
 
-    play(where, scene)
+    run_scene(worker, scene)
 
 
-def test_a_request_in_any_pieces_is_the_same(where: Wired) -> None:
+def test_a_request_in_any_pieces_is_the_same(worker: InProcessWorker) -> None:
     """Wherever it is cut, and whatever is behind it in the piece; every request has its own answer."""
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         drawn = random.Random(5)
-        bodies = [(await where.connect().ask(request(INFER, infer(rows(tag))))).body for tag in range(4)]
+        bodies = [(await worker.connect().ask(request(INFER, infer(rows(tag))))).body for tag in range(4)]
         for _ in range(60):
-            client = where.connect()
+            client = worker.connect()
             tags = drawn.choices(range(4), k=drawn.randrange(1, 5))
             stream = b"".join(
                 drawn.choice([b"", b"", b"\r\n"]) + request(INFER, infer(rows(tag))) for tag in tags
@@ -126,30 +128,30 @@ def test_a_request_in_any_pieces_is_the_same(where: Wired) -> None:
                 client.send(stream[start:stop])
                 if drawn.random() < 0.5:
                     await asyncio.sleep(0)
-            assert [(await client.answer()).body for _ in tags] == [bodies[tag] for tag in tags]
+            assert [(await client.wait_for_reply()).body for _ in tags] == [bodies[tag] for tag in tags]
             assert not client.wire.closing
 
-    play(where, scene)
+    run_scene(worker, scene)
 
 
-def test_a_known_head_alone_is_half_a_request(where: Wired) -> None:
+def test_a_known_head_alone_is_half_a_request(worker: InProcessWorker) -> None:
     """Its body may come later, and what is there of it may be no more than a part."""
 
-    async def scene(where: Wired) -> None:
-        expected = (await where.connect().ask(WHOLE)).body
-        assert where.shared.heads.find(WHOLE) is not None
+    async def scene(worker: InProcessWorker) -> None:
+        expected = (await worker.connect().ask(WHOLE)).body
+        assert worker.shared.heads.find(WHOLE) is not None
         for cut in (SIZE, SIZE + 1, len(WHOLE) - 1, 1, SIZE - 1):
-            client = where.connect()
+            client = worker.connect()
             client.send(WHOLE[:cut])
             await asyncio.sleep(0)
-            assert client.take() is None
+            assert client.next_reply() is None
             assert client.connection.busy
             client.send(WHOLE[cut:])
-            assert (await client.answer()).body == expected
+            assert (await client.wait_for_reply()).body == expected
             # in a piece of its own, all of its body came at once
             assert (await client.ask(WHOLE)).body == expected
 
-    play(where, scene)
+    run_scene(worker, scene)
 
 
 @pytest.mark.parametrize("keys", [(), ("key",)], ids=["read", "answered early"])
@@ -157,104 +159,104 @@ def test_a_known_head_alone_is_half_a_request(where: Wired) -> None:
 def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...], chunked: bool) -> None:
     """Where one is still coming, a piece of just these bytes is no request, answered or not."""
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         inner = request(INFER, HOT, {"X-Api-Key": "key"})
-        expected = await where.connect().ask(inner)
+        expected = await worker.connect().ask(inner)
         assert expected.status == 200
-        assert where.shared.heads.find(inner) is not None
-        client = where.connect()
+        assert worker.shared.heads.find(inner) is not None
+        client = worker.connect()
         head = head_of(2 * len(inner))
         if chunked:
             head = head.replace(b"Content-Length: %d" % (2 * len(inner)), b"Transfer-Encoding: chunked")
             head += b"%x\r\n" % (2 * len(inner))
         client.send(head)
         await asyncio.sleep(0.005)
-        counted = where.counts()["requests"]
-        reply = client.take()
+        counted = worker.counts()["requests"]
+        reply = client.next_reply()
         assert (reply is not None) is bool(keys)
         # as if there had been a request in each
         client.send(inner)
         await asyncio.sleep(0.005)
-        assert client.take() is None
+        assert client.next_reply() is None
         client.send(inner)
         if reply is None:
-            reply = await client.answer() if not chunked else client.take()
+            reply = await client.wait_for_reply() if not chunked else client.next_reply()
         await asyncio.sleep(0.005)
         if chunked and not keys:
             assert reply is None
             client.send(b"\r\n0\r\n\r\n")
-            reply = await client.answer()
+            reply = await client.wait_for_reply()
         assert reply is not None
         assert reply.status == (401 if keys else 400)
-        assert where.counts()["requests"] == counted
+        assert worker.counts()["requests"] == counted
         if "connection" not in reply.headers:
             assert (await client.ask(inner)).body == expected.body
             # behind that body it is a request again
             assert (await client.ask(inner)).body == expected.body
-        assert client.take() is None
+        assert client.next_reply() is None
 
     run(scene, api_keys=keys)
 
 
-def test_heads_are_known_to_all_connections_and_bodies_to_none(where: Wired) -> None:
+def test_heads_are_known_to_all_connections_and_bodies_to_none(worker: InProcessWorker) -> None:
     """The one that brought it is as good as another; what follows is what is answered."""
 
-    async def scene(where: Wired) -> None:
-        where.shared.heads._heads.clear()
+    async def scene(worker: InProcessWorker) -> None:
+        worker.shared.heads._heads.clear()
         one, two = rows(1), rows(2)
         bodies = [infer(one), infer(two).ljust(len(infer(one)))]
         bodies[0] = bodies[0].ljust(len(bodies[1]))
         asked = [request(INFER, body) for body in bodies]
-        replies = [await where.connect().ask(whole) for whole in (*asked, *asked)]
-        assert len(where.shared.heads._heads) == 1
+        replies = [await worker.connect().ask(whole) for whole in (*asked, *asked)]
+        assert len(worker.shared.heads._heads) == 1
         assert replies[0].body == replies[2].body != replies[1].body == replies[3].body
         assert len({reply.headers["x-request-id"] for reply in replies}) == 4
 
-    play(where, scene)
+    run_scene(worker, scene)
 
 
-def test_a_head_means_another_where_a_byte_is_another(where: Wired) -> None:
+def test_a_head_means_another_where_a_byte_is_another(worker: InProcessWorker) -> None:
     """A path, a name or a value that differs has its own way, though it is as long."""
 
-    async def scene(where: Wired) -> None:
-        assert (await where.connect().ask(WHOLE)).status == 200
-        assert "gates" in (await where.connect().ask(WHOLE.replace(b"infer", b"gates"))).json
-        assert (await where.connect().ask(WHOLE.replace(b"digits", b"digitz"))).status == 404
+    async def scene(worker: InProcessWorker) -> None:
+        assert (await worker.connect().ask(WHOLE)).status == 200
+        assert "gates" in (await worker.connect().ask(WHOLE.replace(b"infer", b"gates"))).json
+        assert (await worker.connect().ask(WHOLE.replace(b"digits", b"digitz"))).status == 404
         given = request(INFER, HOT, {"X-Request-Id": "mine"})
-        assert (await where.connect().ask(given)).headers["x-request-id"] == "mine"
+        assert (await worker.connect().ask(given)).headers["x-request-id"] == "mine"
         for _ in range(2):
-            reply = await where.connect().ask(given.replace(b"mine", b"ours"))
+            reply = await worker.connect().ask(given.replace(b"mine", b"ours"))
             assert reply.headers["x-request-id"] == "ours"
         late = request(INFER, HOT, {"X-Request-Timeout-Ms": "9999"})
         for _ in range(2):
-            assert (await where.connect().ask(late)).status == 200
-            assert (await where.connect().ask(late.replace(b": 9999", b": -999"))).status == 400
+            assert (await worker.connect().ask(late)).status == 200
+            assert (await worker.connect().ask(late.replace(b": 9999", b": -999"))).status == 400
 
-    play(where, scene)
+    run_scene(worker, scene)
 
 
 @pytest.mark.parametrize("header", ["X-Request-Id", "Traceparent"])
-def test_heads_that_never_come_again_are_not_kept(where: Wired, header: str) -> None:
+def test_heads_that_never_come_again_are_not_kept(worker: InProcessWorker, header: str) -> None:
     """They would push out those that do; the shorter way is theirs all the same."""
 
-    async def scene(where: Wired) -> None:
-        where.shared.heads._heads.clear()
-        client = where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        worker.shared.heads._heads.clear()
+        client = worker.connect()
         assert (await client.ask(request(INFER, HOT, {header: "mine"}))).status == 200
-        assert not where.shared.heads._heads
+        assert not worker.shared.heads._heads
 
-    play(where, scene)
+    run_scene(worker, scene)
 
 
 def test_a_known_head_is_not_let_in_by_another_key() -> None:
     """Each request shows its own key, and each is looked at."""
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         for key, status in (("right", 200), ("wrong", 401), ("right", 200), ("wrong", 401)):
-            client = where.connect()
+            client = worker.connect()
             assert (await client.ask(request(INFER, HOT, {"X-Api-Key": key}))).status == status
-        assert (await where.connect().ask(WHOLE)).status == 401
-        assert where.counts()["refused"] == {"unauthorized": 3}
+        assert (await worker.connect().ask(WHOLE)).status == 401
+        assert worker.counts()["refused"] == {"unauthorized": 3}
 
     run(scene, api_keys=("right",))
 
@@ -262,10 +264,10 @@ def test_a_known_head_is_not_let_in_by_another_key() -> None:
 def test_a_known_head_leads_to_what_is_served_now() -> None:
     """A model that went is not answered for, and one that came is."""
 
-    async def scene(where: Wired) -> None:
-        shelf = where.app.registry
+    async def scene(worker: InProcessWorker) -> None:
+        shelf = worker.app.registry
         served, shelf._served = shelf._served, {}
-        client = where.connect()
+        client = worker.connect()
         assert (await client.ask(WHOLE)).status == 404
         shelf._served = served
         assert (await client.ask(WHOLE)).status == 200
@@ -279,26 +281,26 @@ def test_a_known_head_leads_to_what_is_served_now() -> None:
 def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> None:
     """In the same piece or the next, and while it still waits; then the connection ends."""
 
-    async def scene(where: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         if known:
-            await where.connect().ask(WHOLE)
+            await worker.connect().ask(WHOLE)
         for together in (True, False):
-            client = where.connect()
+            client = worker.connect()
             client.send(*([WHOLE + b"\0\r\n\r\n"] if together else [WHOLE, b"\0\r\n\r\n"]))
-            assert (await client.answer()).status == 200
-            refusal = await client.answer()
+            assert (await client.wait_for_reply()).status == 200
+            refusal = await client.wait_for_reply()
             assert (refusal.status, refusal.headers["connection"]) == (400, "close")
             client.send(WHOLE)
             await asyncio.sleep(0.002)
-            assert client.take() is None
-        with where.held() as opened:
-            client = where.connect()
+            assert client.next_reply() is None
+        with worker.blocked_runs() as release:
+            client = worker.connect()
             client.send(WHOLE, b"\0\r\n\r\n", WHOLE)
             await asyncio.sleep(0.005)
-            assert client.take() is None
-            opened.set()
-            assert [(await client.answer()).status for _ in range(2)] == [200, 400]
-        assert client.wire.ended
+            assert client.next_reply() is None
+            release.set()
+            assert [(await client.wait_for_reply()).status for _ in range(2)] == [200, 400]
+        assert client.wire.eof_written
 
     run(scene)
 
@@ -306,8 +308,8 @@ def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> N
 def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
     """Also where the head before it was known."""
 
-    async def scene(where: Wired) -> None:
-        client = where.connect()
+    async def scene(worker: InProcessWorker) -> None:
+        client = worker.connect()
         for _ in range(2):
             assert (await client.ask(WHOLE)).status == 200
         assert (await client.ask(request(INFER, HOT, {"A": "a" * 2000}))).status == 431
@@ -315,15 +317,15 @@ def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
     run(scene, max_header=1024)
 
 
-class Place:
+class SocketServer:
     """The application behind real sockets."""
 
-    def __init__(self, where: Wired, **settings: Any) -> None:
-        self.where = where
+    def __init__(self, worker: InProcessWorker, **settings: Any) -> None:
+        self.worker = worker
         listener = listen("127.0.0.1", 0)
         given = Settings(drain_wait=0, **settings)
         timing = DrainTiming(handshake=0.01, quiet=0.02, step=0.002)
-        self.server = Server(given, listener, ConnectionCounts(1), 1, where.app, timing)
+        self.server = Server(given, listener, ConnectionCounts(1), 1, worker.app, timing)
         self.port = listener.getsockname()[1]
         self.last = asyncio.Event()
         self.last.set()
@@ -335,17 +337,17 @@ class Place:
 def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
     """Those under way and those that wait; each is told to be the last, and nothing is cut."""
 
-    async def scene(where: Wired) -> None:
-        place = Place(where)
-        clients = [await place.connect() for _ in range(3)]
-        with where.held() as opened:
+    async def scene(worker: InProcessWorker) -> None:
+        sockets = SocketServer(worker)
+        clients = [await sockets.connect() for _ in range(3)]
+        with worker.blocked_runs() as release:
             for _, writer in clients:
                 writer.write(WHOLE)
-            await until(lambda: where.app.context.counters.in_flight == 3)
-            draining = asyncio.create_task(place.server.drain(place.last))
+            await until(lambda: worker.app.context.counters.in_flight == 3)
+            draining = asyncio.create_task(sockets.server.drain(sockets.last))
             await asyncio.sleep(0.05)
             assert not draining.done()
-            opened.set()
+            release.set()
             answers = [await reader.read() for reader, _ in clients]
         assert await draining == 0
         for answer, (_, writer) in zip(answers, clients, strict=True):
@@ -356,24 +358,24 @@ def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
     run(scene)
 
 
-def test_a_drain_cuts_and_counts_what_takes_too_long(logged: list[dict[str, Any]]) -> None:
+def test_a_drain_cuts_and_counts_what_takes_too_long(access_log_lines: list[dict[str, Any]]) -> None:
     """The ordinary way or the shorter one: it is logged as gone, and counted."""
 
-    async def scene(where: Wired) -> None:
-        place = Place(where, drain_seconds=0.03)
-        clients = [await place.connect() for _ in range(3)]
-        with where.held() as opened:
+    async def scene(worker: InProcessWorker) -> None:
+        sockets = SocketServer(worker, drain_seconds=0.03)
+        clients = [await sockets.connect() for _ in range(3)]
+        with worker.blocked_runs() as release:
             for (_, writer), path in zip(clients, (INFER, INFER + "?", GATES), strict=True):
                 writer.write(request(path, HOT))
-            await until(lambda: where.app.context.counters.in_flight == 3)
-            assert await place.server.drain(place.last) == 3
-            await until(lambda: where.app.context.counters.in_flight == 0)
-            opened.set()
-        assert [line["status"] for line in logged] == [499] * 3
+            await until(lambda: worker.app.context.counters.in_flight == 3)
+            assert await sockets.server.drain(sockets.last) == 3
+            await until(lambda: worker.app.context.counters.in_flight == 0)
+            release.set()
+        assert [line["status"] for line in access_log_lines] == [499] * 3
         for reader, writer in clients:
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
-        assert where.model.batcher.waiting == 0
+        assert worker.model.batcher.waiting == 0
 
     run(scene)

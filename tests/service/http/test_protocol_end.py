@@ -7,18 +7,18 @@ import contextlib
 
 import pytest
 
-from tests.support.echo_server import GET, Place, answered, run, until
+from tests.support.echo_server import GET, EchoServer, read_answer, run, until
 
 
 def test_a_client_that_leaves_is_noticed() -> None:
     """The application is told, so that what nobody waits for need not run."""
 
-    async def test(where: Place) -> None:
-        _, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        _, writer = await echo.connect()
         writer.write(b"POST /quick HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc")
-        await until(lambda: where.app.asked == ["/quick"])
+        await until(lambda: echo.app.requested_paths == ["/quick"])
         writer.close()
-        await until(lambda: where.app.gone == 1)
+        await until(lambda: echo.app.disconnects == 1)
 
     run(test)
 
@@ -29,21 +29,21 @@ def test_what_a_client_asked_before_it_left_is_dropped(
 ) -> None:
     """The request in hand is abandoned, and what waits behind it is never begun."""
 
-    async def test(where: Place) -> None:
-        _, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        _, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow") + behind)
-        await until(lambda: where.app.asked == ["/slow"])
+        await until(lambda: echo.app.requested_paths == ["/slow"])
         if behind:
-            await until(lambda: any(one.pipeline for one in where.app.connections))
+            await until(lambda: any(one.pipeline for one in echo.app.connections))
         writer.transport.abort()
         if behind:
             # it is not read from, so that only an answer finds out
-            for one in list(where.app.connections):
+            for one in list(echo.app.connections):
                 one.transport.abort()
-        await until(lambda: where.app.cancelled)
-        where.app.go.set()
+        await until(lambda: echo.app.cancelled)
+        echo.app.release.set()
         await asyncio.sleep(0.02)
-        assert where.app.asked == ["/slow"]
+        assert echo.app.requested_paths == ["/slow"]
 
     run(test)
     assert caplog.records == []
@@ -52,22 +52,22 @@ def test_what_a_client_asked_before_it_left_is_dropped(
 def test_draining_ends_each_connection_with_an_answer() -> None:
     """One in hand, one that waits for its next request, and one that is new all get theirs."""
 
-    async def test(where: Place) -> None:
-        slow, idle = await where.connect(), await where.connect()
+    async def test(echo: EchoServer) -> None:
+        slow, idle = await echo.connect(), await echo.connect()
         slow[1].write(GET.replace(b"quick", b"slow"))
         idle[1].write(GET)
-        assert "connection" not in (await answered(idle[0]))[1]
-        await until(lambda: "/slow" in where.app.asked)
+        assert "connection" not in (await read_answer(idle[0]))[1]
+        await until(lambda: "/slow" in echo.app.requested_paths)
         last = asyncio.Event()
         last.set()
-        ending = asyncio.create_task(where.server.drain(last))
+        ending = asyncio.create_task(echo.server.drain(last))
         await asyncio.sleep(0.05)
-        fresh = await where.connect()
+        fresh = await echo.connect()
         fresh[1].write(GET)
         idle[1].write(GET)
-        where.app.go.set()
+        echo.app.release.set()
         for reader, _ in (slow, idle, fresh):
-            status, headers, _ = await answered(reader)
+            status, headers, _ = await read_answer(reader)
             assert (status, headers["connection"]) == (200, "close")
             assert await reader.read() == b""
         assert await ending == 0
@@ -78,16 +78,16 @@ def test_draining_ends_each_connection_with_an_answer() -> None:
 def test_a_body_that_arrives_while_draining_has_the_last_answer() -> None:
     """Though a body that was waited for may be followed by more at other times."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
-        await until(lambda: where.app.asked == ["/a"])
+        await until(lambda: echo.app.requested_paths == ["/a"])
         last = asyncio.Event()
         last.set()
-        ending = asyncio.create_task(where.server.drain(last))
+        ending = asyncio.create_task(echo.server.drain(last))
         await asyncio.sleep(0.02)
         writer.write(b"0\r\n\r\n")
-        assert (await answered(reader))[1]["connection"] == "close"
+        assert (await read_answer(reader))[1]["connection"] == "close"
         assert await ending == 0
 
     run(test, drain_seconds=5)
@@ -96,16 +96,16 @@ def test_a_body_that_arrives_while_draining_has_the_last_answer() -> None:
 def test_a_connection_made_before_the_port_closed_is_answered() -> None:
     """Its request may come a moment after the port has closed."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         last = asyncio.Event()
         last.set()
-        ending = asyncio.create_task(where.server.drain(last))
+        ending = asyncio.create_task(echo.server.drain(last))
         await asyncio.sleep(0.2)
         with pytest.raises(ConnectionRefusedError):
-            await where.connect()
+            await echo.connect()
         writer.write(GET)
-        assert (await answered(reader))[0] == 200
+        assert (await read_answer(reader))[0] == 200
         assert await ending == 0
 
     run(test, quiet=0.5, drain_seconds=5)
@@ -114,17 +114,17 @@ def test_a_connection_made_before_the_port_closed_is_answered() -> None:
 def test_connections_that_wait_in_the_queue_are_answered() -> None:
     """All that were made before the port shut, though none was accepted by then."""
 
-    async def test(where: Place) -> None:
-        acceptor = where.server._acceptor
+    async def test(echo: EchoServer) -> None:
+        acceptor = echo.server._acceptor
         acceptor._pause()
-        waiting = [await where.connect() for _ in range(20)]
+        waiting = [await echo.connect() for _ in range(20)]
         for _, writer in waiting:
             writer.write(GET)
         last = asyncio.Event()
         last.set()
-        assert await where.server.drain(last) == 0
+        assert await echo.server.drain(last) == 0
         for reader, _ in waiting:
-            assert (await answered(reader))[0] == 200
+            assert (await read_answer(reader))[0] == 200
 
     run(test, drain_seconds=5)
 
@@ -132,19 +132,19 @@ def test_connections_that_wait_in_the_queue_are_answered() -> None:
 def test_pipelined_requests_are_all_answered_while_draining() -> None:
     """What arrives behind a request in hand is answered, too: only the last answer says close."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
-        await until(lambda: where.app.asked == ["/slow"])
+        await until(lambda: echo.app.requested_paths == ["/slow"])
         last = asyncio.Event()
         last.set()
-        ending = asyncio.create_task(where.server.drain(last))
+        ending = asyncio.create_task(echo.server.drain(last))
         await asyncio.sleep(0.02)
         writer.write(GET)
         await asyncio.sleep(0.02)
-        where.app.go.set()
-        assert "connection" not in (await answered(reader))[1]
-        assert (await answered(reader))[1]["connection"] == "close"
+        echo.app.release.set()
+        assert "connection" not in (await read_answer(reader))[1]
+        assert (await read_answer(reader))[1]["connection"] == "close"
         assert await ending == 0
 
     run(test, drain_seconds=5)
@@ -153,13 +153,13 @@ def test_pipelined_requests_are_all_answered_while_draining() -> None:
 def test_what_takes_too_long_is_cut_and_counted() -> None:
     """After drain_seconds, the number of requests that got no answer is said."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
-        await until(lambda: where.app.asked == ["/slow"])
+        await until(lambda: echo.app.requested_paths == ["/slow"])
         last = asyncio.Event()
         last.set()
-        assert await where.server.drain(last) == 1
+        assert await echo.server.drain(last) == 1
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
 

@@ -7,19 +7,19 @@ import json
 
 import pytest
 
-from tests.support.echo_server import GET, Place, answered, refusal, run, until
-from tests.support.in_process_worker import GATES, INFER, Wired, request
+from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run, until
+from tests.support.in_process_worker import GATES, INFER, InProcessWorker, request
 from tests.support.in_process_worker import run as in_worker
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
     """Several in one piece, with and without bodies."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         post = b"POST /%d HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc"
         writer.write(b"".join([GET, post % 1, GET, post % 2]))
-        paths = [json.loads((await answered(reader))[2])["path"] for _ in range(4)]
+        paths = [json.loads((await read_answer(reader))[2])["path"] for _ in range(4)]
         assert paths == ["/quick", "/1", "/quick", "/2"]
 
     run(test)
@@ -41,18 +41,18 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: str) -> None:
     """All of them, in order, then comes the refusal, and the connection ends."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", first.encode()) + GET * 2 + data)
         await asyncio.sleep(0.05)
-        where.app.go.set()
+        echo.app.release.set()
         for path in (first, "quick", "quick"):
-            _, _, body = await answered(reader)
+            _, _, body = await read_answer(reader)
             assert json.loads(body)["path"] == f"/{path}"
-        assert refusal(await asyncio.wait_for(reader.read(), 5))[0] == status
-        assert "/a" not in where.app.asked
+        assert parse_rejection(await asyncio.wait_for(reader.read(), 5))[0] == status
+        assert "/a" not in echo.app.requested_paths
         writer.close()
-        await until(lambda: not where.app.connections)
+        await until(lambda: not echo.app.connections)
 
     run(test, max_header=2000, header_seconds=0.2)
 
@@ -60,17 +60,17 @@ def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: 
 def test_requests_behind_the_last_answer_hold_nothing_up() -> None:
     """After an answer that ends the connection it is closed, whatever waits behind and whoever stays."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(
             GET.replace(b"quick", b"slow?close") + GET + b"POST /a HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc"
         )
-        await until(lambda: where.app.asked == ["/slow"])
+        await until(lambda: echo.app.requested_paths == ["/slow"])
         await asyncio.sleep(0.02)
-        where.app.go.set()
-        assert (await answered(reader))[1]["connection"] == "close"
-        await until(lambda: not where.app.connections)
-        assert where.app.asked == ["/slow"]
+        echo.app.release.set()
+        assert (await read_answer(reader))[1]["connection"] == "close"
+        await until(lambda: not echo.app.connections)
+        assert echo.app.requested_paths == ["/slow"]
 
     run(test, header_seconds=0.2, linger_seconds=0.1)
 
@@ -78,18 +78,18 @@ def test_requests_behind_the_last_answer_hold_nothing_up() -> None:
 def test_an_answer_that_is_the_last_is_read_by_who_still_sends() -> None:
     """Requests behind it are thrown away and not left unread; the end comes when the client closes."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow?close") + GET)
-        await until(lambda: any(one.pipeline for one in where.app.connections))
+        await until(lambda: any(one.pipeline for one in echo.app.connections))
         writer.write(GET * 30_000)
         await asyncio.sleep(0.05)
-        where.app.go.set()
-        assert (await answered(reader))[1]["connection"] == "close"
+        echo.app.release.set()
+        assert (await read_answer(reader))[1]["connection"] == "close"
         assert await asyncio.wait_for(reader.read(), 5) == b""
         writer.close()
-        await until(lambda: not where.app.connections)
-        assert where.app.asked == ["/slow"]
+        await until(lambda: not echo.app.connections)
+        assert echo.app.requested_paths == ["/slow"]
 
     run(test, linger_seconds=60)
 
@@ -98,17 +98,17 @@ def test_nothing_is_read_behind_nonsense() -> None:
     """It is refused once, whatever comes until that can be said."""
     refused = []
 
-    async def test(where: Place) -> None:
-        where.application.count_rejected = lambda status: str(refused.append(status))
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        echo.application.count_rejected = lambda status: str(refused.append(status))
+        reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
-        await until(lambda: where.app.asked == ["/slow"])
+        await until(lambda: echo.app.requested_paths == ["/slow"])
         for _ in range(3):
             writer.write(b"nonsense\r\n\r\n")
             await asyncio.sleep(0.02)
-        where.app.go.set()
-        assert (await answered(reader))[0] == 200
-        assert refusal(await asyncio.wait_for(reader.read(), 5))[0] == 400
+        echo.app.release.set()
+        assert (await read_answer(reader))[0] == 200
+        assert parse_rejection(await asyncio.wait_for(reader.read(), 5))[0] == 400
         assert refused == [400]
 
     run(test)
@@ -117,8 +117,8 @@ def test_nothing_is_read_behind_nonsense() -> None:
 def test_nothing_is_said_within_an_answer() -> None:
     """Where a body turns out to be nonsense after its answer has begun, the answer is only cut off."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(b"POST /begun HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"zz\r\n")
@@ -130,15 +130,15 @@ def test_nothing_is_said_within_an_answer() -> None:
 def test_no_more_requests_are_read_than_can_be_answered() -> None:
     """Where many wait already, nothing is read, so that they do not pile up in memory."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         request = GET[:-2] + b"x: " + b"y" * 4000 + b"\r\n\r\n"
         sending = asyncio.create_task(send_all(writer, request, 2000))
         for _ in range(2000):
-            assert (await answered(reader))[0] == 200
+            assert (await read_answer(reader))[0] == 200
         await sending
         # a piece is 256 KiB at most
-        assert 1 < where.app.waiting < 140
+        assert 1 < echo.app.longest_pipeline < 140
 
     run(test)
 
@@ -154,7 +154,7 @@ def test_many_pipelined_requests_do_not_hold_up_another_connection(path: str) ->
     """However fast they are answered, others get a turn of the event loop after a few."""
     requests = 400
 
-    async def scene(worker: Wired) -> None:
+    async def scene(worker: InProcessWorker) -> None:
         loop = asyncio.get_running_loop()
         answered_before: list[int] = []
         many, other = worker.connect(), worker.connect()

@@ -11,7 +11,7 @@ import pytest
 
 from service.errors import NotFiniteError, RequestError
 from service.gates import lesions
-from tests.support.gates_app import LABELS, Asker, infer, manifest_of
+from tests.support.gates_app import LABELS, GatesClient, infer, manifest_of
 from tests.support.tiny_highway import Gated, highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -27,8 +27,8 @@ def gated() -> Gated:
 
 
 @pytest.fixture(scope="module")
-def asker(tmp_path_factory: pytest.TempPathFactory, gated: Gated) -> Asker:
-    return Asker.of(tmp_path_factory.mktemp("model"), gated, manifest_of(gated))
+def client(tmp_path_factory: pytest.TempPathFactory, gated: Gated) -> GatesClient:
+    return GatesClient.of(tmp_path_factory.mktemp("model"), gated, manifest_of(gated))
 
 
 def logits_of(answer: dict[str, Any]) -> Array:
@@ -42,10 +42,10 @@ def softmax(logits: Array) -> Array:
 
 
 @pytest.mark.parametrize("count", [1, 6, 150])
-def test_closed_layers_are_left_out(asker: Asker, gated: Gated, count: int) -> None:
+def test_closed_layers_are_left_out(client: GatesClient, gated: Gated, count: int) -> None:
     """Outputs, flips and changes against the formula in double precision, in one or several runs."""
     x = rows(count)
-    answer = asker.lesion(x, close=[0, "layer02.transform_gate"], id="a")
+    answer = client.lesion(x, close=[0, "layer02.transform_gate"], id="a")
     before, after = gated.logits(x), gated.logits(x, frozenset({0, 2}))
     np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
     np.testing.assert_allclose(logits_of(answer["lesioned"]), after, atol=1e-5)
@@ -62,16 +62,16 @@ def test_closed_layers_are_left_out(asker: Asker, gated: Gated, count: int) -> N
     assert told["by_row"]["label"]["before"] == [LABELS[n] for n in before.argmax(1)]
 
 
-def test_the_answers_without_a_lesion_are_infers_to_the_bit(asker: Asker) -> None:
+def test_the_answers_without_a_lesion_are_infers_to_the_bit(client: GatesClient) -> None:
     """The gates' route answers what infer does, and so does this one."""
     x = rows(5)
-    assert asker.lesion(x, close=[1])["outputs"] == asker.gates(x)["outputs"]
+    assert client.lesion(x, close=[1])["outputs"] == client.gates(x)["outputs"]
 
 
-def test_opened_and_shifted_gates(asker: Asker, gated: Gated) -> None:
+def test_opened_and_shifted_gates(client: GatesClient, gated: Gated) -> None:
     """T is 1 in an opened layer, and the sigmoid of more in a shifted one."""
     x = rows(4)
-    answer = asker.lesion(x, open=[1], shift={"2": 0.75}, outputs=[{"name": "logits"}, *_gates(gated)])
+    answer = client.lesion(x, open=[1], shift={"2": 0.75}, outputs=[{"name": "logits"}, *_gates(gated)])
     lesioned = {
         output["name"]: np.array(output["data"]).reshape(output["shape"])
         for output in answer["lesioned"]["outputs"]
@@ -91,10 +91,10 @@ def _gates(gated: Gated) -> list[dict[str, str]]:
     return [*({"name": gate.name} for gate in gated.gates), {"name": "layer01.output"}]
 
 
-def test_a_curve_closes_each_layer_in_its_turn(asker: Asker, gated: Gated) -> None:
+def test_a_curve_closes_each_layer_in_its_turn(client: GatesClient, gated: Gated) -> None:
     """And compares each with the network as it is."""
     x = rows(30)
-    answer = asker.lesion(x, curve=True)
+    answer = client.lesion(x, curve=True)
     before = gated.logits(x)
     np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
     assert (answer["curve"]["rows"], answer["curve"]["skipped"]) == (30, [])
@@ -108,12 +108,12 @@ def test_a_curve_closes_each_layer_in_its_turn(asker: Asker, gated: Gated) -> No
     assert len(answer["curve"]["layers"]) == 3
 
 
-def test_a_request_counts_once(asker: Asker) -> None:
+def test_a_request_counts_once(client: GatesClient) -> None:
     """However many runs it takes, the log and the model's counts have one request with its rows."""
-    told, count = len(asker.results), asker.model.counters.snapshot()
-    asker.lesion(rows(30), curve=True)
-    assert len(asker.results) == told + 1
-    after = asker.model.counters.snapshot()
+    told, count = len(client.results), client.model.counters.snapshot()
+    client.lesion(rows(30), curve=True)
+    assert len(client.results) == told + 1
+    after = client.model.counters.snapshot()
     assert after["rows"] == count["rows"] + 30
 
 
@@ -121,18 +121,18 @@ def test_a_layer_without_a_lever_is_skipped(tmp_path: Path, gated: Gated) -> Non
     """And said to be."""
     fixed = gated.gates[1].model_copy(update={"levers": ()})
     gates = (gated.gates[0], fixed, gated.gates[2])
-    asker = Asker.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": gates}))
-    curve = asker.lesion(rows(3), curve=True)["curve"]
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": gates}))
+    curve = client.lesion(rows(3), curve=True)["curve"]
     assert [told["layer"] for told in curve["layers"]] == [0, 2]
     assert curve["skipped"] == [1]
     with pytest.raises(RequestError, match="expected one that can be moved, a layer \\(0, 2\\)"):
-        asker.lesion(rows(3), close=[1])
+        client.lesion(rows(3), close=[1])
 
 
-def test_binary_answers_hold_both(asker: Asker, gated: Gated) -> None:
+def test_binary_answers_hold_both(client: GatesClient, gated: Gated) -> None:
     """First the outputs without the lesion, then those with it."""
     x = rows(2)
-    headers, content = asker.ask("lesion", infer(x, close=[0], parameters={"binary_data_output": True}))
+    headers, content = client.ask("lesion", infer(x, close=[0], parameters={"binary_data_output": True}))
     length = int(headers[b"inference-header-content-length"])
     assert json.loads(content[:length])["lesion"]["rows"] == 2
     both = np.frombuffer(content[length:], "<f4").reshape(2, 2, 3)
@@ -140,18 +140,18 @@ def test_binary_answers_hold_both(asker: Asker, gated: Gated) -> None:
     np.testing.assert_allclose(both[1], gated.logits(x, frozenset({0})), atol=1e-5)
 
 
-def test_no_rows_are_an_answer(asker: Asker) -> None:
+def test_no_rows_are_an_answer(client: GatesClient) -> None:
     """Nothing is run, and nothing flips."""
-    told = asker.lesion(rows(0), close=[0])["lesion"]
+    told = client.lesion(rows(0), close=[0])["lesion"]
     assert (told["rows"], told["flipped"], told["share_flipped"]) == (0, 0, None)
-    assert asker.lesion(rows(0), curve=True)["curve"]["layers"][0]["change"] is None
+    assert client.lesion(rows(0), curve=True)["curve"]["layers"][0]["change"] is None
 
 
 def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> None:
     """With and without are told all the same; a curve of nothing to compare is refused."""
     gated = highway(classes=1)
-    asker = Asker.of(tmp_path, gated, manifest_of(gated, labels=()))
-    answer = asker.lesion(rows(2), close=[0])
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=()))
+    answer = client.lesion(rows(2), close=[0])
     assert set(answer["lesion"]) == {"rows", "closed", "open", "shifted"}
     np.testing.assert_allclose(
         logits_of(answer["lesioned"]), gated.logits(rows(2), frozenset({0})), atol=1e-5
@@ -159,39 +159,39 @@ def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> No
     with pytest.raises(
         RequestError, match="curve: expected a model whose output tells classes, and 'logits'"
     ):
-        asker.lesion(rows(2), curve=True)
+        client.lesion(rows(2), curve=True)
 
 
 def test_labels_of_something_else_are_left_out(tmp_path: Path, gated: Gated) -> None:
     """As many labels as classes, or none."""
-    asker = Asker.of(tmp_path, gated, manifest_of(gated, labels=("one", "two")))
-    assert "label" not in asker.lesion(rows(2), close=[0])["lesion"]["by_row"]
+    client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=("one", "two")))
+    assert "label" not in client.lesion(rows(2), close=[0])["lesion"]["by_row"]
 
 
-def test_answers_that_are_no_numbers_are_not_compared(asker: Asker) -> None:
+def test_answers_that_are_no_numbers_are_not_compared(client: GatesClient) -> None:
     """NaN in the rows, which binary may bring."""
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor], "close": [0], "parameters": {"binary_data_output": True}}).encode()
     with pytest.raises(NotFiniteError, match="expected numbers to compare, got NaN or Inf in 'logits'"):
-        asker.ask("lesion", head + x.tobytes(), header=len(head))
+        client.ask("lesion", head + x.tobytes(), header=len(head))
 
 
-def test_a_request_for_nothing_is_refused_and_counted(asker: Asker) -> None:
+def test_a_request_for_nothing_is_refused_and_counted(client: GatesClient) -> None:
     """Before anything is run."""
-    before = len(asker.results)
+    before = len(client.results)
     with pytest.raises(RequestError, match="expected close, open, shift or curve"):
-        asker.lesion(rows(1))
+        client.lesion(rows(1))
     with pytest.raises(RequestError, match="expected a layer \\(0 to 2\\)"):
-        asker.lesion(rows(1), close=[3])
-    assert len(asker.results) == before
+        client.lesion(rows(1), close=[3])
+    assert len(client.results) == before
 
 
-def test_a_curve_of_too_much_is_refused(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_curve_of_too_much_is_refused(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its first run."""
     monkeypatch.setattr(lesions, "MAX_CURVE_ROWS", 30)
-    asker.lesion(rows(10), curve=True)
-    before = len(asker.results)
+    client.lesion(rows(10), curve=True)
+    before = len(client.results)
     with pytest.raises(RequestError, match="curve: expected at most 30 rows times layers, got 11 times 3"):
-        asker.lesion(rows(11), curve=True)
-    assert len(asker.results) == before
+        client.lesion(rows(11), curve=True)
+    assert len(client.results) == before

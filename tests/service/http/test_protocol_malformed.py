@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.support.echo_server import GET, Place, answered, refusal, run
+from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ from tests.support.echo_server import GET, Place, answered, refusal, run
 def test_what_is_no_request_is_refused_in_json(data: bytes) -> None:
     """400, one sentence, and the connection closes; nobody waits for an answer of the application."""
 
-    async def test(where: Place) -> None:
-        status, error = refusal(await where.say(data))
+    async def test(echo: EchoServer) -> None:
+        status, error = parse_rejection(await echo.send_and_read_all(data))
         assert status == 400
         assert error == "the request: expected HTTP/1.1, got something else"
-        assert where.app.asked in ([], ["/a"])
-        assert where.app.gone == len(where.app.asked)
+        assert echo.app.requested_paths in ([], ["/a"])
+        assert echo.app.disconnects == len(echo.app.requested_paths)
 
     run(test)
 
@@ -55,9 +55,9 @@ def test_what_is_no_request_is_refused_in_json(data: bytes) -> None:
 def test_what_another_server_might_read_otherwise_is_refused(data: bytes, sentence: str) -> None:
     """Versions that are not spoken here, and two hosts."""
 
-    async def test(where: Place) -> None:
-        assert refusal(await where.say(data)) == (400, sentence)
-        assert where.app.asked == []
+    async def test(echo: EchoServer) -> None:
+        assert parse_rejection(await echo.send_and_read_all(data)) == (400, sentence)
+        assert echo.app.requested_paths == []
 
     run(test)
 
@@ -65,8 +65,8 @@ def test_what_another_server_might_read_otherwise_is_refused(data: bytes, senten
 def test_the_first_version_is_spoken_too() -> None:
     """One request a connection, as HTTP/1.0 has it."""
 
-    async def test(where: Place) -> None:
-        raw = await where.say(GET.replace(b"1.1", b"1.0"))
+    async def test(echo: EchoServer) -> None:
+        raw = await echo.send_and_read_all(GET.replace(b"1.1", b"1.0"))
         assert raw.startswith(b"HTTP/1.1 200")
 
     run(test)
@@ -80,11 +80,11 @@ def test_refusals_are_counted_and_have_an_id() -> None:
         counted.append(status)
         return f"id-{len(counted)}"
 
-    async def test(where: Place) -> None:
-        where.application.count_rejected = count
-        raw = await where.say(b"nonsense\r\n\r\n")
+    async def test(echo: EchoServer) -> None:
+        echo.application.count_rejected = count
+        raw = await echo.send_and_read_all(b"nonsense\r\n\r\n")
         assert b"\r\nx-request-id: id-1\r\n" in raw.partition(b"\r\n\r\n")[0] + b"\r\n"
-        assert counted == [refusal(raw)[0]]
+        assert counted == [parse_rejection(raw)[0]]
 
     run(test)
 
@@ -93,10 +93,10 @@ def test_refusals_are_counted_and_have_an_id() -> None:
 def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
     """431 however it arrives, and one that just fits is taken."""
 
-    async def test(where: Place) -> None:
+    async def test(echo: EchoServer) -> None:
         for size, fits in ((1500, True), (2500, False)):
             data = b"GET /quick HTTP/1.1\r\nx: " + b"y" * size + b"\r\nconnection: close\r\n\r\n"
-            reader, writer = await where.connect()
+            reader, writer = await echo.connect()
             step = len(data) // pieces + 1
             for start in range(0, len(data), step):
                 writer.write(data[start : start + step])
@@ -105,8 +105,8 @@ def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
             if fits:
                 assert raw.startswith(b"HTTP/1.1 200")
             else:
-                assert refusal(raw) == (431, "the headers: expected at most 2000 bytes, got more")
-        assert where.app.asked == ["/quick"]
+                assert parse_rejection(raw) == (431, "the headers: expected at most 2000 bytes, got more")
+        assert echo.app.requested_paths == ["/quick"]
 
     run(test, max_header=2000)
 
@@ -114,13 +114,13 @@ def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
 def test_a_head_without_end_is_refused_before_it_is_long() -> None:
     """A client that sends headers for ever is stopped at the limit, not when it is done."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(b"GET /quick HTTP/1.1\r\n")
         for _ in range(100):
             writer.write(b"a-header: of some length\r\n")
             await writer.drain()
-        assert (await answered(reader))[0] == 431
+        assert (await read_answer(reader))[0] == 431
 
     run(test, max_header=2000)
 
@@ -129,14 +129,14 @@ def test_a_head_without_end_is_refused_before_it_is_long() -> None:
 def test_many_short_heads_are_no_long_one(cut: int) -> None:
     """Each is measured by its own bytes, wherever the pieces begin that it comes in."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         data = GET * 1200
         writer.write(data[:cut])
         await asyncio.sleep(0.05)
         writer.write(data[cut:])
         for _ in range(1200):
-            assert (await answered(reader))[0] == 200
+            assert (await read_answer(reader))[0] == 200
 
     run(test, max_header=1024)
 
@@ -144,13 +144,13 @@ def test_many_short_heads_are_no_long_one(cut: int) -> None:
 def test_a_body_is_no_part_of_the_head_behind_it() -> None:
     """The next request may begin in the piece in which a large body ends."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         post = b"POST /quick HTTP/1.1\r\ncontent-length: 9000\r\n\r\n" + b"b" * 9000
         writer.write(post + GET[:10])
-        assert (await answered(reader))[0] == 200
+        assert (await read_answer(reader))[0] == 200
         writer.write(GET[10:])
-        assert (await answered(reader))[0] == 200
+        assert (await read_answer(reader))[0] == 200
 
     run(test, max_header=1024)
 
@@ -158,15 +158,15 @@ def test_a_body_is_no_part_of_the_head_behind_it() -> None:
 def test_a_head_without_end_behind_a_request_is_refused() -> None:
     """It is measured from the next piece on, when it did not begin with its own."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(GET + b"GET /quick HTTP/1.1\r\nx: ")
-        assert (await answered(reader))[0] == 200
+        assert (await read_answer(reader))[0] == 200
         for _ in range(100):
             writer.write(b"y" * 25)
             await writer.drain()
-        assert (await answered(reader))[0] == 431
-        assert where.app.asked == ["/quick"]
+        assert (await read_answer(reader))[0] == 431
+        assert echo.app.requested_paths == ["/quick"]
 
     run(test, max_header=2000)
 
@@ -174,11 +174,11 @@ def test_a_head_without_end_behind_a_request_is_refused() -> None:
 def test_a_large_body_is_no_long_head() -> None:
     """Head and body in one piece, with a body far beyond the limit of heads."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         for _ in range(2):
             writer.write(b"POST /quick HTTP/1.1\r\ncontent-length: 9000\r\n\r\n" + b"b" * 9000)
-            status, _, body = await answered(reader)
+            status, _, body = await read_answer(reader)
             assert (status, json.loads(body)["bytes"]) == (200, 9000)
 
     run(test, max_header=1024)
@@ -188,15 +188,15 @@ def test_a_large_body_is_no_long_head() -> None:
 def test_an_upgrade_is_passed_over(upgrade: bytes) -> None:
     """A client that offers another protocol is answered in this one, with its body and again after that."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         head = (
             b"POST /up HTTP/1.1\r\nconnection: upgrade\r\nupgrade: %b\r\ncontent-length: 5\r\n\r\n" % upgrade
         )
         writer.write(head + b"hello" + head + b"hello")
         writer.write(GET)
         for path, size in (("/up", 5), ("/up", 5), ("/quick", 0)):
-            status, _, body = await answered(reader)
+            status, _, body = await read_answer(reader)
             assert (status, json.loads(body)) == (200, {"path": path, "bytes": size})
 
     run(test)
@@ -205,11 +205,11 @@ def test_an_upgrade_is_passed_over(upgrade: bytes) -> None:
 def test_a_piece_full_of_upgrades_is_read() -> None:
     """More of them than functions can be called within each other."""
 
-    async def test(where: Place) -> None:
-        reader, writer = await where.connect()
+    async def test(echo: EchoServer) -> None:
+        reader, writer = await echo.connect()
         writer.write(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n" * 1200)
         for _ in range(1200):
-            assert (await answered(reader))[0] == 200
+            assert (await read_answer(reader))[0] == 200
 
     run(test)
 
@@ -217,10 +217,10 @@ def test_a_piece_full_of_upgrades_is_read() -> None:
 def test_this_is_no_proxy() -> None:
     """CONNECT asks for what only a proxy does, with a path or without one."""
 
-    async def test(where: Place) -> None:
+    async def test(echo: EchoServer) -> None:
         for target in (b"/a", b"example.org:443"):
-            raw = await where.say(b"CONNECT %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
-            assert refusal(raw)[0] == 400
-        assert where.app.asked == []
+            raw = await echo.send_and_read_all(b"CONNECT %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
+            assert parse_rejection(raw)[0] == 400
+        assert echo.app.requested_paths == []
 
     run(test)
