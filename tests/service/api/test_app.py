@@ -21,8 +21,8 @@ from tests.support.route_table import route_table
 ROOT = Path(__file__).parents[3]
 
 
-class Nobody:
-    """A control that knows no other workers."""
+class NoSupervisor:
+    """A supervisor that must not be asked."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         raise AssertionError(f"nobody is to be asked for {what}")
@@ -31,7 +31,7 @@ class Nobody:
 @pytest.fixture(scope="module")
 def application() -> Application:
     """With no model loaded."""
-    return create_app(Settings(), Nobody())
+    return create_app(Settings(), NoSupervisor())
 
 
 def test_every_route_declares_whom_it_lets_in(application: Application) -> None:
@@ -89,7 +89,7 @@ def test_there_is_one_version() -> None:
 
 def test_a_model_that_comes_later_is_loaded_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are served go first; while there is none, nobody has to give way."""
-    application = create_app(Settings(), Nobody())
+    application = create_app(Settings(), NoSupervisor())
 
     def load(found: ModelFile, call: Caller = call_directly) -> int:
         return call(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))

@@ -15,7 +15,7 @@ from service.api import dashboard
 from service.api.app import create_app
 from service.api.dashboard import FOLDER
 from service.config.settings import Settings
-from tests.service.api.test_app import Nobody
+from tests.service.api.test_app import NoSupervisor
 from tests.support.asgi import Reply, ask
 
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
@@ -43,7 +43,7 @@ SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def make_app(**settings: Any) -> Any:
-    return create_app(Settings(access_log=False, **settings), Nobody())
+    return create_app(Settings(access_log=False, **settings), NoSupervisor())
 
 
 @pytest.fixture(scope="module")

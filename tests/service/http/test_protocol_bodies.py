@@ -1,4 +1,4 @@
-"""Bodies that nobody waits for: an early answer arrives, and the connection goes on or ends with it."""
+"""Answers sent before the request body is complete: they arrive, and say whether the connection goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How connections end: by a client that leaves, or with the answers of a server that drains."""
+"""The end of a connection: the client disconnects, or the server drains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that come before the last one is answered: each has its answer, in order."""
+"""Pipelined requests are answered in order, and do not hold up other connections."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ REQUEST = {
 }
 
 
-class Nobody:
-    """A control that knows no other workers."""
+class NoSupervisor:
+    """A supervisor that must not be asked."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         raise AssertionError(f"nobody is to be asked for {what}")
@@ -69,7 +69,7 @@ async def worker(folder: Path) -> AsyncIterator[int]:
     profile = profile_of(gated.gates, gated.gate_values(rows))
     found = put(folder, data=sealed(gated, profile=profile))
     settings: dict[str, Any] = {"models": folder, "drain_wait": 0}
-    app = create_app(Settings(**settings), Nobody())
+    app = create_app(Settings(**settings), NoSupervisor())
     plan = Deployment(serial=1, models={"net": (found,)})
     assert (await app.registry.prepare(plan.to_json()))["failed"] == []
     await app.registry.commit(plan.to_json())
