@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one connection: parsing, pipelining, limits on size and time, and a careful end.
+"""HTTP/1.1 on one connection: parsing, pipelining, limits on size and time, and a graceful end.
 
-`HttpProtocol` has the constructor that uvicorn's public option `http=` wants, and is served by our own
-`Server`, which shares connections fairly among workers and drains without losing a request.
+`HttpProtocol` has the constructor that uvicorn's option `http=` expects. Our own `Server` runs it, which
+spreads connections over the workers and drains without losing a request.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from service.http.wire_request import WireRequest
 
 log = logging.getLogger(__name__)
 
-# How long nothing is read from a client whose request found the queue full. A client that asks again at
-# once would take time from those whose requests are answered.
+# Pause in reading from a client whose request found the queue full. A client that retries at once would
+# take time from the requests that are being answered.
 OVERLOAD_PAUSE_SECONDS = 0.25
-# how many pipelined requests of one client are begun before other connections get a turn of the event loop
+# pipelined requests of one client to start before other connections get a turn of the event loop
 MAX_REQUESTS_PER_TURN = 16
-# Bytes of a head that its size leaves out, at most: the method, the version and the ends of lines. While a
-# head is incomplete its bytes are counted as they arrive, these among them.
+# At most this many bytes of a head (method, version, line ends) are left out by `head_size`. As long as a
+# head is incomplete, all bytes that arrive are counted, these included.
 UNMEASURED_HEAD_BYTES = 32
 
 
@@ -58,10 +58,10 @@ class HttpProtocol(asyncio.Protocol):
         self.server: tuple[str, int] | None = None
         self.scheme = "http"
         self.read_paused = self.write_paused = False
-        # what the request that is being answered waits for when it may not write
+        # done when the transport can take more output; awaited by `drain`
         self._writable: asyncio.Future[None] | None = None
 
-        # requests: the one that is being answered, those that wait behind it, the one that arrived last
+        # the request being answered, those that wait behind it, and the one that arrived last
         self._current: WireRequest | None = None
         self.pipeline: deque[WireRequest] = deque()
         self.newest: WireRequest | None = None
@@ -77,21 +77,21 @@ class HttpProtocol(asyncio.Protocol):
         self._head_bytes = 0
         self._head_began = False
         self._head_may_be_long = False
-        # the piece at hand, if it began where a request may begin
-        self._piece = b""
+        # the bytes being parsed, if they begin where a request may begin, so that their head can be cached
+        self._cacheable_data = b""
 
-        # since when the connection has been in its state: silent, sending a head, or closing
+        # event-loop time at which the present state began: idle, receiving a head, or closing
         self._since = self.loop.time()
         self._used = False
-        # what is sent when all requests are answered; nothing is parsed any more
+        # sent when all requests are answered; once it is set, no more input is parsed
         self._final_response: bytes | None = None
-        # everything is sent; what still comes is thrown away
+        # all answers are sent; further input is ignored
         self._closing = False
-        # bytes of answers that the client has not read, and since when there have been as many
+        # bytes of answers that the client has not read, and the time at which this number last changed
         self._unsent = 0
         self._unsent_since = 0.0
 
-    # ---- what the transport calls
+    # ---- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -104,8 +104,8 @@ class HttpProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the requests that wait for their run.
 
-        A client that only stopped sending looks just like one that has closed, until something is sent to
-        it. It is taken for gone, too, since what nobody waits for must not be run.
+        A client that has only stopped sending cannot be distinguished from one that has closed until
+        something is sent to it. It counts as gone, too, so that no model runs for nobody.
         """
         self.server_state.connections.discard(self)
         self._closing = True
@@ -124,7 +124,7 @@ class HttpProtocol(asyncio.Protocol):
         except MalformedRequestError as error:
             self._reject(error)
         except httptools.HttpParserError as error:
-            # an error that was raised in a callback of the parser
+            # the context is set if the error was raised in one of our callbacks
             cause = error.__context__
             if not isinstance(cause, MalformedRequestError):
                 cause = MalformedRequestError(400, "the request: expected HTTP/1.1, got something else")
@@ -141,7 +141,7 @@ class HttpProtocol(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    # ---- what a request asks of its connection
+    # ---- called by requests
 
     def pause_reading(self) -> None:
         if not self.read_paused:
@@ -149,18 +149,18 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again, unless requests wait: a client must not fill the memory with them."""
+        """Read again, unless requests wait to be answered: a client must not fill the memory with them."""
         if self.read_paused and not self.pipeline:
             self.read_paused = False
             self.transport.resume_reading()
 
     async def drain(self) -> None:
-        """Wait until the client has read most of what was written."""
+        """Wait until the client has read most of the output."""
         while self.write_paused:
             self._writable = self.loop.create_future()
             await self._writable
 
-    # ---- what the server asks
+    # ---- called by the server
 
     @property
     def busy(self) -> bool:
@@ -169,11 +169,11 @@ class HttpProtocol(asyncio.Protocol):
 
     @property
     def has_pending_output(self) -> bool:
-        """Whether the client would miss something if the connection ended now."""
+        """Whether the client would miss an answer if the connection ended now."""
         return self.busy or self.transport.get_write_buffer_size() > 0
 
     def check_timeouts(self, now: float) -> None:
-        """Close the connection, or reject what it sends, if it has taken too long."""
+        """Close the connection, or reject its request, if it has exceeded a time limit."""
         elapsed = now - self._since
         limits = self.limits
         if self._stalled_seconds(now) > limits.idle_seconds:
@@ -192,7 +192,7 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close()
 
     def close_if_idle(self, since: float) -> None:
-        """Close the connection if nothing has come or gone since then, and nothing waits to be read."""
+        """Close the connection if it had no input or output since that time, and has no unread input."""
         if (
             not self.has_pending_output
             and not self._closing
@@ -202,7 +202,7 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """What uvicorn's own server calls when it ends: let the next answer be the last."""
+        """Make the next answer the last. Called by uvicorn's own server when it ends."""
         self.shared.draining = True
         if not self.busy:
             self.transport.close()
@@ -210,7 +210,7 @@ class HttpProtocol(asyncio.Protocol):
     # ---- bytes to requests
 
     def _receive(self, data: bytes) -> None:
-        """Parse a piece of what the client sends."""
+        """Parse bytes from the client, and queue the requests in them."""
         newest = self.newest
         at_start = not self._in_head and (newest is None or newest.received)
         if at_start and (found := self.shared.heads.find(data)) is not None:
@@ -225,8 +225,8 @@ class HttpProtocol(asyncio.Protocol):
             else:
                 self.pipeline.append(request)
             return
-        self._piece = data if at_start else b""
-        # a head that fits into one piece of this length needs no measuring
+        self._cacheable_data = data if at_start else b""
+        # a head within data of at most this length cannot be too long
         self._head_may_be_long = self._in_head or len(data) > self.limits.max_header
         self._head_began = False
         self._parse(memoryview(data))
@@ -236,23 +236,23 @@ class HttpProtocol(asyncio.Protocol):
             elif at_start and self.newest is newest:
                 self._head_bytes = len(data.lstrip(b"\r\n"))
             else:
-                # where in the piece the head began is not known: of that piece, only complete headers count
+                # where in `data` the head began is not known, so of `data` only complete headers count
                 self._head_bytes = head_size(self._url, self._headers)
             self._check_head_size(self._head_bytes - UNMEASURED_HEAD_BYTES)
 
     def _parse(self, data: memoryview) -> None:
-        """Feed the parser. A request that offers another protocol is parsed again as if it had not.
+        """Feed the parser. A request with an Upgrade header is parsed again without it.
 
-        The parser has skipped its body, which would be in the other protocol.
+        The parser stops after the head of such a request, because the other protocol would follow.
         """
         while True:
             try:
                 self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as stop:
-                data = data[stop.args[0] :]
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
                 method = self._parser.get_method()
                 if method == b"CONNECT":
-                    message = "the method: expected one of a server, got CONNECT, which is for proxies"
+                    message = "the method: expected one for servers, got CONNECT, which is for proxies"
                     raise MalformedRequestError(400, message) from None
                 lines = [b"%b %b HTTP/%b" % (method, self._url, self._parser.get_http_version().encode())]
                 lines += [b"%b: %b" % header for header in self._headers if header[0] != b"upgrade"]
@@ -263,7 +263,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # a client may pipeline requests behind one that asks to close; its answers end before them
+        # a client may send requests after one with `Connection: close`; they are ignored, not an error
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
@@ -319,8 +319,8 @@ class HttpProtocol(asyncio.Protocol):
         if self._upgrading or newest is None:
             return
         newest.body_received()
-        if self._piece:
-            self.shared.heads.add(self._piece, newest.head)
+        if self._cacheable_data:
+            self.shared.heads.add(self._cacheable_data, newest.head)
 
     def _check_head_size(self, size: int) -> None:
         if size > self.limits.max_header:
@@ -331,7 +331,7 @@ class HttpProtocol(asyncio.Protocol):
     # ---- requests to answers, in order
 
     def _advance(self) -> None:
-        """Begin the next request, unless one is being answered; after the last, send the final response."""
+        """Start the next request, unless one is being answered; after the last, send the final response."""
         if self._advancing:
             return
         self._advancing = True
@@ -358,7 +358,7 @@ class HttpProtocol(asyncio.Protocol):
         driver.step()
 
     def request_ended(self, request: WireRequest, error: BaseException | None) -> None:
-        """What a request calls when everything about it is done."""
+        """Go on to the next request, or close. Called by a request that has ended."""
         self.shared.running.discard(request)
         if error is not None and not isinstance(error, asyncio.CancelledError):
             log.error("request %s failed", request.id, exc_info=error)
@@ -370,7 +370,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._closing or self.transport.is_closing():
             return
         if not request.response_complete:
-            # what came next would be taken for the rest of the answer
+            # the client would take the next answer for the rest of this one
             self.transport.close() if error is None else self.transport.abort()
         elif request.closes:
             self._end()
@@ -386,7 +386,7 @@ class HttpProtocol(asyncio.Protocol):
     # ---- the end
 
     def _end(self) -> None:
-        """Close after the last answer, with care if the client may still be sending."""
+        """Close after the last answer, gracefully if the client may still be sending."""
         newest = self.newest
         still_receiving = self._in_head or (newest is not None and not newest.received)
         if self.pipeline or still_receiving or self._final_response is not None:
@@ -395,7 +395,7 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close()
 
     def close_gracefully(self) -> None:
-        """Close when the client has had time to read: unread input would reset the connection."""
+        """Close after the client had time to read: closing with unread input would reset the connection."""
         if self._closing or self.transport.is_closing():
             return
         self._closing, self._in_head = True, False
@@ -406,10 +406,10 @@ class HttpProtocol(asyncio.Protocol):
         self.resume_reading()
 
     def _reject(self, error: MalformedRequestError) -> None:
-        """Answer what never becomes a request after everything that came before it, and end with that."""
+        """Answer malformed input after all requests before it, and then close."""
         request_id = self.app.count_rejected(error.status)
         log.info(
-            "a client was refused: %d, %s",
+            "malformed request: %d, %s",
             error.status,
             error,
             extra={"client": self.client, "id": request_id},
@@ -417,29 +417,29 @@ class HttpProtocol(asyncio.Protocol):
         self._final_response = rejection(error, self.server_state.default_headers, request_id)
         newest = self.newest
         if newest is not None and not newest.received and not self._in_head:
-            self._give_up(newest)
+            self._drop(newest)
         self._in_head = False
 
-    def _give_up(self, request: WireRequest) -> None:
-        """Do not answer a request whose body makes no sense."""
+    def _drop(self, request: WireRequest) -> None:
+        """Drop a request whose body is malformed."""
         if self.pipeline and self.pipeline[-1] is request:
             self.pipeline.pop()
         elif self._current is request:
             self._current = None
             if request.status:
-                # an answer has begun: nothing can be said any more
+                # an answer has begun, so no error can be sent
                 self._final_response = b""
             request.abandon()
 
     def _stalled_seconds(self, now: float) -> float:
-        """For how long the client has read nothing of its answers."""
+        """Seconds for which the client has read nothing of its answers."""
         unsent = self.transport.get_write_buffer_size()
         if unsent == 0 or unsent != self._unsent:
             self._unsent, self._unsent_since = unsent, now
         return now - self._unsent_since
 
     def _has_unread_input(self) -> bool:
-        """Whether something has arrived that was not read yet."""
+        """Whether the socket has input that was not read yet."""
         size = array.array("i", [0])
         fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.FIONREAD, size)
         return bool(size[0])

@@ -1,7 +1,7 @@
-"""One HTTP request: what the client sent, and what became of it.
+"""An HTTP request: its head and body, how to answer it, and what the log records of it.
 
-The middleware, the endpoints, the log and the traces only know `Request`. How bytes are read and written is
-up to its two subclasses: `WireRequest` on a connection of ours, `AsgiRequest` under any ASGI server.
+Middleware, endpoints, log and traces know only `Request`. Its two subclasses read and write the bytes:
+`WireRequest` on a connection of our own server, `AsgiRequest` under any ASGI server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Headers = list[tuple[bytes, bytes]]
 
 # a request id that a caller may choose: short, printable, without spaces
 VALID_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-# The W3C trace context header: version, trace, parent span, flags. Later versions may add more fields.
+# The header `traceparent` of W3C: version, trace, parent span, flags. Later versions may add more fields.
 TRACEPARENT = re.compile(
     rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
 )
@@ -90,7 +90,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The trace that a request belongs to: our span in it, and the caller's span above ours."""
+    """The trace that a request belongs to, our span in it, and the caller's span as its parent."""
 
     id: str
     span: str
@@ -112,28 +112,28 @@ class Request(ABC):
     trace: Trace | None = None
 
     path_params: Mapping[str, str] = MappingProxyType({})
-    # the route's pattern, as metrics and the log name it
+    # pattern of the route, for metrics and the log
     route_path: str = "unknown"
 
     # all of the body if it had arrived when the request was started, else None: see `next_chunk`
     complete_body: bytes | None = None
     # bytes of its body that count against the worker's memory budget until the request is over
     budgeted_bytes: int = 0
-    # runs the request, if no asyncio task does
+    # runs the request; None if an asyncio task does
     driver: Driver | None = None
-    # a task runs it for the moment, while the driver awaits that task
+    # an asyncio task handles the request at the moment, and the driver awaits the task
     in_task: bool = False
-    # header lines that every answer to this request has, such as those of CORS
+    # header lines to add to the answer, such as those of CORS
     extra_lines: bytes = b""
 
     # HTTP status of the answer; 0 until one has begun
     status: int = 0
     error_message: str | None = None
-    # refused because the queue was full
+    # rejected with an OverloadedError
     overloaded: bool = False
     client_gone: bool = False
 
-    # what the log and the traces say of the model's run
+    # the run of the model, for the log and for traces
     model_name: str | None = None
     model_version: int = 0
     result: InferenceResult | None = None
@@ -157,16 +157,16 @@ class Request(ABC):
 
     @abstractmethod
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:
-        """The request as ASGI has it: scope, receive and send."""
+        """The request in the form of ASGI: scope, receive and send."""
 
     def waiter(self) -> Waiter:
-        """An awaitable that the request may wait for."""
+        """A new waiter, on which the request can wait for its run."""
         if self.driver is None or self.in_task:
             return get_running_loop().create_future()
         return DriverWaiter(self.driver)
 
     def record_inference(self, name: str, version: int, result: InferenceResult) -> None:
-        """Note which model has just run, for the log and for traces."""
+        """Record the run of a model that has just ended, for the log and for traces."""
         self.model_name = name
         self.model_version = version
         self.result = result
@@ -174,7 +174,7 @@ class Request(ABC):
 
 
 def new_ids() -> Iterator[str]:
-    """Request ids that no other worker makes: random for the worker, then counted."""
+    """Unique request ids: a random prefix for this worker, and a number."""
     prefix, number = os.urandom(8).hex(), 0
     while True:
         number += 1

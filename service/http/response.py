@@ -1,7 +1,7 @@
-"""Answers: their bytes on the wire, and what each error is answered with.
+"""Responses: header lines and bodies, and the response to each kind of error.
 
-RequestError and its kinds become their status and message, errors of routing and validation a sentence of
-ours, and everything else a 500 that names only the request id.
+A RequestError has its status and message. Errors of FastAPI (routing, validation) get a message of our own.
+Any other exception becomes a 500 that gives only the request id.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from service.errors import OverloadedError, RequestError, RequestTimeoutError, UnauthorizedError
 from service.http.request import Request
 
-# a response body, and how many bytes of it are JSON if the bytes of tensors follow (else None)
+# a response body, and the number of its bytes that are JSON (None if all are, without binary tensors)
 ResponseBody = tuple[bytes, int | None]
 
 JSON_LINES = b"content-type: application/json\r\n"
@@ -23,7 +23,7 @@ BINARY_LINES = b"content-type: application/octet-stream\r\ninference-header-cont
 # larger answers count against the memory budget until the client has read them; smaller ones fit into the
 # write buffer of a transport (64 KiB)
 LARGE_RESPONSE_BYTES = 1 << 16
-# how much of the path or value that a caller sent is quoted in an error message
+# characters of a path or value from the caller that an error message quotes
 MAX_QUOTED_LENGTH = 80
 
 STATUS_LINES = {
@@ -34,7 +34,7 @@ STATUS_LINES = {
 
 
 class Response:
-    """A whole answer. `lines` are its header lines other than those that every answer has."""
+    """A whole response. `lines` are its header lines, without those that every response has."""
 
     __slots__ = ("body", "close", "lines", "status")
 
@@ -64,28 +64,28 @@ class ErrorResponse(Response):
         is_bug: bool = False,
     ) -> None:
         super().__init__(orjson.dumps({"error": message}), JSON_LINES + lines, status, close=close)
-        # the word that metrics count it under
+        # label in the metrics
         self.reason = reason
         self.message = message
-        # not foreseen: the log needs the traceback
+        # an unexpected exception, which is logged with its traceback
         self.is_bug = is_bug
 
 
 def body_response(body: ResponseBody) -> Response:
-    """The answer with this body: JSON, or JSON followed by the bytes of tensors."""
+    """The response with this body: JSON, or JSON followed by the bytes of tensors."""
     content, json_length = body
     return Response(content, JSON_LINES if json_length is None else BINARY_LINES % json_length)
 
 
 def error_response(error: Exception, request: Request) -> ErrorResponse:
-    """What an error is answered with; the text of a foreign exception is never sent."""
+    """The response to an error. The text of an exception from elsewhere is never sent."""
     if isinstance(error, RequestError):
         return ErrorResponse(
             error.status,
             error.reason,
             str(error),
             _lines(error),
-            # the rest of a body that is too slow would be taken for the next request
+            # the rest of the slow body would be taken for the next request
             close=isinstance(error, RequestTimeoutError),
         )
     if isinstance(error, RequestValidationError):
@@ -104,7 +104,7 @@ def _lines(error: RequestError) -> bytes:
 
 
 def _routing_error(error: HTTPException, request: Request) -> ErrorResponse:
-    # a path is quoted as it was sent, with its escapes, so that nothing in it can forge a log line
+    # the path is quoted as it was sent, with its escapes, so that it cannot contain a line break
     target = f"{request.head.method} {request.head.raw_path[:MAX_QUOTED_LENGTH]}"
     if error.status_code == 404:
         return ErrorResponse(404, "unknown", f"{target}: there is no such route")
@@ -113,7 +113,7 @@ def _routing_error(error: HTTPException, request: Request) -> ErrorResponse:
         return ErrorResponse(
             405, "method", f"{target}: expected the method {allowed}", b"allow: %b\r\n" % allowed.encode()
         )
-    return ErrorResponse(error.status_code, "bad_request", f"{target}: this request cannot be understood")
+    return ErrorResponse(error.status_code, "bad_request", f"{target}: expected a valid request")
 
 
 def _first_invalid_field(error: RequestValidationError) -> str:

@@ -1,4 +1,4 @@
-"""A request on a connection of ours: its body as it arrives, and its answer as bytes."""
+"""A request on a connection of our own server: receives its body and writes its answer."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from service.http.response import Response
 if TYPE_CHECKING:
     from service.http.protocol import HttpProtocol
 
-# reading stops while more of a body than this waits for the application
+# reading pauses while more bytes of a body than this wait for the application
 HIGH_WATER_BYTES = 1 << 16
-# how much of a body is still read after its request was answered, so that the connection can go on
-UNWANTED_BYTES = 1 << 20
-# shared by all requests without a part of a body, and never changed
+# At most this many bytes of a body are read after its request was answered, to keep the connection open. A
+# connection with more to come is closed instead.
+MAX_IGNORED_BYTES = 1 << 20
+# the empty buffer that all requests share until a part of their body arrives; it is never changed
 NO_BYTES = bytearray()
-# what no header of an answer may contain: it would end the line, or the head
+# bytes that no header of an answer may contain, because they would end the line or the head
 LINE_BREAKS = re.compile(rb"[\x00\r\n]")
 
 
 class WireRequest(Request):
-    """A request that arrives over an HttpProtocol, and is answered over it."""
+    """A request that arrived on the connection of an HttpProtocol and is answered there."""
 
     # all of the body has arrived
     received = False
     response_complete = False
-    # the connection ends with the answer
+    # the connection is closed after the answer
     closes = False
-    # what has arrived of the body and not been read
+    # the part of the body that has arrived and was not read yet
     _buffer: bytearray = NO_BYTES
     # bytes of the answer's body still to be written; None if it is sent in chunks
-    _left: int | None = None
+    _bytes_left: int | None = None
     # "100 Continue" was sent
     _continued = False
-    # what the coroutine waits for: the next part of the body, or the client's departure
+    # awaited by the coroutine: done when more of the body arrives or the client goes
     _waiting: asyncio.Future[None] | None = None
 
     def __init__(self, connection: HttpProtocol, head: RequestHead) -> None:
@@ -47,10 +48,10 @@ class WireRequest(Request):
         self.head = head
         self.client = connection.client
 
-    # what the connection tells it
+    # ---- called by the connection
 
     def feed(self, data: bytes) -> None:
-        """Take a part of the body."""
+        """Store a part of the body that has arrived."""
         if self.response_complete:
             return
         if self._buffer is NO_BYTES:
@@ -61,15 +62,15 @@ class WireRequest(Request):
         self._wake()
 
     def body_received(self) -> None:
-        """All of the body has been fed."""
+        """Note that all of the body has arrived."""
         self.received = True
         self._wake()
 
     def take_buffered_body(self) -> None:
-        """Called when the request is started: a body that has arrived by now need not be waited for."""
+        """Set `complete_body` if all of the body has arrived. Called when the request is started."""
         if self.received:
             self.complete_body = bytes(self._buffer)
-            # a large body has paused reading, and only reading notices a client that leaves
+            # a large body has paused reading, but a client that leaves is only noticed while reading
             self.connection.resume_reading()
 
     def cut_off(self) -> None:
@@ -78,12 +79,12 @@ class WireRequest(Request):
             self.driver.cancel()
 
     def ended(self, error: BaseException | None) -> None:
-        """The coroutine that handled the request is done."""
+        """Tell the connection that the request has ended. Called by the driver."""
         self.driver = None
         self.connection.request_ended(self, error)
 
     def abandon(self) -> None:
-        """The client has gone: whoever reads the body is told, and what waits for its run is not run."""
+        """End the request because the client has gone: reading its body raises, waiting ends."""
         if self.client_gone:
             return
         self.client_gone = True
@@ -92,7 +93,7 @@ class WireRequest(Request):
         elif not self.status and self.driver is not None:
             self.driver.cancel()
 
-    # what the application does with it
+    # ---- called by the application
 
     async def next_chunk(self, deadline: float | None = None) -> tuple[bytes, bool]:
         if self.complete_body is not None:
@@ -119,7 +120,7 @@ class WireRequest(Request):
         connection = self.connection
         await connection.drain()
         self._write_whole(response, apart=True)
-        # until the client has read it, it takes memory
+        # the answer takes memory until the client has read it
         await connection.drain()
 
     def asgi(self) -> tuple[dict[str, Any], Any, Any]:
@@ -156,7 +157,7 @@ class WireRequest(Request):
 
         return scope, receive, self._send
 
-    # how it is done
+    # ---- internals
 
     def _write_whole(self, response: Response, *, apart: bool = False) -> None:
         """Write the head and the body: in one piece, or `apart` so that a large body is not copied."""
@@ -184,7 +185,7 @@ class WireRequest(Request):
         self.response_complete = True
 
     async def _send(self, message: Message) -> None:
-        """What an ASGI application calls to answer."""
+        """Send a message of an ASGI application: the start or a part of an answer."""
         connection = self.connection
         if connection.write_paused and not self.client_gone:
             await connection.drain()
@@ -196,13 +197,13 @@ class WireRequest(Request):
     def _start(self, status: int, headers: Any) -> None:
         """Write the status and the headers of an answer whose body comes in parts."""
         if self.status:
-            raise RuntimeError("the answer has begun already")
+            raise RuntimeError("expected one start of an answer, got another")
         self.closes = self._is_last()
         lines = []
         length: bytes | None = None
         for name, value in headers:
             if LINE_BREAKS.search(name) or LINE_BREAKS.search(value):
-                raise RuntimeError("a header of the answer has a line break in it")
+                raise RuntimeError("expected headers without line breaks, got one with a line break")
             if name.lower() == b"connection":
                 self.closes = self.closes or value.lower() == b"close"
                 continue
@@ -210,8 +211,8 @@ class WireRequest(Request):
                 length = value
             lines.append(b"%b: %b\r\n" % (name, value))
         has_body = self.head.method != "HEAD" and status not in (204, 304)
-        self._left = int(length) if has_body and length is not None else None if has_body else 0
-        if self._left is None:
+        self._bytes_left = int(length) if has_body and length is not None else None if has_body else 0
+        if self._bytes_left is None:
             lines.append(b"transfer-encoding: chunked\r\n")
         if self.closes:
             lines.append(b"connection: close\r\n")
@@ -233,12 +234,12 @@ class WireRequest(Request):
             raise RuntimeError("expected a part of an answer that has begun and not ended")
         if self.head.method == "HEAD" or self.status in (204, 304):
             body = b""
-        elif self._left is None:
+        elif self._bytes_left is None:
             body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
         else:
-            self._left -= len(body)
-            if self._left < 0 or (self._left and not more):
-                raise RuntimeError("the answer has another length than its Content-Length")
+            self._bytes_left -= len(body)
+            if self._bytes_left < 0 or (self._bytes_left and not more):
+                raise RuntimeError("expected an answer as long as its Content-Length, got another length")
         if body and not self.client_gone:
             self.connection.transport.write(body)
         if not more:
@@ -246,19 +247,19 @@ class WireRequest(Request):
             self._wake()
 
     def _is_last(self) -> bool:
-        """Whether the connection has to end with the answer that begins now."""
+        """Whether the connection must be closed after the answer that begins now."""
         head, connection = self.head, self.connection
         if not head.keep_alive:
             return True
         if not self.received and (
-            head.content_length is None or head.content_length > UNWANTED_BYTES or head.expects_continue
+            head.content_length is None or head.content_length > MAX_IGNORED_BYTES or head.expects_continue
         ):
-            # more of the body may follow than is worth reading
+            # the rest of the body may be too long to read and ignore
             return True
         return connection.shared.draining and connection.newest is self
 
     async def _wait(self, deadline: float | None) -> None:
-        """Wait until something has come, or the client has gone."""
+        """Wait until more of the body has arrived, the client has gone, or the answer is complete."""
         loop = self.connection.loop
         self._waiting = waiting = loop.create_future()
         timer = None if deadline is None else loop.call_at(deadline, _time_out, waiting)
