@@ -1,1 +1,1 @@
-"""The serving room: onnxruntime and HTTP, and neither torch nor onnx."""
+"""The inference server: serves exported models over HTTP with onnxruntime. Imports neither torch nor onnx."""

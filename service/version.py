@@ -1,3 +1,3 @@
-"""Which turnpike this is; an image may hold the package without its installation's metadata."""
+"""The version of turnpike. A constant, because an image may contain the package without its metadata."""
 
 VERSION = "0.1.0"

@@ -12,7 +12,7 @@ from service.api.open_inference import ModelName
 from service.errors import NotFoundError, NotReadyError, RequestError
 
 
-def framework_routes(context: ServiceContext) -> APIRouter:
+def fastapi_routes(context: ServiceContext) -> APIRouter:
     """The routes. The index is open to every API key; load and unload change what all workers serve."""
     routes = APIRouter(prefix="/v2/repository", tags=["Model repository"])
     any_key, admin = Depends(context.auth.require("api")), Depends(context.auth.require("admin"))

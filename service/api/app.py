@@ -1,8 +1,8 @@
-"""One worker's application: settings, models, routes and middleware put together.
+"""The application of one worker: creates the models, the routes and the middleware from the settings.
 
-Requests that run a model, and those answered from a model's file, go from the connection to their endpoint
-through the middleware alone. FastAPI serves everything else (documentation, dashboard, admin routes,
-probes) behind an adapter.
+Requests that run a model, or read facts from its file, go from the connection through the middleware to their
+endpoint, without FastAPI. FastAPI serves all other routes (documentation, dashboard, metadata, admin, health)
+behind an adapter.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 
 class Application:
-    """What a worker serves: `handle` for our own HTTP protocol, and the same as an ASGI application.
+    """What a worker serves: `handle` is called by our own server, `__call__` by any ASGI server.
 
-    `handlers` are what the supervisor may ask of it, by name.
+    `handlers` handle the requests of the supervisor, by name.
     """
 
     def __init__(self, settings: Settings, supervisor: SupervisorClient) -> None:
@@ -76,7 +76,7 @@ class Application:
             settings.max_header, settings.header_seconds, settings.idle_seconds
         )
         self._tracing = Tracing.from_settings(settings)
-        self.framework, self.router = build_routes(self.context, self.is_ready)
+        self.fastapi, self.router = build_routes(self.context, self.is_ready)
         observer = RequestObserver(counters, self._tracing, access_log=settings.access_log)
         self._middleware = RequestMiddleware(
             self.router,
@@ -93,7 +93,7 @@ class Application:
         if scope["type"] == "http":
             await self._middleware.handle(AsgiRequest(scope, receive, send))
         else:
-            await self.framework(scope, receive, send)
+            await self.fastapi(scope, receive, send)
 
     def _load_model(self, file: ModelFile) -> Model:
         """Load a model of the repository; at low priority if requests for other models may come meanwhile."""
@@ -103,11 +103,11 @@ class Application:
             return self._load(file, call=call)
 
     def is_ready(self) -> bool:
-        """Whether requests should be sent here."""
+        """Whether load balancers should send requests here."""
         return self.registry.ready and not self.draining
 
     async def snapshot(self, _: Any = None) -> dict[str, Any]:
-        """What this worker has counted so far."""
+        """The counters of this worker, and the drift counts of its models."""
         models = self.registry.models
         waiting = {(model.name, model.version): model.batcher.waiting for model in models}
         drift: dict[str, dict[str, Any]] = {}
@@ -117,7 +117,7 @@ class Application:
         return {"counters": self.context.counters.snapshot(waiting), "drift": drift}
 
     async def start(self) -> None:
-        """Check what all models need. Models are loaded when the supervisor sends a deployment."""
+        """Check that the device is available. Models are loaded when the supervisor sends a deployment."""
         expect_device(self.context.settings.device)
 
     async def stop(self) -> None:
@@ -127,14 +127,14 @@ class Application:
 
 
 def create_app(settings: Settings, supervisor: SupervisorClient) -> Application:
-    """The application of these settings, without models."""
+    """The application for these settings, with no models yet."""
     return Application(settings, supervisor)
 
 
 def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple[FastAPI, Router]:
-    """All routes: those of the framework, and a router with our own that falls back on the framework."""
+    """All routes: a FastAPI application, and a router for the fast routes that falls back to it."""
     settings = context.settings
-    framework = FastAPI(
+    fastapi = FastAPI(
         title="turnpike",
         version=VERSION,
         docs_url=None,
@@ -142,42 +142,42 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
         redoc_url=None,
         redirect_slashes=False,
     )
-    router = Router(fallback=fastapi_endpoint(framework))
+    router = Router(fallback=fastapi_endpoint(fastapi))
     for add_routes in (open_inference.add_routes, predict.add_routes, gates.add_routes):
         add_routes(router, context)
-    for included in (
-        health.framework_routes(context.auth, is_ready),
-        open_inference.framework_routes(context),
-        predict.framework_routes(context),
-        admin.framework_routes(context),
+    for routes in (
+        health.fastapi_routes(context.auth, is_ready),
+        open_inference.fastapi_routes(context),
+        predict.fastapi_routes(context),
+        admin.fastapi_routes(context),
     ):
-        framework.include_router(included)
+        fastapi.include_router(routes)
 
-    @framework.get(
+    @fastapi.get(
         "/metrics",
         tags=["Metrics"],
         dependencies=[Depends(context.auth.require("api"))],
         response_class=PlainTextResponse,
     )
     async def metrics() -> Response:
-        """Counts of all workers, for Prometheus."""
-        # prometheus_client is imported at the first scrape, in a thread since that takes a while
+        """Counters of all workers, for Prometheus."""
+        # prometheus_client is imported at the first scrape, in a thread because the import is slow
         await asyncio.to_thread(import_module, "service.api.metrics")
         from service.api.metrics import collect_metrics, metrics_response
 
         families = collect_metrics(await context.supervisor.ask("snapshots"), context.registry)
         return await asyncio.to_thread(metrics_response, families)
 
-    framework.openapi = partial(_openapi, framework, router.routes)  # type: ignore[method-assign]
+    fastapi.openapi = partial(_openapi, fastapi, router.routes)  # type: ignore[method-assign]
     if settings.dashboard:
-        add_dashboard(framework, context.auth)
+        add_dashboard(fastapi, context.auth)
     if settings.docs:
-        add_reference(framework, context.auth)
-    return framework, router
+        add_reference(fastapi, context.auth)
+    return fastapi, router
 
 
-def _openapi(framework: FastAPI, routes: list[Route]) -> dict[str, Any]:
-    # imported when the document is first asked for
+def _openapi(fastapi: FastAPI, routes: list[Route]) -> dict[str, Any]:
+    # imported when the document is first requested
     from service.api.openapi.document import openapi
 
-    return openapi(framework, routes)
+    return openapi(fastapi, routes)

@@ -1,4 +1,4 @@
-"""What the routes of one worker share, assembled by `app.py`."""
+"""The objects that all routes of a worker share: settings, models, counters, keys, memory budget."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SupervisorClient(Protocol):
-    """Asks all workers for something, through the supervisor."""
+    """A worker's channel to the supervisor, which in turn asks all workers."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
         """Ask for "snapshots", "load" or "unload", and return the answer."""
@@ -24,7 +24,7 @@ class SupervisorClient(Protocol):
 
 @dataclass(frozen=True)
 class ServiceContext:
-    """One worker's settings, models, counters and keys."""
+    """The shared objects of one worker, created in `app.py`."""
 
     settings: Settings
     limits: RequestLimits

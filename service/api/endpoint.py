@@ -1,4 +1,4 @@
-"""The endpoints that run a model: from the bytes of a request to the bytes of its answer."""
+"""The base class of endpoints that run a model: decodes the request, runs the model, encodes the response."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TIMEOUT_HEADER = b"x-request-timeout-ms"
 
 
 class ModelEndpoint(ABC):
-    """Decodes a request, runs its model and encodes the answer. Subclasses say what is run and answered."""
+    """Handles a request that runs a model; a subclass implements how it is run and encoded (`answer`)."""
 
-    # keys of the body that mean something here, beside those of an infer request
+    # keys that the JSON body may have in addition to those of an infer request
     extra_keys: frozenset[str] = frozenset()
 
     def __init__(self, context: ServiceContext) -> None:
@@ -35,23 +35,23 @@ class ModelEndpoint(ABC):
         self._timeout_ms = context.settings.timeout_ms
 
     def find_model(self, params: Mapping[str, str]) -> Model:
-        """The model of an address."""
+        """The model that the path of the request names."""
         return self.context.registry.find(params["model"], params.get("version"))
 
     def decode(self, body: bytes, json_length: int | None, model: Model) -> InferenceRequest:
-        """The inference request in a body."""
+        """Decode the body. `json_length` is the number of bytes before binary tensors, if there are any."""
         return self._decoder.decode(body, json_length, model.signature, model.digest)
 
     @abstractmethod
     async def answer(self, call: InferenceCall) -> ResponseBody:
-        """Run the model, and encode the answer."""
+        """Run the model, and encode the response."""
 
     async def __call__(self, request: Request) -> Response:
         started = perf_counter_ns()
         model = self.find_model(request.path_params)
         try:
             if model.batcher.is_full:
-                # before the request is even read
+                # rejected before its body is read and decoded
                 raise model.batcher.overloaded_error()
             body = self._budget.take_complete(request)
             if body is None:
@@ -88,7 +88,7 @@ class ModelEndpoint(ABC):
 
 
 def _json_length(header: bytes) -> int:
-    """How many bytes of the body are JSON, as the client says."""
+    """The number of bytes of the body that are JSON, by its header."""
     if not (header.isdigit() and len(header) <= 12):
         value = header[:40].decode("latin-1")
         raise RequestError(f"Inference-Header-Content-Length: expected a number of bytes, got {value!r}")

@@ -1,4 +1,4 @@
-"""Endpoints that look into a model: gates read, moved and watched; its certificate and samples."""
+"""Endpoints for the gates of a model (summary, lesion, profile, drift), its certificate and its samples."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from service.inference_types import Array
 from service.protocol.infer_response import assemble, encode_infer, encode_tensors
 from service.registry.model import Model
 
-# more gate bytes than this are summarized in a thread: in the event loop they would hold up other requests
+# Gates of more bytes than this are summarized in a thread. In the event loop they would delay other requests.
 LARGE_GATE_BYTES = 1 << 19
-# more models than are served at a time
+# more than the models that are served at a time
 MAX_PREPARED_MODELS = 256
 
 
 def find_model_with_gates(context: ServiceContext, params: Mapping[str, str]) -> Model:
-    """The model of an address; raises NotFoundError if it has no gates."""
+    """The model that the path of a request names; raises NotFoundError if it has no gates."""
     model = context.registry.find(params["model"], params.get("version"))
     if not model.gates:
-        raise NotFoundError(f"model {model.name!r} has no gates that are known of")
+        raise NotFoundError(f"model {model.name!r} has no known gates")
     return model
 
 
@@ -64,7 +64,7 @@ class GatedEndpoint(ModelEndpoint):
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """What all requests for the gates of one model have in common."""
+    """What is computed once per model for all requests for its gates."""
 
     reader: GateReader
     # the outputs of its layers
@@ -81,7 +81,7 @@ class GatesEndpoint(GatedEndpoint):
         self._prepared: BoundedCache[str, PreparedModel] = BoundedCache(MAX_PREPARED_MODELS)
 
     async def answer(self, call: InferenceCall) -> ResponseBody:
-        # what the caller wants, and whether it may be that much
+        # parse the query, and check the size of the response
         query = parse_gate_query(call.request.head.query, call.inference.parameters)
         if query.binary:
             outputs = tuple(replace(output, binary=True) for output in call.inference.outputs)
@@ -94,14 +94,14 @@ class GatesEndpoint(GatedEndpoint):
         if query.blocks:
             if not prepared.blocks:
                 raise RequestError(
-                    "blocks: expected a model that has its layers' outputs, and this one has not"
+                    "blocks: expected a model with outputs of its layers, and this one has none"
                 )
             gate_names += prepared.blocks
             sizes = prepared.sizes_with_blocks
         size = sizes.total_bytes(inference)
         check_response_size(query, size, self._max_gates)
 
-        # a plain summary is made within the run, for all its requests together
+        # a summary alone is computed within the run, for all its requests together
         if query.detail == "summary" and not query.blocks and sizes.is_exact and size < LARGE_GATE_BYTES:
             result = await call.run(inference.output_names, reader=reader)
             infer_body = encode_infer(
@@ -109,7 +109,7 @@ class GatesEndpoint(GatedEndpoint):
             )
             return _add_summary(infer_body, result.reader_result)
 
-        # anything else needs the gates themselves, whose real size only the run may tell
+        # anything else needs the gates as arrays, whose exact size may be known only after the run
         arrays = await call.run_named(tuple(dict.fromkeys((*inference.output_names, *gate_names))))
         size = sum([arrays[name].nbytes for name in gate_names])
         check_response_size(query, size, self._max_gates)
@@ -134,7 +134,7 @@ class GatesEndpoint(GatedEndpoint):
 def _encode_gates(
     call: InferenceCall, query: GateQuery, reader: GateReader, arrays: Mapping[str, Array]
 ) -> ResponseBody:
-    """The outputs with the summary of the gates, and the tensors that the caller wants."""
+    """The outputs, the summary of the gates, and the tensors that the query asks for."""
     rows = call.inference.rows
     (summary,) = reader.read(arrays, rows)
     body = _add_summary(call.encode_infer(arrays), summary)
@@ -163,20 +163,20 @@ class LesionEndpoint(GatedEndpoint):
 
 async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
     model, inference = call.model, call.inference
-    first = next(iter(model.signature.outputs))
-    names = tuple(dict.fromkeys((*inference.output_names, first)))
+    class_output = next(iter(model.signature.outputs))
+    names = tuple(dict.fromkeys((*inference.output_names, class_output)))
     # neither run is batched: the effect must not depend on the rows of other requests
     before = await call.run_named(names, unbatched=True)
     after = await call.run_named(names, lesion.bias_overrides(model.biases), unbatched=True)
     report: dict[str, Any] = {"rows": inference.rows, **lesion.to_json(model.gates)}
-    if has_class_values(model, before[first]):
-        effect = _effect(model, before[first], after[first])
+    if has_class_scores(model, before[class_output]):
+        effect = _effect(model, before[class_output], after[class_output])
         if not effect.is_finite:
             raise NotFiniteError(
-                f"lesion: expected numbers to compare, got NaN or Inf in {first!r}, "
-                "which JSON cannot say; without these gates the network may give none"
+                f"lesion: expected numbers to compare, got NaN or Inf in {class_output!r}, "
+                "which JSON cannot represent; with these gates moved, the network may compute no numbers"
             )
-        labels = model.labels if len(model.labels) == before[first].shape[1] else ()
+        labels = model.labels if len(model.labels) == before[class_output].shape[1] else ()
         report |= {**effect.summary(), "by_row": effect.by_row(labels)}
     lesioned = wrap_json("lesioned", call.encode_infer(after))
     added = merge_json((orjson.dumps({"lesion": report}), None), lesioned)
@@ -186,23 +186,27 @@ async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
 async def _lesion_curve(call: InferenceCall) -> ResponseBody:
     model, inference = call.model, call.inference
     layers = curve_layers(model.gates, inference.rows)
-    first = next(iter(model.signature.outputs))
-    before = await call.run_named(tuple(dict.fromkeys((*inference.output_names, first))), unbatched=True)
-    if not has_class_values(model, before[first]):
-        raise RequestError(f"curve: expected a model whose output tells classes, and {first!r} tells none")
+    class_output = next(iter(model.signature.outputs))
+    before = await call.run_named(
+        tuple(dict.fromkeys((*inference.output_names, class_output))), unbatched=True
+    )
+    if not has_class_scores(model, before[class_output]):
+        raise RequestError(
+            f"curve: expected a model whose output has a value per class, and {class_output!r} has none"
+        )
     entries = []
     for layer, gates in layers:
         overrides = LesionRequest(closed=gates).bias_overrides(model.biases)
-        after = await call.run_named((first,), overrides, unbatched=True)
-        summary = _effect(model, before[first], after[first]).summary()
+        after = await call.run_named((class_output,), overrides, unbatched=True)
+        summary = _effect(model, before[class_output], after[class_output]).summary()
         entries.append({"layer": layer, "gates": [gate.name for gate in gates], **summary})
     skipped = sorted(gates_by_layer(model.gates).keys() - {layer for layer, _ in layers})
     curve = {"rows": inference.rows, "layers": entries, "skipped": skipped}
     return merge_json(call.encode_infer(before), (orjson.dumps({"curve": curve}), None))
 
 
-def has_class_values(model: Model, output: Array) -> bool:
-    """Whether an output has one value for each class, row by row."""
+def has_class_scores(model: Model, output: Array) -> bool:
+    """Whether an output has one value for each class, in each row."""
     return model.distribution is not None and output.ndim == 2 and output.shape[1] > 1
 
 
@@ -211,7 +215,7 @@ def _effect(model: Model, before: Array, after: Array) -> LesionEffect:
 
 
 class DriftEndpoint:
-    """`GET …/gates/drift`: gates of live traffic, over all workers, against the profile in the file."""
+    """`GET …/gates/drift`: gates on live traffic, over all workers, compared with the profile in the file."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
@@ -220,7 +224,7 @@ class DriftEndpoint:
         model = find_model_with_gates(self._context, request.path_params)
         if model.drift is None:
             raise NotFoundError(
-                f"model {model.name!r} has no profile to tell drift from: it was exported without rows"
+                f"model {model.name!r} has no profile to compare with: it was exported without rows"
             )
         version = str(model.version)
         snapshots = [snapshot["drift"] for snapshot in await self._context.supervisor.ask("snapshots")]
@@ -232,7 +236,7 @@ class DriftEndpoint:
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:
-    """Each with and without a version in its address."""
+    """Add the routes of this module, each with and without a version in its path."""
     endpoints: tuple[tuple[str, str, Endpoint], ...] = (
         ("gates", "POST", GatesEndpoint(context)),
         ("lesion", "POST", LesionEndpoint(context)),
@@ -243,5 +247,5 @@ def add_routes(router: Router, context: ServiceContext) -> None:
     )
     for path, method, endpoint in endpoints:
         name = path.replace("/", "_")
-        for version, suffix in (("", ""), ("/versions/{version}", "_version")):
-            router.add(method, f"/v2/models/{{model}}{version}/{path}", "api", endpoint, name + suffix)
+        for version_path, suffix in (("", ""), ("/versions/{version}", "_version")):
+            router.add(method, f"/v2/models/{{model}}{version_path}/{path}", "api", endpoint, name + suffix)

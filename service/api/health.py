@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Response
 from service.http.auth import Authenticator
 
 
-def framework_routes(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
+def fastapi_routes(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRouter:
     """The health routes. They need no key, because probes have none."""
     routes = APIRouter(prefix="/v2/health", tags=["Health"], dependencies=[Depends(auth.require("open"))])
 

@@ -1,4 +1,4 @@
-"""Runs a decoded request on its model, once or several times, and puts its answer together."""
+"""Runs the model on a decoded request, once or several times, and combines the bodies of responses."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 
 def run_deadline(inference: InferenceRequest, header: bytes | None, default_ms: int) -> float:
-    """When the request must have begun to run, by the monotonic clock.
+    """The time by which the run must have begun, by the monotonic clock.
 
-    The parameter `timeout` (µs) and the header `X-Request-Timeout-Ms` can only shorten the default.
+    The parameter `timeout` (µs) and the header `X-Request-Timeout-Ms` can only shorten the default wait.
     """
     wait = default_ms / 1e3
     if inference.timeout_us:
@@ -37,11 +37,11 @@ def run_deadline(inference: InferenceRequest, header: bytes | None, default_ms: 
 
 @dataclass(slots=True)
 class InferenceCall:
-    """A decoded request with its model, which may be run several times."""
+    """A decoded request and its model, which an endpoint may run several times."""
 
     model: Model
     inference: InferenceRequest
-    # when its runs must have begun, by the monotonic clock
+    # time by which its runs must have begun, by the monotonic clock
     deadline: float
     request: Request
     first_result: InferenceResult | None = None
@@ -58,12 +58,13 @@ class InferenceCall:
         """Run the model on the caller's rows.
 
         Args:
-            names: the outputs to return.
-            extra_feeds: fed beside the rows, such as biases that move gates; such a run is never batched.
-            unbatched: never run the rows together with those of other requests.
-            reader: summarizes outputs within the run, for all its requests together.
+            names: The outputs to return.
+            extra_feeds: More inputs, such as biases that move gates; such a run is never batched.
+            unbatched: Never run the rows together with those of other requests.
+            reader: Summarizes outputs within the run, for all its requests together.
 
-        Raises a RequestError that says why there is no result.
+        Raises:
+            RequestError: Says why there is no result.
         """
         model, inference = self.model, self.inference
         if inference.rows == 0:
@@ -104,19 +105,19 @@ class InferenceCall:
         *,
         unbatched: bool = False,
     ) -> dict[str, Array]:
-        """The same, as arrays by name."""
+        """Like `run`, but return the arrays by name."""
         result = await self.run(names, extra_feeds, unbatched=unbatched)
         return dict(zip(names, result.arrays, strict=True))
 
     def encode_infer(self, arrays: Mapping[str, Array]) -> ResponseBody:
-        """What an infer request would be answered with these arrays."""
+        """The body of an infer response with these arrays."""
         model, inference = self.model, self.inference
         result = InferenceResult(tuple(arrays[name] for name in inference.output_names))
         return encode_infer(model.name, model.version, inference, result, model.labels)
 
 
 def merge_json(first: ResponseBody, second: ResponseBody) -> ResponseBody:
-    """Two bodies as one: their JSON objects merged, and the bytes of their tensors one after the other."""
+    """Merge two bodies: the JSON objects into one, then the bytes of their tensors one after the other."""
     json, more_json = first[0][: first[1]], second[0][: second[1]]
     merged = json[:-1] + b"," + more_json[1:]
     if first[1] is second[1] is None:
@@ -125,7 +126,7 @@ def merge_json(first: ResponseBody, second: ResponseBody) -> ResponseBody:
 
 
 def wrap_json(name: str, body: ResponseBody) -> ResponseBody:
-    """A body as the one value of a JSON object."""
+    """Make a body the only value of a JSON object, `{name: body}`."""
     json = body[0][: body[1]]
     wrapped = b'{"%s":%s}' % (name.encode(), json)
     return wrapped + body[0][len(json) :], None if body[1] is None else len(wrapped)
@@ -136,21 +137,21 @@ def _run_failed(model: Model, error: RunError) -> RequestError:
     if error.caused_by_input:
         return RequestError(
             f"inputs: model {model.name!r} cannot be run on these values; "
-            "expected values that it knows, such as ids below the size of its table"
+            "expected values that it accepts, such as ids below the size of its table"
         )
     return InternalError(f"model {model.name!r} failed on these rows")
 
 
 def _empty_output(model: Model, name: str, inference: InferenceRequest) -> Array:
-    """An output of zero rows; a dimension that only a run could tell is 0."""
+    """An output of zero rows. A dimension that is only known after a run is 0."""
     tensor = model.signature.outputs.get(name) or model.signature.hidden[name]
-    known = _dimension_sizes(model.signature.inputs.values(), inference)
-    shape = [dim if isinstance(dim, int) else known.get(dim, 0) for dim in tensor.dims]
+    sizes = _dimension_sizes(model.signature.inputs.values(), inference)
+    shape = [dim if isinstance(dim, int) else sizes.get(dim, 0) for dim in tensor.dims]
     return np.zeros(shape, tensor.dtype)
 
 
 def _dimension_sizes(inputs: Any, inference: InferenceRequest) -> dict[str, int]:
-    """The sizes of the named dimensions in this request."""
+    """The sizes of the named dimensions in this request, by name."""
     tensors: tuple[Tensor, ...] = tuple(inputs)
     return {
         dim: size

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol: what there is, in what state, and inference itself."""
+"""The routes of the Open Inference Protocol: inference, metadata, readiness, configuration and statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from service.version import VERSION
 def model_stats(
     snapshots: Iterable[Mapping[str, Any]], name: str | None = None, version: int | None = None
 ) -> list[dict[str, Any]]:
-    """One entry a version, of all models or of one, or of one version of it."""
+    """One entry per version: of all models, of the model `name`, or only of its `version`."""
     merged = merge(snapshot["counters"] for snapshot in snapshots)
     return [
         _stats_entry(model, number, counts)
@@ -51,14 +51,14 @@ def _stats_entry(name: str, version: str, counts: Snapshot) -> dict[str, Any]:
             "compute_input": _count_and_ns(answered, counts["decode_ns"]),
             "compute_infer": _count_and_ns(answered, counts["infer_ns"]),
             "compute_output": _count_and_ns(answered, counts["encode_ns"]),
-            # there is no cache
+            # the service caches no responses
             "cache_hit": _count_and_ns(0, 0),
             "cache_miss": _count_and_ns(0, 0),
         },
         "batch_stats": [
             {
                 "batch_size": int(rows),
-                # of the requests that ran in such batches, while compute_infer is of the runs themselves
+                # input and output count the requests in batches of this size, compute_infer counts the runs
                 "compute_input": _count_and_ns(requests, decode_ns),
                 "compute_infer": _count_and_ns(runs, run_ns),
                 "compute_output": _count_and_ns(requests, encode_ns),
@@ -99,14 +99,14 @@ class InferEndpoint(ModelEndpoint):
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:
-    """Inference, on the newest version of a model or on a named one."""
+    """Add the infer routes, for the newest version of a model and for a named one."""
     infer = InferEndpoint(context)
     router.add("POST", "/v2/models/{model}/infer", "api", infer, "infer")
     router.add("POST", "/v2/models/{model}/versions/{version}/infer", "api", infer, "infer_version")
 
 
-def framework_routes(context: ServiceContext) -> APIRouter:
-    """Everything of the protocol that only tells."""
+def fastapi_routes(context: ServiceContext) -> APIRouter:
+    """The routes that run no model: metadata, readiness, configuration and statistics."""
     routes = APIRouter(
         prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(context.auth.require("api"))]
     )
@@ -125,7 +125,7 @@ def framework_routes(context: ServiceContext) -> APIRouter:
     async def all_stats() -> Any:
         return {"model_stats": model_stats(await context.supervisor.ask("snapshots"))}
 
-    def about(model: Model) -> Any:
+    def metadata_of(model: Model) -> Any:
         return {
             "name": model.name,
             "versions": [str(version) for version in registry.versions(model.name)],
@@ -136,34 +136,34 @@ def framework_routes(context: ServiceContext) -> APIRouter:
 
     @routes.get("/models/{model}", summary="A model's inputs and outputs")
     async def metadata(model: ModelName) -> Any:
-        return about(registry.find(model))
+        return metadata_of(registry.find(model))
 
-    @routes.get("/models/{model}/versions/{version}", summary="The same, of one version")
+    @routes.get("/models/{model}/versions/{version}", summary="The same, for one version")
     async def version_metadata(model: ModelName, version: ModelVersion) -> Any:
-        return about(registry.find(model, version))
+        return metadata_of(registry.find(model, version))
 
-    def state_of(model: str, version: str | None) -> Response:
-        # 404 where there is no such model at all
-        state = registry.is_ready(model, version)
+    def readiness_of(model: str, version: str | None) -> Response:
+        # raises a 404 if there is no such model
+        is_ready = registry.is_ready(model, version)
         return Response(
-            orjson.dumps({"name": model, "ready": state}),
-            status_code=200 if state else 503,
+            orjson.dumps({"name": model, "ready": is_ready}),
+            status_code=200 if is_ready else 503,
             media_type="application/json",
         )
 
     @routes.get("/models/{model}/ready", summary="Whether a model is served now")
     async def model_ready(model: ModelName) -> Response:
-        return state_of(model, None)
+        return readiness_of(model, None)
 
-    @routes.get("/models/{model}/versions/{version}/ready", summary="The same, of one version")
+    @routes.get("/models/{model}/versions/{version}/ready", summary="The same, for one version")
     async def version_ready(model: ModelName, version: ModelVersion) -> Response:
-        return state_of(model, version)
+        return readiness_of(model, version)
 
-    @routes.get("/models/{model}/config", summary="A model's configuration, as Triton tells it")
+    @routes.get("/models/{model}/config", summary="A model's configuration, in Triton's format")
     async def config(model: ModelName) -> Any:
         return configuration(registry.find(model), context)
 
-    @routes.get("/models/{model}/versions/{version}/config", summary="The same, of one version")
+    @routes.get("/models/{model}/versions/{version}/config", summary="The same, for one version")
     async def version_config(model: ModelName, version: ModelVersion) -> Any:
         return configuration(registry.find(model, version), context)
 
@@ -172,16 +172,16 @@ def framework_routes(context: ServiceContext) -> APIRouter:
         registry.find(model)
         return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model)}
 
-    @routes.get("/models/{model}/versions/{version}/stats", summary="The same, of one version")
+    @routes.get("/models/{model}/versions/{version}/stats", summary="The same, for one version")
     async def version_stats(model: ModelName, version: ModelVersion) -> Any:
-        found = registry.find(model, version)
-        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model, found.version)}
+        number = registry.find(model, version).version
+        return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model, number)}
 
     return routes
 
 
 def configuration(model: Model, context: ServiceContext) -> dict[str, Any]:
-    """What load tools read: names, types, batching and where the model runs."""
+    """The configuration of a model in Triton's format, which load tools read."""
     settings, signature = context.settings, model.signature
     batched = model.batcher.batched
     return {
@@ -221,7 +221,7 @@ def _tensor_metadata(tensor: Tensor) -> dict[str, Any]:
 
 
 def _tensor_config(tensor: Tensor, batched: bool) -> dict[str, Any]:
-    """Triton's spelling, in which the batch is left out of the dimensions of a batched model."""
+    """A tensor in Triton's format. The batch axis is left out of the dimensions of a batched model."""
     shape = _shape(tensor)
     return {
         "name": tensor.name,

@@ -33,14 +33,14 @@ class PredictEndpoint(ModelEndpoint):
 
 
 def add_routes(router: Router, context: ServiceContext) -> None:
-    """Predictions of the newest version of a model or of a named one."""
+    """Add the predict routes, for the newest version of a model and for a named one."""
     predict = PredictEndpoint(context)
     router.add("POST", "/v1/models/{model}:predict", "api", predict, "predict")
     router.add("POST", "/v1/models/{model}/versions/{version}:predict", "api", predict, "predict_version")
 
 
-def framework_routes(context: ServiceContext) -> APIRouter:
-    """What clients of the first protocol ask before they predict."""
+def fastapi_routes(context: ServiceContext) -> APIRouter:
+    """The routes of /v1 that run no model: the list of models, and whether one is served."""
     routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(context.auth.require("api"))])
 
     @routes.get("/models", summary="The names of all models")

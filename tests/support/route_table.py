@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 def route_table(application: Application) -> list[Entry]:
     """One entry for each method, without HEAD."""
     entries = [Entry(route.method, route.path, route.level) for route in application.router.routes]
-    for context in iter_route_contexts(application.framework.routes):
+    for context in iter_route_contexts(application.fastapi.routes):
         route = context.original_route
         if isinstance(route, Route):
             level = level_of(route)

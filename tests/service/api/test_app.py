@@ -70,7 +70,7 @@ def test_every_endpoint_is_documented(application: Application) -> None:
 
 def test_every_endpoint_is_in_the_openapi_document(application: Application) -> None:
     """Those of the framework and our own, each with its errors."""
-    document = application.framework.openapi()
+    document = application.fastapi.openapi()
     for method, path, _ in route_table(application):
         if path in {"/v2/", "/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json"}:
             continue

@@ -230,11 +230,11 @@ def test_misspelt_wishes_and_missing_gates_are_refused(client: GatesClient, tmp_
         client.gates(rows(1), {"detail": "everything"})
     plain = highway(layers=1)
     without = GatesClient.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": ()}))
-    with pytest.raises(NotFoundError, match="model 'net' has no gates that are known of"):
+    with pytest.raises(NotFoundError, match="model 'net' has no known gates"):
         without.gates(rows(1))
     bare = tuple(gate.model_copy(update={"output": None}) for gate in plain.gates)
     no_blocks = GatesClient.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": bare}))
-    with pytest.raises(RequestError, match="blocks: expected a model that has its layers' outputs"):
+    with pytest.raises(RequestError, match="blocks: expected a model with outputs of its layers"):
         no_blocks.gates(rows(1), {"blocks": "true"})
 
 

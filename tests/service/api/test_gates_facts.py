@@ -97,7 +97,7 @@ def test_no_profile_no_drift(tmp_path: Path) -> None:
     """What the model lacks is said."""
     gated = highway(layers=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated))
-    with pytest.raises(NotFoundError, match="model 'net' has no profile to tell drift from"):
+    with pytest.raises(NotFoundError, match="model 'net' has no profile to compare with"):
         client.ask("gates/drift")
 
 
@@ -106,7 +106,7 @@ def test_no_gates_nothing_to_tell(tmp_path: Path) -> None:
     gated = highway(layers=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": ()}))
     for path in ("gates/profile", "gates/drift"):
-        with pytest.raises(NotFoundError, match="model 'net' has no gates that are known of"):
+        with pytest.raises(NotFoundError, match="model 'net' has no known gates"):
             client.ask(path)
     assert json.loads(client.ask("certificate")[1])["gates"] == 0
     assert json.loads(client.ask("versions/3/samples")[1])["samples"] == []

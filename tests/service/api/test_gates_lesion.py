@@ -157,7 +157,7 @@ def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> No
         logits_of(answer["lesioned"]), gated.logits(rows(2), frozenset({0})), atol=1e-5
     )
     with pytest.raises(
-        RequestError, match="curve: expected a model whose output tells classes, and 'logits'"
+        RequestError, match="curve: expected a model whose output has a value per class, and 'logits'"
     ):
         client.lesion(rows(2), curve=True)
 

@@ -53,7 +53,7 @@ def application() -> Application:
 
 @pytest.fixture
 def document(application: Application) -> dict[str, Any]:
-    return application.framework.openapi()
+    return application.fastapi.openapi()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
