@@ -96,7 +96,7 @@ def export_model(
         samples: Number of data rows to store in the file. Default: 10 of a public data set, none of others.
         report: Folder for an HTML report and the same figures as JSON.
         seed: Seed of the random rows that parity is proved on.
-        listener: Is told about the progress of the steps.
+        listener: Called when a step starts, advances or finishes.
 
     Returns:
         Where the file is, its manifest, the warnings and the durations.

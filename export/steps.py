@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class ProgressListener:
-    """Is told about the steps of an export. This base class ignores them; override what you need."""
+    """Called when a step starts, advances or finishes. Does nothing itself; override what you need."""
 
     def started(self, step: str) -> None:
         """A step starts."""

@@ -70,7 +70,7 @@ def verify_model(
         device: Where the file runs: "cpu" or "cuda".
         seed: Seed of the random rows that parity is proved on.
         min_agreement: Share of answers in which a lower precision must agree with fp32.
-        listener: Is told about the progress of the steps.
+        listener: Called when a step starts, advances or finishes.
 
     Returns:
         The manifest, the proof, the comparison of a lower precision, and the warnings.

@@ -51,11 +51,11 @@ class LoadTest:
         """Prepare the test.
 
         Args:
-            plan: what to do.
-            workload: the requests to send and their expected answers.
-            coordinator: the processes that send.
-            stop_requested: returns True once the test has to end early.
-            on_state: called about once a second with the current state.
+            plan: What to do.
+            workload: The requests to send and their expected answers.
+            coordinator: The processes that send.
+            stop_requested: Returns True once the test has to end early.
+            on_state: Called about once a second with the current state.
         """
         self._plan, self._workload, self._coordinator = plan, workload, coordinator
         self._stop_requested, self._on_state = stop_requested, on_state

@@ -22,11 +22,11 @@ def expect_axis_size(layer: nn.Module, x: Tensor, size: int, axis: int = -1, ndi
     """Raise a ShapeError unless `x` has the size that a layer needs along one axis.
 
     Args:
-        layer: the layer that is called, named in the message.
-        x: its input.
-        size: how many values the input must have along `axis`.
-        axis: the axis that the layer works on.
-        ndim: how many axes the input must have in all; None allows any number.
+        layer: The layer that is called, named in the message.
+        x: Its input.
+        size: How many values the input must have along `axis`.
+        axis: The axis that the layer works on.
+        ndim: How many axes the input must have in all; None allows any number.
     """
     has_axis = -x.dim() <= axis < x.dim() and ndim in (None, x.dim())
     if not has_axis or x.shape[axis] != size:

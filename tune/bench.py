@@ -60,9 +60,9 @@ def run_load(options: Mapping[str, str | bool], folder: Path, stop_requested: St
     """Load a server with a closed loop of users, in a process of its own.
 
     Args:
-        options: options of loadtest, by field.
-        folder: temporary folder, for the report of the load.
-        stop_requested: returns True once the user wants to stop.
+        options: Options of loadtest, by field.
+        folder: Temporary folder, for the report of the load.
+        stop_requested: Returns True once the user wants to stop.
     """
     report = folder / REPORT_FILE
     report.unlink(missing_ok=True)
@@ -79,11 +79,11 @@ def lower_precision(
     """Export the model in a lower precision; returns the repository with it, or raises an ExportError.
 
     Args:
-        model: the model.
-        source: what it was exported from; None to convert its file.
-        precision: name of the precision.
-        scratch: temporary folder, in which the repository is made.
-        stop_requested: returns True once the user wants to stop.
+        model: The model.
+        source: What it was exported from; None to convert its file.
+        precision: Name of the precision.
+        scratch: Temporary folder, in which the repository is made.
+        stop_requested: Returns True once the user wants to stop.
     """
     repository = scratch / precision
     options = ["--to", str(repository), "--name", model.name, "--precision", precision]

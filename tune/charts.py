@@ -48,10 +48,10 @@ def _dot_chart(
     """A chart of one measure.
 
     Args:
-        result: the search.
-        texts: name, title and description of the chart.
-        value: reads the measure.
-        bounds: limits of the SLO on the measure, each with its label.
+        result: The search.
+        texts: Name, title and description of the chart.
+        value: Reads the measure.
+        bounds: Limits of the SLO on the measure, each with its label.
     """
     # plotly draws the first row at the bottom
     rows = result.candidates[::-1]

@@ -37,10 +37,10 @@ class LoadClient:
         """Connect to the server.
 
         Args:
-            url: the server.
-            requests: endless requests to send.
-            checker: checks the answers.
-            correct_answers: bodies of answers that were checked, shared by all clients of the process.
+            url: The server.
+            requests: Endless requests to send.
+            checker: Checks the answers.
+            correct_answers: Bodies of answers that were checked, shared by all clients of the process.
         """
         self._url = urlsplit(url)
         self._requests, self._checker, self._correct_answers = requests, checker, correct_answers

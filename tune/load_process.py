@@ -104,11 +104,11 @@ def run_users(
     """Run users until the time is over; returns the outcomes after the warm-up, and the share of a CPU used.
 
     Args:
-        plan: what to send, and for how long.
-        workload: the requests and their expected answers.
-        count: number of users.
-        name: part of the random seed, so that processes send different sequences.
-        lifeline: file descriptor that closes when the leading process ends.
+        plan: What to send, and for how long.
+        workload: The requests and their expected answers.
+        count: Number of users.
+        name: Part of the random seed, so that processes send different sequences.
+        lifeline: File descriptor that closes when the leading process ends.
     """
     totals = OutcomeTotals()
     requests = prepare(plan, workload.payloads(plan.wire))

@@ -27,10 +27,10 @@ def find_model(models: Path | None, name: str | None, versions: str, scratch: Pa
     """Find the model to tune for; a UsageError if there is none, or several to choose from.
 
     Args:
-        models: a repository or a model file; None for the bundled model.
-        name: name of the model; None for the only one.
-        versions: the setting that says which versions are served.
-        scratch: temporary folder, for the repository of a single file.
+        models: A repository or a model file; None for the bundled model.
+        name: Name of the model; None for the only one.
+        versions: The setting that says which versions are served.
+        scratch: Temporary folder, for the repository of a single file.
     """
     if models is not None and not models.is_dir():
         models = single_file_repository(models, scratch)

@@ -67,9 +67,9 @@ def decide(
     except for noise, the one that is most similar to the base wins.
 
     Args:
-        base: the settings that serve has now.
-        rounds: the comparisons at the end, which give gains and noise.
-        trials: all trials of each candidate, which say whether it keeps the SLO.
+        base: The settings that serve has now.
+        rounds: The comparisons at the end, which give gains and noise.
+        trials: All trials of each candidate, which say whether it keeps the SLO.
     """
     noise = max([MIN_NOISE, *(comparison.base_difference for comparison in rounds)])
     finalists = dict.fromkeys(candidate for comparison in rounds for candidate in comparison.others)

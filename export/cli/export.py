@@ -17,7 +17,7 @@ from service.artifact.manifest import Precision
 app = typer.Typer(add_completion=False)
 
 # options that `turnpike verify` has too
-Source = Annotated[
+SourceArgument = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
@@ -54,7 +54,7 @@ Threads = Annotated[int, typer.Option(min=1, help="CPU threads for PyTorch.")]
 
 @app.command()
 def command(
-    source: Source,
+    source: SourceArgument,
     to: Annotated[Path, typer.Option(metavar="REPOSITORY", help="Folder of the model repository.")],
     name: Annotated[
         str | None, typer.Option(help="Name of the model.", show_default="the source's name")

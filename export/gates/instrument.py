@@ -1,7 +1,7 @@
 """Instruments a graph: finds its gates, names them, and adds them as hidden outputs with levers.
 
-Works on any ONNX graph, whoever wrote the network. A hidden output is a graph output that is returned only if
-it is asked for by name. The graph is changed in place: values are renamed, outputs are appended, and at
+Works on any ONNX graph, whatever code it came from. A hidden output is a graph output that is returned only
+if it is requested by name. The graph is changed in place: values are renamed, outputs are appended, and at
 most a few small nodes are added (1 - gate where only the carry gate exists, Identity for values that keep
 another name, additions for levers).
 """

@@ -142,7 +142,7 @@ def parse_plan(url: str, options: Mapping[str, Any]) -> LoadPlan:
         if text is None:
             continue
         if text == "":
-            # more likely an unset shell variable than a wish for the default
+            # an empty value is more likely an unset shell variable than meant as the default
             raise UsageError(f"{option.flag}: expected {option.metavar}, got nothing")
         values[option.field] = text if option.parse is None else option.parse(option.flag, text)
     return LoadPlan(url.rstrip("/"), **values)

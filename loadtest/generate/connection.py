@@ -126,10 +126,10 @@ def compose_request(url: str, path: str, data: bytes, headers: Mapping[str, str]
     """The bytes of a POST request.
 
     Args:
-        url: the server; a path in it goes before `path`.
-        path: begins with a slash.
-        data: the body.
-        headers: further headers, besides those that every request has.
+        url: The server; a path in it goes before `path`.
+        path: Begins with a slash.
+        data: The body.
+        headers: Further headers, besides those that every request has.
     """
     parts = urlsplit(url)
     lines = [

@@ -22,10 +22,10 @@ class ProcessLoad:
         """Prepare to send.
 
         Args:
-            plan: what to send, and to which server.
-            workload: the requests and their expected answers.
-            name: part of the random seed, so that processes send different sequences.
-            on_outcome: called with every outcome, in addition to the ledger.
+            plan: What to send, and to which server.
+            workload: The requests and their expected answers.
+            name: Part of the random seed, so that processes send different sequences.
+            on_outcome: Called with every outcome, in addition to the ledger.
         """
         self.plan, self.workload = plan, workload
         self.ledger = Ledger()

@@ -88,8 +88,8 @@ class LocustShape(LoadTestShape):
         """Take a profile.
 
         Args:
-            profile: called at every tick, because the options may change on locust's web page after this.
-            ends: whether the test ends with the profile.
+            profile: Called at every tick, because the options may change on locust's web page after this.
+            ends: Whether the test ends with the profile.
         """
         self._profile, self._ends = profile, ends
         self.reset_time()

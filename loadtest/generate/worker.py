@@ -31,10 +31,10 @@ def run_worker(plan: LoadPlan, workload: Workload, name: str, pipe: int) -> NoRe
     """Work for the coordinator until it ends, then end this process.
 
     Args:
-        plan: what to send, and to which server.
-        workload: the requests and their expected answers.
-        name: tells workers apart in random seeds.
-        pipe: the coordinator's port arrives here; the pipe closes when the coordinator dies.
+        plan: What to send, and to which server.
+        workload: The requests and their expected answers.
+        name: Tells workers apart in random seeds.
+        pipe: The coordinator's port arrives here; the pipe closes when the coordinator dies.
     """
     status = 1
     try:

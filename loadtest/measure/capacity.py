@@ -64,7 +64,7 @@ class CapacitySearch:
 
     @property
     def confirming(self) -> bool:
-        """Whether the next rate is to be confirmed by a longer run."""
+        """Whether the next rate runs longer, to confirm the capacity."""
         return self._rate_to_confirm is not None
 
     @property
@@ -88,10 +88,10 @@ class CapacitySearch:
         """Judge a rate that was tried, and choose how to continue.
 
         Args:
-            rate: requests per second that were due.
-            summary: the requests of the measured time.
-            late_p99: seconds after the due time at which requests were sent, 99th percentile.
-            completed: good answers that arrived within the measured time.
+            rate: Requests per second that were due.
+            summary: The requests of the measured time.
+            late_p99: Seconds after the due time at which requests were sent, 99th percentile.
+            completed: Good answers that arrived within the measured time.
         """
         expected = rate * summary.seconds
         too_few = summary.requests < expected - MAX_DEVIATIONS * math.sqrt(expected)

@@ -38,13 +38,13 @@ def make_record(
     """The record of a test that ends now.
 
     Args:
-        plan: what was done.
-        workload: what was sent.
-        ledger: all outcomes.
-        poller: the server's metrics, if they were read.
-        seconds: first second of the ledger that counts, and the one after the last.
-        busy: shares of a CPU that sending processes used, second by second.
-        more: further fields of the record.
+        plan: What was done.
+        workload: What was sent.
+        ledger: All outcomes.
+        poller: The server's metrics, if they were read.
+        seconds: First second of the ledger that counts, and the one after the last.
+        busy: Shares of a CPU that sending processes used, second by second.
+        more: Further fields of the record.
     """
     first, last = seconds
     summary = ledger.summary(first, last)

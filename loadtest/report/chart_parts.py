@@ -39,10 +39,10 @@ def line(
 
     Args:
         x, y: values of both axes.
-        name: text in the legend.
-        colour: name of a colour of the page's style.
-        dash: plotly's name of the dash style.
-        width: pixels.
+        name: Text in the legend.
+        colour: Name of a colour of the page's style.
+        dash: Plotly's name of the dash style.
+        width: Pixels.
     """
     return {
         "type": "scatter",
@@ -73,11 +73,11 @@ def time_layout(
     """Layout of a chart over the whole test; shades the time that the figures leave out.
 
     Args:
-        report: the document.
-        unit: title of the vertical axis.
-        traces: what the chart draws.
-        log: whether the vertical axis is logarithmic.
-        marks: lines across the chart.
+        report: The document.
+        unit: Title of the vertical axis.
+        traces: What the chart draws.
+        log: Whether the vertical axis is logarithmic.
+        marks: Lines across the chart.
     """
     last, divisor, name = _time_axis(report)
     begin = report["counted"]["from"]

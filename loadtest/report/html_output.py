@@ -23,9 +23,9 @@ def render_page(template: Path, charts: Iterable[Chart], **values: Any) -> str:
     """Render a template that extends `shell.html` into one self-contained HTML file.
 
     Args:
-        template: fills the blocks of the shell: `title`, `heading` and `content`.
-        charts: drawn by the page's script, in elements that the template makes with `figure()`.
-        values: variables of the template, beside `charts` (by name) and `fmt` (the number formats).
+        template: Fills the blocks of the shell: `title`, `heading` and `content`.
+        charts: Drawn by the page's script, in elements that the template makes with `figure()`.
+        values: Variables of the template, beside `charts` (by name) and `fmt` (the number formats).
     """
     environment = Environment(
         loader=FileSystemLoader([template.parent, SHELL_FOLDER]),

@@ -67,10 +67,10 @@ class AnswerChecker:
         """Check an answer: returns None if it is good, else the fault as a short text to count by.
 
         Args:
-            payload: the request.
+            payload: The request.
             status: HTTP status of the answer.
-            headers: names in lower case.
-            data: the body.
+            headers: Names in lower case.
+            data: The body.
         """
         if status != 200:
             return str(status)

@@ -54,10 +54,10 @@ class HttpClient:
         """Check the URL and the key; a UsageError if one is invalid.
 
         Args:
-            url: http://host:port or https://host:port, with or without a path.
-            api_key: sent with every request.
-            insecure: accept any TLS certificate.
-            timeout: seconds to wait for an answer.
+            url: The server, as http://host:port or https://host:port, with or without a path.
+            api_key: Sent with every request.
+            insecure: Accept any TLS certificate.
+            timeout: Seconds to wait for an answer.
         """
         self.url = url.rstrip("/")
         self.headers = authorization_header(api_key)

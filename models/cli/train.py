@@ -43,7 +43,7 @@ def _complete_data(incomplete: str) -> list[str]:
     return [name for name in known_datasets() if name.startswith(incomplete)]
 
 
-Preset = Annotated[
+PresetArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="PRESET", help="The network to train; --list shows all.", autocompletion=_complete_preset
@@ -70,7 +70,7 @@ Threads = Annotated[int | None, typer.Option(help="Number of threads; 0 for one 
 
 @app.command()
 def command(
-    preset: Preset = None,
+    preset: PresetArgument = None,
     listing: Listing = False,
     data: Data = None,
     data_dir: DataDir = None,
@@ -141,10 +141,10 @@ def run_training(
     """Train with a progress bar, draw the pictures, and print the result.
 
     Args:
-        plan: what to train.
-        resume_arguments: the arguments of `turnpike` that continue this run, printed if it is stopped.
-        resume: continue the run in the plan's folder.
-        pictures: draw pictures of the finished run.
+        plan: What to train.
+        resume_arguments: The arguments of `turnpike` that continue this run, printed if it is stopped.
+        resume: Continue the run in the plan's folder.
+        pictures: Draw pictures of the finished run.
     """
     if plan.folder.is_file():
         raise ConfigError(f"--out: expected a folder, got the file {plan.folder}")

@@ -41,12 +41,12 @@ class RawDataset:
     """A data set as it was read, before it is split.
 
     Attributes:
-        name: name of the data set.
-        rows: all rows, or the official training rows.
-        test: the official test rows; None if there are none.
-        labels: name of each class.
-        kind: what a row is: "image", "text" or "numbers".
-        alphabet: for text, the character of each id; id 0 is padding.
+        name: Name of the data set.
+        rows: All rows, or the official training rows.
+        test: The official test rows; None if there are none.
+        labels: Name of each class.
+        kind: What a row is: "image", "text" or "numbers".
+        alphabet: For text, the character of each id; id 0 is padding.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Dataset:
     """A data set that is split and ready for training.
 
     Attributes:
-        name: name of the data set.
-        train: rows to train on.
-        valid: rows held out of the training rows; the best checkpoint is chosen by them.
-        test: rows that are used once, after training.
-        labels: name of each class.
-        kind: what a row is: "image", "text" or "numbers".
-        alphabet: for text, the character of each id; id 0 is padding.
+        name: Name of the data set.
+        train: Rows to train on.
+        valid: Rows held out of the training rows; the best checkpoint is chosen by them.
+        test: Rows that are used once, after training.
+        labels: Name of each class.
+        kind: What a row is: "image", "text" or "numbers".
+        alphabet: For text, the character of each id; id 0 is padding.
     """
 
     name: str
@@ -115,11 +115,11 @@ def split_dataset(
     """Split a data set into training, validation and test rows.
 
     Args:
-        raw: the data set as it was read.
+        raw: The data set as it was read.
         test_fraction: None keeps the official test rows; if there are none, a fixed share of the rows,
             the same for every seed, is used. A number splits all rows at random with this share of test rows.
-        valid_fraction: share of the training rows to hold out for validation.
-        seed: decides the random splits.
+        valid_fraction: Share of the training rows to hold out for validation.
+        seed: Decides the random splits.
     """
     rows, test = raw.rows, raw.test
     if test_fraction is not None:

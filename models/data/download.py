@@ -25,9 +25,9 @@ class RemoteFile:
     """A public file that never changes.
 
     Attributes:
-        name: file name, the same on all mirrors and in the cache.
-        sha256: its checksum.
-        max_bytes: a download that is larger is stopped.
+        name: File name, the same on all mirrors and in the cache.
+        sha256: Its checksum.
+        max_bytes: A download that is larger is stopped.
         mirrors: URLs of folders that have the file, ending in "/"; they are tried in this order.
     """
 
@@ -61,10 +61,10 @@ def fetch(
     """Return the path of a file in `folder`, after downloading it if it is missing or damaged.
 
     Args:
-        remote: the file.
-        folder: where it is kept.
-        progress: called after every chunk.
-        timeout: longest wait for the next bytes, in seconds.
+        remote: The file.
+        folder: Where it is kept.
+        progress: Called after every chunk.
+        timeout: Longest wait for the next bytes, in seconds.
     """
     target = folder / remote.name
     reasons = []

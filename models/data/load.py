@@ -34,13 +34,13 @@ def load_dataset(
     """Read a data set and split it into training, validation and test rows.
 
     Args:
-        source: a name from `known_datasets`, or the path of an .npz file or a folder of images.
-        data_dir: folder with the files of a public data set; then nothing is downloaded.
+        source: A name from `known_datasets`, or the path of an .npz file or a folder of images.
+        data_dir: Folder with the files of a public data set; then nothing is downloaded.
         test_fraction: None keeps the official test rows; a number splits all rows at random with this
             share of test rows.
-        valid_fraction: share of the training rows to hold out for validation.
-        seed: decides the random splits.
-        progress: called during downloads.
+        valid_fraction: Share of the training rows to hold out for validation.
+        seed: Decides the random splits.
+        progress: Called during downloads.
     """
     _expect_fraction("valid_fraction", valid_fraction)
     if test_fraction is not None:

@@ -35,9 +35,9 @@ class IdxDataset:
     """A data set in the format of MNIST.
 
     Attributes:
-        labels: name of each class.
+        labels: Name of each class.
         mirrors: URLs of folders with the files, ending in "/".
-        files: name without .gz, size in bytes and SHA-256 of each file.
+        files: Name without .gz, size in bytes and SHA-256 of each file.
     """
 
     labels: tuple[str, ...]

@@ -55,10 +55,10 @@ def encode_texts(
     """Return texts as character ids of shape (texts, words, characters), cut and padded to fit.
 
     Args:
-        texts: texts whose words are separated by white space.
-        alphabet: the character of each id; characters that are not in it are left out.
-        words: number of words per text.
-        characters: number of characters per word.
+        texts: Texts whose words are separated by white space.
+        alphabet: The character of each id; characters that are not in it are left out.
+        words: Number of words per text.
+        characters: Number of characters per word.
     """
     ids = {character: index for index, character in enumerate(alphabet)}
     rows = []

@@ -55,11 +55,11 @@ class GatedJoin(nn.Module):
     """y = h * T(g) + x * C(g): joins a layer's result h with its input x; the gates read g, usually x.
 
     Args:
-        make_gate: creates one gate. It is called a second time for an independent carry gate.
-        gate_bias: initial bias of T. An independent C starts at the opposite bias, where C = 1 - T, so
+        make_gate: Creates one gate. It is called a second time for an independent carry gate.
+        gate_bias: Initial bias of T. An independent C starts at the opposite bias, where C = 1 - T, so
             both kinds of carry start as the same layer. None keeps PyTorch's own initialization.
         carry: "coupled" (C = 1 - T) or "independent" (C is a gate of its own).
-        scaled_init: draw the gates' weights after Glorot and Bengio 2010, as for tanh, because a sigmoid
+        scaled_init: Draw the gates' weights after Glorot and Bengio 2010, as for tanh, because a sigmoid
             has the same shape.
     """
 

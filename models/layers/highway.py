@@ -18,14 +18,14 @@ class HighwayLayer(Transform, GatedJoin):
     loads unchanged.
 
     Args:
-        dim: number of units of input and output.
-        map_kind: dense maps or convolutions, for H and T.
-        gate_bias: initial bias of T. At -2, T is about 0.12, so a new layer mostly carries its input.
+        dim: Number of units of input and output.
+        map_kind: Dense maps or convolutions, for H and T.
+        gate_bias: Initial bias of T. At -2, T is about 0.12, so a new layer mostly carries its input.
             None keeps PyTorch's own initialization.
-        activation: relu, tanh or maxout(k).
+        activation: Name of an activation: relu, tanh or maxout(k).
         carry: "coupled" (C = 1 - T) or "independent" (C is a gate of its own).
-        dropout: probability of zeroing a value of H.
-        batch_norm: normalize H before its activation.
+        dropout: Probability of zeroing a value of H.
+        batch_norm: Normalize H before its activation.
         init: "torch" keeps PyTorch's own weights; "scaled" draws H after He and T after Glorot and sets
             biases other than the gates' to zero, as very deep stacks need.
     """
@@ -98,8 +98,8 @@ class ConvHighwayLayer(HighwayLayer):
     Shapes: (batch, channels, length) for dims=1, (batch, channels, height, width) for dims=2 -> the same.
 
     Args:
-        channels: number of channels of input and output.
-        kernel: size of the kernels of H and T, an odd number.
+        channels: Number of channels of input and output.
+        kernel: Size of the kernels of H and T, an odd number.
         dims: 1 for convolutions over a line, 2 over a plane.
     """
 

@@ -29,11 +29,11 @@ class MapKind:
     """The kind of maps in a layer, so that one layer class can be dense or convolutional.
 
     Attributes:
-        make_linear: creates the map of H from a number of inputs and a number of units.
-        make_gate: creates a gate from the same two numbers.
-        make_norm: creates the batch normalization for a number of units.
-        unit_axis: the axis of the units in inputs and outputs.
-        ndim: how many axes inputs have; None allows any number.
+        make_linear: Creates the map of H from a number of inputs and a number of units.
+        make_gate: Creates a gate from the same two numbers.
+        make_norm: Creates the batch normalization for a number of units.
+        unit_axis: The axis of the units in inputs and outputs.
+        ndim: How many axes inputs have; None allows any number.
     """
 
     make_linear: Callable[[int, int], Linear]
@@ -93,12 +93,12 @@ class PlainLayer(Transform):
     Shapes: (..., inputs) -> (..., units).
 
     Args:
-        inputs: number of units of the input.
-        units: number of units of the output; None for as many as the input has.
-        map_kind: dense maps or convolutions.
-        activation: relu, tanh or maxout(k).
-        dropout: probability of zeroing a value of the output.
-        batch_norm: normalize before the activation.
+        inputs: Number of units of the input.
+        units: Number of units of the output; None for as many as the input has.
+        map_kind: Dense maps or convolutions.
+        activation: Name of an activation: relu, tanh or maxout(k).
+        dropout: Probability of zeroing a value of the output.
+        batch_norm: Normalize before the activation.
         init: "torch" keeps PyTorch's own weights; "scaled" draws them after He (relu, maxout) or Glorot
             (tanh) and sets the bias to zero.
     """
@@ -136,15 +136,15 @@ class ResidualLayer(nn.Module):
     Shapes: (..., dim) -> the same.
 
     Args:
-        dim: number of units of input and output.
-        map_kind: dense maps or convolutions.
-        activation: relu or tanh.
-        dropout: probability of zeroing a value of the branch.
-        batch_norm: normalize before the activation.
+        dim: Number of units of input and output.
+        map_kind: Dense maps or convolutions.
+        activation: Name of an activation: relu or tanh.
+        dropout: Probability of zeroing a value of the branch.
+        batch_norm: Normalize before the activation.
         init: "torch" keeps PyTorch's own weights. "scaled" draws W smaller by 1/sqrt(depth), so that the
             sum over all branches keeps the size of the input; at full size the signal would double in
             every layer, and 100 layers would overflow.
-        depth: how many residual layers the network has, for init="scaled".
+        depth: How many residual layers the network has, for init="scaled".
     """
 
     def __init__(

@@ -22,10 +22,10 @@ class NetConfig:
     """The settings that every network has. Each family adds its own in a subclass.
 
     Attributes:
-        family: name of the family, as it is saved in checkpoints.
-        inputs: shape of one row, without the batch axis.
-        classes: number of classes to tell apart, 2 or more.
-        scaling: what the network itself does to the values, so that callers send raw rows: "none",
+        family: Name of the family, as it is saved in checkpoints.
+        inputs: Shape of one row, without the batch axis.
+        classes: Number of classes to tell apart, 2 or more.
+        scaling: What the network itself does to the values, so that callers send raw rows: "none",
             "unit" (divide by the largest magnitude in the training rows), or "standard" (subtract their
             mean and divide by their standard deviation).
     """
@@ -50,10 +50,10 @@ class NetConfig:
         """Return the config for other data.
 
         Args:
-            inputs: shape of one row.
-            classes: number of classes.
-            alphabet_size: number of character ids of text; 0 for data that is no text.
-            settings: further settings to change, by name.
+            inputs: Shape of one row.
+            classes: Number of classes.
+            alphabet_size: Number of character ids of text; 0 for data that is no text.
+            settings: Further settings to change, by name.
         """
         return replace(self, inputs=inputs, classes=classes, **settings)
 
@@ -69,8 +69,8 @@ class Net(nn.Module):
     Shapes: (batch, *config.inputs) -> (batch, config.classes).
 
     Attributes:
-        free_axes: axes of a row whose size may differ from the config's (time).
-        reads_ids: whether the network reads integer ids, which are never scaled.
+        free_axes: Axes of a row whose size may differ from the config's (time).
+        reads_ids: Whether the network reads integer ids, which are never scaled.
     """
 
     free_axes: tuple[int, ...] = ()

@@ -71,13 +71,13 @@ class Cbhg(nn.Module):
     Shapes: (batch, time, inputs) -> (batch, time, 2 * width).
 
     Args:
-        inputs: features of one time step.
-        bank: the bank has convolutions of widths 1 to `bank`.
-        channels: channels of each convolution of the bank.
-        projection: channels between the two convolutions after the bank.
-        width: units of the highway layers, and of the GRU in each direction.
-        highways: number of highway layers.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        inputs: Features of one time step.
+        bank: The bank has convolutions of widths 1 to `bank`.
+        channels: Channels of each convolution of the bank.
+        projection: Channels between the two convolutions after the bank.
+        width: Units of the highway layers, and of the GRU in each direction.
+        highways: Number of highway layers.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     def __init__(
@@ -134,13 +134,13 @@ class CbhgConfig(NetConfig):
     """A CBHG over a sequence, or over the lines of an image.
 
     Attributes:
-        bank: the bank has convolutions of widths 1 to `bank`.
-        channels: channels of each convolution of the bank.
-        projection: channels between the two convolutions after the bank.
-        width: units of the highway layers, and of the GRU in each direction.
-        highways: number of highway layers.
-        dropout: dropout rate before the output layer.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        bank: The bank has convolutions of widths 1 to `bank`.
+        channels: Channels of each convolution of the bank.
+        projection: Channels between the two convolutions after the bank.
+        width: Units of the highway layers, and of the GRU in each direction.
+        highways: Number of highway layers.
+        dropout: Dropout rate before the output layer.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     family: ClassVar[str] = "cbhg"

@@ -33,14 +33,14 @@ class CharacterEncoder(nn.Module):
     Shapes: integer ids (..., characters), each 0 (padding) to alphabet - 1 -> (..., projection).
 
     Args:
-        alphabet: number of character ids, including 0 for padding.
-        embedding: units of a character's embedding.
-        filters: pairs (width, count).
-        projection: units of the word's vector.
-        highways: number of highway layers.
-        activation: relu or tanh, after the filters.
-        dropout: dropout rate.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        alphabet: Number of character ids, including 0 for padding.
+        embedding: Units of a character's embedding.
+        filters: Pairs (width, count).
+        projection: Units of the word's vector.
+        highways: Number of highway layers.
+        activation: Name of an activation: relu or tanh, after the filters.
+        dropout: Dropout rate.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     def __init__(
@@ -119,15 +119,15 @@ class CharacterCnnConfig(NetConfig):
     """A text classifier. `inputs` is (words, characters); texts may have any number of words.
 
     Attributes:
-        alphabet: number of character ids; the default is one per byte, and 0 for padding.
-        embedding: units of a character's embedding.
-        filter_widths: widths of the filters, in characters.
-        filter_counts: number of filters of each width, in the same order.
-        activation: relu or tanh, after the filters.
-        highways: number of highway layers.
-        projection: units of a word's vector.
-        dropout: dropout rate before the highway layers.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        alphabet: Number of character ids; the default is one per byte, and 0 for padding.
+        embedding: Units of a character's embedding.
+        filter_widths: Widths of the filters, in characters.
+        filter_counts: Number of filters of each width, in the same order.
+        activation: Name of an activation: relu or tanh, after the filters.
+        highways: Number of highway layers.
+        projection: Units of a word's vector.
+        dropout: Dropout rate before the highway layers.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
     """
 
     family: ClassVar[str] = "charcnn"

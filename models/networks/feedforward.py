@@ -39,11 +39,11 @@ class StackConfig(NetConfig):
     """The settings that dense and convolutional networks share.
 
     Attributes:
-        kind: the kind of layer: "plain", "residual" or "highway".
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        kind: The kind of layer: "plain", "residual" or "highway".
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
         carry: "coupled" (C = 1 - T) or "independent" (C is a gate of its own).
-        activation: relu, tanh or maxout(k).
-        batch_norm: normalize the layers' values over the batch.
+        activation: Name of an activation: relu, tanh or maxout(k).
+        batch_norm: Normalize the layers' values over the batch.
         init: "scaled" draws weights that suit deep stacks; "torch" keeps PyTorch's own.
     """
 
@@ -88,11 +88,11 @@ class MlpConfig(StackConfig):
     """A dense network: an entry from a row to `width` values, then `layers` layers, then the output.
 
     Attributes:
-        width: units of each layer.
-        layers: number of layers after the entry.
-        entry: how a row becomes `width` values: "plain" (a plain layer), "pad" (zero padding),
+        width: Units of each layer.
+        layers: Number of layers after the entry.
+        entry: How a row becomes `width` values: "plain" (a plain layer), "pad" (zero padding),
             "subsample", or "none" if rows have `width` values already.
-        dropout: probability of zeroing a value of H in each layer.
+        dropout: Probability of zeroing a value of H in each layer.
     """
 
     family: ClassVar[str] = "mlp"
@@ -159,11 +159,11 @@ class ConvConfig(StackConfig):
     plain convolution.
 
     Attributes:
-        stages: pairs (channels, layers).
-        kernel: size of the convolutions, an odd number.
-        average: average the last stage over all its positions instead of pooling it.
-        head: channels of a 1-wide convolution before that average; 0 for none. Needs `average`.
-        dropout: one rate for the input, then one after each stage; () for no dropout.
+        stages: Pairs (channels, layers).
+        kernel: Size of the convolutions, an odd number.
+        average: Average the last stage over all its positions instead of pooling it.
+        head: Channels of a 1-wide convolution before that average; 0 for none. Needs `average`.
+        dropout: One rate for the input, then one after each stage; () for no dropout.
     """
 
     family: ClassVar[str] = "conv"

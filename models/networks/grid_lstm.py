@@ -34,10 +34,10 @@ class GridLstmBlock(nn.Module):
 
     Args:
         dimensions: N.
-        width: units of h and m.
-        forget_bias: initial bias of the forget gates. Above zero, a memory crosses the grid before
+        width: Units of h and m.
+        forget_bias: Initial bias of the forget gates. Above zero, a memory crosses the grid before
             anything is learned. The other biases start at zero.
-        gain: factor on the initial weights, which are drawn after Glorot and Bengio 2010 for tanh. Above
+        gain: Factor on the initial weights, which are drawn after Glorot and Bengio 2010 for tanh. Above
             1, gates and candidates start closer to on/off switches.
     """
 
@@ -71,12 +71,12 @@ class Grid(nn.Module):
     -> h and m of the last layer along every dimension, depth last, (batch, positions, N, width).
 
     Args:
-        sizes: lengths of the sides; () for a grid of depth alone.
-        width: units of h and m.
-        depth: number of layers.
-        tied: whether all layers share one block.
-        forget_bias: see `GridLstmBlock`.
-        gain: see `GridLstmBlock`.
+        sizes: Lengths of the sides; () for a grid of depth alone.
+        width: Units of h and m.
+        depth: Number of layers.
+        tied: Whether all layers share one block.
+        forget_bias: See `GridLstmBlock`.
+        gain: See `GridLstmBlock`.
     """
 
     wave_order: Tensor
@@ -185,12 +185,12 @@ class GridLstmConfig(NetConfig):
         dimensions: 1 for depth alone, which reads any row, flattened; 2 for time and depth, which reads a
             sequence (time, features), numbers (time,) or an image line by line; 3 for height, width and
             depth, which reads an image (channels, height, width) in square patches.
-        width: units of h and m.
-        depth: number of layers.
-        tied: whether all layers share their weights.
-        patch: edge of a patch in pixels, for 3 dimensions only.
-        forget_bias: initial bias of the forget gates.
-        gain: factor on the initial weights.
+        width: Units of h and m.
+        depth: Number of layers.
+        tied: Whether all layers share their weights.
+        patch: Edge of a patch in pixels, for 3 dimensions only.
+        forget_bias: Initial bias of the forget gates.
+        gain: Factor on the initial weights.
     """
 
     family: ClassVar[str] = "grid-lstm"

@@ -33,9 +33,9 @@ class RecurrentHighwayStep(GatedJoin):
     Shapes: s (batch, width), x (batch, inputs) -> (batch, width).
 
     Args:
-        inputs: features of x_t; 0 for a step that does not read x_t.
-        width: units of the state.
-        gate_bias: initial bias of the transform gate; None keeps PyTorch's own initialization.
+        inputs: Features of x_t; 0 for a step that does not read x_t.
+        width: Units of the state.
+        gate_bias: Initial bias of the transform gate; None keeps PyTorch's own initialization.
         carry: "coupled" or "independent".
     """
 
@@ -69,10 +69,10 @@ class RecurrentHighway(nn.Module):
     Shapes: x (batch, time, inputs), state (batch, width) -> (batch, time, width).
 
     Args:
-        inputs: features of one time step.
-        width: units of the state.
-        depth: number of highway steps per time step.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        inputs: Features of one time step.
+        width: Units of the state.
+        depth: Number of highway steps per time step.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
         carry: "coupled" or "independent".
     """
 
@@ -142,11 +142,11 @@ class HighwayLstmLayer(nn.Module):
     Shapes: x (batch, time, inputs), c_below (batch, time, width) -> h and c, each (batch, time, width).
 
     Args:
-        inputs: features of one time step.
-        width: units of h and c.
-        lowest: whether this is the lowest layer of a stack, which has no depth gate.
-        forget_bias: initial bias b_f of the forget gate.
-        depth_bias: initial bias b_d of the depth gate.
+        inputs: Features of one time step.
+        width: Units of h and c.
+        lowest: Whether this is the lowest layer of a stack, which has no depth gate.
+        forget_bias: Initial bias b_f of the forget gate.
+        depth_bias: Initial bias b_d of the depth gate.
     """
 
     def __init__(
@@ -194,9 +194,9 @@ class RhnConfig(NetConfig):
     """A recurrent highway network over a sequence (time, features), or an image read line by line.
 
     Attributes:
-        width: units of the state.
-        depth: highway steps per time step.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        width: Units of the state.
+        depth: Highway steps per time step.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
         carry: "coupled" or "independent".
     """
 
@@ -240,10 +240,10 @@ class HighwayLstmConfig(NetConfig):
     """A stack of LSTM layers with depth gates over a sequence, or an image read line by line.
 
     Attributes:
-        width: units of each layer.
-        depth: number of layers.
-        forget_bias: initial bias of the forget gates.
-        depth_bias: initial bias of the depth gates.
+        width: Units of each layer.
+        depth: Number of layers.
+        forget_bias: Initial bias of the forget gates.
+        depth_bias: Initial bias of the depth gates.
     """
 
     family: ClassVar[str] = "highway-lstm"

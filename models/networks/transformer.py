@@ -125,12 +125,12 @@ class EncoderLayer(nn.Module):
     Shapes: (..., time, width) -> the same.
 
     Args:
-        width: units of input and output.
-        heads: attention heads, a divisor of `width`.
-        feedforward: units between W1 and W2.
+        width: Units of input and output.
+        heads: Attention heads, a divisor of `width`.
+        feedforward: Units between W1 and W2.
         join: "residual" or "highway".
-        dropout: dropout rate.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        dropout: Dropout rate.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
         carry: "coupled" or "independent".
     """
 
@@ -176,13 +176,13 @@ class TransformerConfig(NetConfig):
     joins. So a residual network of equal size has a `feedforward` that is larger by about `width`.
 
     Attributes:
-        width: units of each layer.
-        heads: attention heads, a divisor of `width`.
-        layers: number of encoder layers.
-        feedforward: units between the two feed-forward maps of a layer.
+        width: Units of each layer.
+        heads: Attention heads, a divisor of `width`.
+        layers: Number of encoder layers.
+        feedforward: Units between the two feed-forward maps of a layer.
         join: "residual" or "highway".
-        dropout: dropout rate.
-        gate_bias: initial bias of the transform gates; None keeps PyTorch's own initialization.
+        dropout: Dropout rate.
+        gate_bias: Initial bias of the transform gates; None keeps PyTorch's own initialization.
         carry: "coupled" or "independent".
     """
 

@@ -35,11 +35,11 @@ class GateGrids:
     """The four grids of the figure, layers x units each; narrower layers are filled with NaN.
 
     Attributes:
-        biases: biases of the transform gates.
-        mean_gates: gates, averaged over the rows.
-        gates: gates of the first row.
-        outputs: outputs of the first row.
-        averaged: whether a gate has several positions per row (of an image or in time), over which it was
+        biases: Biases of the transform gates.
+        mean_gates: Gates, averaged over the rows.
+        gates: Gates of the first row.
+        outputs: Outputs of the first row.
+        averaged: Whether a gate has several positions per row (of an image or in time), over which it was
             averaged too.
     """
 

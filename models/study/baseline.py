@@ -13,9 +13,9 @@ class MajorityBaseline:
     """The accuracy and loss that need no more knowledge than the class frequencies.
 
     Attributes:
-        accuracy: accuracy on the test rows of always predicting the most frequent class.
-        loss: cross-entropy of always predicting the class frequencies of the training rows.
-        rows: number of test rows.
+        accuracy: Accuracy on the test rows of always predicting the most frequent class.
+        loss: Cross-entropy of always predicting the class frequencies of the training rows.
+        rows: Number of test rows.
     """
 
     accuracy: float

@@ -31,9 +31,9 @@ def depth_figure(study: Study, results: Sequence[RunResult], baseline: MajorityB
     """Draw one panel of training losses per depth, with a line per family, and one of test accuracies.
 
     Args:
-        study: the study.
-        results: one run per family and depth.
-        baseline: drawn as a dashed line in every panel.
+        study: The study.
+        results: One run per family and depth.
+        baseline: Drawn as a dashed line in every panel.
     """
     panels = len(study.depths) + 1
     across = panels if panels <= MAX_PANELS_ACROSS else ceil(panels / 2)

@@ -31,17 +31,17 @@ class RunResult:
     """The result of one run so far. Values that do not exist (yet) are None.
 
     Attributes:
-        run: kind of layers, depth and learning rate.
+        run: Kind of layers, depth and learning rate.
         state: "finished", "diverged" (its loss became NaN or infinite) or "unfinished".
-        parameters: number of trainable parameters.
-        steps: number of steps of the whole run.
-        step: number of steps taken.
-        epoch: the epoch of the best network, or the epoch in which the run diverged.
-        loss: training loss of the last complete epoch.
-        valid_accuracy: validation accuracy of the best network.
-        test_accuracy: test accuracy of the best network.
-        seconds: training time.
-        history: loss and accuracies of every epoch.
+        parameters: Number of trainable parameters.
+        steps: Number of steps of the whole run.
+        step: Number of steps taken.
+        epoch: The epoch of the best network, or the epoch in which the run diverged.
+        loss: Training loss of the last complete epoch.
+        valid_accuracy: Validation accuracy of the best network.
+        test_accuracy: Test accuracy of the best network.
+        seconds: Training time.
+        history: Loss and accuracies of every epoch.
     """
 
     run: StudyRun
@@ -70,9 +70,9 @@ def load_result(plan: RunPlan, run: StudyRun, data_digest: str) -> RunResult:
     """Return the result in the folder of a run; raise a ConfigError if it belongs to another plan.
 
     Args:
-        plan: plan of the run.
-        run: kind of layers, depth and learning rate.
-        data_digest: digest of the data set.
+        plan: Plan of the run.
+        run: Kind of layers, depth and learning rate.
+        data_digest: Digest of the data set.
     """
     result = RunResult(run, "unfinished", _parameter_count(plan.config), plan.steps)
 
@@ -115,10 +115,10 @@ def save_divergence(plan: RunPlan, data_digest: str, step: int, history: list[di
     """Record that a run diverged, so that it is not tried again.
 
     Args:
-        plan: plan of the run.
-        data_digest: digest of the data set.
-        step: number of steps taken before the one that diverged.
-        history: loss and accuracies of the complete epochs.
+        plan: Plan of the run.
+        data_digest: Digest of the data set.
+        step: Number of steps taken before the one that diverged.
+        history: Loss and accuracies of the complete epochs.
     """
     values = {
         "plan": {

@@ -60,13 +60,13 @@ def run_study(
     has a study with other settings, a ConfigError is raised and nothing is changed.
 
     Args:
-        study: what to compare.
-        folder: the study's folder.
-        jobs: number of runs to train at the same time, each in a process of its own.
-        on_progress: called for every run at the start, and whenever a run has made progress.
-        should_stop: asked several times per second; if it returns True, the runs in progress are saved as
+        study: What to compare.
+        folder: The study's folder.
+        jobs: Number of runs to train at the same time, each in a process of its own.
+        on_progress: Called for every run at the start, and whenever a run has made progress.
+        should_stop: Asked several times per second; if it returns True, the runs in progress are saved as
             "unfinished" and continue when the study is run again.
-        on_download: called while the data set is downloaded.
+        on_download: Called while the data set is downloaded.
     """
     expect(jobs > 0, f"jobs: expected 1 or more, got {jobs}")
     data = study.load_data(on_download)

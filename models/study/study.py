@@ -35,14 +35,14 @@ class Study:
     """A depth study, as in Figure 1 of "Training Very Deep Networks".
 
     Attributes:
-        families: kinds of layers to compare.
-        depths: numbers of layers.
-        lrs: learning rates to try for each kind and depth.
-        data: name or path of the data set.
-        recipe: training settings of all runs; its learning rate is replaced by each of `lrs`.
-        seed: the seed of all runs.
-        width: units of a highway layer; the other kinds are wider, to have as many parameters.
-        data_dir: folder with the files of a public data set; then nothing is downloaded.
+        families: Kinds of layers to compare.
+        depths: Numbers of layers.
+        lrs: Learning rates to try for each kind and depth.
+        data: Name or path of the data set.
+        recipe: Training settings of all runs; its learning rate is replaced by each of `lrs`.
+        seed: The seed of all runs.
+        width: Units of a highway layer; the other kinds are wider, to have as many parameters.
+        data_dir: Folder with the files of a public data set; then nothing is downloaded.
     """
 
     families: tuple[LayerKind, ...]

@@ -73,12 +73,12 @@ def train_runs(
     When it returns or raises, all progress is saved and no worker is left.
 
     Args:
-        study: the study.
-        folder: its folder.
-        runs: the runs to train.
-        jobs: number of worker processes.
-        on_message: called with the messages of the workers.
-        should_stop: asked several times per second; if it returns True, the workers save and stop.
+        study: The study.
+        folder: Its folder.
+        runs: The runs to train.
+        jobs: Number of worker processes.
+        on_message: Called with the messages of the workers.
+        should_stop: Asked several times per second; if it returns True, the workers save and stop.
     """
     # the longest runs first, so that all workers end at about the same time: the deepest, and at equal depth
     # those with highway layers, which have two maps each

@@ -30,16 +30,16 @@ class TrainingRecord:
     """The JSON record in a checkpoint.
 
     Attributes:
-        preset: name of the preset.
-        config: settings of the network, as `NetConfig.to_dict` returns them.
-        data: name, digest, kind, labels and alphabet of the data set.
-        recipe: settings of the training.
-        seed: the seed of the run.
-        metrics: loss and accuracies of the best network; with the test results once the run is finished.
-        history: loss and accuracies of every epoch.
-        torch: version of PyTorch.
-        progress: state needed to resume the run; empty in the checkpoint of the best network.
-        format: version of this record's format.
+        preset: Name of the preset.
+        config: Settings of the network, as `NetConfig.to_dict` returns them.
+        data: Name, digest, kind, labels and alphabet of the data set.
+        recipe: Settings of the training.
+        seed: The seed of the run.
+        metrics: Loss and accuracies of the best network; with the test results once the run is finished.
+        history: Loss and accuracies of every epoch.
+        torch: Version of PyTorch.
+        progress: State needed to resume the run; empty in the checkpoint of the best network.
+        format: Version of this record's format.
     """
 
     preset: str

@@ -51,8 +51,8 @@ def figure_1_config(kind: LayerKind, depth: int, *, width: int | None = None) ->
 
     Args:
         kind: "plain", "residual" or "highway".
-        depth: number of layers, the first of which is always plain.
-        width: units of a highway layer, 50 by default; the other kinds are wider, to match its parameters.
+        depth: Number of layers, the first of which is always plain.
+        width: Units of a highway layer, 50 by default; the other kinds are wider, to match its parameters.
     """
     if depth < 2:
         raise ConfigError(f"depths: expected 2 or more, because the first layer is plain, got {depth}")

@@ -20,18 +20,18 @@ class Recipe:
     """AdamW, a schedule of its learning rate, and the number of epochs.
 
     Attributes:
-        epochs: passes over the training rows.
-        batch: rows per step.
-        lr: learning rate; the highest one if the schedule changes it.
+        epochs: Passes over the training rows.
+        batch: Rows per step.
+        lr: Learning rate; the highest one if the schedule changes it.
         schedule: "constant", "cosine" or "onecycle".
-        weight_decay: decoupled weight decay of matrices; vectors such as biases have none.
-        clip: upper bound of the gradient's norm; 0 for none.
-        shift: move each training image by up to this many pixels in both directions.
+        weight_decay: Decoupled weight decay of matrices; vectors such as biases have none.
+        clip: Upper bound of the gradient's norm; 0 for none.
+        shift: Move each training image by up to this many pixels in both directions.
         precision: "fp32", or "bf16" for mixed precision.
-        threads: threads that compute; 0 for one per core. Part of the recipe because the number of threads
+        threads: Threads that compute; 0 for one per core. Part of the recipe because the number of threads
             changes the rounding of sums, and because small networks are many times slower when threads
             wait for each other.
-        test_fraction: split all rows at random, with this share as test rows; None keeps the data set's
+        test_fraction: Split all rows at random, with this share as test rows; None keeps the data set's
             own split.
     """
 

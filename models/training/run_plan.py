@@ -30,12 +30,12 @@ class RunPlan:
     """Everything that decides a training run.
 
     Attributes:
-        preset: name of the preset, for the record.
-        config: the network.
-        recipe: how it is trained.
-        data: what it is trained on.
-        folder: where the checkpoints are written.
-        seed: all random numbers of the run depend on it.
+        preset: Name of the preset, for the record.
+        config: The network.
+        recipe: How it is trained.
+        data: What it is trained on.
+        folder: Where the checkpoints are written.
+        seed: All random numbers of the run depend on it.
         device: "cpu" or "cuda".
     """
 

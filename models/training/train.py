@@ -46,11 +46,11 @@ class TrainingState:
     """How far a run has come.
 
     Attributes:
-        step: steps taken so far.
-        seconds: time spent in steps and validation.
-        totals: sums over the current epoch.
-        history: loss and accuracies of the finished epochs.
-        best: the entry of `history` with the best validation accuracy; empty before the first.
+        step: Steps taken so far.
+        seconds: Time spent in steps and validation.
+        totals: Sums over the current epoch.
+        history: Loss and accuracies of the finished epochs.
+        best: The entry of `history` with the best validation accuracy; empty before the first.
     """
 
     step: int = 0
@@ -92,10 +92,10 @@ def train(
     """Train a network and keep the best one by validation, and the last state, in the plan's folder.
 
     Args:
-        plan: what to train, on which data, and where to save it.
-        resume: continue from `last.safetensors` in the folder, which must belong to the same plan.
-        on_step: called after every step, and once more after the validation of each epoch.
-        should_stop: asked before every step; if it returns True, the state is saved and `train` returns.
+        plan: What to train, on which data, and where to save it.
+        resume: Continue from `last.safetensors` in the folder, which must belong to the same plan.
+        on_step: Called after every step, and once more after the validation of each epoch.
+        should_stop: Asked before every step; if it returns True, the state is saved and `train` returns.
     """
     run = _TrainingRun(plan)
     if resume:

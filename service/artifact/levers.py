@@ -23,13 +23,13 @@ def override_biases(
     Gates that share a lever (the steps of a recurrent layer) move together.
 
     Args:
-        biases: the values that the file has for the lever tensors, by tensor name.
-        closed: gates whose T becomes 0.
-        opened: gates whose T becomes 1.
-        shifted: gates with the number to add to the logit of their T.
+        biases: The values that the file has for the lever tensors, by tensor name.
+        closed: Gates whose T becomes 0.
+        opened: Gates whose T becomes 1.
+        shifted: Gates with the number to add to the logit of their T.
 
     Raises:
-        ValueError: a gate has no lever, or two different changes to one lever were requested.
+        ValueError: A gate has no lever, or two different changes to one lever were requested.
     """
     changes = [
         *((gate, -SATURATING_SHIFT) for gate in closed),

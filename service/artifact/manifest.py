@@ -60,19 +60,19 @@ class Gate(ManifestRecord):
     """One transform gate T of the graph.
 
     Attributes:
-        name: the hidden output that holds T.
-        layer: the layer's number, from 0 in the order of the data flow.
-        depth: with `time`, tells the repeats of a recurrent layer apart.
-        time: see `depth`.
-        kind: how the carry gate C is computed: as 1 - T, by a gate of its own, or by the rest of a softmax.
+        name: The hidden output that holds T.
+        layer: The layer's number, from 0 in the order of the data flow.
+        depth: With `time`, tells the repeats of a recurrent layer apart.
+        time: See `depth`.
+        kind: How the carry gate C is computed: as 1 - T, by a gate of its own, or by the rest of a softmax.
         carry: `identity` if C multiplies the input of the layer, `projected` if C multiplies a tensor that
             is computed from it. Closing the gate then does not copy the input.
-        carry_gate: the hidden output that holds C, if C is a gate of its own.
-        output: the hidden output that holds the layer's output y. Two gates of one sum share it.
-        unit_axis: the axis of T with one entry per unit, counted from the end.
-        units: the number of units, if it is known.
-        bias: statistics of the gate's bias.
-        levers: the lever of T first, and that of C if it has one, with its sign turned so that the same
+        carry_gate: The hidden output that holds C, if C is a gate of its own.
+        output: The hidden output that holds the layer's output y. Two gates of one sum share it.
+        unit_axis: The axis of T with one entry per unit, counted from the end.
+        units: The number of units, if it is known.
+        bias: Statistics of the gate's bias.
+        levers: The lever of T first, and that of C if it has one, with its sign turned so that the same
             shift closes both. Several levers may share one tensor.
     """
 
@@ -283,7 +283,7 @@ class Manifest(ManifestRecord):
         """Parse the string stored in a file; `where` names the file in errors.
 
         Raises:
-            ModelFileError: a field is missing, unknown or invalid. The message names it.
+            ModelFileError: A field is missing, unknown or invalid. The message names it.
         """
         try:
             return cls.model_validate_json(text)

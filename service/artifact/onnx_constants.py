@@ -37,7 +37,7 @@ def read_initializers(
     """The values of these floating-point initializers of the graph.
 
     Raises:
-        ModelFileError: the graph lacks one of them, or the file is not a valid model.
+        ModelFileError: The graph lacks one of them, or the file is not a valid model.
     """
     arrays: dict[str, Array] = {}
     try:

@@ -72,7 +72,7 @@ def content_digest(data: bytes | memoryview) -> str:
     """SHA-256 of every field of a model file except its metadata, in the order of the file.
 
     Raises:
-        MalformedError: the data is not a protobuf message.
+        MalformedError: The data is not a protobuf message.
     """
     digest = sha256()
     for field in fields(memoryview(data)):

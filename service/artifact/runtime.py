@@ -154,16 +154,16 @@ def open_model(
     """Open a model in the way that the service does.
 
     Args:
-        model: a path, or the content of a file.
-        threads: threads that share the work of one run.
-        device: where the model runs.
-        where: name of the model in error messages, if `model` is not a path.
-        call: used to create the session, unless that starts threads. New threads inherit the priority of
+        model: A path, or the content of a file.
+        threads: Threads that share the work of one run.
+        device: Where the model runs.
+        where: Name of the model in error messages, if `model` is not a path.
+        call: Used to create the session, unless that starts threads. New threads inherit the priority of
             the thread that creates them, and would keep a low one while they run requests.
 
     Raises:
-        ModelFileError: there is no such file, onnxruntime cannot open it, or its manifest is invalid.
-        DeviceError: the device is not available.
+        ModelFileError: There is no such file, onnxruntime cannot open it, or its manifest is invalid.
+        DeviceError: The device is not available.
     """
     if isinstance(model, Path):
         where = str(model)

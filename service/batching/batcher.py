@@ -313,7 +313,7 @@ class Batcher:
             completed = self._runner.run(batch, inline=False)
         finally:
             # Raises if the loop was closed in the meantime. The error goes unnoticed, which is fine: closing
-            # the loop has cancelled all who waited.
+            # the loop has cancelled all requests that waited.
             loop.call_soon_threadsafe(self._finish_run, batch, completed, perf_counter_ns() - start, loop)
 
     def _finish_run(

@@ -60,7 +60,7 @@ def read_tuned_file(file: Path, machine: Mapping[str, Any]) -> dict[str, int | f
     """The settings of a tuned file.
 
     Raises:
-        SettingError: the file is damaged, or was measured on a machine other than `machine`.
+        SettingError: The file is damaged, or was measured on a machine other than `machine`.
     """
     try:
         # opening a pipe would block

@@ -46,11 +46,11 @@ def resolve(flags: Mapping[str, Any], config: Path | None = None) -> ResolvedSet
     """Every setting from its first source.
 
     Args:
-        flags: settings of the command line, by name.
-        config: a TOML file, used instead of the one that the environment names.
+        flags: Settings of the command line, by name.
+        config: A TOML file, used instead of the one that the environment names.
 
     Raises:
-        SettingError: a value is invalid. The message names the source, the value and the valid values.
+        SettingError: A value is invalid. The message names the source, the value and the valid values.
     """
     # collect
     config_origin = "--config"

@@ -31,7 +31,7 @@ class LesionRequest:
     curve: bool = False
 
     def bias_overrides(self, biases: Mapping[str, Array]) -> dict[str, Array]:
-        """The tensors to feed beside the inputs. Raises RequestError if a gate is to be moved in two ways."""
+        """The tensors to feed beside the inputs. Raises RequestError if a gate is moved in two ways."""
         try:
             return override_biases(biases, closed=self.closed, opened=self.opened, shifted=self.shifted)
         except ValueError as error:

@@ -67,7 +67,7 @@ class Driver:
             self.step()
 
     def step(self, _: object = None) -> None:
-        """Run the coroutine until it next waits. Called once by whoever made the driver, to start it."""
+        """Run the coroutine until it next waits. Called once, to start it."""
         self._awaited = None
         try:
             awaited = self._coroutine.send(None)

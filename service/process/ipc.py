@@ -64,9 +64,9 @@ class IpcChannel:
         """Send a request to the handler of that name and wait for its result.
 
         Raises:
-            ChannelClosedError: the other end is gone.
-            TimeoutError: no response came in time.
-            RequestError: the handler raised it.
+            ChannelClosedError: The other end is gone.
+            TimeoutError: No response came in time.
+            RequestError: The handler raised it.
         """
         if self.closed.is_set():
             raise ChannelClosedError("the service is stopping")
@@ -96,7 +96,7 @@ class IpcChannel:
             while line := await self._reader.readline():
                 self._receive(orjson.loads(line))
         except ConnectionError:
-            # the other process ended before it had read everything; whoever watches it reports that
+            # the other process ended before it had read everything; the worker pool reports that
             pass
         except (OSError, ValueError):
             log.warning("the channel between processes broke", exc_info=True)

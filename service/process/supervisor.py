@@ -33,8 +33,8 @@ def supervise(settings: Settings, make_app: MakeApp) -> int:
     """Serve until a signal stops it. Returns the exit status: 0, or 1 if a request was cut off.
 
     Args:
-        settings: the settings of the service.
-        make_app: creates the application in each worker.
+        settings: The settings of the service.
+        make_app: Creates the application in each worker.
     """
     configure_logging(settings.log_level)
     # unusable TLS files stop the start here, instead of every worker

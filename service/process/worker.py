@@ -61,12 +61,12 @@ def run_worker(
     """Run a worker and exit its process, with status 0, or 1 if it failed or cut off a request.
 
     Args:
-        settings: the settings of the service.
-        listener: the shared port.
-        counts: the numbers of open connections of all workers.
-        channel_end: this process's end of the channel to the supervisor.
-        number: the worker's number, from 1.
-        make_app: creates the application.
+        settings: The settings of the service.
+        listener: The shared port.
+        counts: The numbers of open connections of all workers.
+        channel_end: This process's end of the channel to the supervisor.
+        number: The worker's number, from 1.
+        make_app: Creates the application.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     logs.configure_logging(settings.log_level, number)

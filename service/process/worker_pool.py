@@ -80,13 +80,13 @@ class WorkerHandle:
         """Fork a worker.
 
         Args:
-            number: the worker's number, from 1.
-            settings: the settings of the service.
-            listener: the shared port.
-            counts: the numbers of open connections of all workers.
-            make_app: creates the application in the worker.
-            handlers: answer requests of the worker.
-            others: the living workers; the new one closes its copies of their channels.
+            number: The worker's number, from 1.
+            settings: The settings of the service.
+            listener: The shared port.
+            counts: The numbers of open connections of all workers.
+            make_app: Creates the application in the worker.
+            handlers: Answer requests of the worker.
+            others: The living workers; the new one closes its copies of their channels.
         """
         our_end, worker_end = socket.socketpair()
         foreign = [our_end.fileno(), *(other.channel_end.fileno() for other in others)]
@@ -173,11 +173,11 @@ class WorkerPool:
     """As many workers as the settings say, numbered from 1.
 
     Args:
-        settings: the settings of the service.
-        listener: the shared port.
-        make_app: creates the application in each worker.
-        handlers: answer requests of workers.
-        bring_up_to_date: has a replacement worker serve what the others do, before it accepts connections.
+        settings: The settings of the service.
+        listener: The shared port.
+        make_app: Creates the application in each worker.
+        handlers: Answer requests of workers.
+        bring_up_to_date: Has a replacement worker serve what the others do, before it accepts connections.
     """
 
     def __init__(

@@ -27,9 +27,9 @@ class Rollout:
     """Scans, loads and unloads, one at a time.
 
     Args:
-        root: the repository's folder.
-        policy: which versions to serve, as `VersionPolicy.parse` takes it.
-        broadcast: sends a request ("prepare" or "commit", and a deployment) to all workers and returns their
+        root: The repository's folder.
+        policy: Which versions to serve, as `VersionPolicy.parse` takes it.
+        broadcast: Sends a request ("prepare" or "commit", and a deployment) to all workers and returns their
             answers, None for a worker that ended.
     """
 
@@ -69,7 +69,7 @@ class Rollout:
         as the files of others may not be complete yet.
 
         Raises:
-            SettingError: the repository cannot be read and nothing has been served yet.
+            SettingError: The repository cannot be read and nothing has been served yet.
         """
         async with self._lock:
             try:

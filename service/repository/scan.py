@@ -89,7 +89,7 @@ def scan(root: Path) -> RepositoryScan:
     """Everything in a repository. Hidden files, drafts and folders without a model are ignored.
 
     Raises:
-        SettingError: the repository cannot be read.
+        SettingError: The repository cannot be read.
     """
     try:
         home = root.resolve(strict=True)

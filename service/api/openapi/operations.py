@@ -42,18 +42,18 @@ class Operation:
     """One method of one route. FastAPI's own routes need only the schemas.
 
     Attributes:
-        response: name of the schema of a response with status 200.
-        summary: a few words for lists of operations.
-        tag: the group that it belongs to.
-        description: longer text in Markdown.
-        body: name of the schema of the request body, None if it has no body.
-        body_required: whether a request without a body is an error.
-        binary: whether bodies may also be raw bytes.
-        runs_model: whether it runs a model, and can fail in the ways that runs do.
-        unready_response: whether status 503 has a body of the same schema as 200, instead of an error.
-        examples: example request bodies by name.
+        response: Name of the schema of a response with status 200.
+        summary: A few words for lists of operations.
+        tag: The group that it belongs to.
+        description: Longer text in Markdown.
+        body: Name of the schema of the request body, None if it has no body.
+        body_required: Whether a request without a body is an error.
+        binary: Whether bodies may also be raw bytes.
+        runs_model: Whether it runs a model, and can fail in the ways that runs do.
+        unready_response: Whether status 503 has a body of the same schema as 200, instead of an error.
+        examples: Example request bodies by name.
         parameters: OpenAPI parameters beside those of the path.
-        media_type: of the response, and of the request if it is not binary.
+        media_type: Of the response, and of the request if it is not binary.
     """
 
     response: str
