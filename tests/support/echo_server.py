@@ -1,4 +1,4 @@
-"""A server of connections in this process, with an application that echoes, and clients of it."""
+"""An HTTP server in this process, with an ASGI application that echoes, and clients for it."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class EchoApp:
-    """An ASGI application, which answers with the path and the length of the body; some paths differ."""
+    """An ASGI application that answers with the path and the length of the body. Some paths differ."""
 
     def __init__(self) -> None:
         self.requested_paths: list[str] = []
         self.disconnects = 0
         self.cancelled = False
         self.release = asyncio.Event()
-        # how many requests waited behind another at most
+        # the most requests that waited behind another on one connection
         self.longest_pipeline = 0
         self.connections: Any = ()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         self.requested_paths.append(path)
-        self.longest_pipeline = max([self.longest_pipeline, *(len(one.pipeline) for one in self.connections)])
+        self.longest_pipeline = max(
+            [self.longest_pipeline, *(len(connection.pipeline) for connection in self.connections)]
+        )
         if path == "/early":
-            # an answer before the body is there, as to one that is too large
+            # answers before the body has arrived, as the service does if a body is too large
             await answer(send, 413, b"{}")
             return
         if path == "/begun":
@@ -81,7 +83,7 @@ async def answer(send: Any, status: int, body: bytes, close: bool = False) -> No
 
 
 class AsgiApplication:
-    """An ASGI application behind the middleware, as a connection wants it."""
+    """An ASGI application behind the service's middleware, in the form that a connection expects."""
 
     def __init__(self, asgi: Any, settings: Settings, linger_seconds: float = 2.0) -> None:
         self.connection_limits = ConnectionLimits(
@@ -96,7 +98,7 @@ class AsgiApplication:
 
 
 class EchoServer:
-    """A server in this process, and clients of it."""
+    """A server in this process, and its clients."""
 
     def __init__(self, app: EchoApp, application: AsgiApplication, server: Server, port: int) -> None:
         self.app, self.application, self.server, self.port = app, application, server, port
@@ -113,7 +115,7 @@ class EchoServer:
         await asyncio.gather(*(writer.wait_closed() for writer in self.clients), return_exceptions=True)
 
     async def send_and_read_all(self, data: bytes) -> bytes:
-        """Everything that comes back until the server closes."""
+        """All bytes that the server sends until it closes the connection."""
         reader, writer = await self.connect()
         writer.write(data)
         return await asyncio.wait_for(reader.read(), 5)
@@ -128,16 +130,15 @@ async def read_answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]
 
 
 @contextlib.asynccontextmanager
-async def echo_server(quiet: float = 0.05, **settings: Any) -> AsyncIterator[EchoServer]:
-    """A server that waits less than others before it ends, but for `quiet` where that is told."""
+async def echo_server(quiet: float = 0.05, **overrides: Any) -> AsyncIterator[EchoServer]:
+    """A server that drains faster than by default; `quiet` is that of DrainTiming."""
     listener = listen("127.0.0.1", 0)
     app = EchoApp()
-    linger_seconds = settings.pop("linger_seconds", 2.0)
-    given = {"drain_wait": 0, "drain_seconds": 0.2, **settings}
+    linger_seconds = overrides.pop("linger_seconds", 2.0)
     timing = DrainTiming(handshake=0.02, quiet=quiet, step=0.005)
-    chosen = Settings(**given)
-    application = AsgiApplication(app, chosen, linger_seconds)
-    server = Server(chosen, listener, ConnectionCounts(1), 1, application, timing)
+    settings = Settings(**{"drain_wait": 0, "drain_seconds": 0.2, **overrides})
+    application = AsgiApplication(app, settings, linger_seconds)
+    server = Server(settings, listener, ConnectionCounts(1), 1, application, timing)
     app.connections = server.state.connections
     echo = EchoServer(app, application, server, listener.getsockname()[1])
     try:
@@ -151,26 +152,20 @@ async def echo_server(quiet: float = 0.05, **settings: Any) -> AsyncIterator[Ech
             await server.drain(last)
 
 
-def run(test: Callable[[EchoServer], Awaitable[None]], **given: Any) -> None:
-    """A test in such a place."""
+def run(test: Callable[[EchoServer], Awaitable[None]], **options: Any) -> None:
+    """Run a test with an echo server of its own."""
 
     async def scene() -> None:
-        async with echo_server(**given) as echo:
+        async with echo_server(**options) as echo:
             await test(echo)
 
     uvloop.run(scene())
 
 
 def parse_rejection(raw: bytes) -> tuple[int, str]:
-    """The status and the sentence of an answer that ends a connection."""
+    """The status and the error message of an answer that ends a connection."""
     head, body = raw.split(b"\r\n\r\n")
     assert b"content-type: application/json" in head
     assert b"connection: close" in head
     assert b"date: " in head
     return int(head.split()[1]), json.loads(body)["error"]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""A request without a connection, for tests of what endpoints and the middleware do with one."""
+"""A request without a connection, for tests of endpoints and of the middleware."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.http.response import Response
 
 
 class FakeRequest(Request):
-    """Brings its body in the given parts, and keeps the answer that it gets."""
+    """Receives its body in these parts, and keeps its response."""
 
     def __init__(
         self,

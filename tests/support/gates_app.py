@@ -1,4 +1,4 @@
-"""A small highway network behind the routes to its gates, for tests that ask it without a server."""
+"""A small highway network behind the routes to its gates, for tests that call them without a server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PARITY = Parity(
 
 
 def profile_of(gates: tuple[Gate, ...], values: list[Array]) -> Profile:
-    """The profile of gates' values, by NumPy's own statistics."""
+    """The profile of these gate values, computed with NumPy."""
     levels = (0.05, 0.5, 0.95)
     return Profile(
         rows=len(values[0]),
@@ -90,7 +90,7 @@ def manifest_of(gated: Gated, profile: Profile | None = None, labels: tuple[str,
 
 @dataclass
 class SingleModelRegistry:
-    """A shelf with one model on it."""
+    """A registry of one model."""
 
     model: Model
 
@@ -101,7 +101,7 @@ class SingleModelRegistry:
 
 
 class FakeSupervisor:
-    """What other workers answer when they are asked for what they have counted."""
+    """Answers with the snapshots that a test sets, as if they came from all workers."""
 
     def __init__(self) -> None:
         self.snapshots: list[dict[str, Any]] = []
@@ -112,28 +112,28 @@ class FakeSupervisor:
 
 
 class GatesClient:
-    """Asks the routes as the server would; errors come as they are raised."""
+    """Calls the endpoints directly: their errors are raised, not turned into responses."""
 
     @classmethod
-    def of(cls, folder: Path, gated: Gated, manifest: Manifest, **settings: Any) -> GatesClient:
-        """Asks a network of ours, written into a folder."""
+    def of(cls, folder: Path, gated: Gated, manifest: Manifest, **overrides: Any) -> GatesClient:
+        """A client of this network, which is written into the folder."""
         path = folder / "model.onnx"
         path.write_bytes(embed_manifest(gated.model, manifest))
-        return cls(path, **settings)
+        return cls(path, **overrides)
 
-    def __init__(self, path: Path, **settings: Any) -> None:
-        found = ModelFile("net", 3, path, file_identity(path.stat()))
-        chosen = Settings(**settings)
-        meter = RequestCounters()
-        self.model = load(found, chosen, meter, 1)
+    def __init__(self, path: Path, **overrides: Any) -> None:
+        file = ModelFile("net", 3, path, file_identity(path.stat()))
+        settings = Settings(**overrides)
+        counters = RequestCounters()
+        self.model = load(file, settings, counters, 1)
         self.workers = FakeSupervisor()
         self.results: list[InferenceResult] = []
         self.budget = MemoryBudget(1 << 30, limit=1 << 30, seconds=10)
         self.context = ServiceContext(
-            settings=chosen,
+            settings=settings,
             limits=RequestLimits(),
             registry=cast("ModelRegistry", SingleModelRegistry(self.model)),
-            counters=meter,
+            counters=counters,
             auth=Authenticator(),
             budget=self.budget,
             supervisor=self.workers,
@@ -148,9 +148,9 @@ class GatesClient:
         query: Mapping[str, str] | None = None,
         header: int | None = None,
     ) -> tuple[dict[bytes, bytes], bytes]:
-        """The headers and the body of an answer, which is 200 where there is any.
+        """The headers and the body of an answer, whose status must be 200.
 
-        `header` is how much of the body is JSON.
+        `header` is the length of the JSON at the start of the body in bytes; if None, all of it is JSON.
         """
         headers = [] if header is None else [(b"inference-header-content-length", str(header).encode())]
         method = "GET" if body is None else "POST"
@@ -175,16 +175,16 @@ class GatesClient:
         return {name: value for name, _, value in lines}, response.body
 
     def gates(self, x: Array, query: Mapping[str, str] | None = None, **more: Any) -> Any:
-        """The JSON answer to rows, for the gates' route."""
+        """The parsed answer of the gates route to these rows."""
         return json.loads(self.ask("gates", infer(x, **more), query)[1])
 
     def lesion(self, x: Array, **more: Any) -> Any:
-        """The JSON answer to rows and what else the body has, for the lesions' route."""
+        """The parsed answer of the lesion route to these rows, with further fields of the body."""
         return json.loads(self.ask("lesion", infer(x, **more))[1])
 
 
 class _RecordedRequest(FakeRequest):
-    """Keeps what the model's first run gave."""
+    """Records the inference result that the endpoint reports."""
 
     def __init__(self, results: list[InferenceResult], *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -194,8 +194,8 @@ class _RecordedRequest(FakeRequest):
         self._results.append(result)
 
 
-async def _answer(coming: Awaitable[Response | None]) -> Response:
-    response = await coming
+async def _answer(awaitable: Awaitable[Response | None]) -> Response:
+    response = await awaitable
     assert response is not None
     return response
 
@@ -205,6 +205,6 @@ async def _no_route(request: Request) -> Response:
 
 
 def infer(x: Array, **more: Any) -> bytes:
-    """The body of an infer request in JSON, and what else it is to have."""
+    """The body of an infer request in JSON, with these further fields."""
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "data": x.ravel().tolist()}
     return json.dumps({"inputs": [tensor], **more}).encode()

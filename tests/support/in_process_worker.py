@@ -48,13 +48,13 @@ class MemoryTransport(asyncio.Transport):
         self.protocol: Any = None
         self.written = bytearray()
         self.writes: list[bytes] = []
-        # that came when nobody was there any more
+        # written after the connection was closed
         self.writes_after_close: list[bytes] = []
-        # bytes of it that the client has not taken
+        # bytes written that the client has not read yet
         self.unsent = 0
         self.reading, self.pauses = True, 0
         self.eof_written = self.closing = False
-        # told of each write before it takes place, which it may prevent
+        # called before each write; an exception from it prevents the write
         self.before_write: Callable[[], None] = lambda: None
         self._unread: deque[bytes] = deque()
 
@@ -158,7 +158,7 @@ class NoSupervisor:
     """A client of the supervisor that must not be used."""
 
     async def ask(self, what: str, argument: Any = None) -> Any:
-        raise AssertionError(f"nobody is to be asked for {what}")
+        raise AssertionError(f"expected no request to the supervisor, got {what!r}")
 
 
 class InProcessWorker:
@@ -192,19 +192,19 @@ class InProcessWorker:
     @contextlib.contextmanager
     def blocked_runs(self) -> Iterator[threading.Event]:
         """Runs of the model block in a thread until the event is set, so that requests wait."""
-        stack, batcher, release = self.model.batcher._runner, self.model.batcher, threading.Event()
-        run = stack._run
+        runner, batcher, release = self.model.batcher._runner, self.model.batcher, threading.Event()
+        run = runner._run
 
         def wait(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
             assert release.wait(10)
             return run(feeds, names)
 
-        stack._run, batcher._run_times = wait, RunTimeEstimator()
+        runner._run, batcher._run_times = wait, RunTimeEstimator()
         try:
             yield release
         finally:
             release.set()
-            stack._run = run
+            runner._run = run
 
     def counts(self) -> dict[str, Any]:
         """The counters, without times."""
@@ -214,7 +214,7 @@ class InProcessWorker:
             "in_flight": snapshot["in_flight"],
             "held": self.app.context.budget.bytes,
             "answered": snapshot["answered"],
-            "timed": {route: sum(one["counts"]) for route, one in snapshot["seconds"].items()},
+            "timed": {route: sum(histogram["counts"]) for route, histogram in snapshot["seconds"].items()},
             "refused": snapshot["refused"],
             "rows": model["rows"],
             "failed": {reason: count for reason, (count, _) in model["failed"].items()},
@@ -240,18 +240,18 @@ def load_worker(**settings: Any) -> InProcessWorker:
 def run_scene(worker: InProcessWorker, scene: Scene) -> None:
     """Run a scene, and check that no request is left at its end."""
 
-    async def played() -> None:
+    async def play() -> None:
         try:
             await scene(worker)
             assert worker.app.context.counters.in_flight == 0
             assert worker.app.context.budget.bytes == 0
         finally:
-            # whoever still waits for a client to read would wait for ever
+            # an answer that waits for its client to read would wait for ever
             for connection in list(worker.state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
 
-    uvloop.run(played())
+    uvloop.run(play())
 
 
 def run(scene: Scene, **settings: Any) -> None:
@@ -283,8 +283,8 @@ def request(
 
 def rows(*tags: int) -> Array:
     """Random images, a different one for each tag."""
-    drawn = [np.random.default_rng(tag).integers(0, 17, (1, 8, 8)) for tag in tags]
-    return np.array(drawn, np.float32).reshape(-1, 1, 8, 8)
+    images = [np.random.default_rng(tag).integers(0, 17, (1, 8, 8)) for tag in tags]
+    return np.array(images, np.float32).reshape(-1, 1, 8, 8)
 
 
 def infer(batch: Array, **more: Any) -> bytes:

@@ -16,16 +16,10 @@ from service.config.settings import Settings
 from service.registry.registry import ModelRegistry
 from service.repository.scan import ModelFile
 from service.version import VERSION
+from tests.support.in_process_worker import NoSupervisor
 from tests.support.route_table import route_table
 
 ROOT = Path(__file__).parents[3]
-
-
-class NoSupervisor:
-    """A supervisor that must not be asked."""
-
-    async def ask(self, what: str, argument: Any = None) -> Any:
-        raise AssertionError(f"nobody is to be asked for {what}")
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from service.api import dashboard
 from service.api.app import create_app
 from service.api.dashboard import FOLDER
 from service.config.settings import Settings
-from tests.service.api.test_app import NoSupervisor
 from tests.support.asgi import Reply, ask
+from tests.support.in_process_worker import NoSupervisor
 
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]

@@ -7,7 +7,8 @@ import contextlib
 
 import pytest
 
-from tests.support.echo_server import GET, EchoServer, read_answer, run, until
+from tests.support.echo_server import GET, EchoServer, read_answer, run
+from tests.support.in_process_worker import until
 
 
 def test_a_client_that_leaves_is_noticed() -> None:

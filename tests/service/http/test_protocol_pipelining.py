@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run, until
-from tests.support.in_process_worker import GATES, INFER, InProcessWorker, request
+from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run
+from tests.support.in_process_worker import GATES, INFER, InProcessWorker, request, until
 from tests.support.in_process_worker import run as in_worker
 
 

@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run, until
+from tests.support.echo_server import GET, EchoServer, parse_rejection, read_answer, run
+from tests.support.in_process_worker import until
 
 
 def test_headers_that_drip_are_refused_in_time() -> None:

@@ -25,6 +25,7 @@ from service.http.server import DrainTiming, Server
 from service.repository.deployment import Deployment
 from service.telemetry import log
 from tests.support.gates_app import profile_of
+from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put, sealed
 
@@ -52,13 +53,6 @@ REQUEST = {
     "binary": post("infer", HEAD + ROW.tobytes(), f"Inference-Header-Content-Length: {len(HEAD)}"),
     "gates": post("gates", AS_JSON, "Content-Type: application/json"),
 }
-
-
-class NoSupervisor:
-    """A supervisor that must not be asked."""
-
-    async def ask(self, what: str, argument: Any = None) -> Any:
-        raise AssertionError(f"nobody is to be asked for {what}")
 
 
 @asynccontextmanager
