@@ -32,10 +32,14 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
         return 0
 
     monkeypatch.setattr(serve, "supervise", supervise)
+    return served
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TURNPIKE_"):
             monkeypatch.delenv(name)
-    return served
 
 
 def call(*arguments: str) -> Any:
