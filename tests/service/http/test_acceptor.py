@@ -1,4 +1,4 @@
-"""Accepting: one after another, evenly among workers, and on after a shortage or a broken handshake."""
+"""Accepting connections: the share of each worker, shortages of file descriptors, and TLS handshakes."""
 
 from __future__ import annotations
 
@@ -29,28 +29,27 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 class Scene:
-    """A server over a listening socket, and what another worker would say of itself."""
+    """A server on a listening socket, and the connection counts that it shares with another worker."""
 
-    def __init__(self, listener: socket.socket, **settings: Any) -> None:
+    def __init__(self, listener: socket.socket, **overrides: Any) -> None:
         self.port = listener.getsockname()[1]
         self.shares = ConnectionCounts(2)
-        chosen = Settings(drain_wait=0, drain_seconds=1, **settings)
-        self.server = Server(chosen, listener, self.shares, 1, AsgiApplication(app, chosen))
-
+        settings = Settings(drain_wait=0, drain_seconds=1, **overrides)
+        self.server = Server(settings, listener, self.shares, 1, AsgiApplication(app, settings))
         self.ended: asyncio.Task[int] | None = None
 
     async def end(self) -> int:
-        """Drain it, once."""
+        """Drain the server, once."""
         self.ended = self.ended or asyncio.create_task(self.server.drain(asyncio.Event()))
         return await self.ended
 
-    async def ask(self, **how: Any) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **how)
+    async def ask(self, **options: Any) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **options)
         writer.write(GET)
-        said = await asyncio.wait_for(reader.read(), 5)
+        received = await asyncio.wait_for(reader.read(), 5)
         writer.close()
         await writer.wait_closed()
-        return said[-2:]
+        return received[-2:]
 
 
 def run(
@@ -65,7 +64,7 @@ def run(
 
 
 def test_shares_are_what_each_worker_says() -> None:
-    """A worker that accepts nothing has none to compare with."""
+    """A worker that accepts no connections is left out of the comparison."""
     shares = ConnectionCounts(3)
     assert shares.least() == NOT_ACCEPTING
     shares.publish(1, 7)
@@ -76,7 +75,7 @@ def test_shares_are_what_each_worker_says() -> None:
 
 
 def test_a_server_says_how_many_it_has() -> None:
-    """As connections come and go, and that it is away when it has ended."""
+    """The count follows its connections, and is withdrawn when the server has ended."""
 
     async def test(scene: Scene) -> None:
         assert scene.shares.least() == 0
@@ -94,19 +93,19 @@ def test_a_server_says_how_many_it_has() -> None:
 
 
 def test_a_connection_is_left_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a moment: where that worker does not come, it is taken all the same."""
+    """It yields only for a moment: if the other worker does not accept the connection, it does."""
     monkeypatch.setattr(acceptors, "YIELD_SECONDS", 0.3)
 
     async def test(scene: Scene) -> None:
         _, first = await asyncio.open_connection("127.0.0.1", scene.port)
         await asyncio.sleep(0.05)
-        begun = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         assert await scene.ask() == b"p!"
-        assert asyncio.get_running_loop().time() - begun < 0.25
+        assert asyncio.get_running_loop().time() - started < 0.25
         scene.shares.publish(2, 0)
-        begun = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         assert await scene.ask() == b"p!"
-        assert asyncio.get_running_loop().time() - begun > 0.25
+        assert asyncio.get_running_loop().time() - started > 0.25
         first.close()
         await first.wait_closed()
 
@@ -114,7 +113,7 @@ def test_a_connection_is_left_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPat
 
 
 class Failing(socket.socket):
-    """A listening socket that fails a few times first."""
+    """A listening socket whose first calls of accept() fail."""
 
     faults: list[OSError]
 
@@ -128,7 +127,7 @@ class Failing(socket.socket):
 def test_accepting_goes_on_after_a_failure(
     number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When descriptors are free again, or with the next client; a shortage is logged."""
+    """After a pause if a resource is exhausted, which is logged; at once if a client has aborted."""
     monkeypatch.setattr(acceptors, "SHORTAGE_PAUSE_SECONDS", 0.05)
     listener = Failing(fileno=listen("127.0.0.1", 0).detach())
     listener.setblocking(False)
@@ -143,12 +142,12 @@ def test_accepting_goes_on_after_a_failure(
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate of this machine's loopback, and its key."""
+    """A certificate for the loopback address of this machine, and its key."""
     return certificate(tmp_path)
 
 
 def test_https_is_spoken_with_a_certificate(pair: tuple[Path, Path]) -> None:
-    """Clients that trust it are answered; one that speaks plain HTTP is cut off, and nobody else notices."""
+    """A client that speaks plain HTTP is disconnected, and other clients do not notice."""
     cert, key = pair
 
     async def test(scene: Scene) -> None:
@@ -161,7 +160,7 @@ def test_https_is_spoken_with_a_certificate(pair: tuple[Path, Path]) -> None:
 
 
 def test_a_handshake_that_is_under_way_is_not_lost(pair: tuple[Path, Path]) -> None:
-    """Who was let in before the port closed still shakes hands and is answered."""
+    """A client that connected before the port closed can finish its handshake, and gets an answer."""
     cert, key = pair
 
     async def test(scene: Scene) -> None:
@@ -183,7 +182,7 @@ def test_a_handshake_that_is_under_way_is_not_lost(pair: tuple[Path, Path]) -> N
 
 
 def test_a_handshake_that_never_ends_is_ended(pair: tuple[Path, Path]) -> None:
-    """A client that only connects does not stay."""
+    """A client that connects and sends nothing is disconnected."""
     cert, key = pair
 
     async def test(scene: Scene) -> None:

@@ -25,7 +25,7 @@ class AsgiFakeRequest(FakeRequest):
 
 
 def drive(request: Request, endpoint: AsgiEndpoint) -> list[BaseException | None]:
-    """Start the endpoint as a connection does; returns where its end will be noted."""
+    """Start the endpoint as a connection does. The list receives the exception that it ends with, or None."""
     ends: list[BaseException | None] = []
     request.driver = Driver(endpoint(request), ends.append)
     request.driver.step()
@@ -40,7 +40,7 @@ async def end(ends: list[BaseException | None]) -> BaseException | None:
 
 
 def test_an_application_runs_in_a_task_and_names_its_route() -> None:
-    """Frameworks ask for the current task; a waiter must then be a future, for the task to await."""
+    """Frameworks ask for the current task. A task can await only futures, so the waiter must be one."""
     request = AsgiFakeRequest()
     inside: list[Any] = []
 
@@ -97,7 +97,7 @@ def test_an_error_of_the_application_reaches_the_middleware(driven: bool) -> Non
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_cancelled_request_cancels_the_application(begun: bool) -> None:
-    """Also before its task has begun: no coroutine is left that was never awaited."""
+    """If its task has not begun, no coroutine may be left that was never awaited."""
     steps: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -127,21 +127,21 @@ def test_a_cancelled_request_cancels_the_application(begun: bool) -> None:
 
 
 class AsgiClient:
-    """The server's side of an ASGI request."""
+    """An ASGI server with one request: it provides the messages and records what is sent."""
 
     def __init__(self, *messages: dict[str, Any]) -> None:
         self.messages = list(messages)
         self.sent: list[dict[str, Any]] = []
 
     def request(self, headers: dict[str, str] | None = None, **scope: Any) -> AsgiRequest:
-        whole = {
+        full_scope = {
             "type": "http",
             "method": "POST",
             "path": "/a b",
             "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
             **scope,
         }
-        request = AsgiRequest(whole, self._receive, self._send)
+        request = AsgiRequest(full_scope, self._receive, self._send)
         request.id = "the-id"
         return request
 

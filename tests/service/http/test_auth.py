@@ -1,4 +1,4 @@
-"""Keys: who is let in where, and that no key is ever shown or half believed."""
+"""API keys and the admin key: which routes they open, where they come from, and that no key is ever shown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def api_key(key: str) -> list[tuple[bytes, bytes]]:
     ],
 )
 def test_the_right_key_opens(access: Authenticator, level: Level, headers: Any) -> None:
-    """A known key opens its level in either header; without API keys the api level is open to all."""
+    """Either header may carry the key. Without API keys the api level is open to all."""
     access.check(level, headers)
 
 
@@ -71,18 +71,18 @@ def test_the_right_key_opens(access: Authenticator, level: Level, headers: Any) 
 def test_the_wrong_key_does_not(
     access: Authenticator, level: Level, headers: Any, error: type[Exception]
 ) -> None:
-    """No key and a wrong one are 401; an API key at an admin route is 403, and so is one that is off."""
+    """401 for no key or a wrong one. Admin routes: 403 for an API key, or if there is no admin key."""
     with pytest.raises(error):
         access.check(level, headers)
 
 
 def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All keys are compared, on digests of one length, even when the first was the right one."""
+    """Digests of one length are compared, and all of them even if the first matches."""
     compared: list[tuple[bytes, bytes]] = []
 
-    def compare(mine: bytes, its: bytes) -> bool:
-        compared.append((mine, its))
-        return hmac.compare_digest(mine, its)
+    def compare(first: bytes, second: bytes) -> bool:
+        compared.append((first, second))
+        return hmac.compare_digest(first, second)
 
     monkeypatch.setattr(module, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
     Authenticator(["one", "two", "three"]).check("api", bearer("one"))
@@ -91,7 +91,7 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_kind_of_route_tells_its_level() -> None:
-    """Of routes and of whole routers; one that forgot is None."""
+    """Single routes and whole routers can declare a level; None means that it was forgotten."""
     app = FastAPI(openapi_url=None)
 
     app.router.routes[:0] = [Route("/bare", object())]
@@ -121,7 +121,7 @@ def settings(**values: Any) -> Settings:
 
 
 def test_keys_come_from_files_and_settings(tmp_path: Path) -> None:
-    """One key a line, blank lines and comments left out, beside those of the settings."""
+    """A file has one key per line. Blank lines and comments are ignored."""
     keys, admin = tmp_path / "keys", tmp_path / "admin"
     keys.write_text("# for the web shop\nshop\n\n  till  \n")
     admin.write_text("root\n")
@@ -137,7 +137,7 @@ def test_keys_come_from_files_and_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (b"", "api_keys_file: expected at least one key"),
         (b"\n# nothing\n", "api_keys_file: expected at least one key"),
@@ -146,37 +146,36 @@ def test_keys_come_from_files_and_settings(tmp_path: Path) -> None:
         (b"two words-geheim", "api_keys_file: expected keys of printable ASCII"),
     ],
 )
-def test_a_file_of_no_keys_stops_the_start(tmp_path: Path, text: bytes, says: str) -> None:
-    """Least of all does it leave the service open; the key itself is not shown."""
+def test_a_file_of_no_keys_stops_the_start(tmp_path: Path, text: bytes, message: str) -> None:
+    """Otherwise the service would be open to all. The error does not show the key."""
     path = tmp_path / "keys"
     path.write_bytes(text)
-    with pytest.raises(SettingError, match=says) as raised:
+    with pytest.raises(SettingError, match=message) as raised:
         Authenticator.from_settings(settings(api_keys_file=path))
     assert "geheim" not in str(raised.value)
 
 
 def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
-    """The setting and the file are named."""
     with pytest.raises(SettingError, match="admin_key_file: cannot read .*absent .*No such file"):
         Authenticator.from_settings(settings(admin_key_file=tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ({"api_keys": ("",)}, "api_keys: expected keys"),
         ({"admin_key": ""}, "admin_key: expected keys"),
         ({"api_keys": ("same",), "admin_key": "same"}, "admin_key: expected a key of its own"),
     ],
 )
-def test_keys_that_make_no_sense_stop_the_start(values: dict[str, Any], says: str) -> None:
-    """An empty key would be one that anybody has."""
-    with pytest.raises(SettingError, match=says):
+def test_keys_that_make_no_sense_stop_the_start(values: dict[str, Any], message: str) -> None:
+    """Anybody could send an empty key."""
+    with pytest.raises(SettingError, match=message):
         Authenticator.from_settings(settings(**values))
 
 
 def test_there_is_one_admin_key(tmp_path: Path) -> None:
-    """Two of them are a mistake, in one file or in two places."""
+    """A second one is rejected, whether it is in the same file or in another setting."""
     path = tmp_path / "admin"
     path.write_text("root\nroot2\n")
     with pytest.raises(SettingError, match="expected one admin key"):

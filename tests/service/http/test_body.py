@@ -1,4 +1,4 @@
-"""Bodies on their way in: whole, or refused as soon as it is known that they will not do."""
+"""Reading request bodies: whole, or refused as soon as they prove to be too large, late or damaged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def part(body: bytes, *, more: bool = False) -> Message:
 
 
 class Client(FakeRequest):
-    """Sends its messages one after the other, each after `wait` seconds, then never again."""
+    """Sends its messages in order, each after `wait` seconds, then nothing more."""
 
     def __init__(self, *messages: Message, wait: float | None = None) -> None:
         super().__init__("POST")
@@ -51,7 +51,7 @@ class Client(FakeRequest):
         return message.get("body", b""), message.get("more_body", False)
 
     def sending(self, encoding: str | None = None, length: int | None = None) -> Client:
-        """The same with these headers."""
+        """The same client with these headers."""
         headers = [] if encoding is None else [(b"content-encoding", encoding.encode())]
         self.head = RequestHead("POST", "/", "/", b"", headers, content_length=length)
         return self
@@ -59,30 +59,30 @@ class Client(FakeRequest):
 
 @contextlib.asynccontextmanager
 async def reading(budget: MemoryBudget, client: Client) -> AsyncIterator[bytes]:
-    """The body, which is held meanwhile."""
+    """Read the body; its bytes count in the budget until the end of the block."""
     try:
         yield await budget.read(client)
     finally:
         budget.release(client)
 
 
-def read(client: Client, held: MemoryBudget | None = None, **headers: Any) -> bytes:
-    """The body that is read; afterwards nothing is held, whatever came of it."""
-    held = held or MemoryBudget(1000, limit=100, seconds=5)
+def read(client: Client, budget: MemoryBudget | None = None, **headers: Any) -> bytes:
+    """Read a body, and check that the budget holds nothing afterwards, also after an error."""
+    budget = budget or MemoryBudget(1000, limit=100, seconds=5)
 
-    async def story() -> bytes:
-        async with reading(held, client.sending(**headers)) as body:
-            assert held.bytes == len(body)
+    async def scene() -> bytes:
+        async with reading(budget, client.sending(**headers)) as body:
+            assert budget.bytes == len(body)
             return body
 
     try:
-        return asyncio.run(story())
+        return asyncio.run(scene())
     finally:
-        assert held.bytes == 0
+        assert budget.bytes == 0
 
 
 def test_chunks_that_are_too_large_are_refused_alike_however_they_arrive() -> None:
-    """Their sum is not announced, so the error does not name it, also if all of them are there at once."""
+    """A chunked body announces no length, so the error names none, even if all chunks have arrived."""
     budget = MemoryBudget(1000, limit=100, seconds=5)
     for length, size in ((None, "more"), (101, "101")):
         request = FakeRequest("POST", "/", b"x" * 101, content_length=length)
@@ -93,7 +93,7 @@ def test_chunks_that_are_too_large_are_refused_alike_however_they_arrive() -> No
 
 @pytest.mark.parametrize("wait", [None, 0, 0.001])
 def test_a_body_is_read_whole(wait: float | None) -> None:
-    """In one part or many, there at once or later."""
+    """In one part or several, already received or still to come."""
     assert read(Client(part(b"abc"), wait=wait), length=3) == b"abc"
     assert read(Client(part(b"a", more=True), part(b"", more=True), part(b"bc"), wait=wait)) == b"abc"
     assert read(Client(part(b""), wait=wait)) == b""
@@ -101,17 +101,17 @@ def test_a_body_is_read_whole(wait: float | None) -> None:
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
-    """Nothing is asked of a client whose Content-Length is over the limit."""
+    """A Content-Length over the limit is enough to refuse it."""
     client = Client(part(b"x" * 101))
-    with pytest.raises(TooLargeError, match="body: expected at most 100 bytes, got 101") as caught:
+    with pytest.raises(TooLargeError, match="body: expected at most 100 bytes, got 101") as raised:
         read(client, length=101)
-    assert caught.value.status == 413
+    assert raised.value.status == 413
     assert len(client.messages) == 1
     assert len(read(Client(part(b"x" * 100)), length=100)) == 100
 
 
 def test_a_body_that_turns_out_too_large_is_read_no_further() -> None:
-    """At the first part beyond the limit, whatever its Content-Length was."""
+    """Reading stops at the first part beyond the limit."""
     client = Client(part(b"x" * 60, more=True), part(b"x" * 41, more=True), part(b"x"))
     with pytest.raises(TooLargeError, match="got more"):
         read(client)
@@ -122,15 +122,15 @@ def test_a_body_that_turns_out_too_large_is_read_no_further() -> None:
 
 @pytest.mark.parametrize("wait", [None, 0.03])
 def test_a_body_that_takes_too_long_is_given_up(wait: float | None) -> None:
-    """The limit is on the whole, so that a drip of bytes does not renew it."""
+    """The limit is on the whole body: a client that sends a byte now and then does not extend it."""
     parts = [part(b"x", more=True)] * (1 if wait is None else 50)
-    with pytest.raises(RequestTimeoutError, match=r"body: expected all of it within 0.1 s") as caught:
+    with pytest.raises(RequestTimeoutError, match=r"body: expected all of it within 0.1 s") as raised:
         read(Client(*parts, wait=wait), MemoryBudget(1000, limit=100, seconds=0.1))
-    assert caught.value.status == 408
+    assert raised.value.status == 408
 
 
 def test_a_body_that_never_begins_is_given_up() -> None:
-    """Headers alone hold nobody for ever."""
+    """A client that sends only headers must not occupy the server for ever."""
     with pytest.raises(RequestTimeoutError):
         read(Client(), MemoryBudget(1000, limit=100, seconds=0.05))
 
@@ -138,84 +138,83 @@ def test_a_body_that_never_begins_is_given_up() -> None:
 @pytest.mark.parametrize("messages", [(GONE,), (part(b"a", more=True), GONE)])
 @pytest.mark.parametrize("wait", [None, 0])
 def test_a_client_that_has_gone_gets_no_answer(messages: tuple[Message, ...], wait: float | None) -> None:
-    """It is told apart from every error that is answered."""
+    """Its error is no RequestError, as those are sent to the client."""
     with pytest.raises(ClientGoneError):
         read(Client(*messages, wait=wait))
     assert not issubclass(ClientGoneError, RequestError)
 
 
 def test_a_reader_that_is_cancelled_holds_nothing() -> None:
-    """Neither bytes nor a place in what it waits for."""
-    held = MemoryBudget(1000, limit=100, seconds=5)
+    """No bytes stay in the budget, and no coroutine is left behind."""
+    budget = MemoryBudget(1000, limit=100, seconds=5)
 
-    async def story() -> None:
+    async def scene() -> None:
         async def read_it() -> None:
-            async with reading(held, Client(part(b"abc", more=True), wait=0)):
+            async with reading(budget, Client(part(b"abc", more=True), wait=0)):
                 raise AssertionError
 
         task = asyncio.create_task(read_it())
         await asyncio.sleep(0.02)
-        assert held.bytes == 3
+        assert budget.bytes == 3
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert held.bytes == 0
+        assert budget.bytes == 0
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        asyncio.run(story())
+        asyncio.run(scene())
 
 
 def test_what_all_requests_hold_is_limited() -> None:
-    """The body that would be too much is turned away, and fits when another has gone."""
-    held = MemoryBudget(10, limit=8, seconds=5)
+    """A body beyond the budget is refused, and fits when another request has ended."""
+    budget = MemoryBudget(10, limit=8, seconds=5)
 
-    async def story() -> None:
-        async with reading(held, Client(part(b"x" * 6))):
+    async def scene() -> None:
+        async with reading(budget, Client(part(b"x" * 6))):
             with pytest.raises(
                 OverloadedError, match="server: the memory budget for requests is used up"
-            ) as caught:
-                async with reading(held, Client(part(b"x" * 3, more=True), part(b"x" * 3))):
+            ) as raised:
+                async with reading(budget, Client(part(b"x" * 3, more=True), part(b"x" * 3))):
                     raise AssertionError
-            assert caught.value.status == 503
-            assert held.bytes == 6
-            async with reading(held, Client(part(b"x" * 4))):
-                assert held.bytes == 10
-        async with reading(held, Client(part(b"x" * 6))):
-            assert held.bytes == 6
+            assert raised.value.status == 503
+            assert budget.bytes == 6
+            async with reading(budget, Client(part(b"x" * 4))):
+                assert budget.bytes == 10
+        async with reading(budget, Client(part(b"x" * 6))):
+            assert budget.bytes == 6
 
-    asyncio.run(story())
+    asyncio.run(scene())
 
 
 def test_answers_are_held_too() -> None:
-    """Those that clients do not read count beside the bodies of others."""
-    held = MemoryBudget(10, limit=8, seconds=5)
+    """Answers that clients have not read count in the same budget as the bodies of other requests."""
+    budget = MemoryBudget(10, limit=8, seconds=5)
 
-    async def story() -> None:
-        with held.hold(7):
+    async def scene() -> None:
+        with budget.hold(7):
             with pytest.raises(OverloadedError):
-                async with reading(held, Client(part(b"x" * 4))):
+                async with reading(budget, Client(part(b"x" * 4))):
                     raise AssertionError
-            with pytest.raises(OverloadedError), held.hold(4):
+            with pytest.raises(OverloadedError), budget.hold(4):
                 raise AssertionError
-            async with reading(held, Client(part(b"x" * 3))):
-                assert held.bytes == 10
-        assert held.bytes == 0
+            async with reading(budget, Client(part(b"x" * 3))):
+                assert budget.bytes == 10
+        assert budget.bytes == 0
 
-    asyncio.run(story())
+    asyncio.run(scene())
 
 
 def test_an_error_inside_gives_the_bytes_back() -> None:
-    """Whatever becomes of the request."""
-    held = MemoryBudget(10, limit=8, seconds=5)
+    budget = MemoryBudget(10, limit=8, seconds=5)
 
-    async def story() -> None:
-        async with reading(held, Client(part(b"abc"))):
+    async def scene() -> None:
+        async with reading(budget, Client(part(b"abc"))):
             raise KeyError
 
     with pytest.raises(KeyError):
-        asyncio.run(story())
-    assert held.bytes == 0
+        asyncio.run(scene())
+    assert budget.bytes == 0
 
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
@@ -224,7 +223,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": z
 @pytest.mark.parametrize("encoding", PACK)
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_compressed_bodies_are_unpacked(encoding: str, size: int) -> None:
-    """Whole or in parts, even byte by byte, and up to just the limit."""
+    """In any number of parts, even single bytes, and up to exactly the limit."""
     packed = PACK[encoding](b"abc" * 33 + b"d")
     parts = [part(packed[at : at + size], more=True) for at in range(0, len(packed), size)]
     assert read(Client(*parts, part(b"")), encoding=encoding) == b"abc" * 33 + b"d"
@@ -232,14 +231,13 @@ def test_compressed_bodies_are_unpacked(encoding: str, size: int) -> None:
 
 
 def test_identity_is_no_encoding() -> None:
-    """It may be named."""
     assert read(Client(part(b"abc")), encoding="identity") == b"abc"
 
 
 @pytest.mark.parametrize("encoding", PACK)
 @pytest.mark.parametrize("size", [101, 50_000_000])
 def test_a_bomb_is_unpacked_no_further_than_the_limit(encoding: str, size: int) -> None:
-    """One byte too many is 413, and so are fifty million, which are never all made."""
+    """One byte too many is 413, and so are fifty million, which are never all decompressed."""
     packed = PACK[encoding](b"\0" * size)
     tracemalloc.start()
     try:
@@ -255,21 +253,21 @@ def test_a_bomb_is_unpacked_no_further_than_the_limit(encoding: str, size: int) 
     "spoil", [lambda d: d[:-1], lambda d: b"x" + d, lambda d: d + b"x", lambda d: b"", lambda d: d[:5]]
 )
 def test_damaged_streams_are_refused(encoding: str, spoil: Callable[[bytes], bytes]) -> None:
-    """Cut, foreign or followed by something else."""
-    with pytest.raises(RequestError, match="body: expected one whole compressed stream") as caught:
+    """Cut short, not compressed, or followed by other bytes."""
+    with pytest.raises(RequestError, match="body: expected one whole compressed stream") as raised:
         read(Client(part(spoil(PACK[encoding](b"abc" * 20)))), encoding=encoding)
-    assert caught.value.status == 400
+    assert raised.value.status == 400
 
 
 @pytest.mark.parametrize("encoding", ["br", "gzip, deflate", "zstd", "", "\xff" * 500])
 def test_other_encodings_are_not_spoken(encoding: str) -> None:
-    """415, and what is spoken."""
+    """The answer is 415, and names the encodings that are supported."""
     with pytest.raises(
         UnsupportedEncodingError, match="Content-Encoding: expected gzip, deflate or identity, got"
-    ) as caught:
+    ) as raised:
         read(Client(part(b"abc")), encoding=encoding)
-    assert caught.value.status == 415
-    assert len(str(caught.value)) < 500
+    assert raised.value.status == 415
+    assert len(str(raised.value)) < 500
 
 
 def complete(body: bytes, *headers: tuple[bytes, bytes]) -> FakeRequest:
@@ -277,7 +275,7 @@ def complete(body: bytes, *headers: tuple[bytes, bytes]) -> FakeRequest:
 
 
 def test_a_complete_body_is_taken_at_once() -> None:
-    """It is held until the request is over, and refused by the same limits."""
+    """It counts in the budget until the request is released, and the same limits hold."""
     budget = MemoryBudget(10, limit=8, seconds=5)
     first, second = complete(b"x" * 7), complete(b"x" * 4)
     assert budget.take_complete(first) == b"x" * 7

@@ -1,4 +1,4 @@
-"""A driver runs a coroutine as an asyncio task would, without a task."""
+"""The driver, which runs a coroutine as an asyncio task would, without a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Scene = Callable[["Run"], Coroutine[Any, Any, None]]
 
 
 class Run:
-    """A driver and what its coroutine does."""
+    """A driver, the steps that its coroutine records, and its result."""
 
     def __init__(self, scene: Scene) -> None:
         self.steps: list[str] = []
@@ -23,7 +23,7 @@ class Run:
         self.driver = Driver(scene(self), self.results.append)
 
     async def end(self) -> BaseException | None:
-        """The exception that the coroutine ended with, once it has ended."""
+        """The exception that the coroutine ended with, or None, once it has ended."""
         async with asyncio.timeout(5):
             while not self.results:
                 await asyncio.sleep(0)
@@ -35,14 +35,14 @@ class Run:
 def in_loop(test: Callable[[], Awaitable[None]]) -> None:
     """Run the test in an event loop that logs nothing as an error."""
 
-    async def watched() -> None:
+    async def run_and_check() -> None:
         reports: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, report: reports.append(report))
         await test()
         assert reports == []
 
     for runner in (asyncio.run, uvloop.run):
-        runner(watched())  # type: ignore[operator]
+        runner(run_and_check())  # type: ignore[operator]
 
 
 def test_a_coroutine_that_never_waits_ends_in_its_first_step() -> None:
@@ -97,7 +97,7 @@ def test_a_waiter_that_is_set_before_it_is_awaited_does_not_wait() -> None:
 
 
 def test_a_waiter_that_is_no_longer_awaited_changes_nothing() -> None:
-    """One that is set while the coroutine awaits another must not run its next step."""
+    """A waiter that is set while the coroutine awaits another must not run its next step."""
 
     async def test() -> None:
         waiters: list[DriverWaiter] = []
@@ -146,7 +146,7 @@ def test_what_a_task_may_await_a_driver_may_await(kind: str) -> None:
         assert bool(run.steps) is (kind == "done future")
         if kind == "future":
             future.set_result("result")
-            # a future wakes whoever awaits it in a later turn of the event loop
+            # a future resumes the coroutine that awaits it in a later turn of the event loop
             assert run.steps == []
         assert await run.end() is None
         assert run.steps == (["result", "again"] if kind == "gather" else ["result"])
@@ -155,7 +155,7 @@ def test_what_a_task_may_await_a_driver_may_await(kind: str) -> None:
 
 
 def test_an_exception_is_passed_on_and_raised_no_further() -> None:
-    """Whoever sets a result must not be interrupted by what the coroutine then raises."""
+    """The code that sets a result must not be interrupted by what the coroutine then raises."""
 
     async def test() -> None:
         waiters: list[DriverWaiter] = []
@@ -202,7 +202,7 @@ def test_the_exception_of_a_future_is_raised_where_it_is_awaited() -> None:
 @pytest.mark.parametrize("kind", ["waiter", "future", "task"])
 @pytest.mark.parametrize("caught", [False, True])
 def test_cancelling_cancels_what_is_awaited(kind: str, caught: bool) -> None:
-    """In a later turn of the event loop; a coroutine may clean up, or go on."""
+    """It does so in a later turn of the event loop. The coroutine may clean up, or catch it and go on."""
 
     async def test() -> None:
         loop = asyncio.get_running_loop()
@@ -251,7 +251,7 @@ def test_cancelling_before_the_start_and_after_the_end_does_nothing() -> None:
 
 
 def test_a_result_comes_too_late_for_a_cancelled_waiter() -> None:
-    """The batcher asks done() before it sets a result: a caller that has gone counts as done."""
+    """The batcher calls done() before it sets a result: a request whose client has gone counts as done."""
 
     async def test() -> None:
         waiters: list[DriverWaiter] = []

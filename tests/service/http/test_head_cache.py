@@ -1,4 +1,4 @@
-"""Remembered heads: the same bytes are the same head."""
+"""The cache of parsed heads: the same bytes are the same head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def parsed(length: int | None, *headers: tuple[bytes, bytes], path: str = "/x") 
 
 
 def test_a_head_is_found_again_before_another_body() -> None:
-    """What follows it may differ, but not in length."""
+    """The body may differ, but not its length."""
     cache, head = HeadCache(), parsed(3)
     assert cache.find(HEAD + b"abc") is None
     cache.add(HEAD + b"abc", head)
@@ -21,7 +21,7 @@ def test_a_head_is_found_again_before_another_body() -> None:
 
 
 def test_a_piece_that_is_not_exactly_one_request_is_not_found() -> None:
-    """Two requests at once, or a body that is still arriving, are for the parser."""
+    """The parser handles several requests at once, and bodies that are still arriving."""
     cache = HeadCache()
     cache.add(HEAD + b"abc", parsed(3))
     for piece in (HEAD + b"ab", HEAD, HEAD + b"abc" + HEAD, HEAD[:-2], b"", b"abc", HEAD.upper() + b"abc"):
@@ -45,7 +45,7 @@ def test_heads_that_differ_in_each_request_are_not_added() -> None:
 
 
 def test_the_cache_is_bounded() -> None:
-    """A client that sends another head each time, or very long ones, fills no memory."""
+    """A client that always sends new heads, or very long ones, must not fill the memory."""
     cache = HeadCache()
     for number in range(2 * MAX_CACHED_HEADS + 1):
         cache.add(b"POST /%d HTTP/1.1\r\n\r\n" % number, parsed(0))

@@ -1,4 +1,4 @@
-"""The listening socket: errors that name the setting, and an end that loses nobody who was let in."""
+"""The listening socket: errors that name the setting, and a shutdown that loses no accepted connection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def connected(listener: socket.socket, seconds: float = 5) -> socket.socket:
 
 
 def test_a_port_that_is_taken_is_said() -> None:
-    """With its number, and what to look for."""
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(SettingError) as raised:
@@ -44,15 +43,15 @@ def test_a_port_that_is_taken_is_said() -> None:
 
 @pytest.mark.parametrize("host", ["no such host", "192.0.2.7", "a..b", "x" * 300])
 def test_a_host_that_is_not_ours_is_said(host: str) -> None:
-    """A name that nothing is known of, and an address of another machine."""
+    """A name that cannot be resolved, and an address of another machine."""
     with pytest.raises(SettingError, match="--host: expected an address"):
         listen(host, 0)
 
 
 def test_a_port_that_is_not_allowed_is_said() -> None:
-    """Whoever is not root gets a hint."""
-    said = bind_error_message(PermissionError(errno.EACCES, "denied"), "127.0.0.1", 80)
-    assert said == "--port: expected a port that this user may listen on, such as one from 1024, got 80"
+    """The message suggests a port that needs no root."""
+    message = bind_error_message(PermissionError(errno.EACCES, "denied"), "127.0.0.1", 80)
+    assert message == "--port: expected a port that this user may listen on, such as one from 1024, got 80"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_a_port_that_is_not_allowed_is_said() -> None:
     ],
 )
 def test_the_address_can_be_called(host: str, shown: str) -> None:
-    """What is printed works as it stands, for IPv6 and for all addresses at once as well."""
+    """The URL that is printed works as it is, also for IPv6 and for a listener on all addresses."""
     try:
         listener = listen(host, 0)
     except SettingError:
@@ -76,7 +75,7 @@ def test_the_address_can_be_called(host: str, shown: str) -> None:
 
 
 def test_all_addresses_are_those_of_ipv4_too() -> None:
-    """:: takes clients of either kind."""
+    """A listener on :: accepts IPv4 clients as well."""
     try:
         listener = listen("::", 0)
     except SettingError:
@@ -85,28 +84,28 @@ def test_all_addresses_are_those_of_ipv4_too() -> None:
         pass
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a filter of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="uses a socket filter of Linux")
 def test_nobody_new_gets_in_and_nobody_who_is_in_gets_lost() -> None:
-    """After stop_new, a queued connection is still accepted and still speaks; a new one waits in vain."""
+    """A queued connection can still be accepted and used; a new one times out."""
     with listen("127.0.0.1", 0) as listener:
-        early = connected(listener)
+        queued = connected(listener)
         refuse_new_connections(listener)
         with pytest.raises(TimeoutError):
             connected(listener, 0.3)
-        taken, _ = listener.accept()
+        accepted, _ = listener.accept()
         with pytest.raises(BlockingIOError):
             listener.accept()
-        early.sendall(b"hello")
-        taken.settimeout(5)
-        assert taken.recv(5) == b"hello"
-        taken.sendall(b"world")
-        assert early.recv(5) == b"world"
-        early.close()
-        taken.close()
+        queued.sendall(b"hello")
+        accepted.settimeout(5)
+        assert accepted.recv(5) == b"hello"
+        accepted.sendall(b"world")
+        assert queued.recv(5) == b"world"
+        queued.close()
+        accepted.close()
 
 
 def test_without_such_a_filter_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that refuses it is no reason to fail."""
+    """If the kernel refuses the filter, shutdown goes on without it."""
     monkeypatch.setattr(listeners, "SO_ATTACH_FILTER", 9999)
     with listen("127.0.0.1", 0) as listener:
         refuse_new_connections(listener)
@@ -126,18 +125,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def given(folder: Path, cert: str, key: str) -> Settings:
+def tls_settings(folder: Path, cert: str, key: str) -> Settings:
     return Settings(tls_cert=folder / cert, tls_key=folder / key)
 
 
 def test_a_pair_that_fits_is_taken(files: Path) -> None:
-    """And without one it is plain HTTP."""
-    assert tls_context(given(files, "mine.pem", "mine.key")) is not None
+    """Without a certificate the service speaks plain HTTP."""
+    assert tls_context(tls_settings(files, "mine.pem", "mine.key")) is not None
     assert tls_context(Settings()) is None
 
 
 @pytest.mark.parametrize(
-    ("cert", "key", "says"),
+    ("cert", "key", "message"),
     [
         ("text", "text", "--tls-cert: expected a certificate chain (PEM), got '{}/text'"),
         ("mine.key", "mine.pem", "--tls-cert: expected a certificate chain (PEM), got '{}/mine.key'"),
@@ -159,8 +158,8 @@ def test_a_pair_that_fits_is_taken(files: Path) -> None:
         ),
     ],
 )
-def test_a_pair_of_no_use_is_said(files: Path, cert: str, key: str, says: str) -> None:
-    """Which of the two is at fault, and nobody is asked for a passphrase."""
+def test_a_pair_of_no_use_is_said(files: Path, cert: str, key: str, message: str) -> None:
+    """The error names the file at fault, and there is no prompt for a passphrase."""
     with pytest.raises(SettingError) as raised:
-        tls_context(given(files, cert, key))
-    assert str(raised.value) == says.replace("{}", str(files))
+        tls_context(tls_settings(files, cert, key))
+    assert str(raised.value) == message.replace("{}", str(files))

@@ -1,4 +1,4 @@
-"""The outermost layer: every request gets an id, a line in the log, a place in the counts, and JSON."""
+"""The middleware: every request gets an id, an access log line, counts, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROUTE = "/v2/models/{model}/infer"
 
 
 async def endpoint(request: Request) -> Response:
-    """Does what its path says."""
+    """Does what the model's name in the path says."""
     match request.path_params["model"]:
         case "full":
             raise OverloadedError("queue: expected room, got none", 3)
@@ -53,32 +53,32 @@ async def endpoint(request: Request) -> Response:
 
 @pytest.fixture
 def levels() -> list[int]:
-    """How much of interest each line of the access log was."""
+    """The logging level of each line of the access log."""
     return []
 
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch, levels: list[int]) -> list[Any]:
-    """What the access log was given."""
-    given: list[Any] = []
+    """The fields of each line of the access log."""
+    records: list[Any] = []
 
-    def request(fields: dict[str, Any], level: int) -> None:
-        given.append(fields)
+    def add(fields: dict[str, Any], level: int) -> None:
+        records.append(fields)
         levels.append(level)
 
-    monkeypatch.setattr(module, "access_log", SimpleNamespace(add=request))
-    return given
+    monkeypatch.setattr(module, "access_log", SimpleNamespace(add=add))
+    return records
 
 
 @pytest.fixture
-def meter() -> RequestCounters:
+def counters() -> RequestCounters:
     return RequestCounters()
 
 
 class Service:
-    """The middleware before an endpoint of ours and the framework, as an ASGI application."""
+    """The middleware before one endpoint of the service and FastAPI, as an ASGI application."""
 
-    def __init__(self, meter: RequestCounters, cors: tuple[str, ...], access_log: bool) -> None:
+    def __init__(self, counters: RequestCounters, cors: tuple[str, ...], access_log: bool) -> None:
         app = FastAPI(redirect_slashes=False)
         framework = APIRouter(prefix="/v2")
 
@@ -97,7 +97,7 @@ class Service:
             router,
             Authenticator(),
             MemoryBudget(1 << 20, limit=1 << 20, seconds=5),
-            RequestObserver(meter, None, access_log=access_log),
+            RequestObserver(counters, None, access_log=access_log),
             Cors(cors) if cors else None,
         )
 
@@ -105,19 +105,19 @@ class Service:
         await self._middleware.handle(AsgiRequest(scope, receive, send))
 
 
-def service(meter: RequestCounters, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Service:
-    return Service(meter, cors, access_log)
+def service(counters: RequestCounters, *, cors: tuple[str, ...] = (), access_log: bool = True) -> Service:
+    return Service(counters, cors, access_log)
 
 
-def answered(meter: RequestCounters) -> Any:
-    return meter.snapshot()["answered"]
+def answered(counters: RequestCounters) -> Any:
+    return counters.snapshot()["answered"]
 
 
-def test_an_answer_passes_and_is_counted(lines: list[Any], meter: RequestCounters) -> None:
-    """The log line holds all that is known, the counts the route's pattern, the answer the id."""
+def test_an_answer_passes_and_is_counted(lines: list[Any], counters: RequestCounters) -> None:
+    """The log line has all fields, the counters the route's pattern, and the answer the id."""
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     headers = {"X-Request-Id": "mine", "Traceparent": f"00-{trace}-{parent}-01"}
-    reply = ask(service(meter), "POST", "/v2/models/digits/infer", headers=headers)
+    reply = ask(service(counters), "POST", "/v2/models/digits/infer", headers=headers)
     assert (reply.status, reply.body) == (200, b"{}")
     assert reply.headers["x-request-id"] == "mine"
     assert reply.headers["x-content-type-options"] == "nosniff"
@@ -138,17 +138,17 @@ def test_an_answer_passes_and_is_counted(lines: list[Any], meter: RequestCounter
         "run_ms": 2.5,
         "batch": 4,
     }
-    assert answered(meter) == {ROUTE: {"POST": {"200": 1}}}
-    assert meter.snapshot()["refused"] == {}
-    assert meter.in_flight == 0
+    assert answered(counters) == {ROUTE: {"POST": {"200": 1}}}
+    assert counters.snapshot()["refused"] == {}
+    assert counters.in_flight == 0
 
 
-def test_routes_of_the_framework_are_counted_too(lines: list[Any], meter: RequestCounters) -> None:
-    """The whole pattern of an included router's route is the label."""
-    reply = ask(service(meter), "GET", "/v2/models/digits")
+def test_routes_of_the_framework_are_counted_too(lines: list[Any], counters: RequestCounters) -> None:
+    """The label is the whole pattern of the route, with the prefix of its router."""
+    reply = ask(service(counters), "GET", "/v2/models/digits")
     assert reply.json == {"name": "digits", "deep": 0}
     assert lines[0]["route"] == "/v2/models/{model}"
-    assert answered(meter) == {"/v2/models/{model}": {"GET": {"200": 1}}}
+    assert answered(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_routes_of_the_framework_are_counted_too(lines: list[Any], meter: Reques
 )
 def test_every_error_is_one_sentence(
     lines: list[Any],
-    meter: RequestCounters,
+    counters: RequestCounters,
     method: str,
     path: str,
     query: bytes,
@@ -173,97 +173,103 @@ def test_every_error_is_one_sentence(
     reason: str,
     route: str,
 ) -> None:
-    """Ours and the framework's alike are JSON with the one field, counted by reason and by route."""
-    reply = ask(service(meter), method, path, query=query)
+    """Errors of the service and of FastAPI are JSON with one field, counted by reason and by route."""
+    reply = ask(service(counters), method, path, query=query)
     assert reply.status == status
     assert reply.json.keys() == {"error"}
     assert reply.headers["content-type"] == "application/json"
     assert int(reply.headers["content-length"]) == len(reply.body)
     assert reply.headers["x-request-id"] == lines[0]["id"]
     assert lines[0]["error"] == reply.json["error"]
-    assert meter.snapshot()["refused"] == {reason: 1}
-    assert answered(meter) == {route: {method: {str(status): 1}}}
+    assert counters.snapshot()["refused"] == {reason: 1}
+    assert answered(counters) == {route: {method: {str(status): 1}}}
 
 
-def test_probes_are_of_little_interest(lines: list[Any], levels: list[int], meter: RequestCounters) -> None:
-    """One that went well has no line unless everything has; one that says no does, as every other request."""
-    ask(service(meter), "GET", "/v2/health/ready")
-    ask(service(meter), "GET", "/v2/health/ready", query=b"full=1")
-    ask(service(meter), "GET", "/v2/models/ready")
+def test_probes_are_of_little_interest(
+    lines: list[Any], levels: list[int], counters: RequestCounters
+) -> None:
+    """A probe that succeeds is logged at DEBUG. One that fails is logged at INFO, as every other request."""
+    ask(service(counters), "GET", "/v2/health/ready")
+    ask(service(counters), "GET", "/v2/health/ready", query=b"full=1")
+    ask(service(counters), "GET", "/v2/models/ready")
     assert [line["status"] for line in lines] == [200, 503, 200]
     assert levels == [logging.DEBUG, logging.INFO, logging.INFO]
 
 
-def test_headers_of_errors_are_sent(lines: list[Any], meter: RequestCounters) -> None:
-    """When to come again, and which method to use."""
-    assert ask(service(meter), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
-    assert ask(service(meter), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
+def test_headers_of_errors_are_sent(lines: list[Any], counters: RequestCounters) -> None:
+    """Retry-After says when to try again, Allow which method to use."""
+    assert ask(service(counters), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
+    assert ask(service(counters), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
 
 
 def test_a_bug_is_logged_and_not_told(
-    lines: list[Any], meter: RequestCounters, caplog: pytest.LogCaptureFixture
+    lines: list[Any], counters: RequestCounters, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The caller gets an id to ask about, the log has the traceback beside it."""
-    reply = ask(service(meter), "POST", "/v2/models/bug/infer")
+    """The client gets the id of the request. The log has that id and the traceback."""
+    reply = ask(service(counters), "POST", "/v2/models/bug/infer")
     assert reply.status == 500
-    said = lines[0]["id"]
-    assert reply.json == {"error": f"internal error, request id {said}"}
+    request_id = lines[0]["id"]
+    assert reply.json == {"error": f"internal error, request id {request_id}"}
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
-    assert said in record.getMessage()
+    assert request_id in record.getMessage()
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
 
 
-def test_a_bug_after_the_answer_began_sends_no_second_one(lines: list[Any], meter: RequestCounters) -> None:
-    """What was begun stays unfinished, so that the server cuts the connection, and the log says why."""
-    reply = ask(service(meter), "POST", "/v2/models/late bug/infer")
+def test_a_bug_after_the_answer_began_sends_no_second_one(
+    lines: list[Any], counters: RequestCounters
+) -> None:
+    """The answer stays incomplete, so that the server closes the connection. The log has the reason."""
+    reply = ask(service(counters), "POST", "/v2/models/late bug/infer")
     assert (reply.status, reply.body) == (200, b"")
     assert lines[0]["error"].startswith("internal error")
 
 
-@pytest.mark.parametrize("how", ["gone", "disconnected"])
-def test_nothing_is_sent_to_who_has_left(lines: list[Any], meter: RequestCounters, how: str) -> None:
-    """There is nobody to answer: it is counted and logged as 499, and is no error of ours."""
-    reply = ask(service(meter), "POST", f"/v2/models/{how}/infer")
+@pytest.mark.parametrize("name", ["gone", "disconnected"])
+def test_nothing_is_sent_to_who_has_left(lines: list[Any], counters: RequestCounters, name: str) -> None:
+    """The request is counted and logged as 499, and is not an error of the service."""
+    reply = ask(service(counters), "POST", f"/v2/models/{name}/infer")
     assert reply.status is None
     assert lines[0]["status"] == 499
-    assert answered(meter) == {ROUTE: {"POST": {"499": 1}}}
-    assert meter.snapshot()["refused"] == {}
+    assert answered(counters) == {ROUTE: {"POST": {"499": 1}}}
+    assert counters.snapshot()["refused"] == {}
 
 
-def test_what_is_cut_is_counted(lines: list[Any], meter: RequestCounters) -> None:
-    """A request that is cancelled leaves the door, too, and nothing in flight."""
+def test_what_is_cut_is_counted(lines: list[Any], counters: RequestCounters) -> None:
+    """A cancelled request is logged as 499, and is no longer in flight."""
     with pytest.raises(asyncio.CancelledError):
-        ask(service(meter), "POST", "/v2/models/cut/infer")
-    assert meter.in_flight == 0
+        ask(service(counters), "POST", "/v2/models/cut/infer")
+    assert counters.in_flight == 0
     assert lines[0]["status"] == 499
 
 
-def test_odd_methods_share_a_label(lines: list[Any], meter: RequestCounters) -> None:
-    """A caller cannot make up labels for the counts."""
+def test_odd_methods_share_a_label(lines: list[Any], counters: RequestCounters) -> None:
+    """Clients must not be able to create new labels."""
     for method in ("BREW", "WHEN"):
-        assert ask(service(meter), method, "/v2/models/digits/infer").status == 405
-    assert answered(meter) == {ROUTE: {"unknown": {"405": 2}}}
+        assert ask(service(counters), method, "/v2/models/digits/infer").status == 405
+    assert answered(counters) == {ROUTE: {"unknown": {"405": 2}}}
 
 
-def test_a_long_path_is_logged_in_part(lines: list[Any], meter: RequestCounters) -> None:
-    """A line of the log stays short whatever a caller sends."""
-    reply = ask(service(meter), "GET", "/" + "x" * 10_000)
+def test_a_long_path_is_logged_in_part(lines: list[Any], counters: RequestCounters) -> None:
+    """A log line stays short whatever a client sends."""
+    reply = ask(service(counters), "GET", "/" + "x" * 10_000)
     assert reply.status == 404
     assert len(lines[0]["path"]) == 200
     assert len(reply.body) < 200
 
 
-def test_the_log_can_be_off(lines: list[Any], meter: RequestCounters) -> None:
-    """Then requests are counted still."""
-    ask(service(meter, access_log=False), "POST", "/v2/models/digits/infer")
+def test_the_log_can_be_off(lines: list[Any], counters: RequestCounters) -> None:
+    """Requests are still counted."""
+    ask(service(counters, access_log=False), "POST", "/v2/models/digits/infer")
     assert lines == []
-    assert answered(meter) == {ROUTE: {"POST": {"200": 1}}}
+    assert answered(counters) == {ROUTE: {"POST": {"200": 1}}}
 
 
-def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], meter: RequestCounters) -> None:
-    """CORS is off unless an origin is set, and then covers answers, errors and preflights of that origin."""
+def test_pages_of_other_origins_are_let_in_only_when_named(
+    lines: list[Any], counters: RequestCounters
+) -> None:
+    """CORS is off unless an origin is set. It then covers answers, errors and preflights of that origin."""
     named = {"Origin": "https://one.example"}
     other = {"Origin": "https://two.example"}
     preflight = {
@@ -271,7 +277,7 @@ def test_pages_of_other_origins_are_let_in_only_when_named(lines: list[Any], met
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "x-api-key",
     }
-    closed, opened = service(meter), service(meter, cors=("https://one.example",))
+    closed, opened = service(counters), service(counters, cors=("https://one.example",))
     allow = "access-control-allow-origin"
     assert allow not in ask(closed, "POST", "/v2/models/digits/infer", headers=named).headers
     assert ask(opened, "POST", "/v2/models/digits/infer", headers=named).headers[allow] == named["Origin"]

@@ -1,4 +1,4 @@
-"""Answers sent before the request body is complete: they arrive, and say whether the connection goes on."""
+"""Answers sent before the request body is complete: clients can read them, and the connection may go on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.tls_certificate import certificate
 
 
 def test_an_early_answer_is_not_destroyed_by_the_rest_of_the_body() -> None:
-    """A client that first sends all it has still reads why it was refused: no reset comes before."""
+    """A client that first sends its whole body can still read the answer: there is no connection reset."""
 
     async def test(echo: EchoServer) -> None:
         size = 8_000_000
@@ -31,7 +31,7 @@ def test_an_early_answer_is_not_destroyed_by_the_rest_of_the_body() -> None:
 
 
 def test_an_early_answer_over_https_is_not_destroyed_either(tmp_path: Path) -> None:
-    """Where the end cannot be said without closing, the client is left time to read all the same."""
+    """TLS cannot close one direction alone, so the server waits before it closes."""
     cert, key = certificate(tmp_path)
     context = ssl.create_default_context(cafile=cert)
     context.check_hostname = False
@@ -51,7 +51,7 @@ def test_an_early_answer_over_https_is_not_destroyed_either(tmp_path: Path) -> N
 
 
 def test_a_connection_goes_on_after_a_body_that_was_not_wanted() -> None:
-    """The rest of a small body is passed over, and the next request is answered."""
+    """The rest of a small body is skipped, and the next request is answered."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -73,7 +73,7 @@ def test_a_connection_goes_on_after_a_body_that_was_not_wanted() -> None:
     ],
 )
 def test_an_early_answer_says_whether_it_is_the_last(head: bytes, closes: bool) -> None:
-    """A client that may have more to send than is passed over learns that it cannot go on."""
+    """If the rest of the body may be longer than the server skips, the answer has `connection: close`."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -90,7 +90,7 @@ def test_an_early_answer_says_whether_it_is_the_last(head: bytes, closes: bool) 
 
 
 def test_a_large_body_that_is_read_ends_nothing() -> None:
-    """An answer after the whole body is not the last, however long the body was."""
+    """An answer after the whole body does not close the connection, whatever the size of the body."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -98,15 +98,15 @@ def test_a_large_body_that_is_read_ends_nothing() -> None:
         writer.write(b"POST /a HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
         writer.write(b"POST /b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
         for path, size in (("/a", len(body)), ("/b", 3)):
-            _, headers, got = await read_answer(reader)
-            assert json.loads(got) == {"path": path, "bytes": size}
+            _, headers, answer = await read_answer(reader)
+            assert json.loads(answer) == {"path": path, "bytes": size}
             assert "connection" not in headers
 
     run(test)
 
 
 def test_a_body_that_is_not_wanted_is_not_read_for_ever() -> None:
-    """Beyond some bytes the server closes, soon after it has said so."""
+    """The server closes the connection after a limited number of bytes."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -126,7 +126,7 @@ async def pour(writer: asyncio.StreamWriter) -> None:
 
 
 def test_a_body_that_was_not_asked_for_ends_the_connection() -> None:
-    """After Expect: 100-continue and an early answer, what follows may be body or request: none is taken."""
+    """After Expect: 100-continue and an early answer, the next bytes may be a body or a request."""
 
     async def test(echo: EchoServer) -> None:
         raw = await echo.send_and_read_all(

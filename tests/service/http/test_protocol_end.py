@@ -12,7 +12,7 @@ from tests.support.in_process_worker import until
 
 
 def test_a_client_that_leaves_is_noticed() -> None:
-    """The application is told, so that what nobody waits for need not run."""
+    """The application receives a disconnect, so that it can stop work for this client."""
 
     async def test(echo: EchoServer) -> None:
         _, writer = await echo.connect()
@@ -28,19 +28,19 @@ def test_a_client_that_leaves_is_noticed() -> None:
 def test_what_a_client_asked_before_it_left_is_dropped(
     behind: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The request in hand is abandoned, and what waits behind it is never begun."""
+    """The running request is cancelled, and a pipelined one behind it never starts."""
 
     async def test(echo: EchoServer) -> None:
         _, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow") + behind)
         await until(lambda: echo.app.requested_paths == ["/slow"])
         if behind:
-            await until(lambda: any(one.pipeline for one in echo.app.connections))
+            await until(lambda: any(connection.pipeline for connection in echo.app.connections))
         writer.transport.abort()
         if behind:
-            # it is not read from, so that only an answer finds out
-            for one in list(echo.app.connections):
-                one.transport.abort()
+            # reading is paused, so the server would notice only when it writes an answer
+            for connection in list(echo.app.connections):
+                connection.transport.abort()
         await until(lambda: echo.app.cancelled)
         echo.app.release.set()
         await asyncio.sleep(0.02)
@@ -51,7 +51,7 @@ def test_what_a_client_asked_before_it_left_is_dropped(
 
 
 def test_draining_ends_each_connection_with_an_answer() -> None:
-    """One in hand, one that waits for its next request, and one that is new all get theirs."""
+    """A connection with a running request, an idle one and a new one each get an answer that closes it."""
 
     async def test(echo: EchoServer) -> None:
         slow, idle = await echo.connect(), await echo.connect()
@@ -77,7 +77,7 @@ def test_draining_ends_each_connection_with_an_answer() -> None:
 
 
 def test_a_body_that_arrives_while_draining_has_the_last_answer() -> None:
-    """Though a body that was waited for may be followed by more at other times."""
+    """At other times, a body that arrives late may be followed by another request."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -95,7 +95,7 @@ def test_a_body_that_arrives_while_draining_has_the_last_answer() -> None:
 
 
 def test_a_connection_made_before_the_port_closed_is_answered() -> None:
-    """Its request may come a moment after the port has closed."""
+    """Its request may arrive after the port has closed."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -113,7 +113,7 @@ def test_a_connection_made_before_the_port_closed_is_answered() -> None:
 
 
 def test_connections_that_wait_in_the_queue_are_answered() -> None:
-    """All that were made before the port shut, though none was accepted by then."""
+    """They connected before the port closed, but were not accepted yet."""
 
     async def test(echo: EchoServer) -> None:
         acceptor = echo.server._acceptor
@@ -131,7 +131,7 @@ def test_connections_that_wait_in_the_queue_are_answered() -> None:
 
 
 def test_pipelined_requests_are_all_answered_while_draining() -> None:
-    """What arrives behind a request in hand is answered, too: only the last answer says close."""
+    """Only the last answer says that the connection closes."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -152,7 +152,7 @@ def test_pipelined_requests_are_all_answered_while_draining() -> None:
 
 
 def test_what_takes_too_long_is_cut_and_counted() -> None:
-    """After drain_seconds, the number of requests that got no answer is said."""
+    """After drain_seconds, drain() returns the number of requests without an answer."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()

@@ -1,4 +1,4 @@
-"""Connections: what is no request, or none for this server, is refused in JSON; the rest is answered."""
+"""Malformed and unsupported requests: they are refused in JSON, and valid ones beside them are answered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.echo_server import GET, EchoServer, parse_rejection, read_ans
     ],
 )
 def test_what_is_no_request_is_refused_in_json(data: bytes) -> None:
-    """400, one sentence, and the connection closes; nobody waits for an answer of the application."""
+    """The connection closes, and an application that has already started is disconnected."""
 
     async def test(echo: EchoServer) -> None:
         status, error = parse_rejection(await echo.send_and_read_all(data))
@@ -53,7 +53,7 @@ def test_what_is_no_request_is_refused_in_json(data: bytes) -> None:
     ],
 )
 def test_what_another_server_might_read_otherwise_is_refused(data: bytes, sentence: str) -> None:
-    """Versions that are not spoken here, and two hosts."""
+    """Unsupported versions of HTTP, and two Host headers."""
 
     async def test(echo: EchoServer) -> None:
         assert parse_rejection(await echo.send_and_read_all(data)) == (400, sentence)
@@ -63,7 +63,7 @@ def test_what_another_server_might_read_otherwise_is_refused(data: bytes, senten
 
 
 def test_the_first_version_is_spoken_too() -> None:
-    """One request a connection, as HTTP/1.0 has it."""
+    """HTTP/1.0 has one request per connection."""
 
     async def test(echo: EchoServer) -> None:
         raw = await echo.send_and_read_all(GET.replace(b"1.1", b"1.0"))
@@ -73,25 +73,25 @@ def test_the_first_version_is_spoken_too() -> None:
 
 
 def test_refusals_are_counted_and_have_an_id() -> None:
-    """The answer has the id that it was counted with."""
-    counted = []
+    """The answer has the id under which it was counted."""
+    statuses = []
 
     def count(status: int) -> str:
-        counted.append(status)
-        return f"id-{len(counted)}"
+        statuses.append(status)
+        return f"id-{len(statuses)}"
 
     async def test(echo: EchoServer) -> None:
         echo.application.count_rejected = count
         raw = await echo.send_and_read_all(b"nonsense\r\n\r\n")
         assert b"\r\nx-request-id: id-1\r\n" in raw.partition(b"\r\n\r\n")[0] + b"\r\n"
-        assert counted == [parse_rejection(raw)[0]]
+        assert statuses == [parse_rejection(raw)[0]]
 
     run(test)
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
-    """431 however it arrives, and one that just fits is taken."""
+    """The limit is the same in however many pieces the head arrives."""
 
     async def test(echo: EchoServer) -> None:
         for size, fits in ((1500, True), (2500, False)):
@@ -112,7 +112,7 @@ def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
 
 
 def test_a_head_without_end_is_refused_before_it_is_long() -> None:
-    """A client that sends headers for ever is stopped at the limit, not when it is done."""
+    """A client that never ends its headers is refused at the limit."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -127,7 +127,7 @@ def test_a_head_without_end_is_refused_before_it_is_long() -> None:
 
 @pytest.mark.parametrize("cut", [1, 1010, 20_010])
 def test_many_short_heads_are_no_long_one(cut: int) -> None:
-    """Each is measured by its own bytes, wherever the pieces begin that it comes in."""
+    """Each head is measured on its own, wherever the pieces begin and end."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -142,7 +142,7 @@ def test_many_short_heads_are_no_long_one(cut: int) -> None:
 
 
 def test_a_body_is_no_part_of_the_head_behind_it() -> None:
-    """The next request may begin in the piece in which a large body ends."""
+    """The next request may begin in the same piece in which a large body ends."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -156,7 +156,7 @@ def test_a_body_is_no_part_of_the_head_behind_it() -> None:
 
 
 def test_a_head_without_end_behind_a_request_is_refused() -> None:
-    """It is measured from the next piece on, when it did not begin with its own."""
+    """A head that begins in the middle of a piece is measured from the next piece on."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -172,7 +172,7 @@ def test_a_head_without_end_behind_a_request_is_refused() -> None:
 
 
 def test_a_large_body_is_no_long_head() -> None:
-    """Head and body in one piece, with a body far beyond the limit of heads."""
+    """Head and body arrive in one piece, and the body is far larger than the limit for heads."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -186,7 +186,7 @@ def test_a_large_body_is_no_long_head() -> None:
 
 @pytest.mark.parametrize("upgrade", [b"h2c", b"websocket"])
 def test_an_upgrade_is_passed_over(upgrade: bytes) -> None:
-    """A client that offers another protocol is answered in this one, with its body and again after that."""
+    """The offer of another protocol is ignored: the request, its body and the next request are answered."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -203,7 +203,7 @@ def test_an_upgrade_is_passed_over(upgrade: bytes) -> None:
 
 
 def test_a_piece_full_of_upgrades_is_read() -> None:
-    """More of them than functions can be called within each other."""
+    """There are more of them than the recursion limit allows nested calls."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -215,7 +215,7 @@ def test_a_piece_full_of_upgrades_is_read() -> None:
 
 
 def test_this_is_no_proxy() -> None:
-    """CONNECT asks for what only a proxy does, with a path or without one."""
+    """CONNECT is refused, with a path or with an authority."""
 
     async def test(echo: EchoServer) -> None:
         for target in (b"/a", b"example.org:443"):

@@ -1,4 +1,4 @@
-"""Which way a request goes: the shorter one where all of it is there, the ordinary one in any doubt."""
+"""Parsing requests: with a cached head or without one, in one piece or in several, the answer is the same."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ SIZE = len(WHOLE) - len(HOT)
 
 @pytest.fixture(scope="module")
 def worker() -> InProcessWorker:
-    """One application for all scenes that leave no trace in it."""
+    """One application for all tests that leave it unchanged."""
     return load_worker()
 
 
 def head_of(size: int, *lines: str, path: str = INFER, method: str = "POST", version: str = "1.1") -> bytes:
-    """A request up to its body."""
+    """The head of a request with a body of this size."""
     return "\r\n".join(
         [f"{method} {path} HTTP/{version}", "Host: x", f"Content-Length: {size}", *lines, "", ""]
     ).encode()
 
 
 def test_an_upgrade_that_nobody_takes_changes_nothing(worker: InProcessWorker) -> None:
-    """It is passed over, and what is asked is answered as if it had not been offered."""
+    """The offer is ignored, and the request is answered as if it had not been made."""
 
     async def scene(worker: InProcessWorker) -> None:
         plain = await worker.connect().ask(WHOLE)
@@ -65,7 +65,7 @@ def test_an_upgrade_that_nobody_takes_changes_nothing(worker: InProcessWorker) -
 def test_a_request_behind_another_waits_for_its_turn(
     known: bool, access_log_lines: list[dict[str, Any]]
 ) -> None:
-    """While one is answered, or an answer is not read, the next goes the ordinary way; they come in order."""
+    """While a request runs or an answer is unread, the next request waits. Answers come in order."""
 
     async def scene(worker: InProcessWorker) -> None:
         if known:
@@ -96,7 +96,7 @@ def test_a_request_behind_another_waits_for_its_turn(
 
 
 def test_several_in_one_piece_are_answered_in_order(worker: InProcessWorker) -> None:
-    """Each the shorter way while nobody is before it; heads of such a piece are not kept."""
+    """Heads from a piece with several requests are not cached."""
 
     async def scene(worker: InProcessWorker) -> None:
         worker.shared.heads._heads.clear()
@@ -112,21 +112,21 @@ def test_several_in_one_piece_are_answered_in_order(worker: InProcessWorker) -> 
 
 
 def test_a_request_in_any_pieces_is_the_same(worker: InProcessWorker) -> None:
-    """Wherever it is cut, and whatever is behind it in the piece; every request has its own answer."""
+    """Wherever the stream is cut, and whatever follows in a piece, every request gets its own answer."""
 
     async def scene(worker: InProcessWorker) -> None:
-        drawn = random.Random(5)
+        draw = random.Random(5)
         bodies = [(await worker.connect().ask(request(INFER, infer(rows(tag))))).body for tag in range(4)]
         for _ in range(60):
             client = worker.connect()
-            tags = drawn.choices(range(4), k=drawn.randrange(1, 5))
+            tags = draw.choices(range(4), k=draw.randrange(1, 5))
             stream = b"".join(
-                drawn.choice([b"", b"", b"\r\n"]) + request(INFER, infer(rows(tag))) for tag in tags
+                draw.choice([b"", b"", b"\r\n"]) + request(INFER, infer(rows(tag))) for tag in tags
             )
-            cuts = sorted(drawn.choices(range(len(stream)), k=drawn.randrange(5)))
+            cuts = sorted(draw.choices(range(len(stream)), k=draw.randrange(5)))
             for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
                 client.send(stream[start:stop])
-                if drawn.random() < 0.5:
+                if draw.random() < 0.5:
                     await asyncio.sleep(0)
             assert [(await client.wait_for_reply()).body for _ in tags] == [bodies[tag] for tag in tags]
             assert not client.wire.closing
@@ -135,7 +135,7 @@ def test_a_request_in_any_pieces_is_the_same(worker: InProcessWorker) -> None:
 
 
 def test_a_known_head_alone_is_half_a_request(worker: InProcessWorker) -> None:
-    """Its body may come later, and what is there of it may be no more than a part."""
+    """Its body may arrive later, whole or in part."""
 
     async def scene(worker: InProcessWorker) -> None:
         expected = (await worker.connect().ask(WHOLE)).body
@@ -148,7 +148,7 @@ def test_a_known_head_alone_is_half_a_request(worker: InProcessWorker) -> None:
             assert client.connection.busy
             client.send(WHOLE[cut:])
             assert (await client.wait_for_reply()).body == expected
-            # in a piece of its own, all of its body came at once
+            # now the whole request arrives in one piece
             assert (await client.ask(WHOLE)).body == expected
 
     run_scene(worker, scene)
@@ -157,7 +157,7 @@ def test_a_known_head_alone_is_half_a_request(worker: InProcessWorker) -> None:
 @pytest.mark.parametrize("keys", [(), ("key",)], ids=["read", "answered early"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...], chunked: bool) -> None:
-    """Where one is still coming, a piece of just these bytes is no request, answered or not."""
+    """While a body is arriving, a piece that equals a cached request is part of it, answered early or not."""
 
     async def scene(worker: InProcessWorker) -> None:
         inner = request(INFER, HOT, {"X-Api-Key": "key"})
@@ -171,10 +171,10 @@ def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...],
             head += b"%x\r\n" % (2 * len(inner))
         client.send(head)
         await asyncio.sleep(0.005)
-        counted = worker.counts()["requests"]
+        requests_before = worker.counts()["requests"]
         reply = client.next_reply()
         assert (reply is not None) is bool(keys)
-        # as if there had been a request in each
+        # each half of the body equals a cached request
         client.send(inner)
         await asyncio.sleep(0.005)
         assert client.next_reply() is None
@@ -188,10 +188,10 @@ def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...],
             reply = await client.wait_for_reply()
         assert reply is not None
         assert reply.status == (401 if keys else 400)
-        assert worker.counts()["requests"] == counted
+        assert worker.counts()["requests"] == requests_before
         if "connection" not in reply.headers:
             assert (await client.ask(inner)).body == expected.body
-            # behind that body it is a request again
+            # after that body, the same bytes are a request again
             assert (await client.ask(inner)).body == expected.body
         assert client.next_reply() is None
 
@@ -199,15 +199,15 @@ def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...],
 
 
 def test_heads_are_known_to_all_connections_and_bodies_to_none(worker: InProcessWorker) -> None:
-    """The one that brought it is as good as another; what follows is what is answered."""
+    """A head from one connection is reused on all others, and each body gets its own answer."""
 
     async def scene(worker: InProcessWorker) -> None:
         worker.shared.heads._heads.clear()
-        one, two = rows(1), rows(2)
-        bodies = [infer(one), infer(two).ljust(len(infer(one)))]
+        first, second = rows(1), rows(2)
+        bodies = [infer(first), infer(second).ljust(len(infer(first)))]
         bodies[0] = bodies[0].ljust(len(bodies[1]))
-        asked = [request(INFER, body) for body in bodies]
-        replies = [await worker.connect().ask(whole) for whole in (*asked, *asked)]
+        requests = [request(INFER, body) for body in bodies]
+        replies = [await worker.connect().ask(whole) for whole in (*requests, *requests)]
         assert len(worker.shared.heads._heads) == 1
         assert replies[0].body == replies[2].body != replies[1].body == replies[3].body
         assert len({reply.headers["x-request-id"] for reply in replies}) == 4
@@ -216,28 +216,28 @@ def test_heads_are_known_to_all_connections_and_bodies_to_none(worker: InProcess
 
 
 def test_a_head_means_another_where_a_byte_is_another(worker: InProcessWorker) -> None:
-    """A path, a name or a value that differs has its own way, though it is as long."""
+    """A head with another path, name or value is not taken from the cache, even if its length is the same."""
 
     async def scene(worker: InProcessWorker) -> None:
         assert (await worker.connect().ask(WHOLE)).status == 200
         assert "gates" in (await worker.connect().ask(WHOLE.replace(b"infer", b"gates"))).json
         assert (await worker.connect().ask(WHOLE.replace(b"digits", b"digitz"))).status == 404
-        given = request(INFER, HOT, {"X-Request-Id": "mine"})
-        assert (await worker.connect().ask(given)).headers["x-request-id"] == "mine"
+        with_id = request(INFER, HOT, {"X-Request-Id": "mine"})
+        assert (await worker.connect().ask(with_id)).headers["x-request-id"] == "mine"
         for _ in range(2):
-            reply = await worker.connect().ask(given.replace(b"mine", b"ours"))
+            reply = await worker.connect().ask(with_id.replace(b"mine", b"ours"))
             assert reply.headers["x-request-id"] == "ours"
-        late = request(INFER, HOT, {"X-Request-Timeout-Ms": "9999"})
+        with_timeout = request(INFER, HOT, {"X-Request-Timeout-Ms": "9999"})
         for _ in range(2):
-            assert (await worker.connect().ask(late)).status == 200
-            assert (await worker.connect().ask(late.replace(b": 9999", b": -999"))).status == 400
+            assert (await worker.connect().ask(with_timeout)).status == 200
+            assert (await worker.connect().ask(with_timeout.replace(b": 9999", b": -999"))).status == 400
 
     run_scene(worker, scene)
 
 
 @pytest.mark.parametrize("header", ["X-Request-Id", "Traceparent"])
 def test_heads_that_never_come_again_are_not_kept(worker: InProcessWorker, header: str) -> None:
-    """They would push out those that do; the shorter way is theirs all the same."""
+    """They would displace heads that are used again."""
 
     async def scene(worker: InProcessWorker) -> None:
         worker.shared.heads._heads.clear()
@@ -249,7 +249,7 @@ def test_heads_that_never_come_again_are_not_kept(worker: InProcessWorker, heade
 
 
 def test_a_known_head_is_not_let_in_by_another_key() -> None:
-    """Each request shows its own key, and each is looked at."""
+    """The key of each request is checked, also if its head is cached."""
 
     async def scene(worker: InProcessWorker) -> None:
         for key, status in (("right", 200), ("wrong", 401), ("right", 200), ("wrong", 401)):
@@ -262,16 +262,16 @@ def test_a_known_head_is_not_let_in_by_another_key() -> None:
 
 
 def test_a_known_head_leads_to_what_is_served_now() -> None:
-    """A model that went is not answered for, and one that came is."""
+    """A cached head must not keep a model that was unloaded, nor miss one that was loaded."""
 
     async def scene(worker: InProcessWorker) -> None:
-        shelf = worker.app.registry
-        served, shelf._served = shelf._served, {}
+        registry = worker.app.registry
+        served, registry._served = registry._served, {}
         client = worker.connect()
         assert (await client.ask(WHOLE)).status == 404
-        shelf._served = served
+        registry._served = served
         assert (await client.ask(WHOLE)).status == 200
-        shelf._served = {}
+        registry._served = {}
         assert (await client.ask(WHOLE)).status == 404
 
     run(scene)
@@ -279,7 +279,7 @@ def test_a_known_head_leads_to_what_is_served_now() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> None:
-    """In the same piece or the next, and while it still waits; then the connection ends."""
+    """In the same piece, in the next, or while the request still runs. Then the connection closes."""
 
     async def scene(worker: InProcessWorker) -> None:
         if known:
@@ -306,7 +306,7 @@ def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> N
 
 
 def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
-    """Also where the head before it was known."""
+    """Also after a request with a cached head."""
 
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
@@ -320,12 +320,12 @@ def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
 class SocketServer:
     """The application behind real sockets."""
 
-    def __init__(self, worker: InProcessWorker, **settings: Any) -> None:
+    def __init__(self, worker: InProcessWorker, **overrides: Any) -> None:
         self.worker = worker
         listener = listen("127.0.0.1", 0)
-        given = Settings(drain_wait=0, **settings)
+        settings = Settings(drain_wait=0, **overrides)
         timing = DrainTiming(handshake=0.01, quiet=0.02, step=0.002)
-        self.server = Server(given, listener, ConnectionCounts(1), 1, worker.app, timing)
+        self.server = Server(settings, listener, ConnectionCounts(1), 1, worker.app, timing)
         self.port = listener.getsockname()[1]
         self.last = asyncio.Event()
         self.last.set()
@@ -335,7 +335,7 @@ class SocketServer:
 
 
 def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
-    """Those under way and those that wait; each is told to be the last, and nothing is cut."""
+    """Running and waiting requests get an answer that says it is the last, and none is cut off."""
 
     async def scene(worker: InProcessWorker) -> None:
         sockets = SocketServer(worker)
@@ -359,7 +359,7 @@ def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
 
 
 def test_a_drain_cuts_and_counts_what_takes_too_long(access_log_lines: list[dict[str, Any]]) -> None:
-    """The ordinary way or the shorter one: it is logged as gone, and counted."""
+    """Each request is logged with status 499 and counted, whatever its route."""
 
     async def scene(worker: InProcessWorker) -> None:
         sockets = SocketServer(worker, drain_seconds=0.03)

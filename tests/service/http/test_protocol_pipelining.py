@@ -39,7 +39,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     ],
 )
 def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: str) -> None:
-    """All of them, in order, then comes the refusal, and the connection ends."""
+    """They are answered in order. Then the malformed request is refused, and the connection closes."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -58,7 +58,7 @@ def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: 
 
 
 def test_requests_behind_the_last_answer_hold_nothing_up() -> None:
-    """After an answer that ends the connection it is closed, whatever waits behind and whoever stays."""
+    """The connection closes after that answer, even if requests wait and the client stays connected."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -76,12 +76,12 @@ def test_requests_behind_the_last_answer_hold_nothing_up() -> None:
 
 
 def test_an_answer_that_is_the_last_is_read_by_who_still_sends() -> None:
-    """Requests behind it are thrown away and not left unread; the end comes when the client closes."""
+    """Later requests are read and discarded until the client closes, so that the connection is not reset."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow?close") + GET)
-        await until(lambda: any(one.pipeline for one in echo.app.connections))
+        await until(lambda: any(connection.pipeline for connection in echo.app.connections))
         writer.write(GET * 30_000)
         await asyncio.sleep(0.05)
         echo.app.release.set()
@@ -95,11 +95,11 @@ def test_an_answer_that_is_the_last_is_read_by_who_still_sends() -> None:
 
 
 def test_nothing_is_read_behind_nonsense() -> None:
-    """It is refused once, whatever comes until that can be said."""
-    refused = []
+    """It is refused once, whatever arrives before the refusal can be sent."""
+    statuses = []
 
     async def test(echo: EchoServer) -> None:
-        echo.application.count_rejected = lambda status: str(refused.append(status))
+        echo.application.count_rejected = lambda status: str(statuses.append(status))
         reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
         await until(lambda: echo.app.requested_paths == ["/slow"])
@@ -109,13 +109,13 @@ def test_nothing_is_read_behind_nonsense() -> None:
         echo.app.release.set()
         assert (await read_answer(reader))[0] == 200
         assert parse_rejection(await asyncio.wait_for(reader.read(), 5))[0] == 400
-        assert refused == [400]
+        assert statuses == [400]
 
     run(test)
 
 
 def test_nothing_is_said_within_an_answer() -> None:
-    """Where a body turns out to be nonsense after its answer has begun, the answer is only cut off."""
+    """If a body turns out to be malformed after its answer has begun, the connection is only closed."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -128,7 +128,7 @@ def test_nothing_is_said_within_an_answer() -> None:
 
 
 def test_no_more_requests_are_read_than_can_be_answered() -> None:
-    """Where many wait already, nothing is read, so that they do not pile up in memory."""
+    """Reading stops while many requests wait, so that they do not fill the memory."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -137,7 +137,7 @@ def test_no_more_requests_are_read_than_can_be_answered() -> None:
         for _ in range(2000):
             assert (await read_answer(reader))[0] == 200
         await sending
-        # a piece is 256 KiB at most
+        # a piece has at most 256 KiB
         assert 1 < echo.app.longest_pipeline < 140
 
     run(test)
@@ -151,7 +151,7 @@ async def send_all(writer: asyncio.StreamWriter, request: bytes, times: int) -> 
 
 @pytest.mark.parametrize("path", [GATES, INFER, "/v2/models/nothing/gates"])
 def test_many_pipelined_requests_do_not_hold_up_another_connection(path: str) -> None:
-    """However fast they are answered, others get a turn of the event loop after a few."""
+    """Even if the answers are quick, other connections get a turn of the event loop after a few."""
     requests = 400
 
     async def scene(worker: InProcessWorker) -> None:

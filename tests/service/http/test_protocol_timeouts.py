@@ -1,4 +1,4 @@
-"""Connections that take too long: what drips, is silent or does not read ends; what is only slow does not."""
+"""Timeouts of connections: a client that is too slow, silent or does not read is disconnected."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tests.support.in_process_worker import until
 
 
 def test_headers_that_drip_are_refused_in_time() -> None:
-    """408 when the head is not there in time, however busily it is sent."""
+    """408 when the head is incomplete after header_seconds, even if bytes keep arriving."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
-        said = asyncio.create_task(reader.read())
+        received = asyncio.create_task(reader.read())
         writer.write(b"GET /quick HTTP/1.1\r\nx: ")
         async with asyncio.timeout(5):
-            while not said.done():
+            while not received.done():
                 writer.write(b"y")
                 await asyncio.sleep(0.02)
-        assert parse_rejection(said.result()) == (
+        assert parse_rejection(received.result()) == (
             408,
             "the headers: expected all of them within 0.2 seconds, got some",
         )
@@ -33,7 +33,7 @@ def test_headers_that_drip_are_refused_in_time() -> None:
 
 @pytest.mark.parametrize("before", [b"", GET])
 def test_a_silent_connection_is_closed(before: bytes) -> None:
-    """Without a word, when it was never used and when it was."""
+    """Nothing is sent to it, whether it was used before or not."""
 
     async def test(echo: EchoServer) -> None:
         raw = await echo.send_and_read_all(before)
@@ -43,7 +43,7 @@ def test_a_silent_connection_is_closed(before: bytes) -> None:
 
 
 def test_a_slow_answer_outlives_the_limits_of_silence() -> None:
-    """A connection on which a request is being answered is not idle."""
+    """A connection with a running request is not idle."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -56,7 +56,7 @@ def test_a_slow_answer_outlives_the_limits_of_silence() -> None:
 
 
 def test_a_client_that_reads_nothing_is_cut_off() -> None:
-    """An answer that nobody takes does not stay in memory for ever."""
+    """An answer that the client does not read must not stay in memory for ever."""
 
     async def test(echo: EchoServer) -> None:
         with socket.socket() as client:
@@ -64,9 +64,9 @@ def test_a_client_that_reads_nothing_is_cut_off() -> None:
             client.setblocking(False)
             await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", echo.port))
             await asyncio.get_running_loop().sock_sendall(client, GET.replace(b"quick", b"large"))
-            open_ones = echo.app.connections
+            connections = echo.app.connections
             await until(lambda: len(echo.app.requested_paths) == 1)
-            assert open_ones
-            await until(lambda: not open_ones)
+            assert connections
+            await until(lambda: not connections)
 
     run(test, idle_seconds=0.2)

@@ -1,4 +1,4 @@
-"""The shorter way of a request: whatever it is asked, it does what the ordinary way does."""
+"""The lifecycle of a request: how its bytes arrive, overload, disconnecting clients, errors and draining."""
 
 from __future__ import annotations
 
@@ -42,44 +42,45 @@ __all__ = ["access_log_lines"]
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HOT = infer(rows(1))
-# what is another's with each request, or told by a clock
-OWN = ("id", "ms", "span", "queue_ms", "run_ms")
-# what counts as much, so that an answer is sent no faster than it is read
-MUCH = 1 << 16
+# log fields that differ in each request, or are measured
+VARYING_FIELDS = ("id", "ms", "span", "queue_ms", "run_ms")
+# bytes: an answer of this size or more is sent no faster than the client reads it
+LARGE_ANSWER_BYTES = 1 << 16
 
 
 def binary(count: int, fill: float | None = None, **parameters: Any) -> tuple[bytes, dict[str, object]]:
-    """A request whose rows follow its JSON, and the header that says where."""
-    given = rows(*range(count)) if fill is None else np.full((count, 1, 8, 8), fill, np.float32)
+    """A request whose rows follow its JSON, and the header with the length of the JSON."""
+    images = rows(*range(count)) if fill is None else np.full((count, 1, 8, 8), fill, np.float32)
     tensor = {
         "name": "x",
-        "shape": given.shape,
+        "shape": images.shape,
         "datatype": "FP32",
-        "parameters": {"binary_data_size": given.nbytes},
+        "parameters": {"binary_data_size": images.nbytes},
     }
     text = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
-    return text + given.tobytes(), {"Inference-Header-Content-Length": len(text)}
+    return text + images.tobytes(), {"Inference-Header-Content-Length": len(text)}
 
 
-MUCH_BINARY = binary(2000, 1.0, binary_data_output=True)
+LARGE_BINARY = binary(2000, 1.0, binary_data_output=True)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A request that may go the shorter way, and what it comes to."""
+    """A request, and what to expect of its result."""
 
     path: str
     body: bytes
     status: int = 200
     headers: Mapping[str, object] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # whether each of its bytes is counted before it is decoded
+    # whether the result depends on the size of the body before decoding
     measured: bool = False
-    much: bool = False
+    # whether the answer has at least LARGE_ANSWER_BYTES
+    large: bool = False
 
 
-def case(path: str, made: tuple[bytes, dict[str, object]], status: int = 200, **more: Any) -> Case:
-    body, headers = made
+def binary_case(path: str, payload: tuple[bytes, dict[str, object]], status: int = 200, **more: Any) -> Case:
+    body, headers = payload
     return Case(path, body, status, headers, **more)
 
 
@@ -104,13 +105,13 @@ CASES = {
     "infer of no rows": Case(INFER, infer(rows())),
     "infer of too many rows for a run": Case(INFER, infer(rows(*range(20))), settings={"max_batch": 8}),
     "headers": Case(INFER, HOT, headers=MORE),
-    "binary": case(INFER, binary(2)),
-    "binary both ways": case(INFER, binary(3, binary_data_output=True)),
-    "much binary": case(INFER, MUCH_BINARY, much=True),
+    "binary": binary_case(INFER, binary(2)),
+    "binary both ways": binary_case(INFER, binary(3, binary_data_output=True)),
+    "much binary": binary_case(INFER, LARGE_BINARY, large=True),
     "predict": Case(PREDICT, json.dumps({"instances": rows(4, 5).tolist()}).encode()),
     "gates": Case(GATES, HOT),
     "gates of rows": Case(GATES, infer(rows(1, 2), parameters={"detail": "units", "blocks": True})),
-    "gates of many rows": Case(GATES, infer(rows(*range(40)), parameters={"detail": "rows"}), much=True),
+    "gates of many rows": Case(GATES, infer(rows(*range(40)), parameters={"detail": "rows"}), large=True),
     "lesion": Case(LESION, infer(rows(1, 2), close=["layer03.transform_gate"])),
     "curve": Case(LESION, infer(rows(6), curve=True)),
     "a lesion of no gate": Case(LESION, infer(rows(6), close=["nowhere"]), 400),
@@ -128,22 +129,22 @@ CASES = {
     "a long name": Case(LONG, HOT, 404),
     "too large a body": Case(INFER, HOT, 413, settings={"max_body": 100}, measured=True),
     "too much JSON": Case(INFER, HOT, 413, settings={"max_json": 100}),
-    "not finite": case(INFER, binary(1, float("inf")), 422),
+    "not finite": binary_case(INFER, binary(1, float("inf")), 422),
 }
 
 
 def shown(reply: Reply) -> tuple[Any, ...]:
-    """What ought to be the same."""
+    """The parts of a reply that must be the same, however the request arrives."""
     headers = {name: value for name, value in reply.headers.items() if name not in ("date", "x-request-id")}
     return reply.status, headers, reply.body
 
 
-def own(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if name not in OWN}
+def stable_fields(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in VARYING_FIELDS}
 
 
 def difference(after: Any, before: Any) -> Any:
-    """What was counted meanwhile."""
+    """How much each count has grown."""
     if isinstance(after, dict):
         changed = {key: difference(value, (before or {}).get(key)) for key, value in after.items()}
         return {key: value for key, value in changed.items() if value}
@@ -154,31 +155,31 @@ def difference(after: Any, before: Any) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_does_not_matter_how_the_bytes_arrive(name: str, access_log_lines: list[dict[str, Any]]) -> None:
-    """Status, headers, body, the line of the log and all counts, however the request comes in."""
-    asked = CASES[name]
-    whole = request(asked.path, asked.body, asked.headers)
-    head = len(whole) - len(asked.body)
-    parts = (asked.body[:50], asked.body[50:], b"")
+    """Status, headers, body, the log line and all counts are the same."""
+    case = CASES[name]
+    whole = request(case.path, case.body, case.headers)
+    head = len(whole) - len(case.body)
+    parts = (case.body[:50], case.body[50:], b"")
     chunks = b"".join([b"%x\r\n%b\r\n" % (len(part), part) for part in parts])
-    encoded = asked.path.replace("models", "mod%65ls")
-    zipped = gzip.compress(asked.body)
+    encoded = case.path.replace("models", "mod%65ls")
+    zipped = gzip.compress(case.body)
     ways: list[tuple[str, tuple[bytes, ...]]] = [
         ("whole", (whole,)),
         ("known", (whole,)),
-        ("with a header twice", (request(asked.path, asked.body, {**asked.headers, "A": 1, "a": 2}),)),
+        ("with a header twice", (request(case.path, case.body, {**case.headers, "A": 1, "a": 2}),)),
         ("after a part of its head", (whole[:20], whole[20:])),
         ("behind a line of nothing", (b"\r\n" + whole,)),
-        ("with a query", (request(asked.path + "?", asked.body, asked.headers),)),
-        ("encoded", (request(encoded, asked.body, asked.headers),)),
+        ("with a query", (request(case.path + "?", case.body, case.headers),)),
+        ("encoded", (request(encoded, case.body, case.headers),)),
         ("known still", (whole,)),
     ]
-    if asked.body:
+    if case.body:
         ways.append(("head and body", (whole[:head], whole[head:])))
         ways.append(("body in parts", (whole[: head + 1], whole[head + 1 : -1], whole[-1:])))
-    if asked.body and not asked.measured:
-        coded = request(asked.path, zipped, {**asked.headers, "Content-Encoding": "gzip"})
+    if case.body and not case.measured:
+        coded = request(case.path, zipped, {**case.headers, "Content-Encoding": "gzip"})
         ways.append(("compressed", (coded,)))
-        chunked = whole[:head].replace(b"Content-Length: %d" % len(asked.body), b"Transfer-Encoding: chunked")
+        chunked = whole[:head].replace(b"Content-Length: %d" % len(case.body), b"Transfer-Encoding: chunked")
         ways.append(("chunked", (chunked + chunks,)))
 
     async def scene(worker: InProcessWorker) -> None:
@@ -189,31 +190,31 @@ def test_it_does_not_matter_how_the_bytes_arrive(name: str, access_log_lines: li
             before = worker.counts()
             reply = await client.ask(*pieces)
             await until(lambda: len(access_log_lines) == 1)
-            line = own(access_log_lines[0])
+            line = stable_fields(access_log_lines[0])
             if way == "encoded":
                 assert line["path"] == encoded[:200]
-                line["path"] = asked.path[:200]
-            assert reply.status == asked.status, (way, reply)
-            assert (len(reply.body) >= MUCH) is asked.much
+                line["path"] = case.path[:200]
+            assert reply.status == case.status, (way, reply)
+            assert (len(reply.body) >= LARGE_ANSWER_BYTES) is case.large
             assert access_log_lines[0]["id"] == reply.headers["x-request-id"]
-            got = shown(reply), line, difference(worker.counts(), before)
-            expected = expected or got
-            assert got == expected, way
+            actual = shown(reply), line, difference(worker.counts(), before)
+            expected = expected or actual
+            assert actual == expected, way
         assert client.next_reply() is None
 
-    run_scene(application(tuple(asked.settings.items())), scene)
+    run_scene(application(tuple(case.settings.items())), scene)
 
 
 @functools.cache
 def application(settings: tuple[tuple[str, Any], ...]) -> InProcessWorker:
-    """One for all cases of the same settings."""
+    """One application for all cases with the same settings."""
     return load_worker(**dict(settings))
 
 
 def test_where_there_is_no_room_it_is_refused(
     access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the time to come again, and whoever does so at once is not read from for a while."""
+    """The answer has Retry-After. A client that tries again at once is not read from for a while."""
     monkeypatch.setattr(protocol, "OVERLOAD_PAUSE_SECONDS", 0.2)
 
     async def scene(worker: InProcessWorker) -> None:
@@ -241,22 +242,22 @@ def test_where_there_is_no_room_it_is_refused(
 
 
 def test_where_as_much_is_held_as_may_be_it_is_refused() -> None:
-    """Before anything is decoded."""
+    """It is refused before the body is decoded."""
 
     async def scene(worker: InProcessWorker) -> None:
-        held = worker.app.context.budget
-        with held.hold(held.capacity - len(HOT) + 1):
+        budget = worker.app.context.budget
+        with budget.hold(budget.capacity - len(HOT) + 1):
             reply = await worker.connect().ask(request(INFER, HOT))
             assert reply.status == 503
             assert reply.json["error"].startswith("server: the memory budget for requests is used up")
-        with held.hold(held.capacity - len(HOT)):
+        with budget.hold(budget.capacity - len(HOT)):
             assert (await worker.connect().ask(request(INFER, HOT))).status == 200
 
     run(scene)
 
 
 def test_whose_deadline_passes_is_told_so(access_log_lines: list[dict[str, Any]]) -> None:
-    """While others still run, and it is not run itself."""
+    """It gets its 504 while another request still runs, and is not run itself."""
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
@@ -276,7 +277,7 @@ def test_whose_deadline_passes_is_told_so(access_log_lines: list[dict[str, Any]]
 
 
 def test_who_leaves_is_not_run_for(access_log_lines: list[dict[str, Any]]) -> None:
-    """It is dropped from the line at once, and counted as gone; who waits behind it is answered."""
+    """Its request leaves the queue at once, and is logged as 499. Requests behind it are answered."""
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
@@ -306,25 +307,25 @@ def test_who_leaves_is_not_run_for(access_log_lines: list[dict[str, Any]]) -> No
 def test_who_leaves_while_gates_are_read_is_gone(
     access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is done in a thread is not waited for."""
-    release, begun = threading.Event(), threading.Event()
+    """The request ends without waiting for the work in its thread."""
+    release, started = threading.Event(), threading.Event()
     to_thread = asyncio.to_thread
 
-    async def held(work: Callable[..., Any], *given: Any) -> Any:
+    async def blocked_to_thread(work: Callable[..., Any], *arguments: Any) -> Any:
         def wait() -> Any:
-            begun.set()
+            started.set()
             assert release.wait(10)
-            return work(*given)
+            return work(*arguments)
 
         return await to_thread(wait)
 
     async def scene(worker: InProcessWorker) -> None:
         monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
-        monkeypatch.setattr(asyncio, "to_thread", held)
+        monkeypatch.setattr(asyncio, "to_thread", blocked_to_thread)
         client, other = worker.connect(), worker.connect()
-        for one in (client, other):
-            one.send(request(GATES, HOT))
-        await until(begun.is_set)
+        for connection in (client, other):
+            connection.send(request(GATES, HOT))
+        await until(started.is_set)
         client.disconnect()
         await until(lambda: len(access_log_lines) == 1)
         release.set()
@@ -336,15 +337,15 @@ def test_who_leaves_while_gates_are_read_is_gone(
 
 
 def test_what_nobody_foresaw_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    """The caller gets an id to ask about, and the connection goes on."""
+    """The client gets the id of the request, and the connection stays open."""
 
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
         assert (await client.ask(request(INFER, HOT))).status == 200
         worker.model.batcher._runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
         reply = await client.ask(request(INFER, HOT))
-        said = reply.headers["x-request-id"]
-        assert (reply.status, reply.json) == (500, {"error": f"internal error, request id {said}"})
+        request_id = reply.headers["x-request-id"]
+        assert (reply.status, reply.json) == (500, {"error": f"internal error, request id {request_id}"})
         (record,) = caplog.records
         assert record.exc_info is not None
         assert record.exc_info[0] is ZeroDivisionError
@@ -355,15 +356,15 @@ def test_what_nobody_foresaw_is_logged_and_not_told(caplog: pytest.LogCaptureFix
 
 
 def test_much_is_sent_no_faster_than_it_is_read(access_log_lines: list[dict[str, Any]]) -> None:
-    """It is held meanwhile, and the next request waits until it is sent."""
-    body, more = MUCH_BINARY
-    much = request(INFER, body, more)
+    """The answer counts in the budget until it is sent, and the next request waits until then."""
+    body, headers = LARGE_BINARY
+    large_request = request(INFER, body, headers)
 
     async def scene(worker: InProcessWorker) -> None:
-        held = worker.app.context.budget
+        budget = worker.app.context.budget
         client = worker.connect()
         with worker.blocked_runs() as release:
-            client.send(much)
+            client.send(large_request)
             await until(lambda: worker.model.batcher._running)
             client.send(request(INFER, HOT))
             client.connection.pause_writing()
@@ -371,28 +372,27 @@ def test_much_is_sent_no_faster_than_it_is_read(access_log_lines: list[dict[str,
             await until(lambda: not worker.model.batcher._running)
             await asyncio.sleep(0.005)
             assert not client.wire.writes
-            assert held.bytes > MUCH
+            assert budget.bytes > LARGE_ANSWER_BYTES
             assert len(access_log_lines) == 0
-            # which is waited for, or cut, when the service ends
+            # a drain waits for this request, or cuts it off
             assert len(worker.shared.running) == 1
             client.connection.resume_writing()
-            assert len((await client.wait_for_reply()).body) > MUCH
+            assert len((await client.wait_for_reply()).body) > LARGE_ANSWER_BYTES
         assert (await client.wait_for_reply()).status == 200
         assert [line["status"] for line in access_log_lines] == [200, 200]
-        assert held.bytes == 0
+        assert budget.bytes == 0
         await until(lambda: not worker.shared.running)
 
     run(scene)
 
 
 def test_who_leaves_before_much_is_sent_is_sent_nothing(access_log_lines: list[dict[str, Any]]) -> None:
-    """Though an answer was about to begin."""
-    body, more = MUCH_BINARY
+    body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
         with worker.blocked_runs() as release:
-            client.send(request(INFER, body, more))
+            client.send(request(INFER, body, headers))
             await until(lambda: worker.model.batcher._running)
             client.connection.pause_writing()
             release.set()
@@ -408,15 +408,15 @@ def test_who_leaves_before_much_is_sent_is_sent_nothing(access_log_lines: list[d
 
 
 def test_who_leaves_while_much_is_sent_holds_nothing(access_log_lines: list[dict[str, Any]]) -> None:
-    """What was begun counts as it began."""
-    body, more = MUCH_BINARY
+    """Nothing stays in the budget. The log has the status with which the answer began."""
+    body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
         client.wire.before_write = client.connection.pause_writing
-        client.send(request(INFER, body, more))
+        client.send(request(INFER, body, headers))
         await until(lambda: len(client.wire.writes) == 2)
-        assert worker.app.context.budget.bytes > MUCH
+        assert worker.app.context.budget.bytes > LARGE_ANSWER_BYTES
         client.disconnect()
         await until(lambda: worker.app.context.budget.bytes == 0)
         await until(lambda: len(access_log_lines) == 1)
@@ -427,22 +427,22 @@ def test_who_leaves_while_much_is_sent_holds_nothing(access_log_lines: list[dict
 
 
 def test_where_there_is_no_room_for_much_it_is_refused() -> None:
-    """The run was for nothing, but what is held stays within its limit."""
-    body, more = MUCH_BINARY
+    """The model has run in vain, but the budget keeps its limit."""
+    body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
-        held = worker.app.context.budget
-        room = held.capacity
+        budget = worker.app.context.budget
+        capacity = budget.capacity
         try:
             client = worker.connect()
             with worker.blocked_runs() as release:
-                client.send(request(INFER, body, more))
+                client.send(request(INFER, body, headers))
                 await until(lambda: worker.model.batcher._running)
-                held.capacity = MUCH
+                budget.capacity = LARGE_ANSWER_BYTES
                 release.set()
                 reply = await client.wait_for_reply()
         finally:
-            held.capacity = room
+            budget.capacity = capacity
         assert reply.status == 503
         assert worker.counts()["refused"] == {"overloaded": 1}
 
@@ -452,8 +452,8 @@ def test_where_there_is_no_room_for_much_it_is_refused() -> None:
 def test_an_answer_that_cannot_go_on_ends_its_connection(
     access_log_lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever came next would be taken for the rest of it."""
-    body, more = MUCH_BINARY
+    """The client would take the next answer for the rest of this one."""
+    body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
@@ -463,7 +463,7 @@ def test_an_answer_that_cannot_go_on_ends_its_connection(
                 raise OSError("no more")
 
         client.wire.before_write = broken
-        client.send(request(INFER, body, more))
+        client.send(request(INFER, body, headers))
         await until(lambda: client.wire.closing)
         await until(lambda: len(access_log_lines) == 1)
         assert len(client.wire.writes) == 1
@@ -474,7 +474,7 @@ def test_an_answer_that_cannot_go_on_ends_its_connection(
 
 
 def test_while_draining_each_answer_is_the_last() -> None:
-    """Also that of a request which came before, and the connection closes behind it."""
+    """Also the answer to a request that started before. The connection closes after it."""
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
@@ -493,14 +493,14 @@ def test_while_draining_each_answer_is_the_last() -> None:
 
 
 def test_while_draining_the_last_of_several_says_so() -> None:
-    """Unless the one before has said so, as one does that takes long to be sent."""
-    body, more = MUCH_BINARY
+    """Unless an earlier answer has said so already, as a large one does that is still being sent."""
+    body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
         first, second = worker.connect(), worker.connect()
         with worker.blocked_runs() as release:
             first.send(request(INFER, HOT))
-            second.send(request(INFER, body, more))
+            second.send(request(INFER, body, headers))
             await until(lambda: worker.model.batcher._running)
             worker.shared.draining = True
             first.send(request(INFER, HOT))
@@ -522,7 +522,7 @@ def test_while_draining_the_last_of_several_says_so() -> None:
 
 
 def test_spans_are_made_of_each_request(access_log_lines: list[dict[str, Any]]) -> None:
-    """Before its line is written, in which the trace stands."""
+    """The span exists before the log line is written, which has its ids."""
     recorded: list[tuple[Any, ...]] = []
 
     def record(request: Request, route: str, method: str, status: int, ns: int) -> None:
@@ -543,7 +543,7 @@ def test_spans_are_made_of_each_request(access_log_lines: list[dict[str, Any]]) 
 
 
 def test_an_error_of_one_touches_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """They run together, and the answer of one cannot be written: the others have theirs all the same."""
+    """Four requests run in one batch, and one answer cannot be written: the other three are sent."""
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
@@ -563,22 +563,22 @@ def test_an_error_of_one_touches_no_other(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_no_answer_is_anothers() -> None:
-    """Many connections, each asking for rows of its own by any way, and each gets what belongs to these."""
+    """Many connections send rows of their own, in one piece or two, and each gets the result of its rows."""
 
     async def scene(worker: InProcessWorker) -> None:
         runtime = worker.model.runtime
-        known = {tag: runtime.run({"x": rows(tag)})[0].ravel().tolist() for tag in range(40)}
-        drawn = random.Random(1)
+        expected = {tag: runtime.run({"x": rows(tag)})[0].ravel().tolist() for tag in range(40)}
+        draw = random.Random(1)
 
         async def talk(client: Client) -> None:
             for _ in range(12):
-                tag = drawn.randrange(40)
-                headers = {"X-Request-Id": f"{tag}-{drawn.random()}"} if drawn.random() < 0.3 else {}
+                tag = draw.randrange(40)
+                headers = {"X-Request-Id": f"{tag}-{draw.random()}"} if draw.random() < 0.3 else {}
                 whole = request(INFER, infer(rows(tag), id=str(tag)), headers)
-                cut = drawn.choice([0, 0, 0, 20, len(whole) - 9])
+                cut = draw.choice([0, 0, 0, 20, len(whole) - 9])
                 reply = await client.ask(*([whole[:cut], whole[cut:]] if cut else [whole]))
                 assert (reply.status, reply.json["id"]) == (200, str(tag))
-                assert reply.json["outputs"][0]["data"] == pytest.approx(known[tag], abs=1e-6)
+                assert reply.json["outputs"][0]["data"] == pytest.approx(expected[tag], abs=1e-6)
                 assert reply.headers["x-request-id"].startswith(headers.get("X-Request-Id", ""))
 
         clients = [worker.connect() for _ in range(24)]

@@ -1,4 +1,4 @@
-"""A worker that has answered more requests holds no more objects."""
+"""The memory of a worker after many requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put, sealed
 
-# requests in a round: one object left behind by each would be seen
+# enough that one object left behind by each request of a round is noticed
 REQUESTS_PER_ROUND = 200
 
 ROW = np.linspace(-1, 1, 4, dtype=np.float32).reshape(1, 4)
@@ -57,16 +57,16 @@ REQUEST = {
 
 @asynccontextmanager
 async def worker(folder: Path) -> AsyncIterator[int]:
-    """The port of a whole worker's application, which serves a small network with all that files have."""
+    """The port of a worker's whole application, which serves a small network with a gate profile."""
     gated = highway()
     rows = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
     profile = profile_of(gated.gates, gated.gate_values(rows))
-    found = put(folder, data=sealed(gated, profile=profile))
+    file = put(folder, data=sealed(gated, profile=profile))
     settings: dict[str, Any] = {"models": folder, "drain_wait": 0}
     app = create_app(Settings(**settings), NoSupervisor())
-    plan = Deployment(serial=1, models={"net": (found,)})
-    assert (await app.registry.prepare(plan.to_json()))["failed"] == []
-    await app.registry.commit(plan.to_json())
+    deployment = Deployment(serial=1, models={"net": (file,)})
+    assert (await app.registry.prepare(deployment.to_json()))["failed"] == []
+    await app.registry.commit(deployment.to_json())
     listener = listen("127.0.0.1", 0)
     server = Server(
         app.context.settings, listener, ConnectionCounts(1), 1, app, DrainTiming(handshake=0.02, quiet=0.05)
@@ -80,7 +80,7 @@ async def worker(folder: Path) -> AsyncIterator[int]:
 
 
 def ask(connection: socket.socket, request: bytes, times: int) -> None:
-    """One request after the other, each answered with 200."""
+    """Send one request after the other; each must be answered with 200."""
     with connection.makefile("rb") as reader:
         for _ in range(times):
             connection.sendall(request)
@@ -94,31 +94,31 @@ def ask(connection: socket.socket, request: bytes, times: int) -> None:
 
 @pytest.fixture(autouse=True)
 def runs_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is: in a thread they would not be counted."""
+    """Runs stay in the event loop's thread, however slow the machine is."""
     monkeypatch.setattr(pace, "SHORT_RUN_NS", 10**12)
 
 
 @pytest.fixture(autouse=True)
 def lines_go_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are made, and written to none: a failure would be lost among them."""
+    """Log lines are rendered, but not written: they would hide a failure in the output of the tests."""
     monkeypatch.setattr(log, "write", lambda piece: None)
 
 
 @pytest.mark.parametrize("kind", REQUEST)
 def test_nothing_stays_of_a_request(kind: str, tmp_path: Path) -> None:
-    """A worker that has answered more requests holds no more objects."""
+    """The number of allocated blocks does not grow by one or more per request."""
 
     async def scene() -> list[int]:
-        held = []
+        blocks = []
         async with worker(tmp_path) as port:
             with socket.create_connection(("127.0.0.1", port)) as connection:
                 for _ in range(4):
                     await asyncio.to_thread(ask, connection, REQUEST[kind], REQUESTS_PER_ROUND)
                     log.access_log.flush()
                     gc.collect()
-                    held.append(sys.getallocatedblocks())
-        return [after - before for before, after in pairwise(held)]
+                    blocks.append(sys.getallocatedblocks())
+        return [after - before for before, after in pairwise(blocks)]
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        # what is made once for a time that no request took before is made in one of the rounds
+        # one-off allocations, such as a histogram bucket for a new duration, do not happen in all rounds
         assert min(runner.run(scene())) < REQUESTS_PER_ROUND / 2

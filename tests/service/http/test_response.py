@@ -1,4 +1,4 @@
-"""Errors as answers: one sentence of ours, whatever went wrong."""
+"""Error responses: every error becomes one message in JSON."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def refused(error: Exception, path: str = "/v2/models") -> ErrorResponse:
     [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, RequestError)],
 )
 def test_our_own_errors_say_themselves(kind: type[RequestError]) -> None:
-    """Status and reason are the error's, and its sentence is the body."""
-    found = refused(kind("inputs: expected one, got two"))
-    assert (found.status, found.reason) == (kind.status, kind.reason)
-    assert json.loads(found.body) == {"error": "inputs: expected one, got two"}
-    assert not found.is_bug
+    """Status and reason are those of the error, and its message is the body."""
+    response = refused(kind("inputs: expected one, got two"))
+    assert (response.status, response.reason) == (kind.status, kind.reason)
+    assert json.loads(response.body) == {"error": "inputs: expected one, got two"}
+    assert not response.is_bug
 
 
 @pytest.mark.parametrize("error", [RunError("/tmp/x: 0x7f"), ValueError("0xdead"), KeyError("secret")])
 def test_what_nobody_foresaw_stays_inside(error: Exception) -> None:
-    """Neither the text nor the kind of such an error is told, only where to look for it."""
-    found = refused(error)
-    assert (found.status, found.reason, found.is_bug) == (500, "broken", True)
-    assert json.loads(found.body) == {"error": "internal error, request id id-7"}
+    """Neither its message nor its type is sent, only the id of the request."""
+    response = refused(error)
+    assert (response.status, response.reason, response.is_bug) == (500, "broken", True)
+    assert json.loads(response.body) == {"error": "internal error, request id id-7"}
 
 
 def test_what_is_known_to_be_broken_is_no_surprise() -> None:
-    """An error that our own code has logged already is told in its own words."""
-    found = refused(InternalError("model 'digits' failed on these rows"))
-    assert (found.status, found.is_bug) == (500, False)
+    """The service has already logged such an error, and its message is written for the client."""
+    response = refused(InternalError("model 'digits' failed on these rows"))
+    assert (response.status, response.is_bug) == (500, False)
 
 
 @pytest.mark.parametrize(
@@ -66,32 +66,31 @@ def test_what_is_known_to_be_broken_is_no_surprise() -> None:
     ],
 )
 def test_some_errors_have_a_header(error: Exception, headers: Any) -> None:
-    """When to come again, how to show a key, and that a half-read connection ends."""
+    """When to try again, how to authenticate, and that the connection closes after an incomplete request."""
     response = refused(error)
     assert response.lines == JSON_LINES + headers
     assert response.close is isinstance(error, RequestTimeoutError)
 
 
 def test_an_unknown_route_is_named() -> None:
-    """404 says which route there is not, in JSON."""
-    found = refused(HTTPException(404))
-    assert (found.status, found.reason) == (404, "unknown")
-    assert found.message == "POST /v2/models: there is no such route"
+    response = refused(HTTPException(404))
+    assert (response.status, response.reason) == (404, "unknown")
+    assert response.message == "POST /v2/models: there is no such route"
 
 
 def test_a_wrong_method_says_the_right_one() -> None:
-    """405 lists the methods in its sentence and in Allow, in one order."""
-    found = refused(HTTPException(405, headers={"Allow": "HEAD, GET"}))
-    assert (found.status, found.reason) == (405, "method")
-    assert found.message == "POST /v2/models: expected the method GET, HEAD"
-    assert found.lines == JSON_LINES + b"allow: GET, HEAD\r\n"
+    """The message and the Allow header list the methods in the same order."""
+    response = refused(HTTPException(405, headers={"Allow": "HEAD, GET"}))
+    assert (response.status, response.reason) == (405, "method")
+    assert response.message == "POST /v2/models: expected the method GET, HEAD"
+    assert response.lines == JSON_LINES + b"allow: GET, HEAD\r\n"
 
 
 def test_words_of_the_framework_are_not_passed_on() -> None:
-    """Another error of the framework has its status and a sentence of ours."""
-    found = refused(HTTPException(400, detail="There was an error parsing the body"))
-    assert found.status == 400
-    assert "parsing" not in found.message
+    """Other errors of the framework keep their status, but get a message of the service."""
+    response = refused(HTTPException(400, detail="There was an error parsing the body"))
+    assert response.status == 400
+    assert "parsing" not in response.message
 
 
 @pytest.mark.parametrize(
@@ -113,12 +112,12 @@ def test_words_of_the_framework_are_not_passed_on() -> None:
     ],
 )
 def test_a_field_that_makes_no_sense_is_named(entry: dict[str, Any], sentence: str) -> None:
-    """The framework's list of errors becomes one sentence, with status 400."""
-    found = refused(RequestValidationError([{"loc": ("query", "detail"), **entry}]))
-    assert (found.status, found.message) == (400, sentence)
+    """The framework's list of errors becomes one message with status 400."""
+    response = refused(RequestValidationError([{"loc": ("query", "detail"), **entry}]))
+    assert (response.status, response.message) == (400, sentence)
 
 
 def test_what_cannot_be_printed_forges_no_line() -> None:
-    """A path is said as it was sent, escaped."""
+    """The path is quoted as the client sent it, still percent-encoded."""
     message = refused(HTTPException(404), path="/x%0a12:00:00%1b[2J").message
     assert message == "POST /x%0a12:00:00%1b[2J: there is no such route"

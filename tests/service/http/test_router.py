@@ -1,4 +1,4 @@
-"""Routes found by method and path."""
+"""Routing by method and path."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_other_addresses_are_for_the_framework(router: Router, path: str) -> Non
 
 
 def test_another_method_is_refused(router: Router) -> None:
-    """With the one that is allowed, and counted under the route."""
+    """The error names the allowed method, and is counted under the route."""
     match = find(router, "/v2/models/net/infer", "GET")
     assert match.route.path == "/v2/models/{model}/infer"
     with pytest.raises(HTTPException) as raised:
@@ -78,11 +78,11 @@ def test_another_method_is_refused(router: Router) -> None:
 
 
 def test_routes_are_those_that_starlette_finds(router: Router) -> None:
-    """Whatever the address: its own matching of the same patterns is the reference."""
+    """Starlette's own matching of the same patterns is the reference."""
     generator = random.Random(3)
     parts = ["", "v1", "v2", "models", "net", "n:predict", "versions", "1", "1:predict", "infer", "gates"]
     parts += ["lesion", "profile", "drift", "samples", ".", "..", "infer?", "%2e", "a~b"]
-    theirs = [StarletteRoute(route.path, object(), name=route.name) for route in router.routes]
+    starlette_routes = [StarletteRoute(route.path, object(), name=route.name) for route in router.routes]
     hits = 0
     for _ in range(6000):
         words = generator.choices(parts, k=generator.randrange(1, 7))
@@ -91,7 +91,8 @@ def test_routes_are_those_that_starlette_finds(router: Router) -> None:
         path = "/" + "/".join(words)
         scope = {"type": "http", "method": "POST", "path": path, "root_path": ""}
         expected = next(
-            (route.name for route in theirs if route.matches(scope)[0] is not StarletteMatch.NONE), "fallback"
+            (route.name for route in starlette_routes if route.matches(scope)[0] is not StarletteMatch.NONE),
+            "fallback",
         )
         match = find(router, path)
         assert match.route.name == expected
@@ -100,7 +101,7 @@ def test_routes_are_those_that_starlette_finds(router: Router) -> None:
 
 
 def test_remembered_addresses_are_bounded() -> None:
-    """A client that asks for another address each time, or for very long ones, fills no memory."""
+    """A client that always asks for new paths, or for very long ones, must not fill the memory."""
 
     async def endpoint(request: Request) -> Response:
         return Response(b"")

@@ -1,4 +1,4 @@
-"""However the bytes of requests arrive, the answers are the same."""
+"""Answers do not depend on how the bytes of a request are split into segments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.in_process_worker import (
 SEEDS = range(8)
 REQUESTS_PER_SEED = 320
 MAX_HEADER, MAX_BODY = 1024, 8192
-# An id that the service made: sixteen hexadecimal digits of the worker, and a number.
+# An id that the service generates: sixteen hexadecimal digits for the worker, and a number.
 GENERATED_ID = re.compile(rb"\b[0-9a-f]{16}-[0-9a-f]+")
 ID_HEADER = re.compile(rb"\r\nx-request-id: [\x21-\x7e]+\r\n")
 ANSWER_START = re.compile(rb"(?=HTTP/1\.1 \d{3} )")
@@ -51,7 +51,7 @@ def binary_infer() -> bytes:
 
 
 def chunked(path: str, body: bytes, *headers: str, sizes: tuple[int, ...] = (1, 100, 300)) -> bytes:
-    """A request whose body comes in chunks of these sizes, and one with the rest."""
+    """A request whose body has chunks of these sizes, and the rest in a last one."""
     lines = [f"POST {path} HTTP/1.1", "Host: x", "Transfer-Encoding: chunked", *headers]
     parts = [body[start:stop] for start, stop in itertools.pairwise([0, *sizes, len(body)])]
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts if part)
@@ -104,7 +104,7 @@ def good_requests() -> list[bytes]:
 
 
 def mutate(data: bytes, draw: random.Random) -> bytes:
-    """The same request with one thing changed."""
+    """The request with one random change."""
     head, end, body = data.partition(b"\r\n\r\n")
     line, *headers = head.split(b"\r\n")
 
@@ -160,20 +160,20 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
 
 
 def streams(seed: int) -> list[bytes]:
-    """What clients send on one connection each: mutated requests, alone or one behind another."""
+    """What clients send, one stream per connection: mutated requests, some with a second one behind."""
     draw = random.Random(seed)
     good = good_requests()
-    made: list[bytes] = []
+    sent: list[bytes] = []
     for _ in range(REQUESTS_PER_SEED):
         stream = mutate(draw.choice(good), draw)
         if draw.random() < 0.3:
             stream = mutate(stream, draw) if stream else stream
         if draw.random() < 0.3 and len(stream) < MAX_HEADER:
-            # a long head behind another request is measured from its second segment on: left out
+            # left out: a long head behind another request is only measured from its second segment on
             second = draw.choice(good[:28])
             stream += mutate(second, draw) if draw.random() < 0.5 else second
-        made.append(stream)
-    return made
+        sent.append(stream)
+    return sent
 
 
 def cut(stream: bytes, draw: random.Random) -> Segments:
@@ -184,7 +184,7 @@ def cut(stream: bytes, draw: random.Random) -> Segments:
 
 
 def is_settled(client: Client) -> bool:
-    """Whether nothing more comes from the server, unless the client sends more."""
+    """Whether the server sends nothing more unless the client does."""
     connection, wire = client.connection, client.wire
     if wire.closing:
         return True
@@ -197,7 +197,7 @@ def is_settled(client: Client) -> bool:
 
 
 async def exchange(worker: InProcessWorker, segments: Segments, draw: random.Random) -> tuple[bytes, bool]:
-    """What the server answers to these segments, and whether it ends the connection."""
+    """What the server answers to these segments, and whether it closes the connection."""
     client = worker.connect()
     for segment in segments:
         client.send(segment)
@@ -218,14 +218,14 @@ async def exchange(worker: InProcessWorker, segments: Segments, draw: random.Ran
 
 
 def comparable(answers: bytes) -> list[bytes]:
-    """The answers, without the ids that the service made for them."""
-    found = [answer for answer in ANSWER_START.split(answers) if answer]
-    assert all(len(ID_HEADER.findall(answer)) == 1 for answer in found), answers
-    return [GENERATED_ID.sub(b"<id>", answer) for answer in found]
+    """The answers, without the ids that the service generated for them."""
+    parts = [answer for answer in ANSWER_START.split(answers) if answer]
+    assert all(len(ID_HEADER.findall(answer)) == 1 for answer in parts), answers
+    return [GENERATED_ID.sub(b"<id>", answer) for answer in parts]
 
 
 def is_refused_for_its_length(whole: list[bytes], segmented: list[bytes]) -> bool:
-    """Whether a malformed head was refused for its length first, which is known before the rest is there."""
+    """Whether a malformed head was refused for its length, which is known before the rest has arrived."""
     return (
         len(whole) == len(segmented)
         and whole[:-1] == segmented[:-1]
@@ -235,7 +235,7 @@ def is_refused_for_its_length(whole: list[bytes], segmented: list[bytes]) -> boo
 
 
 def is_early_end(whole: list[bytes], segmented: list[bytes], stream: bytes) -> bool:
-    """Whether the answers differ only since one was sent before its body had arrived.
+    """Whether the answers differ only because one was sent before its body had arrived.
 
     This is the one exception. An endpoint that needs no body (404, 401, 405, any GET) answers as soon as the
     head is there. If what follows of the body may be long (chunks, more than 1 MiB) or may not come at all
@@ -273,13 +273,15 @@ def test_segments_change_no_answer(seed: int) -> None:
                 ways.append([stream[place : place + 1] for place in range(len(stream))])
             for segments in ways:
                 answers, ended = await exchange(worker, segments, draw)
-                expected, got = comparable(whole), comparable(answers)
-                statuses.update(answer[9:12].decode() for answer in got)
-                if expected == got:
+                expected, actual = comparable(whole), comparable(answers)
+                statuses.update(answer[9:12].decode() for answer in actual)
+                if expected == actual:
                     assert ended == whole_ended, segments
                 else:
-                    early = is_early_end(expected, got, stream) or is_refused_for_its_length(expected, got)
-                    assert early, (segments, expected, got)
+                    early = is_early_end(expected, actual, stream) or is_refused_for_its_length(
+                        expected, actual
+                    )
+                    assert early, (segments, expected, actual)
                     early_ends += 1
 
     run_scene(application(), scene)
@@ -290,12 +292,12 @@ def test_segments_change_no_answer(seed: int) -> None:
 
 @pytest.mark.parametrize("size", range(MAX_HEADER - 2, MAX_HEADER + 3))
 def test_segments_do_not_change_the_size_of_a_head(size: int) -> None:
-    """The method, the version and the last line's end count in none of them."""
+    """The size of a head excludes the method, the version and the end of the last line."""
 
     async def scene(worker: InProcessWorker) -> None:
         draw = random.Random(size)
         headers = "Host: x\r\nA: "
-        # the path, and the end of the line of A
+        # "/v2" counts, and so do the two bytes that end the line of A
         value = "a" * (size - len("/v2" + headers) - 2)
         stream = f"GET /v2 HTTP/1.1\r\n{headers}{value}\r\n\r\n".encode()
         for segments in ([stream], [stream[:500], stream[500:]], [bytes([byte]) for byte in stream]):

@@ -1,4 +1,4 @@
-"""Spans of requests, in the trace of whoever called."""
+"""OpenTelemetry spans of requests, in the trace of the caller."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def settings(otlp: str | None) -> Settings:
 
 
 def test_without_a_collector_there_is_nothing() -> None:
-    """No tracing is made, and nothing of OpenTelemetry's is needed."""
+    """Tracing is off, and the packages of OpenTelemetry are not needed."""
     assert Tracing.from_settings(settings(None)) is None
 
 
 @pytest.mark.parametrize("address", ["", "collector:4318", "ftp://collector", "http://", "/v1/traces"])
 def test_an_address_that_makes_no_sense_stops_the_start(address: str) -> None:
-    """The setting, an example and the value are said."""
+    """The error names the setting, an example and the value."""
     with pytest.raises(SettingError, match=r"otlp: expected an address such as .*, got") as raised:
         Tracing.from_settings(settings(address))
     assert repr(address) in str(raised.value)
@@ -48,12 +48,12 @@ def test_an_address_that_makes_no_sense_stops_the_start(address: str) -> None:
     ],
 )
 def test_spans_go_where_collectors_take_them(address: str, endpoint: str) -> None:
-    """The usual path is added to an address without one."""
+    """An address without a path gets the usual one."""
     assert _collector_endpoint(address) == endpoint
 
 
 def test_a_missing_extra_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setting and the extra are named."""
+    """The error names the setting and the extra."""
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(SettingError, match="otlp: expected the packages of the extra serve-otel"):
         Tracing.from_settings(settings("http://127.0.0.1:4318"))
@@ -61,7 +61,7 @@ def test_a_missing_extra_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def traced() -> tuple[Tracing, Any]:
-    """Tracing into memory, where the real packages are installed."""
+    """Tracing into memory. Skipped if the packages of OpenTelemetry are not installed."""
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     export = pytest.importorskip("opentelemetry.sdk.trace.export")
     memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
@@ -82,15 +82,15 @@ def exchange(*headers: tuple[bytes, bytes]) -> FakeRequest:
 
 
 def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
-    """Wait and run lie in the request's span one after the other, and that below the caller's."""
+    """The spans of queue and run follow each other within the request's, whose parent is the caller's."""
     tracing, exporter = traced
-    one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))
-    one.record_inference(
+    http_request = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))
+    http_request.record_inference(
         "digits",
         3,
         InferenceResult((), queue_ns=2_000, run_ns=5_000, batch_rows=4),
     )
-    tracing.record(one, ROUTE, "POST", 200, 9_000_000)
+    tracing.record(http_request, ROUTE, "POST", 200, 9_000_000)
     queue, run, request = exporter.get_finished_spans()
     assert request.name == f"POST {ROUTE}"
     assert request.kind.name == "SERVER"
@@ -116,42 +116,45 @@ def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
 
 
 def test_the_log_tells_the_span(traced: tuple[Tracing, Any]) -> None:
-    """Afterwards the request's trace is that of its span, with or without a caller's."""
+    """Recording sets the request's trace to that of its span, with or without a trace of the caller."""
     tracing, exporter = traced
-    for one in (exchange(), exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))):
-        tracing.record(one, ROUTE, "POST", 200, 1000)
+    for http_request in (exchange(), exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))):
+        tracing.record(http_request, ROUTE, "POST", 200, 1000)
         span = exporter.get_finished_spans()[-1]
-        assert one.trace is not None
-        assert one.trace.id == f"{span.context.trace_id:032x}"
-        assert one.trace.span == f"{span.context.span_id:016x}"
-    assert one.trace.id == TRACE
+        assert http_request.trace is not None
+        assert http_request.trace.id == f"{span.context.trace_id:032x}"
+        assert http_request.trace.span == f"{span.context.span_id:016x}"
+    assert http_request.trace.id == TRACE
 
 
 def test_a_failure_of_ours_is_an_error(traced: tuple[Tracing, Any]) -> None:
-    """A 503 marks its span with the sentence that was sent; a caller's mistake does not."""
+    """A 503 marks its span as an error, with the message that was sent. A 400 does not."""
     tracing, exporter = traced
-    one = exchange()
-    one.error_message = "queue: expected room, got none"
-    tracing.record(one, ROUTE, "POST", 503, 1000)
+    http_request = exchange()
+    http_request.error_message = "queue: expected room, got none"
+    tracing.record(http_request, ROUTE, "POST", 503, 1000)
     tracing.record(exchange(), ROUTE, "POST", 400, 1000)
     failed, refused = exporter.get_finished_spans()
-    assert (failed.status.status_code.name, failed.status.description) == ("ERROR", one.error_message)
+    assert (failed.status.status_code.name, failed.status.description) == (
+        "ERROR",
+        http_request.error_message,
+    )
     assert refused.status.status_code.name == "UNSET"
 
 
 def test_what_the_caller_does_not_sample_is_not_recorded(traced: tuple[Tracing, Any]) -> None:
-    """Its flag decides, and the trace is carried all the same."""
+    """The caller's flag decides, and its trace id is kept."""
     tracing, exporter = traced
-    one = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode()))
-    one.record_inference("digits", 3, InferenceResult((), queue_ns=2_000, run_ns=5_000))
-    tracing.record(one, ROUTE, "POST", 200, 1000)
+    http_request = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode()))
+    http_request.record_inference("digits", 3, InferenceResult((), queue_ns=2_000, run_ns=5_000))
+    tracing.record(http_request, ROUTE, "POST", 200, 1000)
     assert exporter.get_finished_spans() == ()
-    assert one.trace is not None
-    assert one.trace.id == TRACE
+    assert http_request.trace is not None
+    assert http_request.trace.id == TRACE
 
 
 def test_a_collector_that_is_away_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker ends though its last spans are taken by nobody."""
+    """A worker ends even if its last spans cannot be sent."""
     pytest.importorskip("opentelemetry.trace")
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.05)
     ended = threading.Event()
@@ -164,7 +167,7 @@ def test_a_collector_that_is_away_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_last_spans_are_sent(traced: tuple[Tracing, Any]) -> None:
-    """What a worker still has when it ends goes to the collector."""
+    """Closing sends the spans that are left to the collector."""
     tracing, exporter = traced
     shut = []
     exporter.shutdown = lambda: shut.append(True)
