@@ -1,4 +1,4 @@
-"""The application as a whole: every route says whom it lets in, and stands in the documents."""
+"""The application as a whole: each route has an access level and is documented."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def application() -> Application:
-    """With no model loaded."""
+    """An application without a model."""
     return create_app(Settings(), NoSupervisor())
 
 
 def test_every_route_declares_whom_it_lets_in(application: Application) -> None:
-    """Open are health, the page and the reference alone; what changes the service is for the admin."""
+    """Only health, the dashboard and the API reference are open. Changing the service needs the admin key."""
     levels: dict[str, set[str]] = {}
     for entry in route_table(application):
         assert entry.level is not None, entry.path
@@ -51,7 +51,7 @@ def test_every_route_declares_whom_it_lets_in(application: Application) -> None:
 
 
 def test_every_endpoint_is_documented(application: Application) -> None:
-    """With its method, in docs/reference/http-api.md; and no endpoint that does not exist."""
+    """docs/reference/http-api.md lists them with their methods, and no others."""
     text = (ROOT / "docs/reference/http-api.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`((?:GET|POST) /[^`]*)`", text))
     real = {
@@ -63,7 +63,7 @@ def test_every_endpoint_is_documented(application: Application) -> None:
 
 
 def test_every_endpoint_is_in_the_openapi_document(application: Application) -> None:
-    """Those of the framework and our own, each with its errors."""
+    """Endpoints of FastAPI and of the service's own router, each with its errors."""
     document = application.fastapi.openapi()
     for method, path, _ in route_table(application):
         if path in {"/v2/", "/", "/dashboard/{file:path}", "/docs", "/docs/{part}", "/openapi.json"}:
@@ -74,7 +74,7 @@ def test_every_endpoint_is_in_the_openapi_document(application: Application) -> 
 
 
 def test_there_is_one_version() -> None:
-    """The service, the front door and the project agree on it."""
+    """The service, the package turnpike and pyproject.toml agree."""
     import turnpike
 
     assert VERSION == turnpike.VERSION
@@ -82,17 +82,17 @@ def test_there_is_one_version() -> None:
 
 
 def test_a_model_that_comes_later_is_loaded_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are served go first; while there is none, nobody has to give way."""
+    """Requests to served models go first. The first model is loaded at the usual priority."""
     application = create_app(Settings(), NoSupervisor())
 
-    def load(found: ModelFile, call: Caller = call_directly) -> int:
+    def load(file: ModelFile, call: Caller = call_directly) -> int:
         return call(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
     monkeypatch.setattr(application, "_load", load)
-    found = ModelFile("net", 1, Path("model.onnx"), (0, 0, 0))
+    file = ModelFile("net", 1, Path("model.onnx"), (0, 0, 0))
     served: list[Any] = []
-    monkeypatch.setattr(ModelRegistry, "models", property(lambda shelf: served))
+    monkeypatch.setattr(ModelRegistry, "models", property(lambda registry: served))
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert application._load_model(found) == own
+    assert application._load_model(file) == own
     served.append(object())
-    assert application._load_model(found) == LOWEST_PRIORITY
+    assert application._load_model(file) == LOWEST_PRIORITY

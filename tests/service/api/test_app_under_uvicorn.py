@@ -34,7 +34,7 @@ from tests.support.in_process_worker import (
 )
 
 GENERATED_ID = re.compile(rb"[0-9a-f]{16}-[0-9a-f]+")
-# Each server writes these for itself.
+# Each server writes these itself.
 CONNECTION_HEADERS = {"date", "connection", "keep-alive", "transfer-encoding"}
 SETTINGS: dict[str, Any] = {
     "api_keys": ("open-sesame",),
@@ -49,7 +49,7 @@ JSON = infer(rows(1))
 
 
 def binary(count: int) -> bytes:
-    """A request of so many rows in binary, for an answer in binary."""
+    """A request of this many rows in binary, for an answer in binary."""
     values = rows(*range(count)).tobytes()
     size = {"binary_data_size": len(values)}
     tensor = {"name": "x", "shape": [count, 1, 8, 8], "datatype": "FP32", "parameters": size}
@@ -164,7 +164,7 @@ async def uvicorn_server(worker: InProcessWorker, **options: Any) -> AsyncIterat
 
 
 async def ask(port: int, data: bytes) -> Reply:
-    """The last answer that comes until the server closes."""
+    """The last answer before the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     received = await asyncio.wait_for(reader.read(), 10)
@@ -185,14 +185,14 @@ async def ask(port: int, data: bytes) -> Reply:
 
 
 def comparable(reply: Reply) -> tuple[int | None, dict[str, str], bytes]:
-    """The reply without what belongs to one request or to the connection."""
+    """The reply without its request id and the headers of the connection."""
     headers = {name: value for name, value in reply.headers.items() if name not in CONNECTION_HEADERS}
     headers["x-request-id"] = GENERATED_ID.sub(b"<id>", headers["x-request-id"].encode()).decode()
     return reply.status, headers, GENERATED_ID.sub(b"<id>", reply.body)
 
 
 def answers(worker: InProcessWorker, server: Start) -> dict[str, Reply]:
-    """The replies of a server to all requests, after which nothing is held."""
+    """A server's replies to all requests. Afterwards the application holds no request."""
 
     async def collect() -> dict[str, Reply]:
         async with server(worker) as port:
@@ -224,7 +224,7 @@ def test_uvicorn_gives_the_same_answers(worker: InProcessWorker, expected: dict[
 
 
 def test_uvicorn_takes_our_protocol(worker: InProcessWorker, expected: dict[str, Reply]) -> None:
-    """Its option `http` takes the class. Its own proxy headers would wrap the application."""
+    """The option `http` sets it. `proxy_headers` is off, as it would wrap the application."""
 
     def server(worker: InProcessWorker) -> AbstractAsyncContextManager[int]:
         return uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)
@@ -236,7 +236,7 @@ def test_uvicorn_takes_our_protocol(worker: InProcessWorker, expected: dict[str,
 
 
 def test_uvicorn_ends_our_connections(worker: InProcessWorker) -> None:
-    """One that is idle is closed, and one with a request in progress gets its last answer."""
+    """An idle connection is closed, and one with a request in progress gets its last answer."""
 
     async def test() -> None:
         server = uvicorn_server(worker, http=HttpProtocol, ws="none", proxy_headers=False)

@@ -1,4 +1,4 @@
-"""The files of the dashboard: how they are served, and what they may not contain."""
+"""The files of the dashboard: how they are served, and what they must not contain."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_the_chart_library_comes_from_its_package(app: Any) -> None:
 
 
 def test_files_of_the_dashboard_are_revalidated(app: Any) -> None:
-    """A new release of the service is a new page."""
+    """A new release of the service has a new page."""
     for address in ("/", "/dashboard/main.js"):
         for query in (b"", b"v="):
             assert ask(app, "GET", address, query=query).headers["cache-control"] == "no-cache"
@@ -252,7 +252,7 @@ def test_a_setting_turns_it_off() -> None:
 def test_it_works_without_the_chart_library(
     installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page is told by an empty version, and the URL of the library is 404."""
+    """The page has an empty version of the library, and the library's URL is 404."""
 
     class Package:
         version = "7.0.0"
@@ -296,7 +296,7 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
 
 @pytest.mark.parametrize("forbidden", [MARKUP, INLINE_CODE], ids=["by a script", "in a tag"])
 def test_no_text_becomes_markup(forbidden: re.Pattern[str]) -> None:
-    """Names and labels come from strangers."""
+    """Names of models and labels may come from untrusted files."""
     matches = {path.name: forbidden.findall(text(path)) for path in FILES}
     assert {name: hits for name, hits in matches.items() if hits} == {}
 

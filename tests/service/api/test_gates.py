@@ -1,4 +1,4 @@
-"""The gates' route: infer's own answer, the summary, and tensors in JSON and binary."""
+"""The gates route: the answer of infer, the summary of the gates, and tensors in JSON and binary."""
 
 from __future__ import annotations
 
@@ -38,44 +38,44 @@ def array_of(tensor: dict[str, Any]) -> Array:
 
 @pytest.mark.parametrize("count", [1, 7, 200])
 def test_gates_are_the_networks_own(client: GatesClient, gated: Gated, count: int) -> None:
-    """Outputs, summary, route and T against the formula in double precision, in one run or several."""
+    """Compared with the formula in double precision, in one run or several."""
     x = rows(count, seed=1)
     answer = client.gates(x, {"detail": "rows"}, id="seven")
     assert (answer["model_name"], answer["model_version"], answer["id"]) == ("net", "3", "seven")
     (output,) = answer["outputs"]
     np.testing.assert_allclose(array_of(output), gated.logits(x), atol=1e-5)
-    every = gated.gate_values(x)
+    gate_values = gated.gate_values(x)
     assert [tensor["name"] for tensor in answer["tensors"]] == [gate.name for gate in gated.gates]
-    for tensor, told, t in zip(answer["tensors"], answer["gates"], every, strict=True):
+    for tensor, entry, t in zip(answer["tensors"], answer["gates"], gate_values, strict=True):
         np.testing.assert_allclose(array_of(tensor), t, atol=1e-6)
-        assert told["name"] == tensor["name"]
-        assert told["mean"] == pytest.approx(t.mean(), abs=2e-6)
-        # the bound of closed and open is the profile's, and so are the levels
-        assert told["closed"] == pytest.approx((t < 0.1).mean(), abs=1e-6)
-        assert list(told["quantiles"]) == ["0.05", "0.5", "0.95"]
-    carried = np.prod([1 - t for t in every], axis=0).mean(1)
+        assert entry["name"] == tensor["name"]
+        assert entry["mean"] == pytest.approx(t.mean(), abs=2e-6)
+        # the profile sets the bound of closed and open, and the quantile levels
+        assert entry["closed"] == pytest.approx((t < 0.1).mean(), abs=1e-6)
+        assert list(entry["quantiles"]) == ["0.05", "0.5", "0.95"]
+    carried = np.prod([1 - t for t in gate_values], axis=0).mean(1)
     assert answer["route"]["carried"] == pytest.approx(carried.tolist(), abs=1e-5)
 
 
 def test_units_are_means_over_rows(client: GatesClient, gated: Gated) -> None:
-    """And their deviations."""
+    """The answer also has their standard deviations."""
     x = rows(9)
     answer = client.gates(x, {"detail": "units"})
-    told = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
+    tensors = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
     for gate, t in zip(gated.gates, gated.gate_values(x), strict=True):
-        np.testing.assert_allclose(told[f"{gate.name}.unit_mean"], t.mean(0), atol=1e-6)
-        np.testing.assert_allclose(told[f"{gate.name}.unit_sd"], t.std(0), atol=1e-6)
+        np.testing.assert_allclose(tensors[f"{gate.name}.unit_mean"], t.mean(0), atol=1e-6)
+        np.testing.assert_allclose(tensors[f"{gate.name}.unit_sd"], t.std(0), atol=1e-6)
 
 
 def test_a_summary_has_no_tensors(client: GatesClient) -> None:
-    """Nor has it more outputs than the public ones."""
+    """Its outputs are the public ones alone."""
     answer = client.gates(rows(2))
     assert set(answer) == {"model_name", "model_version", "outputs", "gates", "route"}
     assert [output["name"] for output in answer["outputs"]] == ["logits"]
 
 
 def test_a_summary_is_made_in_the_run(client: GatesClient) -> None:
-    """What it is made of is kept for nobody; where tensors are asked for, they are."""
+    """The gate tensors are dropped after the run, unless the request asks for them."""
     client.gates(rows(2))
     assert len(client.results[-1].arrays) == 1
     client.gates(rows(2), {"detail": "rows"})
@@ -83,7 +83,7 @@ def test_a_summary_is_made_in_the_run(client: GatesClient) -> None:
 
 
 def test_one_summary_whichever_way_it_is_made(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the run where that is little work, and else after it."""
+    """Small gates are summarized in the run, large ones after it."""
     in_run = client.gates(rows(9))
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     assert client.gates(rows(9)) == in_run
@@ -94,21 +94,20 @@ def test_one_summary_whichever_way_it_is_made(client: GatesClient, monkeypatch: 
 def test_gates_are_read_by_as_many_threads_as_a_run_has(
     tmp_path: Path, gated: Gated, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    """The reader is told of them."""
-    told: list[int] = []
+    thread_counts: list[int] = []
     reader = gates_endpoint.GateReader
 
-    def noted(gates: Any, signature: Any, profile: Any, threads: int) -> Any:
-        told.append(threads)
+    def recording_reader(gates: Any, signature: Any, profile: Any, threads: int) -> Any:
+        thread_counts.append(threads)
         return reader(gates, signature, profile, threads)
 
-    monkeypatch.setattr(gates_endpoint, "GateReader", noted)
+    monkeypatch.setattr(gates_endpoint, "GateReader", recording_reader)
     GatesClient.of(tmp_path, gated, manifest_of(gated), threads=threads).gates(rows(2))
-    assert told == [threads]
+    assert thread_counts == [threads]
 
 
 def test_blocks_are_the_layers_outputs(client: GatesClient, gated: Gated) -> None:
-    """By the request's own parameters as by the address."""
+    """The request's own parameters work as well as the query."""
     x = rows(3)
     answer = client.gates(x, parameters={"blocks": True})
     assert [tensor["name"] for tensor in answer["tensors"]] == [gate.output for gate in gated.gates]
@@ -118,7 +117,7 @@ def test_blocks_are_the_layers_outputs(client: GatesClient, gated: Gated) -> Non
 
 
 def test_binary_tensors_follow_the_outputs(client: GatesClient, gated: Gated) -> None:
-    """The JSON's length is in the header, and the bytes come in the order of the tensors."""
+    """The header has the length of the JSON, and the bytes follow in the order of the tensors."""
     x = rows(5)
     for body, query in (
         (infer(x), {"detail": "rows", "binary": "true"}),
@@ -141,7 +140,7 @@ def test_binary_tensors_follow_the_outputs(client: GatesClient, gated: Gated) ->
 
 
 def test_a_binary_request_is_read_as_infers(client: GatesClient, gated: Gated) -> None:
-    """Tensors in bytes, the answer in JSON unless asked for otherwise."""
+    """The answer is in JSON unless the request asks for binary."""
     x = rows(2)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor]}).encode()
@@ -151,12 +150,12 @@ def test_a_binary_request_is_read_as_infers(client: GatesClient, gated: Gated) -
 
 
 def test_outputs_are_answered_as_asked(client: GatesClient) -> None:
-    """Best classes, and a gate by name that is a tensor of the answer as well."""
-    wanted = [
+    """Classification of an output, and a gate as an output that is also among the tensors."""
+    outputs = [
         {"name": "logits", "parameters": {"classification": 1}},
         {"name": "layer01.transform_gate"},
     ]
-    answer = client.gates(rows(2), {"detail": "rows"}, outputs=wanted)
+    answer = client.gates(rows(2), {"detail": "rows"}, outputs=outputs)
     assert [output["name"] for output in answer["outputs"]] == ["logits", "layer01.transform_gate"]
     assert answer["outputs"][0]["datatype"] == "BYTES"
     assert answer["outputs"][1]["data"] == answer["tensors"][1]["data"]
@@ -165,7 +164,7 @@ def test_outputs_are_answered_as_asked(client: GatesClient) -> None:
 def test_one_answer_whether_read_here_or_in_a_thread(
     client: GatesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large gates are read beside the event loop, to the same end."""
+    """Large gates are read in a thread, beside the event loop."""
     here = client.gates(rows(50), {"detail": "units"})
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     threads: list[Any] = []
@@ -180,7 +179,7 @@ def test_one_answer_whether_read_here_or_in_a_thread(
 
 
 def test_no_rows_are_an_answer(client: GatesClient) -> None:
-    """Nothing is run; the gates are listed without figures."""
+    """The model does not run, and the gates are listed without figures."""
     answer = client.gates(rows(0), {"detail": "units"})
     assert answer["outputs"][0]["shape"] == [0, 3]
     assert [gate["mean"] for gate in answer["gates"]] == [None] * 3
@@ -189,7 +188,7 @@ def test_no_rows_are_an_answer(client: GatesClient) -> None:
 
 
 def test_rows_without_numbers_have_no_summary(client: GatesClient) -> None:
-    """NaN comes in as binary, and the gate that it makes NaN is named."""
+    """Binary rows may have NaN. The error names the first gate that becomes NaN."""
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
@@ -198,7 +197,7 @@ def test_rows_without_numbers_have_no_summary(client: GatesClient) -> None:
 
 
 def test_too_much_is_refused_before_it_is_run(tmp_path: Path, gated: Gated) -> None:
-    """No run is spent on an answer that may not be given; the summary of as many rows may."""
+    """The model does not run for an answer that is too large. A summary of the same rows is small enough."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
     client.gates(rows(10))
     before = len(client.results)
@@ -212,7 +211,7 @@ def test_too_much_is_refused_before_it_is_run(tmp_path: Path, gated: Gated) -> N
 
 
 def test_what_only_a_run_tells_is_checked_after_it(tmp_path: Path, gated: Gated) -> None:
-    """Where no shape tells the size, the arrays do."""
+    """If the graph leaves a shape open, the size is that of the arrays."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=100)
     client.model.signature.hidden.update(  # type: ignore[attr-defined]
         {
@@ -225,7 +224,6 @@ def test_what_only_a_run_tells_is_checked_after_it(tmp_path: Path, gated: Gated)
 
 
 def test_misspelt_wishes_and_missing_gates_are_refused(client: GatesClient, tmp_path: Path) -> None:
-    """And counted as failed requests of the model."""
     with pytest.raises(RequestError, match="detail: expected one of summary, units, rows"):
         client.gates(rows(1), {"detail": "everything"})
     plain = highway(layers=1)
@@ -241,7 +239,7 @@ def test_misspelt_wishes_and_missing_gates_are_refused(client: GatesClient, tmp_
 def test_readers_of_models_long_gone_are_dropped(
     client: GatesClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A repository that is reloaded for years holds no more of them than it serves."""
+    """A repository that is reloaded for years must not fill the memory with readers."""
     monkeypatch.setattr(gates_endpoint, "MAX_PREPARED_MODELS", 2)
     endpoint = gates_endpoint.GatesEndpoint(client.context)
     for seed in range(5):

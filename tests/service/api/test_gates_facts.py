@@ -1,4 +1,4 @@
-"""The routes to gates: where they are, who may call them, and what the manifest and live traffic say."""
+"""The routes of gates: addresses and levels, the profile from the manifest, and the drift of live traffic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client(tmp_path: Path) -> GatesClient:
 
 
 def test_every_route_is_there_with_and_without_a_version(client: GatesClient) -> None:
-    """Reading and moving is asked with a body, what is known without; each at the level of inference."""
+    """Gates and lesions take a body, stored facts do not. All have the level of inference."""
     routes = client.router.routes
     paths = {route.path: route.method for route in routes}
     for version in ("", "/versions/{version}"):
@@ -43,7 +43,7 @@ def test_every_route_is_there_with_and_without_a_version(client: GatesClient) ->
 
 
 def test_the_profile_is_the_manifests(client: GatesClient, tmp_path: Path) -> None:
-    """As it was written at export; null where it was not."""
+    """As the export wrote it, or null if there is none."""
     answer = json.loads(client.ask("gates/profile")[1])
     manifest = client.model.manifest
     assert manifest is not None
@@ -57,12 +57,11 @@ def test_the_profile_is_the_manifests(client: GatesClient, tmp_path: Path) -> No
 
 
 def test_a_version_may_be_named(client: GatesClient) -> None:
-    """In the address, as everywhere."""
     assert client.ask("versions/3/gates/profile") == client.ask("gates/profile")
 
 
 def test_drift_is_that_of_all_workers(client: GatesClient) -> None:
-    """Rows like the profile's are no drift; rows ten times as large are, and the worst gate is named."""
+    """Rows like those of the profile are no drift. Rows ten times as large are: the worst gate is named."""
     drift = client.model.drift
     assert drift is not None
     runtime = client.model.runtime
@@ -83,18 +82,18 @@ def test_drift_is_that_of_all_workers(client: GatesClient) -> None:
 
 
 def test_live_traffic_is_seen(client: GatesClient) -> None:
-    """A plain request's own run is the sample; gates moved by a caller are none of the traffic's."""
+    """Rows of an ordinary run are observed. Gates that a caller has moved are not part of the traffic."""
     drift = client.model.drift
     assert drift is not None
     client.lesion(rows(8), close=[0])
     seen = np.array(drift.snapshot()["seen"])
-    # the run without the lesion was seen, the one with it was not
+    # the run without the lesion was observed, the run with it was not
     assert seen[0, 1:].sum() == pytest.approx(8, abs=0.01)
     assert seen[0, 0] / 8 > 0.1
 
 
 def test_no_profile_no_drift(tmp_path: Path) -> None:
-    """What the model lacks is said."""
+    """The error says what the model lacks."""
     gated = highway(layers=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated))
     with pytest.raises(NotFoundError, match="model 'net' has no profile to compare with"):
@@ -102,7 +101,6 @@ def test_no_profile_no_drift(tmp_path: Path) -> None:
 
 
 def test_no_gates_nothing_to_tell(tmp_path: Path) -> None:
-    """Of a plain network."""
     gated = highway(layers=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": ()}))
     for path in ("gates/profile", "gates/drift"):

@@ -1,4 +1,4 @@
-"""The lesions' route: the same rows with gates moved, against the network with those layers left out."""
+"""The lesion route: the same rows with and without moved gates, compared with the formula of the network."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ def softmax(logits: Array) -> Array:
 
 @pytest.mark.parametrize("count", [1, 6, 150])
 def test_closed_layers_are_left_out(client: GatesClient, gated: Gated, count: int) -> None:
-    """Outputs, flips and changes against the formula in double precision, in one or several runs."""
+    """Outputs, flips and changes against the formula in double precision, in one run or several."""
     x = rows(count)
     answer = client.lesion(x, close=[0, "layer02.transform_gate"], id="a")
     before, after = gated.logits(x), gated.logits(x, frozenset({0, 2}))
     np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
     np.testing.assert_allclose(logits_of(answer["lesioned"]), after, atol=1e-5)
-    told = answer["lesion"]
-    assert told["closed"] == ["layer00.transform_gate", "layer02.transform_gate"]
-    assert told["rows"] == count
+    lesion = answer["lesion"]
+    assert lesion["closed"] == ["layer00.transform_gate", "layer02.transform_gate"]
+    assert lesion["rows"] == count
     flipped = before.argmax(1) != after.argmax(1)
-    assert told["by_row"]["flipped"] == flipped.tolist()
-    assert (told["flipped"], told["share_flipped"]) == (flipped.sum(), pytest.approx(flipped.mean()))
+    assert lesion["by_row"]["flipped"] == flipped.tolist()
+    assert (lesion["flipped"], lesion["share_flipped"]) == (flipped.sum(), pytest.approx(flipped.mean()))
     at = np.arange(count), before.argmax(1)
     change = softmax(after)[at] - softmax(before)[at]
-    assert told["by_row"]["change"] == pytest.approx(change.tolist(), abs=1e-5)
-    assert told["change"] == pytest.approx(change.mean(), abs=1e-5)
-    assert told["by_row"]["label"]["before"] == [LABELS[n] for n in before.argmax(1)]
+    assert lesion["by_row"]["change"] == pytest.approx(change.tolist(), abs=1e-5)
+    assert lesion["change"] == pytest.approx(change.mean(), abs=1e-5)
+    assert lesion["by_row"]["label"]["before"] == [LABELS[n] for n in before.argmax(1)]
 
 
 def test_the_answers_without_a_lesion_are_infers_to_the_bit(client: GatesClient) -> None:
-    """The gates' route answers what infer does, and so does this one."""
+    """The gates route gives the same answers as infer, and so does this one."""
     x = rows(5)
     assert client.lesion(x, close=[1])["outputs"] == client.gates(x)["outputs"]
 
 
 def test_opened_and_shifted_gates(client: GatesClient, gated: Gated) -> None:
-    """T is 1 in an opened layer, and the sigmoid of more in a shifted one."""
+    """T is 1 in an opened layer, and the sigmoid of a higher logit in a shifted one."""
     x = rows(4)
     answer = client.lesion(x, open=[1], shift={"2": 0.75}, outputs=[{"name": "logits"}, *_gates(gated)])
     lesioned = {
@@ -79,7 +79,7 @@ def test_opened_and_shifted_gates(client: GatesClient, gated: Gated) -> None:
     assert (lesioned["layer01.transform_gate"] == 1).all()
     assert answer["lesion"]["open"] == ["layer01.transform_gate"]
     assert answer["lesion"]["shifted"] == {"layer02.transform_gate": 0.75}
-    # nothing before the opened layer has moved
+    # layers before the opened one are unchanged
     untouched = {output["name"]: output["data"] for output in answer["outputs"]}
     assert lesioned["layer00.transform_gate"].ravel().tolist() == untouched["layer00.transform_gate"]
     y = lesioned["layer01.output"]
@@ -92,38 +92,38 @@ def _gates(gated: Gated) -> list[dict[str, str]]:
 
 
 def test_a_curve_closes_each_layer_in_its_turn(client: GatesClient, gated: Gated) -> None:
-    """And compares each with the network as it is."""
+    """Each is compared with the unchanged network."""
     x = rows(30)
     answer = client.lesion(x, curve=True)
     before = gated.logits(x)
     np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
     assert (answer["curve"]["rows"], answer["curve"]["skipped"]) == (30, [])
     at = np.arange(30), before.argmax(1)
-    for layer, told in enumerate(answer["curve"]["layers"]):
+    for layer, entry in enumerate(answer["curve"]["layers"]):
         after = gated.logits(x, frozenset({layer}))
-        assert told["layer"] == layer
-        assert told["gates"] == [gated.gates[layer].name]
-        assert told["flipped"] == (before.argmax(1) != after.argmax(1)).sum()
-        assert told["change"] == pytest.approx((softmax(after)[at] - softmax(before)[at]).mean(), abs=1e-5)
+        assert entry["layer"] == layer
+        assert entry["gates"] == [gated.gates[layer].name]
+        assert entry["flipped"] == (before.argmax(1) != after.argmax(1)).sum()
+        assert entry["change"] == pytest.approx((softmax(after)[at] - softmax(before)[at]).mean(), abs=1e-5)
     assert len(answer["curve"]["layers"]) == 3
 
 
 def test_a_request_counts_once(client: GatesClient) -> None:
-    """However many runs it takes, the log and the model's counts have one request with its rows."""
-    told, count = len(client.results), client.model.counters.snapshot()
+    """However many runs it takes, the log and the model's counters have one request with its rows."""
+    results_before, before = len(client.results), client.model.counters.snapshot()
     client.lesion(rows(30), curve=True)
-    assert len(client.results) == told + 1
+    assert len(client.results) == results_before + 1
     after = client.model.counters.snapshot()
-    assert after["rows"] == count["rows"] + 30
+    assert after["rows"] == before["rows"] + 30
 
 
 def test_a_layer_without_a_lever_is_skipped(tmp_path: Path, gated: Gated) -> None:
-    """And said to be."""
+    """The answer lists it as skipped."""
     fixed = gated.gates[1].model_copy(update={"levers": ()})
     gates = (gated.gates[0], fixed, gated.gates[2])
     client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": gates}))
     curve = client.lesion(rows(3), curve=True)["curve"]
-    assert [told["layer"] for told in curve["layers"]] == [0, 2]
+    assert [entry["layer"] for entry in curve["layers"]] == [0, 2]
     assert curve["skipped"] == [1]
     with pytest.raises(RequestError, match="expected one that can be moved, a layer \\(0, 2\\)"):
         client.lesion(rows(3), close=[1])
@@ -141,14 +141,14 @@ def test_binary_answers_hold_both(client: GatesClient, gated: Gated) -> None:
 
 
 def test_no_rows_are_an_answer(client: GatesClient) -> None:
-    """Nothing is run, and nothing flips."""
-    told = client.lesion(rows(0), close=[0])["lesion"]
-    assert (told["rows"], told["flipped"], told["share_flipped"]) == (0, 0, None)
+    """The model does not run, and nothing flips."""
+    lesion = client.lesion(rows(0), close=[0])["lesion"]
+    assert (lesion["rows"], lesion["flipped"], lesion["share_flipped"]) == (0, 0, None)
     assert client.lesion(rows(0), curve=True)["curve"]["layers"][0]["change"] is None
 
 
 def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> None:
-    """With and without are told all the same; a curve of nothing to compare is refused."""
+    """Both outputs are in the answer. A curve is refused, as it needs classes to compare."""
     gated = highway(classes=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=()))
     answer = client.lesion(rows(2), close=[0])
@@ -163,13 +163,13 @@ def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> No
 
 
 def test_labels_of_something_else_are_left_out(tmp_path: Path, gated: Gated) -> None:
-    """As many labels as classes, or none."""
+    """Labels are used only if there is one for each class."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=("one", "two")))
     assert "label" not in client.lesion(rows(2), close=[0])["lesion"]["by_row"]
 
 
 def test_answers_that_are_no_numbers_are_not_compared(client: GatesClient) -> None:
-    """NaN in the rows, which binary may bring."""
+    """Binary rows may have NaN."""
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor], "close": [0], "parameters": {"binary_data_output": True}}).encode()
@@ -178,7 +178,7 @@ def test_answers_that_are_no_numbers_are_not_compared(client: GatesClient) -> No
 
 
 def test_a_request_for_nothing_is_refused_and_counted(client: GatesClient) -> None:
-    """Before anything is run."""
+    """It is refused before the model runs."""
     before = len(client.results)
     with pytest.raises(RequestError, match="expected close, open, shift or curve"):
         client.lesion(rows(1))
@@ -188,7 +188,7 @@ def test_a_request_for_nothing_is_refused_and_counted(client: GatesClient) -> No
 
 
 def test_a_curve_of_too_much_is_refused(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before its first run."""
+    """It is refused before the first run."""
     monkeypatch.setattr(lesions, "MAX_CURVE_ROWS", 30)
     client.lesion(rows(10), curve=True)
     before = len(client.results)

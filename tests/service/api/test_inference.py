@@ -1,4 +1,4 @@
-"""Deadlines, requests of no rows, and what becomes of rows that the model cannot take."""
+"""Deadlines, requests without rows, and errors for rows that the model cannot run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ WORDS = signature(Tensor("ids", "int64", ("batch", "words")))
 
 @dataclass
 class Batcher:
-    """Gives one answer, or raises."""
+    """Gives every request the same result, or raises the error."""
 
     error: Exception | None = None
     is_full: bool = False
-    asked: list[Any] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
 
-    def enqueue(self, *asked: Any, **more: Any) -> Any:
-        self.asked.append(asked)
+    def enqueue(self, *request: Any, **more: Any) -> Any:
+        self.requests.append(request)
         more["future"].set_result(None)
         return SimpleNamespace(future=more["future"], result=self.result)
 
@@ -45,8 +45,8 @@ class Batcher:
         return OverloadedError("queue: expected room", 3)
 
 
-def model(**of: Any) -> Model:
-    return cast("Model", SimpleNamespace(name="net", version=1, signature=WORDS, batcher=Batcher(**of)))
+def model(**batcher: Any) -> Model:
+    return cast("Model", SimpleNamespace(name="net", version=1, signature=WORDS, batcher=Batcher(**batcher)))
 
 
 def of_words(rows: int, words: int = 5, **more: Any) -> InferenceRequest:
@@ -55,21 +55,21 @@ def of_words(rows: int, words: int = 5, **more: Any) -> InferenceRequest:
     )
 
 
-def run(of: Model, inference: InferenceRequest) -> InferenceResult:
-    """One run of a request, for its logits."""
+def run(model: Model, inference: InferenceRequest) -> InferenceResult:
+    """Run a request for its logits."""
 
     async def call() -> InferenceResult:
-        return await InferenceCall(of, inference, 0.0, FakeRequest("POST")).run(("logits",))
+        return await InferenceCall(model, inference, 0.0, FakeRequest("POST")).run(("logits",))
 
     return asyncio.run(call())
 
 
 def wait(timeout: int | None, header: bytes | None) -> float:
-    """How many seconds there are until the deadline."""
+    """The seconds until the deadline."""
 
     async def measure() -> float:
-        until = run_deadline(of_words(1, timeout_us=timeout), header, 2000)
-        return until - asyncio.get_running_loop().time()
+        deadline = run_deadline(of_words(1, timeout_us=timeout), header, 2000)
+        return deadline - asyncio.get_running_loop().time()
 
     return asyncio.run(measure())
 
@@ -87,38 +87,38 @@ def wait(timeout: int | None, header: bytes | None) -> float:
     ],
 )
 def test_the_shortest_wait_counts(timeout: int | None, header: bytes | None, seconds: float) -> None:
-    """A caller may shorten the usual wait in two ways, and lengthen it in none."""
+    """A caller may shorten the usual time limit in two ways, and cannot extend it."""
     assert wait(timeout, header) == pytest.approx(seconds, abs=0.05)
 
 
 @pytest.mark.parametrize("header", [b"", b"0", b"-1", b"1.5", b"soon", b"9" * 11, b"\xb2"])
 def test_a_wait_that_makes_no_sense_is_refused(header: bytes) -> None:
-    """The header's name is said."""
+    """The error names the header."""
     with pytest.raises(RequestError, match="X-Request-Timeout-Ms: expected whole milliseconds from 1, got '"):
         wait(None, header)
 
 
 def test_no_rows_are_answered_without_a_run() -> None:
-    """In the shape that the request and the graph tell, and 0 where only a run could tell."""
-    of = model()
-    given = run(of, of_words(0, words=4))
-    named = WORDS.outputs["logits"].dims
-    assert given.arrays[0].shape == tuple(0 if dim == "batch" else dim for dim in named)
-    assert given.batch_rows == 0
-    assert cast("Any", of.batcher).asked == []
+    """Shapes come from the request and the graph. A dimension that only a run can determine is 0."""
+    served = model()
+    result = run(served, of_words(0, words=4))
+    dims = WORDS.outputs["logits"].dims
+    assert result.arrays[0].shape == tuple(0 if dim == "batch" else dim for dim in dims)
+    assert result.batch_rows == 0
+    assert cast("Any", served.batcher).requests == []
 
 
 def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
-    """400 with a sentence of ours; the library's words stay in the log."""
+    """The answer is 400 with a message of the service. The message of onnxruntime stays in the log."""
     error = RunError("onnxruntime: idx=9 must be within the inclusive range [-5,4]", caused_by_input=True)
-    with pytest.raises(RequestError, match="cannot be run on these values") as refused:
+    with pytest.raises(RequestError, match="cannot be run on these values") as raised:
         run(model(error=error), of_words(1))
-    assert refused.value.status == 400
-    assert "idx" not in str(refused.value)
+    assert raised.value.status == 400
+    assert "idx" not in str(raised.value)
 
 
 def test_any_other_failure_is_ours(caplog: pytest.LogCaptureFixture) -> None:
-    """500, with what happened in the log alone."""
+    """The answer is 500, and only the log says what happened."""
     with pytest.raises(InternalError, match="model 'net' failed on these rows"):
         run(model(error=RunError("out of memory at 0x7f")), of_words(1))
     assert "out of memory at 0x7f" in caplog.text
@@ -140,7 +140,7 @@ TWO_WITH_BYTES: ResponseBody = (b'{"b":[2]}123', 9)
     ],
 )
 def test_two_answers_are_one(first: ResponseBody, second: ResponseBody, tail: bytes | None) -> None:
-    """One object, and after it the bytes of the first, then of the second."""
+    """One JSON object, followed by the bytes of the first answer and then of the second."""
     content, length = merge_json(first, second)
     assert json.loads(content[:length]) == {"a": 1, "b": [2]}
     assert (length is None) == (tail is None)
@@ -149,7 +149,7 @@ def test_two_answers_are_one(first: ResponseBody, second: ResponseBody, tail: by
 
 
 def test_an_answer_within_another() -> None:
-    """Its bytes stay behind all JSON."""
+    """The bytes of the inner answer follow all of the JSON."""
     assert wrap_json("in", ONE) == (b'{"in":{"a":1}}', None)
     assert wrap_json("in", ONE_WITH_BYTES) == (b'{"in":{"a":1}}xyz', 14)
     content, length = merge_json(ONE_WITH_BYTES, wrap_json("in", TWO_WITH_BYTES))

@@ -1,4 +1,4 @@
-"""/metrics: what Prometheus reads is what the workers have counted."""
+"""The metrics endpoint: Prometheus reads the sums of what all workers have counted."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class FakeDrift:
 
 def worker(requests: int, *, waiting: int = 0, drift_rows: int | None = None) -> dict[str, Any]:
     """The snapshot of a worker that answered this many requests of two rows, each in 3 ms."""
-    meter = RequestCounters()
-    model = meter.for_model("digits", 1)
+    counters = RequestCounters()
+    model = counters.for_model("digits", 1)
     for _ in range(requests):
-        meter.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
+        counters.count_response("/v2/models/{model}/infer", "POST", 200, 3 * NS_PER_MS)
         model.count_batch(SimpleNamespace(rows=2, run_ns=NS_PER_MS))
         model.count_request(
             InferenceResult((), queue_ns=20_000, run_ns=NS_PER_MS, batch_rows=2), 3 * NS_PER_MS, 10, 20, 2
         )
-    meter.count_error("overloaded")
+    counters.count_error("overloaded")
     model.count_failure("overloaded", 5)
     drift = {} if drift_rows is None else {"digits": {"1": drift_rows}}
     # as it arrives over the channel between processes
-    return json.loads(json.dumps({"counters": meter.snapshot({("digits", 1): waiting}), "drift": drift}))
+    return json.loads(json.dumps({"counters": counters.snapshot({("digits", 1): waiting}), "drift": drift}))
 
 
 def scrape(
@@ -105,7 +105,7 @@ def test_buckets_are_cumulative() -> None:
 
 
 def test_counters_of_ended_workers_still_count() -> None:
-    """Its requests stay in the counters; its gauges are 0."""
+    """The requests of a worker stay in the counters after its end. Its gauges are 0."""
     dead = {"counters": ended(worker(5, waiting=9)["counters"]), "drift": {}}
     _, values = scrape([worker(1), dead])
     assert values["turnpike_workers",] == 1

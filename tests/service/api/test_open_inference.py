@@ -1,4 +1,4 @@
-"""Statistics in the protocol's own form."""
+"""Model statistics in the form of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from service.telemetry.counters import RequestCounters
 
 
 def worker() -> dict[str, Any]:
-    """A worker that ran two requests of together 5 rows at once, then one alone, and refused one."""
-    meter = RequestCounters()
-    model = meter.for_model("digits", 1)
+    """A worker that ran two requests with 5 rows in one batch, then one alone, and refused one."""
+    counters = RequestCounters()
+    model = counters.for_model("digits", 1)
     model.count_batch(SimpleNamespace(rows=5, run_ns=1000))
     model.count_request(InferenceResult((), queue_ns=100, run_ns=1000, batch_rows=5), 2000, 10, 20, 2)
     model.count_request(InferenceResult((), queue_ns=300, run_ns=1000, batch_rows=5), 2500, 30, 40, 3)
@@ -21,14 +21,14 @@ def worker() -> dict[str, Any]:
     model.count_request(InferenceResult((), queue_ns=0, run_ns=400, batch_rows=1), 600, 1, 2, 1)
     model.count_failure("overloaded", 7)
     model.count_failure("expired", 8)
-    meter.for_model("digits", 10)
-    meter.for_model("digits", 2)
-    meter.for_model("other", 1)
-    return {"counters": meter.snapshot(), "drift": {}}
+    counters.for_model("digits", 10)
+    counters.for_model("digits", 2)
+    counters.for_model("other", 1)
+    return {"counters": counters.snapshot(), "drift": {}}
 
 
 def test_every_number_is_in_its_place() -> None:
-    """Rows, runs, and the times of requests and of runs, over two workers."""
+    """Rows, runs, and the times of requests and of runs, summed over two workers."""
     (entry,) = model_stats([worker(), worker()], "digits", 1)
     assert entry.pop("last_inference") > 1_600_000_000_000
     assert entry == {
@@ -64,10 +64,10 @@ def test_every_number_is_in_its_place() -> None:
 
 
 def test_models_and_versions_are_chosen_and_in_order() -> None:
-    """All of them, those of one model, or one; versions in the order of numbers."""
+    """All models, one, or one version. Versions are in numerical order."""
 
-    def chosen(*which: Any) -> list[tuple[str, str]]:
-        return [(entry["name"], entry["version"]) for entry in model_stats([worker()], *which)]
+    def chosen(*selection: Any) -> list[tuple[str, str]]:
+        return [(entry["name"], entry["version"]) for entry in model_stats([worker()], *selection)]
 
     assert chosen() == [("digits", "1"), ("digits", "2"), ("digits", "10"), ("other", "1")]
     assert chosen("digits") == [("digits", "1"), ("digits", "2"), ("digits", "10")]
@@ -76,7 +76,7 @@ def test_models_and_versions_are_chosen_and_in_order() -> None:
 
 
 def test_a_model_that_was_never_asked_has_zeros() -> None:
-    """It is listed, as clients read its fields without asking whether they are there."""
+    """It is listed, as clients read its fields without checking that they exist."""
     (entry,) = model_stats([worker()], "other")
     assert entry["inference_count"] == 0
     assert entry["last_inference"] == 0
