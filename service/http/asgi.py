@@ -39,7 +39,8 @@ class AsgiEndpoint:
                 await asyncio.get_running_loop().create_task(_call(self._app, scope, receive, send))
         finally:
             request.in_task = False
-            request.route_path = getattr(scope.get("route"), "path", "unknown")
+            # without the converter that FastAPI writes into a pattern
+            request.route_path = getattr(scope.get("route"), "path", "unknown").replace(":path}", "}")
 
 
 def fastapi_endpoint(app: FastAPI) -> AsgiEndpoint:

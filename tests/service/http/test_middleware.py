@@ -86,6 +86,10 @@ class Service:
         async def model(model: str, deep: int = 0) -> Any:
             return {"name": model, "deep": deep}
 
+        @framework.get("/files/{file:path}")
+        async def file(file: str) -> Any:
+            return {"file": file}
+
         @framework.get("/health/ready")
         async def ready(full: bool = False) -> Any:
             return StarletteResponse(status_code=503 if full else 200)
@@ -149,6 +153,12 @@ def test_routes_of_the_framework_are_counted_too(lines: list[Any], counters: Req
     assert reply.json == {"name": "digits", "deep": 0}
     assert lines[0]["route"] == "/v2/models/{model}"
     assert answered(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
+
+
+def test_the_label_of_a_path_has_no_converter(lines: list[Any], meter: RequestCounters) -> None:
+    reply = ask(service(meter), "GET", "/v2/files/a/b.js")
+    assert reply.json == {"file": "a/b.js"}
+    assert lines[0]["route"] == "/v2/files/{file}"
 
 
 @pytest.mark.parametrize(
