@@ -49,7 +49,7 @@ def model(**batcher: Any) -> Model:
     return cast("Model", SimpleNamespace(name="net", version=1, signature=WORDS, batcher=Batcher(**batcher)))
 
 
-def of_words(rows: int, words: int = 5, **more: Any) -> InferenceRequest:
+def words_request(rows: int, words: int = 5, **more: Any) -> InferenceRequest:
     return InferenceRequest(
         {"ids": np.ones((rows, words), np.int64)}, rows, (RequestedOutput("logits"),), **more
     )
@@ -68,7 +68,7 @@ def wait(timeout: int | None, header: bytes | None) -> float:
     """The seconds until the deadline."""
 
     async def measure() -> float:
-        deadline = run_deadline(of_words(1, timeout_us=timeout), header, 2000)
+        deadline = run_deadline(words_request(1, timeout_us=timeout), header, 2000)
         return deadline - asyncio.get_running_loop().time()
 
     return asyncio.run(measure())
@@ -101,7 +101,7 @@ def test_a_wait_that_makes_no_sense_is_refused(header: bytes) -> None:
 def test_no_rows_are_answered_without_a_run() -> None:
     """Shapes come from the request and the graph. A dimension that only a run can determine is 0."""
     served = model()
-    result = run(served, of_words(0, words=4))
+    result = run(served, words_request(0, words=4))
     dims = WORDS.outputs["logits"].dims
     assert result.arrays[0].shape == tuple(0 if dim == "batch" else dim for dim in dims)
     assert result.batch_rows == 0
@@ -112,7 +112,7 @@ def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
     """The answer is 400 with a message of the service. The message of onnxruntime stays in the log."""
     error = RunError("onnxruntime: idx=9 must be within the inclusive range [-5,4]", caused_by_input=True)
     with pytest.raises(RequestError, match="cannot be run on these values") as raised:
-        run(model(error=error), of_words(1))
+        run(model(error=error), words_request(1))
     assert raised.value.status == 400
     assert "idx" not in str(raised.value)
 
@@ -120,7 +120,7 @@ def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
 def test_any_other_failure_is_ours(caplog: pytest.LogCaptureFixture) -> None:
     """The answer is 500, and only the log says what happened."""
     with pytest.raises(InternalError, match="model 'net' failed on these rows"):
-        run(model(error=RunError("out of memory at 0x7f")), of_words(1))
+        run(model(error=RunError("out of memory at 0x7f")), words_request(1))
     assert "out of memory at 0x7f" in caplog.text
 
 

@@ -95,13 +95,13 @@ def test_an_error_of_the_application_reaches_the_middleware(driven: bool) -> Non
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_cancelled_request_cancels_the_application(begun: bool) -> None:
-    """If its task has not begun, no coroutine may be left that was never awaited."""
+@pytest.mark.parametrize("started", [False, True])
+def test_a_cancelled_request_cancels_the_application(started: bool) -> None:
+    """If its task has not started, no coroutine may be left that was never awaited."""
     steps: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        steps.append("begun")
+        steps.append("started")
         try:
             await asyncio.sleep(10)
         except asyncio.CancelledError:
@@ -111,19 +111,19 @@ def test_a_cancelled_request_cancels_the_application(begun: bool) -> None:
     async def test() -> None:
         request = AsgiFakeRequest()
         ends = drive(request, AsgiEndpoint(app))
-        if begun:
+        if started:
             await asyncio.sleep(0)
         assert request.driver is not None
         request.driver.cancel()
         assert isinstance(await end(ends), asyncio.CancelledError)
-        assert steps == (["begun", "cancelled"] if begun else [])
+        assert steps == (["started", "cancelled"] if started else [])
         assert not request.in_task
 
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as recorded_warnings:
         warnings.simplefilter("always")
         asyncio.run(test())
         gc.collect()
-    assert [str(warning.message) for warning in caught] == []
+    assert [str(warning.message) for warning in recorded_warnings] == []
 
 
 class AsgiClient:

@@ -28,9 +28,9 @@ from tests.support.in_process_worker import (
 
 __all__ = ["access_log_lines"]
 
-HOT = infer(rows(1))
-WHOLE = request(INFER, HOT)
-SIZE = len(WHOLE) - len(HOT)
+INFER_BODY = infer(rows(1))
+INFER_REQUEST = request(INFER, INFER_BODY)
+HEAD_SIZE = len(INFER_REQUEST) - len(INFER_BODY)
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +50,15 @@ def test_an_upgrade_that_nobody_takes_changes_nothing(worker: InProcessWorker) -
     """The offer is ignored, and the request is answered as if it had not been made."""
 
     async def scene(worker: InProcessWorker) -> None:
-        plain = await worker.connect().ask(WHOLE)
+        plain = await worker.connect().ask(INFER_REQUEST)
         for _ in range(3):
             client = worker.connect()
-            reply = await client.ask(head_of(len(HOT), "Connection: Upgrade", "Upgrade: websocket") + HOT)
+            reply = await client.ask(
+                head_of(len(INFER_BODY), "Connection: Upgrade", "Upgrade: websocket") + INFER_BODY
+            )
             assert (reply.status, reply.body) == (200, plain.body)
             assert "connection" not in reply.headers
-            assert (await client.ask(WHOLE)).body == plain.body
+            assert (await client.ask(INFER_REQUEST)).body == plain.body
 
     run_scene(worker, scene)
 
@@ -69,13 +71,13 @@ def test_a_request_behind_another_waits_for_its_turn(
 
     async def scene(worker: InProcessWorker) -> None:
         if known:
-            await worker.connect().ask(WHOLE)
+            await worker.connect().ask(INFER_REQUEST)
         with worker.blocked_runs() as release:
             client = worker.connect()
-            client.send(WHOLE)
+            client.send(INFER_REQUEST)
             first = client.connection._current
             client.send(
-                request(INFER, infer(rows(2), id="2")), request(INFER, infer(rows(3), id="3")) + WHOLE
+                request(INFER, infer(rows(2), id="2")), request(INFER, infer(rows(3), id="3")) + INFER_REQUEST
             )
             assert client.connection._current is first
             assert len(client.connection.pipeline) == 1
@@ -85,7 +87,7 @@ def test_a_request_behind_another_waits_for_its_turn(
         assert [reply.json.get("id") for reply in replies] == [None, "2", "3", None]
         assert replies[0].body == replies[3].body
         client.connection.pause_writing()
-        client.send(WHOLE)
+        client.send(INFER_REQUEST)
         await asyncio.sleep(0.005)
         assert client.next_reply() is None
         client.connection.resume_writing()
@@ -138,18 +140,18 @@ def test_a_known_head_alone_is_half_a_request(worker: InProcessWorker) -> None:
     """Its body may arrive later, whole or in part."""
 
     async def scene(worker: InProcessWorker) -> None:
-        expected = (await worker.connect().ask(WHOLE)).body
-        assert worker.shared.heads.find(WHOLE) is not None
-        for cut in (SIZE, SIZE + 1, len(WHOLE) - 1, 1, SIZE - 1):
+        expected = (await worker.connect().ask(INFER_REQUEST)).body
+        assert worker.shared.heads.find(INFER_REQUEST) is not None
+        for cut in (HEAD_SIZE, HEAD_SIZE + 1, len(INFER_REQUEST) - 1, 1, HEAD_SIZE - 1):
             client = worker.connect()
-            client.send(WHOLE[:cut])
+            client.send(INFER_REQUEST[:cut])
             await asyncio.sleep(0)
             assert client.next_reply() is None
             assert client.connection.busy
-            client.send(WHOLE[cut:])
+            client.send(INFER_REQUEST[cut:])
             assert (await client.wait_for_reply()).body == expected
             # now the whole request arrives in one piece
-            assert (await client.ask(WHOLE)).body == expected
+            assert (await client.ask(INFER_REQUEST)).body == expected
 
     run_scene(worker, scene)
 
@@ -160,7 +162,7 @@ def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...],
     """While a body is arriving, a piece that equals a cached request is part of it, answered early or not."""
 
     async def scene(worker: InProcessWorker) -> None:
-        inner = request(INFER, HOT, {"X-Api-Key": "key"})
+        inner = request(INFER, INFER_BODY, {"X-Api-Key": "key"})
         expected = await worker.connect().ask(inner)
         assert expected.status == 200
         assert worker.shared.heads.find(inner) is not None
@@ -219,15 +221,15 @@ def test_a_head_means_another_where_a_byte_is_another(worker: InProcessWorker) -
     """A head with another path, name or value is not taken from the cache, even if its length is the same."""
 
     async def scene(worker: InProcessWorker) -> None:
-        assert (await worker.connect().ask(WHOLE)).status == 200
-        assert "gates" in (await worker.connect().ask(WHOLE.replace(b"infer", b"gates"))).json
-        assert (await worker.connect().ask(WHOLE.replace(b"digits", b"digitz"))).status == 404
-        with_id = request(INFER, HOT, {"X-Request-Id": "mine"})
+        assert (await worker.connect().ask(INFER_REQUEST)).status == 200
+        assert "gates" in (await worker.connect().ask(INFER_REQUEST.replace(b"infer", b"gates"))).json
+        assert (await worker.connect().ask(INFER_REQUEST.replace(b"digits", b"digitz"))).status == 404
+        with_id = request(INFER, INFER_BODY, {"X-Request-Id": "mine"})
         assert (await worker.connect().ask(with_id)).headers["x-request-id"] == "mine"
         for _ in range(2):
             reply = await worker.connect().ask(with_id.replace(b"mine", b"ours"))
             assert reply.headers["x-request-id"] == "ours"
-        with_timeout = request(INFER, HOT, {"X-Request-Timeout-Ms": "9999"})
+        with_timeout = request(INFER, INFER_BODY, {"X-Request-Timeout-Ms": "9999"})
         for _ in range(2):
             assert (await worker.connect().ask(with_timeout)).status == 200
             assert (await worker.connect().ask(with_timeout.replace(b": 9999", b": -999"))).status == 400
@@ -242,7 +244,7 @@ def test_heads_that_never_come_again_are_not_kept(worker: InProcessWorker, heade
     async def scene(worker: InProcessWorker) -> None:
         worker.shared.heads._heads.clear()
         client = worker.connect()
-        assert (await client.ask(request(INFER, HOT, {header: "mine"}))).status == 200
+        assert (await client.ask(request(INFER, INFER_BODY, {header: "mine"}))).status == 200
         assert not worker.shared.heads._heads
 
     run_scene(worker, scene)
@@ -254,8 +256,8 @@ def test_a_known_head_is_not_let_in_by_another_key() -> None:
     async def scene(worker: InProcessWorker) -> None:
         for key, status in (("right", 200), ("wrong", 401), ("right", 200), ("wrong", 401)):
             client = worker.connect()
-            assert (await client.ask(request(INFER, HOT, {"X-Api-Key": key}))).status == status
-        assert (await worker.connect().ask(WHOLE)).status == 401
+            assert (await client.ask(request(INFER, INFER_BODY, {"X-Api-Key": key}))).status == status
+        assert (await worker.connect().ask(INFER_REQUEST)).status == 401
         assert worker.counts()["refused"] == {"unauthorized": 3}
 
     run(scene, api_keys=("right",))
@@ -268,11 +270,11 @@ def test_a_known_head_leads_to_what_is_served_now() -> None:
         registry = worker.app.registry
         served, registry._served = registry._served, {}
         client = worker.connect()
-        assert (await client.ask(WHOLE)).status == 404
+        assert (await client.ask(INFER_REQUEST)).status == 404
         registry._served = served
-        assert (await client.ask(WHOLE)).status == 200
+        assert (await client.ask(INFER_REQUEST)).status == 200
         registry._served = {}
-        assert (await client.ask(WHOLE)).status == 404
+        assert (await client.ask(INFER_REQUEST)).status == 404
 
     run(scene)
 
@@ -283,19 +285,19 @@ def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> N
 
     async def scene(worker: InProcessWorker) -> None:
         if known:
-            await worker.connect().ask(WHOLE)
+            await worker.connect().ask(INFER_REQUEST)
         for together in (True, False):
             client = worker.connect()
-            client.send(*([WHOLE + b"\0\r\n\r\n"] if together else [WHOLE, b"\0\r\n\r\n"]))
+            client.send(*([INFER_REQUEST + b"\0\r\n\r\n"] if together else [INFER_REQUEST, b"\0\r\n\r\n"]))
             assert (await client.wait_for_reply()).status == 200
             refusal = await client.wait_for_reply()
             assert (refusal.status, refusal.headers["connection"]) == (400, "close")
-            client.send(WHOLE)
+            client.send(INFER_REQUEST)
             await asyncio.sleep(0.002)
             assert client.next_reply() is None
         with worker.blocked_runs() as release:
             client = worker.connect()
-            client.send(WHOLE, b"\0\r\n\r\n", WHOLE)
+            client.send(INFER_REQUEST, b"\0\r\n\r\n", INFER_REQUEST)
             await asyncio.sleep(0.005)
             assert client.next_reply() is None
             release.set()
@@ -311,8 +313,8 @@ def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
         for _ in range(2):
-            assert (await client.ask(WHOLE)).status == 200
-        assert (await client.ask(request(INFER, HOT, {"A": "a" * 2000}))).status == 431
+            assert (await client.ask(INFER_REQUEST)).status == 200
+        assert (await client.ask(request(INFER, INFER_BODY, {"A": "a" * 2000}))).status == 431
 
     run(scene, max_header=1024)
 
@@ -342,7 +344,7 @@ def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
         clients = [await sockets.connect() for _ in range(3)]
         with worker.blocked_runs() as release:
             for _, writer in clients:
-                writer.write(WHOLE)
+                writer.write(INFER_REQUEST)
             await until(lambda: worker.app.context.counters.in_flight == 3)
             draining = asyncio.create_task(sockets.server.drain(sockets.last))
             await asyncio.sleep(0.05)
@@ -366,7 +368,7 @@ def test_a_drain_cuts_and_counts_what_takes_too_long(access_log_lines: list[dict
         clients = [await sockets.connect() for _ in range(3)]
         with worker.blocked_runs() as release:
             for (_, writer), path in zip(clients, (INFER, INFER + "?", GATES), strict=True):
-                writer.write(request(path, HOT))
+                writer.write(request(path, INFER_BODY))
             await until(lambda: worker.app.context.counters.in_flight == 3)
             assert await sockets.server.drain(sockets.last) == 3
             await until(lambda: worker.app.context.counters.in_flight == 0)

@@ -14,7 +14,7 @@ from tests.support.fake_request import FakeRequest
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
-def begun(*headers: tuple[bytes, bytes]) -> FakeRequest:
+def started_request(*headers: tuple[bytes, bytes]) -> FakeRequest:
     """A request after the observer has registered its start."""
     request = FakeRequest(headers=list(headers))
     RequestObserver(RequestCounters(), None, access_log=False).started(request)
@@ -29,13 +29,13 @@ def test_ids_are_never_the_same() -> None:
 
 @pytest.mark.parametrize("value", [b"a", b"018f-7c2e", b"x" * 128, b'"quoted\\"'])
 def test_a_sane_id_is_kept(value: bytes) -> None:
-    assert begun((b"x-request-id", value)).id == value.decode()
+    assert started_request((b"x-request-id", value)).id == value.decode()
 
 
 @pytest.mark.parametrize("value", [b"", b"x" * 129, b"two words", b"a\tb", b"\xc3\xa4", b"a\x1b[0m"])
 def test_an_odd_id_is_replaced(value: bytes) -> None:
     """An id that is empty, long or not printable must not get into a log or an answer."""
-    assert begun((b"x-request-id", value)).id.endswith("-1")
+    assert started_request((b"x-request-id", value)).id.endswith("-1")
 
 
 def test_a_trace_is_carried() -> None:
@@ -45,7 +45,7 @@ def test_a_trace_is_carried() -> None:
     assert (trace.id, trace.parent, trace.flags) == (TRACE, PARENT, 1)
     assert len(trace.span) == 16
     assert trace.span != PARENT
-    assert begun((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode())).trace is not None
+    assert started_request((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode())).trace is not None
 
 
 def test_a_later_version_may_have_more() -> None:

@@ -41,7 +41,7 @@ from tests.support.in_process_worker import (
 __all__ = ["access_log_lines"]
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-HOT = infer(rows(1))
+INFER_BODY = infer(rows(1))
 # log fields that differ in each request, or are measured
 VARYING_FIELDS = ("id", "ms", "span", "queue_ms", "run_ms")
 # bytes: an answer of this size or more is sent no faster than the client reads it
@@ -93,8 +93,8 @@ MORE = {
 }
 LONG = f"/v2/models/{'m' * 500}/infer"
 CASES = {
-    "infer": Case(INFER, HOT),
-    "infer of a version": Case(f"/v2/models/{NAME}/versions/1/infer", HOT),
+    "infer": Case(INFER, INFER_BODY),
+    "infer of a version": Case(f"/v2/models/{NAME}/versions/1/infer", INFER_BODY),
     "infer of rows": Case(INFER, infer(rows(*range(9)), id="nine")),
     "infer nested": Case(
         INFER,
@@ -104,36 +104,36 @@ CASES = {
     ),
     "infer of no rows": Case(INFER, infer(rows())),
     "infer of too many rows for a run": Case(INFER, infer(rows(*range(20))), settings={"max_batch": 8}),
-    "headers": Case(INFER, HOT, headers=MORE),
+    "headers": Case(INFER, INFER_BODY, headers=MORE),
     "binary": binary_case(INFER, binary(2)),
     "binary both ways": binary_case(INFER, binary(3, binary_data_output=True)),
     "much binary": binary_case(INFER, LARGE_BINARY, large=True),
     "predict": Case(PREDICT, json.dumps({"instances": rows(4, 5).tolist()}).encode()),
-    "gates": Case(GATES, HOT),
+    "gates": Case(GATES, INFER_BODY),
     "gates of rows": Case(GATES, infer(rows(1, 2), parameters={"detail": "units", "blocks": True})),
     "gates of many rows": Case(GATES, infer(rows(*range(40)), parameters={"detail": "rows"}), large=True),
     "lesion": Case(LESION, infer(rows(1, 2), close=["layer03.transform_gate"])),
     "curve": Case(LESION, infer(rows(6), curve=True)),
     "a lesion of no gate": Case(LESION, infer(rows(6), close=["nowhere"]), 400),
-    "no JSON": Case(INFER, HOT[:-1], 400),
+    "no JSON": Case(INFER, INFER_BODY[:-1], 400),
     "no body": Case(INFER, b"", 400),
-    "an odd id": Case(INFER, HOT, headers={"X-Request-Id": "two words", "Traceparent": "none"}),
-    "an odd timeout": Case(INFER, HOT, 400, headers={"X-Request-Timeout-Ms": "soon"}),
-    "an odd length of JSON": Case(INFER, HOT, 400, headers={"Inference-Header-Content-Length": "-1"}),
-    "no key": Case(INFER, HOT, 401, settings=KEYS),
-    "a wrong key": Case(INFER, HOT, 401, headers={"X-Api-Key": "sesame"}, settings=KEYS),
-    "a key": Case(INFER, HOT, headers={"Authorization": "Bearer open-sesame"}, settings=KEYS),
-    "the key of all doors": Case(INFER, HOT, headers={"X-Api-Key": "master"}, settings=KEYS),
-    "no such model": Case("/v2/models/nothing/infer", HOT, 404),
-    "no such version": Case(f"/v2/models/{NAME}/versions/7/infer", HOT, 404),
-    "a long name": Case(LONG, HOT, 404),
-    "too large a body": Case(INFER, HOT, 413, settings={"max_body": 100}, measured=True),
-    "too much JSON": Case(INFER, HOT, 413, settings={"max_json": 100}),
+    "an odd id": Case(INFER, INFER_BODY, headers={"X-Request-Id": "two words", "Traceparent": "none"}),
+    "an odd timeout": Case(INFER, INFER_BODY, 400, headers={"X-Request-Timeout-Ms": "soon"}),
+    "an odd length of JSON": Case(INFER, INFER_BODY, 400, headers={"Inference-Header-Content-Length": "-1"}),
+    "no key": Case(INFER, INFER_BODY, 401, settings=KEYS),
+    "a wrong key": Case(INFER, INFER_BODY, 401, headers={"X-Api-Key": "sesame"}, settings=KEYS),
+    "a key": Case(INFER, INFER_BODY, headers={"Authorization": "Bearer open-sesame"}, settings=KEYS),
+    "the key of all doors": Case(INFER, INFER_BODY, headers={"X-Api-Key": "master"}, settings=KEYS),
+    "no such model": Case("/v2/models/nothing/infer", INFER_BODY, 404),
+    "no such version": Case(f"/v2/models/{NAME}/versions/7/infer", INFER_BODY, 404),
+    "a long name": Case(LONG, INFER_BODY, 404),
+    "too large a body": Case(INFER, INFER_BODY, 413, settings={"max_body": 100}, measured=True),
+    "too much JSON": Case(INFER, INFER_BODY, 413, settings={"max_json": 100}),
     "not finite": binary_case(INFER, binary(1, float("inf")), 422),
 }
 
 
-def shown(reply: Reply) -> tuple[Any, ...]:
+def comparable(reply: Reply) -> tuple[Any, ...]:
     """The parts of a reply that must be the same, however the request arrives."""
     headers = {name: value for name, value in reply.headers.items() if name not in ("date", "x-request-id")}
     return reply.status, headers, reply.body
@@ -197,7 +197,7 @@ def test_it_does_not_matter_how_the_bytes_arrive(name: str, access_log_lines: li
             assert reply.status == case.status, (way, reply)
             assert (len(reply.body) >= LARGE_ANSWER_BYTES) is case.large
             assert access_log_lines[0]["id"] == reply.headers["x-request-id"]
-            actual = shown(reply), line, difference(worker.counts(), before)
+            actual = comparable(reply), line, difference(worker.counts(), before)
             expected = expected or actual
             assert actual == expected, way
         assert client.next_reply() is None
@@ -221,16 +221,16 @@ def test_where_there_is_no_room_it_is_refused(
         with worker.blocked_runs() as release:
             running, waiting, refused = clients = [worker.connect() for _ in range(3)]
             for client in clients[:2]:
-                client.send(request(INFER, HOT))
+                client.send(request(INFER, INFER_BODY))
                 await until(lambda: worker.model.batcher._running)
                 await asyncio.sleep(0)
-            reply = await refused.ask(request(INFER, HOT))
+            reply = await refused.ask(request(INFER, INFER_BODY))
             assert reply.status == 503
             assert reply.headers["retry-after"] == "1"
             assert reply.json["error"].startswith("queue: expected fewer than 1 requests waiting")
             assert "connection" not in reply.headers
             assert refused.wire.pauses == 1
-            refused.send(request(INFER, HOT))
+            refused.send(request(INFER, INFER_BODY))
             release.set()
             assert [(await client.wait_for_reply()).status for client in clients] == [200] * 3
             assert running.wire.pauses == waiting.wire.pauses == 0
@@ -246,12 +246,12 @@ def test_where_as_much_is_held_as_may_be_it_is_refused() -> None:
 
     async def scene(worker: InProcessWorker) -> None:
         budget = worker.app.context.budget
-        with budget.hold(budget.capacity - len(HOT) + 1):
-            reply = await worker.connect().ask(request(INFER, HOT))
+        with budget.hold(budget.capacity - len(INFER_BODY) + 1):
+            reply = await worker.connect().ask(request(INFER, INFER_BODY))
             assert reply.status == 503
             assert reply.json["error"].startswith("server: the memory budget for requests is used up")
-        with budget.hold(budget.capacity - len(HOT)):
-            assert (await worker.connect().ask(request(INFER, HOT))).status == 200
+        with budget.hold(budget.capacity - len(INFER_BODY)):
+            assert (await worker.connect().ask(request(INFER, INFER_BODY))).status == 200
 
     run(scene)
 
@@ -262,9 +262,9 @@ def test_whose_deadline_passes_is_told_so(access_log_lines: list[dict[str, Any]]
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
             first, late = worker.connect(), worker.connect()
-            first.send(request(INFER, HOT))
+            first.send(request(INFER, INFER_BODY))
             await until(lambda: worker.model.batcher._running)
-            reply = await late.ask(request(INFER, HOT, {"X-Request-Timeout-Ms": 5}))
+            reply = await late.ask(request(INFER, INFER_BODY, {"X-Request-Timeout-Ms": 5}))
             assert reply.status == 504
             assert worker.model.batcher.waiting == 0
             release.set()
@@ -324,7 +324,7 @@ def test_who_leaves_while_gates_are_read_is_gone(
         monkeypatch.setattr(asyncio, "to_thread", blocked_to_thread)
         client, other = worker.connect(), worker.connect()
         for connection in (client, other):
-            connection.send(request(GATES, HOT))
+            connection.send(request(GATES, INFER_BODY))
         await until(started.is_set)
         client.disconnect()
         await until(lambda: len(access_log_lines) == 1)
@@ -341,9 +341,9 @@ def test_what_nobody_foresaw_is_logged_and_not_told(caplog: pytest.LogCaptureFix
 
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
-        assert (await client.ask(request(INFER, HOT))).status == 200
+        assert (await client.ask(request(INFER, INFER_BODY))).status == 200
         worker.model.batcher._runner._run = lambda feeds, names: 1 / 0  # type: ignore[assignment,return-value]
-        reply = await client.ask(request(INFER, HOT))
+        reply = await client.ask(request(INFER, INFER_BODY))
         request_id = reply.headers["x-request-id"]
         assert (reply.status, reply.json) == (500, {"error": f"internal error, request id {request_id}"})
         (record,) = caplog.records
@@ -366,7 +366,7 @@ def test_much_is_sent_no_faster_than_it_is_read(access_log_lines: list[dict[str,
         with worker.blocked_runs() as release:
             client.send(large_request)
             await until(lambda: worker.model.batcher._running)
-            client.send(request(INFER, HOT))
+            client.send(request(INFER, INFER_BODY))
             client.connection.pause_writing()
             release.set()
             await until(lambda: not worker.model.batcher._running)
@@ -479,7 +479,7 @@ def test_while_draining_each_answer_is_the_last() -> None:
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
             client = worker.connect()
-            client.send(request(INFER, HOT))
+            client.send(request(INFER, INFER_BODY))
             await until(lambda: worker.model.batcher._running)
             worker.shared.draining = True
             release.set()
@@ -487,7 +487,7 @@ def test_while_draining_each_answer_is_the_last() -> None:
         assert (reply.status, reply.headers["connection"]) == (200, "close")
         assert client.wire.closing
         late = worker.connect()
-        assert (await late.ask(request(INFER, HOT))).headers["connection"] == "close"
+        assert (await late.ask(request(INFER, INFER_BODY))).headers["connection"] == "close"
 
     run(scene)
 
@@ -499,16 +499,16 @@ def test_while_draining_the_last_of_several_says_so() -> None:
     async def scene(worker: InProcessWorker) -> None:
         first, second = worker.connect(), worker.connect()
         with worker.blocked_runs() as release:
-            first.send(request(INFER, HOT))
+            first.send(request(INFER, INFER_BODY))
             second.send(request(INFER, body, headers))
             await until(lambda: worker.model.batcher._running)
             worker.shared.draining = True
-            first.send(request(INFER, HOT))
+            first.send(request(INFER, INFER_BODY))
             second.wire.before_write = second.connection.pause_writing
             release.set()
             answers = [await first.wait_for_reply(), await first.wait_for_reply()]
             await until(lambda: len(second.wire.writes) == 2)
-            second.send(request(INFER, HOT))
+            second.send(request(INFER, INFER_BODY))
             second.wire.before_write = lambda: None
             second.connection.resume_writing()
             reply = await second.wait_for_reply()
@@ -532,7 +532,7 @@ def test_spans_are_made_of_each_request(access_log_lines: list[dict[str, Any]]) 
 
     async def scene(worker: InProcessWorker) -> None:
         worker.app._middleware._observer._tracing = SimpleNamespace(record=record)  # type: ignore[assignment]
-        for body, status in ((HOT, 200), (b"{}", 400)):
+        for body, status in ((INFER_BODY, 200), (b"{}", 400)):
             await worker.connect().ask(request(INFER, body, {"X-Request-Id": status}))
         await until(lambda: len(access_log_lines) == 2)
         route = "/v2/models/{model}/infer"

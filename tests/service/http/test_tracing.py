@@ -169,7 +169,7 @@ def test_a_collector_that_is_away_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
 def test_the_last_spans_are_sent(traced: tuple[Tracing, Any]) -> None:
     """Closing sends the spans that are left to the collector."""
     tracing, exporter = traced
-    shut = []
-    exporter.shutdown = lambda: shut.append(True)
+    shutdowns = []
+    exporter.shutdown = lambda: shutdowns.append(True)
     tracing.close()
-    assert shut == [True]
+    assert shutdowns == [True]
