@@ -21,7 +21,7 @@ SMALL, LARGE = 2, 64
 
 
 class Caller:
-    """A caller that continues at once when its future is done, as the fast path of HTTP does."""
+    """A caller that continues at once when its future is done, as the driver of HTTP requests does."""
 
     def __init__(self) -> None:
         self.got: list[float] = []
