@@ -155,8 +155,8 @@ def test_routes_of_the_framework_are_counted_too(lines: list[Any], counters: Req
     assert answered(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
 
 
-def test_the_label_of_a_path_has_no_converter(lines: list[Any], meter: RequestCounters) -> None:
-    reply = ask(service(meter), "GET", "/v2/files/a/b.js")
+def test_the_label_of_a_path_has_no_converter(lines: list[Any], counters: RequestCounters) -> None:
+    reply = ask(service(counters), "GET", "/v2/files/a/b.js")
     assert reply.json == {"file": "a/b.js"}
     assert lines[0]["route"] == "/v2/files/{file}"
 
