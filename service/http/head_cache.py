@@ -1,6 +1,6 @@
 """Cache of parsed request heads, since a client sends the same head again and again.
 
-Looking up the bytes of a head takes 0.6 µs, parsing them with httptools 6 µs (six headers).
+Looking up a head of six headers takes 0.4 µs, parsing it with httptools 2.5 µs.
 """
 
 from __future__ import annotations

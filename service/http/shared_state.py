@@ -18,11 +18,11 @@ class ConnectionLimits:
     """Limits of a connection."""
 
     # bytes of a request's line and headers
-    max_header: int = 65536
+    max_header: int
     # seconds in which the request line and the headers must arrive
-    header_seconds: float = 10.0
+    header_seconds: float
     # seconds of silence after which a connection is closed
-    idle_seconds: float = 75.0
+    idle_seconds: float
     # seconds in which a client may go on sending after its last answer, before its connection is closed
     linger_seconds: float = 2.0
 
@@ -55,7 +55,10 @@ class SharedState:
     @classmethod
     def of(cls, server_state: ServerState) -> SharedState:
         """The shared state of a server, created on the first call."""
-        state: SharedState = vars(server_state).setdefault("turnpike", cls())
+        attributes = vars(server_state)
+        if "turnpike" not in attributes:
+            attributes["turnpike"] = cls()
+        state: SharedState = attributes["turnpike"]
         return state
 
     def status_lines(self, status: int, server_state: ServerState) -> bytes:
