@@ -63,12 +63,13 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
     },
     "service": {
         "cli": {"api", "process", "config", "artifact", "telemetry"},
-        "process": {"http", "config", "repository", "telemetry"},
+        "process": {"http.connection", "config", "repository", "telemetry"},
         "api": {
-            *("api.openapi", "http", "registry", "gates", "protocol"),
+            *("api.openapi", "http.connection", "http", "registry", "gates", "protocol"),
             *("config", "repository", "artifact", "telemetry"),
         },
         "api.openapi": {"http", "artifact"},
+        "http.connection": {"http", "config"},
         "http": {"protocol", "config", "telemetry"},
         "registry": {"gates", "batching", "repository", "config", "artifact", "telemetry"},
         "gates": {"protocol", "artifact"},

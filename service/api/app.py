@@ -28,11 +28,11 @@ from service.config.cpus import threads_per_worker
 from service.http.asgi import AsgiRequest, fastapi_endpoint
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
+from service.http.connection.shared_state import ConnectionLimits
 from service.http.cors import Cors
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
 from service.http.router import Route, Router
-from service.http.shared_state import ConnectionLimits
 from service.http.tracing import Tracing
 from service.registry.loader import load
 from service.registry.model import Model

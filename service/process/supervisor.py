@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.http.listener import listen, listener_url, tls_context
+from service.http.connection.listener import listen, listener_url, tls_context
 from service.process.ipc import Handler
 from service.process.worker_pool import WorkerHandle, WorkerPool
 from service.repository.rollout import Rollout

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 from service.errors import ServiceError
-from service.http.listener import ConnectionCounts
-from service.http.server import Server
-from service.http.shared_state import HttpApplication
+from service.http.connection.listener import ConnectionCounts
+from service.http.connection.server import Server
+from service.http.connection.shared_state import HttpApplication
 from service.process.ipc import Handler, IpcChannel
 from service.telemetry import log as logs
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from service.errors import ServiceError
-from service.http.listener import ConnectionCounts
+from service.http.connection.listener import ConnectionCounts
 from service.process.ipc import ChannelClosedError, Handler, IpcChannel
 from service.telemetry.counters import ended, merge
 

@@ -14,12 +14,12 @@ from service.config.settings import Settings
 from service.http.asgi import AsgiEndpoint
 from service.http.auth import Authenticator
 from service.http.body import MemoryBudget
-from service.http.listener import ConnectionCounts, listen
+from service.http.connection.listener import ConnectionCounts, listen
+from service.http.connection.server import DrainTiming, Server
+from service.http.connection.shared_state import ConnectionLimits
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
 from service.http.router import Router
-from service.http.server import DrainTiming, Server
-from service.http.shared_state import ConnectionLimits
 from service.telemetry.counters import RequestCounters
 
 GET = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"

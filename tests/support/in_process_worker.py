@@ -21,8 +21,8 @@ from service.api.app import Application
 from service.batching.batcher import RunTimeEstimator
 from service.config.settings import Settings
 from service.http import observer
-from service.http.protocol import HttpProtocol
-from service.http.shared_state import SharedState
+from service.http.connection.protocol import HttpProtocol
+from service.http.connection.shared_state import SharedState
 from service.inference_types import Array
 from service.registry.model import Model
 from service.repository.deployment import Deployment

@@ -16,9 +16,9 @@ import pytest
 import uvicorn
 
 from service.config.settings import Settings
-from service.http.listener import ConnectionCounts, listen
-from service.http.protocol import HttpProtocol
-from service.http.server import DrainTiming, Server
+from service.http.connection.listener import ConnectionCounts, listen
+from service.http.connection.protocol import HttpProtocol
+from service.http.connection.server import DrainTiming, Server
 from tests.support.asgi import Reply
 from tests.support.in_process_worker import (
     GATES,

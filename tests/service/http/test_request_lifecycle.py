@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from service.api import gates as gates_endpoint
-from service.http import protocol
+from service.http.connection import protocol
 from service.http.request import Request, Trace
 from tests.support.asgi import Reply
 from tests.support.in_process_worker import (

@@ -20,8 +20,8 @@ import uvloop
 from service.api.app import create_app
 from service.batching import batcher as pace
 from service.config.settings import Settings
-from service.http.listener import ConnectionCounts, listen
-from service.http.server import DrainTiming, Server
+from service.http.connection.listener import ConnectionCounts, listen
+from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
 from service.telemetry import log
 from tests.support.gates_app import profile_of

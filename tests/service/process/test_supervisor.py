@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from service.config.settings import Settings
-from service.http.listener import listen
+from service.http.connection.listener import listen
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
 from tests.support.fake_service import FakeApp, RunningService, running, until

@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from uvicorn.server import ServerState
 
-from service.http.listener import ConnectionCounts
-from service.http.protocol import HttpProtocol
-from service.http.shared_state import SharedState
+from service.http.connection.listener import ConnectionCounts
+from service.http.connection.protocol import HttpProtocol
+from service.http.connection.shared_state import SharedState
 
 log = logging.getLogger(__name__)
 

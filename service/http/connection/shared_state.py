@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from uvicorn.server import ServerState
 
-from service.http.head_cache import HeadCache
+from service.http.connection.head_cache import HeadCache
 from service.http.request import Request
 from service.http.response import STATUS_LINES
 

@@ -14,9 +14,9 @@ import pytest
 import uvloop
 
 from service.config.settings import Settings
-from service.http import acceptor as acceptors
-from service.http.listener import NOT_ACCEPTING, ConnectionCounts, listen
-from service.http.server import Server
+from service.http.connection import acceptor as acceptors
+from service.http.connection.listener import NOT_ACCEPTING, ConnectionCounts, listen
+from service.http.connection.server import Server
 from tests.support.echo_server import AsgiApplication
 from tests.support.tls_certificate import certificate
 

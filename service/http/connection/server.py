@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from service.http.acceptor import Acceptor
-from service.http.listener import ConnectionCounts, refuse_new_connections, tls_context
-from service.http.protocol import HttpProtocol
-from service.http.shared_state import HttpApplication, SharedState
+from service.http.connection.acceptor import Acceptor
+from service.http.connection.listener import ConnectionCounts, refuse_new_connections, tls_context
+from service.http.connection.protocol import HttpProtocol
+from service.http.connection.shared_state import HttpApplication, SharedState
 
 if TYPE_CHECKING:
     from service.config.settings import Settings

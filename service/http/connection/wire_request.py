@@ -13,7 +13,7 @@ from service.http.request import ClientGoneError, Request, RequestHead
 from service.http.response import Response
 
 if TYPE_CHECKING:
-    from service.http.protocol import HttpProtocol
+    from service.http.connection.protocol import HttpProtocol
 
 # reading pauses while more bytes of a body than this wait for the application
 HIGH_WATER_BYTES = 1 << 16

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from service.config.settings import Settings
-from service.http.listener import ConnectionCounts, listen
-from service.http.server import DrainTiming, Server
+from service.http.connection.listener import ConnectionCounts, listen
+from service.http.connection.server import DrainTiming, Server
 from tests.support.in_process_worker import (
     GATES,
     INFER,

@@ -11,8 +11,8 @@ import pytest
 
 from service.config.settings import Settings
 from service.errors import SettingError
-from service.http import listener as listeners
-from service.http.listener import (
+from service.http.connection import listener as listeners
+from service.http.connection.listener import (
     bind_error_message,
     listen,
     listener_url,

@@ -19,11 +19,11 @@ import httptools
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from service.http.connection.malformed import MalformedRequestError, body_length, head_size, rejection
+from service.http.connection.shared_state import SharedState
+from service.http.connection.wire_request import WireRequest
 from service.http.driver import Driver
-from service.http.malformed import MalformedRequestError, body_length, head_size, rejection
 from service.http.request import Headers, RequestHead
-from service.http.shared_state import SharedState
-from service.http.wire_request import WireRequest
 
 log = logging.getLogger(__name__)
 
