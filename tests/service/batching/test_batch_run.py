@@ -33,7 +33,7 @@ def arrays(request: QueuedRequest) -> list[list[Any]]:
     return [array.tolist() for array in request.result().arrays]
 
 
-def test_each_gets_its_own_rows(make_request: MakeRequest) -> None:
+def test_each_request_gets_its_own_rows(make_request: MakeRequest) -> None:
     """Requests of request and of several rows share request run."""
     model = Doubler()
     requests = [make_request(rows(1)), make_request(rows(2, 3)), make_request(rows(4))]
@@ -43,7 +43,7 @@ def test_each_gets_its_own_rows(make_request: MakeRequest) -> None:
     assert (batch.rows, batch.requests, batch.inline) == (4, 3, True)
 
 
-def test_each_gets_the_outputs_it_named_in_its_order(make_request: MakeRequest) -> None:
+def test_each_request_gets_its_outputs_in_its_order(make_request: MakeRequest) -> None:
     """The run computes every requested output once."""
     model = Doubler()
     requests = [
@@ -73,7 +73,7 @@ def test_inputs_are_stacked_by_name(make_request: MakeRequest) -> None:
     assert [arrays(request) for request in requests] == [[[[4]]], [[[7]]]]
 
 
-def test_an_answer_tells_what_it_took(make_request: MakeRequest) -> None:
+def test_queue_time_and_run_time_are_measured(make_request: MakeRequest) -> None:
     """Queue time counts from the request's arrival; the batch reports the sum over its requests."""
     requests = [make_request(rows(1)), make_request(rows(2))]
     requests[0].queued_ns, requests[1].queued_ns = -1_000, -3_000
@@ -86,7 +86,7 @@ def test_an_answer_tells_what_it_took(make_request: MakeRequest) -> None:
     assert not batch.inline
 
 
-def test_too_many_rows_are_cut_and_put_together_again(make_request: MakeRequest) -> None:
+def test_a_large_request_is_split_over_several_runs(make_request: MakeRequest) -> None:
     """Nineteen rows take runs of eight, eight and three rows."""
     model = Doubler()
     request = make_request(rows(*range(19)), ("double", "negative"))
@@ -100,7 +100,7 @@ def test_too_many_rows_are_cut_and_put_together_again(make_request: MakeRequest)
     assert [batch.queue_ns for batch in batches] == [0, 0, result.queue_ns]
 
 
-def test_what_is_more_than_the_inputs_is_not_cut(make_request: MakeRequest) -> None:
+def test_levers_are_not_split(make_request: MakeRequest) -> None:
     """Levers are fed whole to each run, whatever their length."""
     model = Doubler()
     request = make_request(rows(*range(9)) | {"bias": np.arange(9)})
@@ -109,7 +109,7 @@ def test_what_is_more_than_the_inputs_is_not_cut(make_request: MakeRequest) -> N
 
 
 @pytest.mark.parametrize(("names", "batched"), [(("total",), True), (("double",), False)])
-def test_what_cannot_be_put_together_is_not_cut(
+def test_a_request_with_an_unsplittable_output_is_not_split(
     make_request: MakeRequest, names: tuple[str, ...], batched: bool
 ) -> None:
     """An output that cannot be split, or a model that couples rows, needs all rows in request run."""
@@ -120,7 +120,7 @@ def test_what_cannot_be_put_together_is_not_cut(
     assert isinstance(request.outcome, InferenceResult)
 
 
-def test_nothing_more_is_run_for_a_caller_who_has_gone(make_request: MakeRequest) -> None:
+def test_a_cancelled_request_gets_no_further_runs(make_request: MakeRequest) -> None:
     """The remaining runs of a cancelled request do not take place."""
     request = make_request(rows(*range(30)))
 
@@ -134,7 +134,7 @@ def test_nothing_more_is_run_for_a_caller_who_has_gone(make_request: MakeRequest
     assert request.outcome is None
 
 
-def test_a_row_by_itself_is_given_company(make_request: MakeRequest) -> None:
+def test_a_single_row_is_padded_with_a_copy(make_request: MakeRequest) -> None:
     """If single rows get other last bits, a row runs next to a copy of itself."""
     model = Doubler()
     request = make_request(rows(7) | {"bias": np.ones(1)})
@@ -145,7 +145,7 @@ def test_a_row_by_itself_is_given_company(make_request: MakeRequest) -> None:
     assert batch.rows == 1
 
 
-def test_the_last_row_of_a_cut_request_is_given_company(make_request: MakeRequest) -> None:
+def test_the_last_row_of_a_split_request_is_padded(make_request: MakeRequest) -> None:
     """Nine rows are eight and request."""
     model = Doubler()
     request = make_request(rows(*range(9)))
@@ -155,7 +155,7 @@ def test_the_last_row_of_a_cut_request_is_given_company(make_request: MakeReques
 
 
 @pytest.mark.parametrize(("names", "batched"), [(("double", "total"), True), (("double",), False)])
-def test_company_is_not_given_where_it_could_not_be_taken_away(
+def test_a_row_with_an_unsplittable_output_is_not_padded(
     make_request: MakeRequest, names: tuple[str, ...], batched: bool
 ) -> None:
     """An output that cannot be split would change with a second row."""
@@ -171,7 +171,7 @@ def no_sevens(feeds: Mapping[str, Array]) -> None:
 
 
 @pytest.mark.parametrize("bad", [{0}, {3}, {7}, {0, 1}, {2, 6}, set(range(8))])
-def test_only_the_bad_request_fails(make_request: MakeRequest, bad: set[int]) -> None:
+def test_only_the_faulty_request_fails(make_request: MakeRequest, bad: set[int]) -> None:
     """A failed run is halved until the faulty requests are on their own; each gets its own error."""
     requests = [make_request(rows(7 if n in bad else 10 + n)) for n in range(8)]
     batches = make_runner(Doubler(no_sevens).run).run(requests, inline=True)
@@ -187,7 +187,7 @@ def test_only_the_bad_request_fails(make_request: MakeRequest, bad: set[int]) ->
     assert sum(batch.requests for batch in batches) == 8 - len(bad)
 
 
-def test_a_bad_request_costs_few_runs(make_request: MakeRequest) -> None:
+def test_finding_a_faulty_request_takes_few_runs(make_request: MakeRequest) -> None:
     """One faulty request among 64 takes 13 runs, not 65."""
     model = Doubler(no_sevens)
     make_runner(model.run, max_rows=64).run(
@@ -196,7 +196,7 @@ def test_a_bad_request_costs_few_runs(make_request: MakeRequest) -> None:
     assert len(model.feeds) == 13
 
 
-def test_a_missing_output_is_nobodys_answer(make_request: MakeRequest) -> None:
+def test_a_wrong_number_of_outputs_is_an_error(make_request: MakeRequest) -> None:
     for given in (0, 1, 3):
         request = make_request(rows(1), ("double", "negative"))
         make_runner(lambda feeds, names, given=given: [feeds["x"]] * given).run([request], inline=True)
@@ -205,7 +205,7 @@ def test_a_missing_output_is_nobodys_answer(make_request: MakeRequest) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 3, 5])
-def test_a_wrong_number_of_rows_is_nobodys_answer(make_request: MakeRequest, wrong: int) -> None:
+def test_a_wrong_number_of_rows_is_an_error_for_all_requests(make_request: MakeRequest, wrong: int) -> None:
     """Otherwise a request could get the rows of another request."""
 
     def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
@@ -220,14 +220,14 @@ def test_a_wrong_number_of_rows_is_nobodys_answer(make_request: MakeRequest, wro
             request.result()
 
 
-def test_a_number_in_place_of_rows_is_nobodys_answer(make_request: MakeRequest) -> None:
+def test_a_scalar_output_is_an_error(make_request: MakeRequest) -> None:
     request = make_request(rows(1))
     make_runner(lambda feeds, names: [np.array(1.0)]).run([request], inline=True)
     with pytest.raises(InternalError, match=r"expected 1 rows of 'double', got shape \[\]"):
         request.result()
 
 
-def test_requests_are_told_apart_by_their_rows() -> None:
+def test_requests_with_different_row_shapes_have_different_keys() -> None:
     """The order of the inputs does not matter; shape and dtype of each do."""
     runner = make_runner(Doubler().run, inputs=("x", "y"))
     x, y = np.zeros((2, 3), np.float32), np.zeros((2,), np.int64)
@@ -241,7 +241,7 @@ def test_requests_are_told_apart_by_their_rows() -> None:
         assert runner.row_shapes(other, 2, ("double",)) not in (None, own)
 
 
-def test_requests_that_run_by_themselves() -> None:
+def test_requests_that_cannot_share_a_run_have_no_key() -> None:
     """An output that cannot be split, levers, and a model that couples rows."""
     fed = rows(1)
     assert make_runner(Doubler().run).row_shapes(fed, 1, ("double",)) is not None
@@ -250,13 +250,13 @@ def test_requests_that_run_by_themselves() -> None:
     assert make_runner(Doubler().run, batched=False).row_shapes(fed, 1, ("double",)) is None
 
 
-def test_rows_that_are_not_there_are_refused() -> None:
+def test_missing_rows_of_an_input_are_refused() -> None:
     """A wrong number of rows would shift the rows of all requests behind it."""
     with pytest.raises(InternalError, match="inputs: expected 2 rows of 'x', got 1"):
         make_runner(Doubler().run).row_shapes(rows(1), 2, ("double",))
 
 
-def test_rows_of_several_places_are_dealt_out_whole(make_request: MakeRequest) -> None:
+def test_outputs_with_several_values_per_row_are_split_by_row(make_request: MakeRequest) -> None:
     """A gate may have a value for each word of a row; each request gets the values of its own words."""
 
     def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:

@@ -46,7 +46,7 @@ def make_request(
     return QueuedRequest(rows(*tags), len(tags), names, (), math.inf, 0, loop.create_future(), 1, reader)
 
 
-def test_all_are_read_at_once(loop: asyncio.AbstractEventLoop) -> None:
+def test_outputs_of_all_requests_are_read_together(loop: asyncio.AbstractEventLoop) -> None:
     """The outputs that are read are computed in the run, but are not part of the result's arrays."""
     model, reader = Doubler(), Summer()
     requests = [
@@ -62,7 +62,7 @@ def test_all_are_read_at_once(loop: asyncio.AbstractEventLoop) -> None:
     assert [len(result.arrays) for result in results] == [1, 1, 1]
 
 
-def test_only_rows_of_those_who_want_it_are_read(loop: asyncio.AbstractEventLoop) -> None:
+def test_only_requests_with_a_reader_are_read(loop: asyncio.AbstractEventLoop) -> None:
     """Requests of equal length are read together; requests without a reader are not read."""
     reader = Summer()
     requests = [
@@ -79,7 +79,7 @@ def test_only_rows_of_those_who_want_it_are_read(loop: asyncio.AbstractEventLoop
     assert [result.arrays[0][:, 0].tolist() for result in results] == [[2], [4], [6, 8], [10], [12]]
 
 
-def test_an_output_may_be_read_and_asked_for(loop: asyncio.AbstractEventLoop) -> None:
+def test_an_output_may_be_both_read_and_returned(loop: asyncio.AbstractEventLoop) -> None:
     """It is computed once, whether the request runs alone or in a batch."""
     for others in (0, 2):
         model, reader = Doubler(), Summer()
@@ -92,7 +92,7 @@ def test_an_output_may_be_read_and_asked_for(loop: asyncio.AbstractEventLoop) ->
             assert result.reader_result == -7
 
 
-def test_rows_of_several_runs_are_read_as_one_request(loop: asyncio.AbstractEventLoop) -> None:
+def test_rows_of_a_split_request_are_read_together(loop: asyncio.AbstractEventLoop) -> None:
     reader = Summer()
     request = make_request(loop, reader, *range(19))
     make_runner(Doubler().run).run([request], inline=True)
@@ -103,7 +103,7 @@ def test_rows_of_several_runs_are_read_as_one_request(loop: asyncio.AbstractEven
     assert len(result.arrays) == 1
 
 
-def test_a_request_is_not_cut_where_what_is_read_cannot_be(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_request_that_reads_an_unsplittable_output_is_not_split(loop: asyncio.AbstractEventLoop) -> None:
     """It runs as a whole, however many rows it has."""
 
     class Total(Summer):
@@ -117,7 +117,7 @@ def test_a_request_is_not_cut_where_what_is_read_cannot_be(loop: asyncio.Abstrac
     assert request.result().reader_result == [2 * sum(range(19))]
 
 
-def test_a_reader_that_fails_fails_its_own_requests(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_failing_reader_fails_only_its_own_request(loop: asyncio.AbstractEventLoop) -> None:
     """The other requests of the run succeed."""
     reader = Summer(unbearable=-3)
     requests = [
@@ -133,7 +133,7 @@ def test_a_reader_that_fails_fails_its_own_requests(loop: asyncio.AbstractEventL
     assert [requests[n].result().reader_result for n in (0, 1, 3)] == [None, -2, None]
 
 
-def test_what_is_read_says_who_may_run_together() -> None:
+def test_a_request_that_reads_an_unsplittable_output_runs_alone() -> None:
     """A request that reads an output which cannot be split runs by itself."""
 
     class Total(Summer):
@@ -155,7 +155,7 @@ def test_what_is_read_says_who_may_run_together() -> None:
     assert len(model.rows) < 3
 
 
-def test_reading_counts_as_more_that_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_an_output_increases_the_size_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading an output counts as much as a further input, so such a run may count as long."""
     sizes: list[int] = []
 

@@ -32,7 +32,7 @@ def first(answer: InferenceResult) -> float:
     return float(answer.arrays[0].flat[0])
 
 
-def test_requests_of_one_turn_run_together(go: Go) -> None:
+def test_requests_of_one_event_loop_turn_share_a_run(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -45,7 +45,7 @@ def test_requests_of_one_turn_run_together(go: Go) -> None:
     go(main())
 
 
-def test_a_request_alone_does_not_wait(go: Go) -> None:
+def test_a_lone_request_runs_within_submit(go: Go) -> None:
     """The run takes place within submit."""
 
     async def main() -> None:
@@ -62,7 +62,7 @@ def test_a_request_alone_does_not_wait(go: Go) -> None:
     go(main())
 
 
-def test_who_comes_with_another_is_not_alone(go: Go) -> None:
+def test_requests_after_the_first_of_a_turn_share_a_run(go: Go) -> None:
     """The first request has run by itself when the second arrives; the rest of the turn runs together."""
 
     async def main() -> None:
@@ -82,7 +82,7 @@ async def crowd(batcher: Batcher, model: Doubler) -> None:
     model.feeds.clear()
 
 
-def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
+def test_a_run_is_postponed_while_requests_arrive(go: Go) -> None:
     """Requests of the next turns join the batch, up to MAX_YIELDS turns."""
 
     async def main() -> None:
@@ -102,7 +102,7 @@ def test_a_run_is_put_off_while_turns_bring_more(go: Go) -> None:
     go(main())
 
 
-def test_a_full_run_is_not_put_off(go: Go) -> None:
+def test_a_full_run_is_not_postponed(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -117,7 +117,7 @@ def test_a_full_run_is_not_put_off(go: Go) -> None:
     go(main())
 
 
-def test_after_a_crowd_one_alone_waits_a_turn(go: Go) -> None:
+def test_a_lone_request_after_concurrent_traffic_waits_a_turn(go: Go) -> None:
     """After concurrent traffic a lone request waits a turn; after some lone ones, none waits any more."""
 
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_after_a_crowd_one_alone_waits_a_turn(go: Go) -> None:
     go(main())
 
 
-def test_short_runs_stay_in_the_loop_and_long_ones_leave_it(go: Go) -> None:
+def test_short_runs_are_inline_and_long_runs_in_a_thread(go: Go) -> None:
     """The event loop goes on during a long run."""
 
     async def main() -> None:
@@ -166,7 +166,7 @@ def test_short_runs_stay_in_the_loop_and_long_ones_leave_it(go: Go) -> None:
     go(main())
 
 
-def test_one_run_at_a_time(go: Go) -> None:
+def test_requests_during_a_run_form_the_next_batch(go: Go) -> None:
     """Requests that arrive during a run form the next batch."""
 
     async def main() -> None:
@@ -183,7 +183,7 @@ def test_one_run_at_a_time(go: Go) -> None:
     go(main())
 
 
-def test_a_run_waits_for_more_where_told_to(go: Go) -> None:
+def test_max_delay_waits_for_more_requests(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -199,7 +199,7 @@ def test_a_run_waits_for_more_where_told_to(go: Go) -> None:
     go(main())
 
 
-def test_a_full_run_ends_the_delay(go: Go) -> None:
+def test_a_full_batch_ends_the_delay(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -214,7 +214,7 @@ def test_a_full_run_ends_the_delay(go: Go) -> None:
     go(main())
 
 
-def test_a_deadline_within_the_delay_ends_it(go: Go) -> None:
+def test_a_deadline_within_the_delay_ends_the_delay(go: Go) -> None:
     """A request must not expire because it waits for others."""
 
     async def main() -> None:
@@ -239,7 +239,7 @@ def test_a_deadline_within_the_delay_ends_it(go: Go) -> None:
         (("double",), False, False, {"batched": False}),
     ],
 )
-def test_requests_that_run_by_themselves(
+def test_requests_that_cannot_share_a_run_run_alone(
     go: Go, names: tuple[str, ...], extra: bool, alone: bool, options: dict[str, Any]
 ) -> None:
     """An output that cannot be split, levers, `unbatched=True`, and a model that couples rows."""
@@ -258,7 +258,7 @@ def test_requests_that_run_by_themselves(
     go(main())
 
 
-def test_every_run_is_observed(go: Go) -> None:
+def test_every_successful_run_is_observed(go: Go) -> None:
     """A run that failed is not reported."""
 
     async def main() -> None:
@@ -284,7 +284,7 @@ def test_every_run_is_observed(go: Go) -> None:
     go(main())
 
 
-def test_ten_thousand_requests_are_neither_swapped_nor_lost(go: Go) -> None:
+def test_ten_thousand_requests_get_their_own_results(go: Go) -> None:
     """Of mixed shapes, some cancelled, late or faulty: each request gets its own rows or its own error."""
 
     async def main() -> None:

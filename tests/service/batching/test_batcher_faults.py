@@ -36,7 +36,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_full_queue_refuses_at_once(go: Go) -> None:
+def test_a_full_queue_rejects_requests_at_once(go: Go) -> None:
 
     async def main() -> None:
         gate = Gate()
@@ -58,7 +58,7 @@ def test_a_full_queue_refuses_at_once(go: Go) -> None:
     go(main())
 
 
-def test_those_refused_are_told_when_to_come_again() -> None:
+def test_retry_after_is_the_expected_time_of_the_queue() -> None:
     """The retry time is the expected time of the queue in whole seconds, at least one."""
 
     async def main() -> None:
@@ -75,7 +75,7 @@ def test_those_refused_are_told_when_to_come_again() -> None:
     asyncio.run(main())
 
 
-def test_who_leaves_makes_room(go: Go) -> None:
+def test_a_cancelled_request_leaves_the_queue(go: Go) -> None:
     """A cancelled request leaves the queue and frees its arrays at once, even during a long run."""
 
     async def main() -> None:
@@ -102,7 +102,7 @@ def test_who_leaves_makes_room(go: Go) -> None:
     go(main())
 
 
-def test_who_leaves_in_the_very_turn_is_not_run(go: Go) -> None:
+def test_a_request_cancelled_in_the_turn_of_its_run_is_not_run(go: Go) -> None:
     """A request cancelled in the turn in which the run starts is dropped; the others get their rows."""
 
     async def main() -> None:
@@ -132,7 +132,7 @@ class Read(dict[str, Any]):
         return ""
 
 
-def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
+def test_cancelling_during_the_run_does_not_format_arrays(go: Go) -> None:
     """deque.remove formats the item that it does not find, which would take long for arrays."""
     feeds = Read(rows(1.0))
     assert repr(feeds) == ""
@@ -151,7 +151,7 @@ def test_who_leaves_during_the_run_is_not_written_out(go: Go) -> None:
     assert feeds.written == 1
 
 
-def test_who_leaves_during_the_run_changes_nothing(go: Go) -> None:
+def test_cancelling_during_the_run_does_not_affect_other_requests(go: Go) -> None:
 
     async def main() -> None:
         gate = Gate()
@@ -170,7 +170,7 @@ def test_who_leaves_during_the_run_changes_nothing(go: Go) -> None:
     go(main())
 
 
-def test_a_deadline_that_has_passed_is_not_run(go: Go) -> None:
+def test_a_request_past_its_deadline_is_not_run(go: Go) -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -189,7 +189,7 @@ def test_a_deadline_that_has_passed_is_not_run(go: Go) -> None:
 
 @pytest.mark.parametrize("order", [(60, 0.03, 0.06), (0.03, 60, 0.06), (0.06, 0.03, 60)])
 @pytest.mark.parametrize("before", [True, False], ids=["queued", "arriving"])
-def test_a_deadline_passes_during_a_long_run(go: Go, order: tuple[float, ...], before: bool) -> None:
+def test_requests_expire_during_a_long_run(go: Go, order: tuple[float, ...], before: bool) -> None:
     """Requests expire at their own time even if the run in the thread takes longer."""
 
     async def main() -> None:
@@ -222,7 +222,7 @@ def test_a_deadline_passes_during_a_long_run(go: Go, order: tuple[float, ...], b
     go(main())
 
 
-def test_no_alarm_is_left_behind(go: Go) -> None:
+def test_a_distant_deadline_does_not_keep_the_batcher_alive(go: Go) -> None:
     """A timer for a distant deadline must not keep a dropped batcher alive."""
 
     async def main() -> None:
@@ -240,7 +240,7 @@ def test_no_alarm_is_left_behind(go: Go) -> None:
     go(main())
 
 
-def test_its_thread_ends_with_it() -> None:
+def test_the_thread_ends_with_its_batcher() -> None:
 
     async def main() -> None:
         before = set(threading.enumerate())
@@ -256,7 +256,7 @@ def test_its_thread_ends_with_it() -> None:
     asyncio.run(main())
 
 
-def test_a_bad_request_fails_alone(go: Go) -> None:
+def test_a_faulty_request_fails_alone(go: Go) -> None:
 
     async def main() -> None:
         error = ArithmeticError("seven")
@@ -277,7 +277,7 @@ def test_a_bad_request_fails_alone(go: Go) -> None:
 
 
 @pytest.mark.parametrize("error", [StopIteration, MemoryError, asyncio.CancelledError])
-def test_whatever_is_raised_reaches_those_who_wait(go: Go, error: type[BaseException]) -> None:
+def test_any_exception_reaches_the_waiting_requests(go: Go, error: type[BaseException]) -> None:
     """Errors that are not ordinary exceptions leave no request waiting either."""
 
     async def main() -> None:
@@ -295,7 +295,7 @@ def test_whatever_is_raised_reaches_those_who_wait(go: Go, error: type[BaseExcep
     go(main())
 
 
-def test_errors_free_what_they_held() -> None:
+def test_failed_requests_free_their_arrays() -> None:
     """Failed requests leave no reference cycles behind."""
 
     async def main() -> None:
@@ -321,7 +321,7 @@ def test_errors_free_what_they_held() -> None:
         gc.enable()
 
 
-def test_failed_runs_teach_nothing(go: Go) -> None:
+def test_failed_runs_do_not_count_as_short(go: Go) -> None:
     """A model that fails quickly is not taken for a fast one."""
 
     async def main() -> None:
@@ -339,7 +339,7 @@ def test_failed_runs_teach_nothing(go: Go) -> None:
     go(main())
 
 
-def test_an_observer_that_fails_costs_no_answer() -> None:
+def test_a_failing_observer_does_not_fail_requests() -> None:
 
     async def main() -> None:
         contexts: list[dict[str, Any]] = []
@@ -360,7 +360,7 @@ def test_an_observer_that_fails_costs_no_answer() -> None:
     asyncio.run(main())
 
 
-def test_where_no_thread_is_to_be_had_the_loop_runs_it(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_inline_if_no_thread_can_start(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def none(pool: ThreadPoolExecutor) -> None:
         raise RuntimeError("can't start new thread")
@@ -378,7 +378,7 @@ def test_where_no_thread_is_to_be_had_the_loop_runs_it(go: Go, monkeypatch: pyte
     go(main())
 
 
-def test_when_the_loop_closes_all_who_wait_are_cancelled(go: Go) -> None:
+def test_closing_the_loop_cancels_waiting_requests(go: Go) -> None:
     """The waiting requests and those in the run are cancelled; the run itself ends without an error."""
     gate = Gate()
     tasks: list[asyncio.Task[InferenceResult]] = []

@@ -69,7 +69,7 @@ async def over(*callers: Caller) -> None:
             await asyncio.sleep(0)
 
 
-def test_who_asks_again_at_once_starts_no_second_run() -> None:
+def test_resubmitting_when_woken_does_not_start_a_second_run() -> None:
     """A caller that submits again while it is woken must not start a second run next to the scheduled one."""
     gates = [threading.Event(), threading.Event(), threading.Event()]
     inside, most = 0, 0
@@ -111,7 +111,7 @@ def test_who_asks_again_at_once_starts_no_second_run() -> None:
     uvloop.run(main())
 
 
-def test_who_asks_again_and_again_keeps_nobody_waiting() -> None:
+def test_resubmitting_repeatedly_does_not_starve_others() -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -128,7 +128,7 @@ def test_who_asks_again_and_again_keeps_nobody_waiting() -> None:
     uvloop.run(main())
 
 
-def test_runs_at_once_keep_the_order() -> None:
+def test_inline_runs_keep_the_order() -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -145,7 +145,7 @@ def test_runs_at_once_keep_the_order() -> None:
     uvloop.run(main())
 
 
-def test_one_who_comes_too_late_is_not_run_at_once() -> None:
+def test_a_late_request_is_not_run_inline() -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -161,7 +161,7 @@ def test_one_who_comes_too_late_is_not_run_at_once() -> None:
     uvloop.run(main())
 
 
-def test_what_fails_at_once_fails_for_who_asked() -> None:
+def test_an_inline_failure_fails_only_its_caller() -> None:
 
     def refuse(feeds: Any) -> None:
         if (feeds["x"] == 13).any():
@@ -181,7 +181,7 @@ def test_what_fails_at_once_fails_for_who_asked() -> None:
     uvloop.run(main())
 
 
-def test_levers_are_fed_to_their_own_run_alone() -> None:
+def test_levers_are_fed_to_their_own_request_only() -> None:
     """Levers apply to the request that feeds them, not to others of the same turn."""
 
     async def main() -> None:
@@ -202,7 +202,7 @@ def test_levers_are_fed_to_their_own_run_alone() -> None:
 
 
 @pytest.mark.parametrize("when", ["waiting", "running"])
-def test_who_has_gone_gets_nothing(when: str) -> None:
+def test_a_cancelled_request_gets_cancelled_error_once(when: str) -> None:
     """The caller gets CancelledError once, in a turn of its own, whatever the result of the run."""
 
     async def main() -> None:

@@ -44,13 +44,13 @@ def test_whole_requests_are_taken_in_order(make_request: MakeRequest) -> None:
     assert queue.take_batch(8) == []
 
 
-def test_a_small_one_does_not_overtake_a_large_one(make_request: MakeRequest) -> None:
+def test_a_small_request_does_not_overtake_a_large_request(make_request: MakeRequest) -> None:
     requests = [make_request(3), make_request(7), make_request(1)]
     queue = RequestQueue(requests)
     assert [queue.take_batch(8), queue.take_batch(8)] == [requests[:1], requests[1:]]
 
 
-def test_a_request_larger_than_a_run_is_taken_by_itself(make_request: MakeRequest) -> None:
+def test_a_request_larger_than_a_run_is_taken_alone(make_request: MakeRequest) -> None:
     """BatchRunner cuts it later on."""
     requests = [make_request(20), make_request(1)]
     queue = RequestQueue(requests)
@@ -58,7 +58,7 @@ def test_a_request_larger_than_a_run_is_taken_by_itself(make_request: MakeReques
     assert queue.take_batch(8) == requests[1:]
 
 
-def test_only_those_alike_are_taken_together(make_request: MakeRequest) -> None:
+def test_requests_of_equal_shapes_are_taken_together(make_request: MakeRequest) -> None:
     """Requests of another shape or dtype are passed over and keep their places."""
     requests = [make_request(shapes=shapes) for shapes in (SMALL, LARGE, SMALL, DOUBLE, LARGE, SMALL)]
     queue = RequestQueue(requests)
@@ -68,7 +68,7 @@ def test_only_those_alike_are_taken_together(make_request: MakeRequest) -> None:
     assert queue.take_batch(8) == [requests[3]]
 
 
-def test_those_that_run_by_themselves_do(make_request: MakeRequest) -> None:
+def test_requests_without_shared_shapes_are_taken_alone(make_request: MakeRequest) -> None:
     requests = [make_request(shapes=shapes) for shapes in (None, None, SMALL, None, SMALL)]
     queue = RequestQueue(requests)
     assert queue.take_batch(8) == [requests[0]]
@@ -77,7 +77,7 @@ def test_those_that_run_by_themselves_do(make_request: MakeRequest) -> None:
     assert queue.take_batch(8) == [requests[3]]
 
 
-def test_no_more_than_so_many_are_passed_over(
+def test_the_scan_for_equal_shapes_is_limited(
     make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A queue of nothing but different shapes is not scanned in full for every run; the order stays."""
@@ -88,7 +88,7 @@ def test_no_more_than_so_many_are_passed_over(
     assert list(queue) == requests[1:]
 
 
-def test_those_who_left_are_dropped(make_request: MakeRequest) -> None:
+def test_cancelled_requests_are_dropped(make_request: MakeRequest) -> None:
     requests = [make_request(4) for _ in range(4)]
     queue = RequestQueue(requests)
     requests[0].future.cancel()
@@ -96,7 +96,7 @@ def test_those_who_left_are_dropped(make_request: MakeRequest) -> None:
     assert queue.take_batch(8) == [requests[1], requests[3]]
 
 
-def test_those_whose_deadline_passed_are_refused(make_request: MakeRequest) -> None:
+def test_overdue_requests_get_a_deadline_error(make_request: MakeRequest) -> None:
     """An overdue request gets a DeadlineError, unless it was cancelled before."""
     late, gone, good = (
         make_request(deadline=monotonic() - 1),
@@ -110,7 +110,7 @@ def test_those_whose_deadline_passed_are_refused(make_request: MakeRequest) -> N
         late.result()
 
 
-def test_expiry_takes_only_those_who_are_late(make_request: MakeRequest) -> None:
+def test_only_overdue_requests_expire(make_request: MakeRequest) -> None:
     soon = monotonic() + 60
     requests = [
         make_request(deadline=soon + 1),
@@ -128,13 +128,13 @@ def test_expiry_takes_only_those_who_are_late(make_request: MakeRequest) -> None
     assert RequestQueue().earliest_deadline() == math.inf
 
 
-def test_a_full_run_is_counted_in_rows(make_request: MakeRequest) -> None:
+def test_a_full_batch_is_counted_in_rows(make_request: MakeRequest) -> None:
     assert not RequestQueue([make_request(3), make_request(4)]).is_full_batch(8)
     assert RequestQueue([make_request(3), make_request(5)]).is_full_batch(8)
     assert RequestQueue([make_request() for _ in range(8)]).is_full_batch(8)
 
 
-def test_patience_counts_from_the_first_arrival(make_request: MakeRequest) -> None:
+def test_time_to_wait_counts_from_the_first_arrival(make_request: MakeRequest) -> None:
     now = perf_counter_ns()
     assert (
         1
@@ -147,7 +147,7 @@ def test_patience_counts_from_the_first_arrival(make_request: MakeRequest) -> No
     )
 
 
-def test_patience_ends_where_waiting_is_no_use(make_request: MakeRequest) -> None:
+def test_time_to_wait_is_zero_if_waiting_is_useless(make_request: MakeRequest) -> None:
     """No delay, an empty queue, a full batch, a request that runs by itself, a deadline within the delay."""
     now = perf_counter_ns()
     assert RequestQueue([make_request(since=now)]).time_to_wait(0, 8) == 0

@@ -7,11 +7,11 @@ import pytest
 from service.batching.batcher import SHORT_RUN_NS, RunTimeEstimator
 
 
-def test_what_was_never_measured_is_not_short() -> None:
+def test_an_unmeasured_run_is_not_short() -> None:
     assert not RunTimeEstimator().is_short(1)
 
 
-def test_runs_go_by_what_they_took() -> None:
+def test_runs_are_short_by_their_measured_time() -> None:
     run_times = RunTimeEstimator()
     run_times.observe(100, 1, SHORT_RUN_NS // 2)
     run_times.observe(100_000, 1, SHORT_RUN_NS * 2)
@@ -19,7 +19,7 @@ def test_runs_go_by_what_they_took() -> None:
     assert not run_times.is_short(100_000)
 
 
-def test_sizes_that_were_never_measured_go_by_the_nearest() -> None:
+def test_unmeasured_sizes_use_the_nearest_measured_size() -> None:
     run_times = RunTimeEstimator()
     run_times.observe(64, 1, SHORT_RUN_NS // 10)
     assert run_times.is_short(1)
@@ -30,7 +30,7 @@ def test_sizes_that_were_never_measured_go_by_the_nearest() -> None:
     assert not run_times.is_short(1)
 
 
-def test_the_nearest_of_several_counts() -> None:
+def test_the_nearest_of_several_measured_sizes_is_used() -> None:
     run_times = RunTimeEstimator()
     run_times.observe(64, 1, 1000)
     run_times.observe(1 << 20, 1, SHORT_RUN_NS * 100)
@@ -38,7 +38,7 @@ def test_the_nearest_of_several_counts() -> None:
     assert not run_times.is_short(1 << 19)
 
 
-def test_one_slow_run_among_many_changes_little() -> None:
+def test_one_slow_run_changes_little() -> None:
     """One outlier changes nothing; a machine that stays slow does."""
     run_times = RunTimeEstimator()
     for _ in range(20):
@@ -50,7 +50,7 @@ def test_one_slow_run_among_many_changes_little() -> None:
     assert not run_times.is_short(64)
 
 
-def test_a_model_that_has_become_quick_is_short_again() -> None:
+def test_a_model_that_became_fast_is_short_again() -> None:
     run_times = RunTimeEstimator()
     run_times.observe(64, 1, SHORT_RUN_NS * 2)
     for _ in range(10):
@@ -58,7 +58,7 @@ def test_a_model_that_has_become_quick_is_short_again() -> None:
     assert run_times.is_short(64)
 
 
-def test_the_wait_is_told_by_what_requests_take() -> None:
+def test_the_waiting_time_is_estimated_from_measured_requests() -> None:
     """Ten requests in a second mean ten seconds for a hundred; before the first run nothing is known."""
     run_times = RunTimeEstimator()
     assert run_times.seconds_for(100) == 0

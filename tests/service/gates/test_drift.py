@@ -64,7 +64,7 @@ def report(drift: DriftMonitor) -> DriftReport:
     return drift.merge([drift.snapshot()])
 
 
-def test_psi_by_hand() -> None:
+def test_psi_worked_out_by_hand() -> None:
     drift = of(EVEN)
     drift.observe([np.repeat(np.array([[0.1], [0.9]], np.float32), 500, axis=0)], 1000)
     (layer,) = report(drift).layers
@@ -98,7 +98,7 @@ def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
 
 
 @pytest.mark.parametrize(("low", "level"), [(630, "ok"), (700, "watch"), (760, "alarm")])
-def test_levels_by_hand(low: int, level: str) -> None:
+def test_levels_worked_out_by_hand(low: int, level: str) -> None:
     """Against two bins of equal shares, worked out by hand for 1,000 rows."""
     drift = of([0.5, 0.5])
     drift.observe([np.repeat(np.array([[0.2], [0.8]], np.float32), [low, 1000 - low], axis=0)], 1000)
@@ -108,7 +108,7 @@ def test_levels_by_hand(low: int, level: str) -> None:
     assert layer.level == report(drift).level == level
 
 
-def test_few_rows_tell_nothing() -> None:
+def test_too_few_rows_give_a_reason_instead_of_a_level() -> None:
     drift = of(EVEN)
     drift.observe([even(MIN_ROWS - 1)], MIN_ROWS - 1)
     drift_report = report(drift)
@@ -125,13 +125,13 @@ def test_few_rows_tell_nothing() -> None:
     assert report(drift).reason is None
 
 
-def test_nothing_seen_is_nothing_known() -> None:
+def test_without_traffic_there_is_no_level() -> None:
     drift_report = of(EVEN).merge([])
     assert (drift_report.rows, drift_report.level) == (0, None)
     json.dumps(drift_report.to_json())
 
 
-def test_old_rows_fade() -> None:
+def test_old_traffic_is_forgotten() -> None:
     """After some windows of other traffic the old one is forgotten; the total never exceeds the window."""
     drift = of(EVEN, rows=1000)
     for seed in range(20):
@@ -144,7 +144,7 @@ def test_old_rows_fade() -> None:
     assert drift_report.rows == drift_report.window == 1000
 
 
-def test_nothing_fades_before_the_window_is_full() -> None:
+def test_counts_are_exact_until_the_window_is_full() -> None:
     drift = of(EVEN, rows=1000)
     drift.observe([np.full((600, 1), 0.1, np.float32)], 600)
     drift.observe([np.full((400, 1), 0.9, np.float32)], 400)
@@ -171,7 +171,7 @@ def test_workers_add_up() -> None:
     assert (drift_report.level, drift_report.rows) == ("ok", 1000)
 
 
-def test_what_another_file_was_held_against_is_left_out() -> None:
+def test_snapshots_of_another_file_are_left_out() -> None:
     """During a reload, workers may report two files under one version, with other bins."""
     drift = of(EVEN)
     drift.observe([even(300)], 300)
@@ -182,13 +182,13 @@ def test_what_another_file_was_held_against_is_left_out() -> None:
     assert (drift_report.rows, drift_report.level) == (300, "ok")
 
 
-def test_ends_fall_into_the_outer_bins() -> None:
+def test_zero_and_one_fall_into_the_outer_bins() -> None:
     drift = of(EVEN)
     drift.observe([np.repeat(np.array([[0.0], [1.0]], np.float32), 150, axis=0)], 300)
     assert drift.snapshot()["seen"] == [[150, 150, 0, 0, 150]]
 
 
-def test_values_that_are_no_numbers_are_left_out() -> None:
+def test_nan_values_are_left_out() -> None:
     drift = of(EVEN, EVEN)
     some = even(300)
     some[::2] = np.nan
@@ -199,13 +199,13 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
     assert report(drift).reason == "expected at least 200 rows of traffic to measure drift, got 0"
 
 
-def test_no_rows_count_as_none() -> None:
+def test_a_run_without_rows_counts_no_rows() -> None:
     drift = of(EVEN)
     drift.observe([np.zeros((0, UNITS), np.float32)], 0)
     assert report(drift).rows == 0
 
 
-def test_of_many_values_a_part_is_counted_evenly() -> None:
+def test_sampling_covers_all_parts_of_large_gates() -> None:
     """Sampling covers units, pixels and rows evenly, whatever their numbers."""
     t = np.zeros((64, 8, 32, 32), np.float32)
     t[:, 3] = 0.3  # an eighth of all values, every eighth stretch of 1024
@@ -217,7 +217,7 @@ def test_of_many_values_a_part_is_counted_evenly() -> None:
     assert t.size > 10 * MAX_SAMPLED_VALUES
 
 
-def test_other_values_are_looked_at_each_time() -> None:
+def test_each_sample_takes_other_values() -> None:
     """A value that one sample leaves out is in another one."""
     t = np.zeros((1, 2 * MAX_SAMPLED_VALUES), np.float32)
     t[0, 0] = 1.0
@@ -231,7 +231,7 @@ def test_other_values_are_looked_at_each_time() -> None:
     assert not all(rises)
 
 
-def test_a_run_now_and_then_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_sampled_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one run in a tenth of a second; after a slow one, twenty times its duration passes."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
@@ -250,7 +250,7 @@ def test_a_run_now_and_then_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drift.should_sample()
 
 
-def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unobserved_sample_does_not_delay_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample that was never observed delays nothing."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
@@ -269,7 +269,7 @@ def test_a_run_that_failed_is_followed_by_another(monkeypatch: pytest.MonkeyPatc
         (profile(), 1, "expected histograms of one length"),
     ],
 )
-def test_a_profile_that_makes_no_sense_is_refused(made_of: Profile, count: int, says: str) -> None:
+def test_an_inconsistent_profile_is_refused(made_of: Profile, count: int, says: str) -> None:
     """The public message has no detail."""
     with pytest.raises(ModelFileError, match=says) as error:
         DriftMonitor(made_of, gates(count), 1000)

@@ -50,7 +50,7 @@ def array_of(tensor: dict[str, Any]) -> Array:
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, GatesClient], count: int) -> None:
+def test_gates_and_blocks_equal_pytorchs(served: tuple[nn.Module, GatesClient], count: int) -> None:
     """T and y of every layer, at every time step, and the summary of T."""
     net, client = served
     x = rows(count)
@@ -77,7 +77,9 @@ def test_gates_and_blocks_are_pytorchs(served: tuple[nn.Module, GatesClient], co
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_a_closed_layer_is_closed_in_pytorch(served: tuple[nn.Module, GatesClient], count: int) -> None:
+def test_closing_a_layer_equals_changing_its_bias_in_pytorch(
+    served: tuple[nn.Module, GatesClient], count: int
+) -> None:
     """The second layer's bias far below 0, and the bias of its carry gate far above."""
     net, client = served
     x = torch.from_numpy(rows(count))

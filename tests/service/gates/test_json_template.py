@@ -27,7 +27,7 @@ def read(*lines: Any) -> list[Any]:
     return [None if text is None else [json.loads(text)[name] for name in NAMES] for text in texts]
 
 
-def test_figures_have_six_decimals() -> None:
+def test_numbers_have_six_decimals() -> None:
     """In order, rounded to the nearest; 0 and 1 are exact."""
     numbers = read(
         [0, 1, 0.5, 0.25, 0.0000014, 0.9999996], [0.123456, 0.7654321, 0.01, 0.1, 0.009999, 0.0000006]
@@ -36,7 +36,7 @@ def test_figures_have_six_decimals() -> None:
     assert numbers[1] == [0.123456, 0.765432, 0.01, 0.1, 0.009999, 0.000001]
 
 
-def test_every_millionth_is_told() -> None:
+def test_every_millionth_is_rendered() -> None:
     """Numbers around the border between the two lookup tables."""
     every = np.random.default_rng(0).permutation(999_996 + 6)[:600_000].reshape(-1, 6) / 1e6
     every = np.minimum(every, 1)
@@ -45,7 +45,7 @@ def test_every_millionth_is_told() -> None:
 
 
 @pytest.mark.parametrize("odd", [1.5, -0.25, 123456.0, -1e-9, 1.0000001])
-def test_other_figures_have_their_own_digits(odd: float) -> None:
+def test_numbers_outside_of_the_tables_have_their_own_digits(odd: float) -> None:
     usual = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     numbers = read(usual, [*usual[:5], odd], usual)
     assert numbers[1] == pytest.approx([*usual[:5], odd], rel=1e-6)
@@ -53,18 +53,18 @@ def test_other_figures_have_their_own_digits(odd: float) -> None:
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_has_no_text(odd: float) -> None:
+def test_nan_and_infinity_have_no_text(odd: float) -> None:
     usual = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     assert read(usual, [odd, *usual[1:]], usual) == [usual, None, usual]
 
 
-def test_a_text_is_the_same_alone() -> None:
+def test_a_line_is_rendered_alike_alone_and_with_others() -> None:
     lines = np.random.default_rng(1).random((50, 6), np.float32)
     lines[7, 3], lines[9, 0] = 2, np.nan
     assert form().render(lines) == [form().render(line[None])[0] for line in lines]
 
 
-def test_what_is_written_already_is_taken_as_it_is() -> None:
+def test_values_that_are_already_text_are_inserted() -> None:
     """Such as null for an unknown number."""
     text = form().render_text([b"null"] * 6)
     assert json.loads(text) == dict.fromkeys(NAMES)

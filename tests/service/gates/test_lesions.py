@@ -31,7 +31,7 @@ GATES = (
 BIASES = {"first": np.zeros(2, np.float32), "second": np.ones(2, np.float32)}
 
 
-def test_layers_and_names_mean_their_gates() -> None:
+def test_layer_numbers_and_gate_names_select_gates() -> None:
     """A layer's number means its gates at all times."""
     lesion = parse_lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
     assert [gate.name for gate in lesion.closed] == [gate.name for gate in GATES[:2]]
@@ -46,12 +46,12 @@ def test_layers_and_names_mean_their_gates() -> None:
     ]
 
 
-def test_the_same_layer_twice_is_moved_once() -> None:
+def test_a_layer_named_twice_is_moved_once() -> None:
     lesion = parse_lesion_request({"close": [1, "layer01.transform_gate", 1]}, GATES)
     assert lesion.closed == GATES[2:3]
 
 
-def test_gates_of_one_bias_are_told_to_move_together() -> None:
+def test_gates_that_share_a_bias_move_together() -> None:
     """The steps of a recurrent layer share their bias, so they close together; the response says so."""
     lesion = parse_lesion_request({"close": ["layer00.time0.transform_gate"], "shift": {"1": -2}}, GATES)
     assert lesion.to_json(GATES) == {
@@ -90,20 +90,20 @@ def test_gates_of_one_bias_are_told_to_move_together() -> None:
         ({"shift": {str(n): 1 for n in range(9)}}, "shift: expected at most 8 layers and gates, got 9"),
     ],
 )
-def test_what_cannot_be_done_is_said(parameters: dict[str, Any], says: str) -> None:
+def test_invalid_lesions_are_refused(parameters: dict[str, Any], says: str) -> None:
     """The message names the field, the valid values and the actual one."""
     with pytest.raises(RequestError, match=says):
         parse_lesion_request(parameters, GATES).bias_overrides(BIASES)
 
 
-def test_a_model_whose_gates_cannot_be_moved() -> None:
+def test_a_model_without_movable_gates_is_refused() -> None:
     with pytest.raises(RequestError, match="expected a model with gates that can be moved, got 2"):
         parse_lesion_request({"close": [2]}, GATES[3:])
     with pytest.raises(RequestError, match="expected a model with a layer that can be closed"):
         curve_layers(GATES[3:], 1)
 
 
-def test_a_curve_has_the_layers_that_can_be_closed() -> None:
+def test_a_curve_closes_each_layer_that_can_be_closed() -> None:
     assert curve_layers(GATES[::-1], 5) == [(0, GATES[1::-1]), (1, GATES[2:3])]
     assert parse_lesion_request({"curve": True}, GATES).curve
     most = MAX_CURVE_ROWS // 2
@@ -114,7 +114,7 @@ def test_a_curve_has_the_layers_that_can_be_closed() -> None:
         curve_layers(GATES, most + 1)
 
 
-def test_an_effect_by_hand() -> None:
+def test_an_effect_worked_out_by_hand() -> None:
     before = np.log(np.array([[0.5, 0.25, 0.25], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], np.float32))
     after = np.log(np.array([[0.25, 0.5, 0.25], [0.2, 0.7, 0.1], [0.2, 0.2, 0.6]], np.float32))
     effect = lesion_effect(before, after, distribution=False)
@@ -131,13 +131,13 @@ def test_an_effect_by_hand() -> None:
     assert "label" not in effect.by_row(())
 
 
-def test_a_distribution_is_taken_as_it_is() -> None:
+def test_probabilities_are_not_normalized_again() -> None:
     """Probabilities must not go through softmax again."""
     before, after = np.array([[0.9, 0.1]], np.float32), np.array([[0.6, 0.4]], np.float32)
     assert lesion_effect(before, after, distribution=True).change.tolist() == pytest.approx([-0.3], abs=1e-6)
 
 
-def test_no_rows_and_no_numbers_have_no_effect() -> None:
+def test_without_rows_or_with_nan_the_effect_is_none() -> None:
     """None in place of a mean over no rows, or over NaN."""
     none = np.zeros((0, 3), np.float32)
     assert lesion_effect(none, none, distribution=False).summary() == {

@@ -27,7 +27,7 @@ GATES = tuple(
 )
 
 
-def test_the_address_and_the_parameters_say_it() -> None:
+def test_options_come_from_the_url_and_the_parameters() -> None:
     """The request's own parameters have precedence over the URL."""
     assert parse_gate_query(b"", {}) == GateQuery("summary", blocks=False, binary=False)
     assert parse_gate_query(b"detail=rows&blocks=true&binary=1", {}) == GateQuery(
@@ -53,13 +53,13 @@ def test_the_address_and_the_parameters_say_it() -> None:
         (b"\xff=\xff", {}, "query: expected detail"),
     ],
 )
-def test_what_makes_no_sense_is_named(query: bytes, parameters: Mapping[str, Any], says: str) -> None:
+def test_invalid_options_are_refused(query: bytes, parameters: Mapping[str, Any], says: str) -> None:
     """A misspelt option is an error."""
     with pytest.raises(RequestError, match=says):
         parse_gate_query(query, parameters)
 
 
-def test_sizes_are_told_from_the_shapes() -> None:
+def test_response_sizes_follow_from_the_shapes() -> None:
     """Fixed and named dimensions, products of names, and several tensors."""
     hidden = {
         "a": Tensor("a", "float32", ("batch", 5)),
@@ -77,7 +77,7 @@ def test_sizes_are_told_from_the_shapes() -> None:
     assert OutputSizes("ce", signature).total_bytes(inference) == 0
 
 
-def test_too_much_is_refused_with_both_numbers() -> None:
+def test_a_response_over_the_limit_is_refused() -> None:
     check_response_size(GateQuery("rows", binary=True), 100, 100)
     check_response_size(GateQuery("rows"), 33, 100)
     check_response_size(GateQuery("summary"), 100, 100)
@@ -91,7 +91,7 @@ def test_too_much_is_refused_with_both_numbers() -> None:
         check_response_size(GateQuery("units"), 101, 100)
 
 
-def test_tensors_by_what_is_asked() -> None:
+def test_each_detail_level_has_its_tensors() -> None:
     """A summary has no tensors; units have two for each gate, rows one; each layer's output comes once."""
     arrays = {name: np.arange(6, dtype=np.float32).reshape(2, 3) for name in "abcy"}
     assert block_names(GATES) == ("y",)

@@ -55,7 +55,7 @@ def random(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).beta(0.3, 0.6, size=shape).astype(np.float32)
 
 
-def test_by_hand() -> None:
+def test_a_response_worked_out_by_hand() -> None:
     """Two rows, three layers, two units: every number of the response."""
     arrays = {
         "a": f32([0.5, 1.0], [0.0, 0.0]),
@@ -87,7 +87,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 300])
-def test_figures_are_those_of_double_precision(rows: int) -> None:
+def test_statistics_equal_those_of_double_precision(rows: int) -> None:
     """For few values and for many, whose quantiles are computed in another way."""
     arrays = {f"g{n}": random(rows, 9, seed=n) for n in range(4)}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, rows, dims=("batch", 9))
@@ -106,7 +106,7 @@ def test_figures_are_those_of_double_precision(rows: int) -> None:
     assert route["effective_depth"] == pytest.approx(every.mean(2).sum(0).tolist(), abs=1e-5)
 
 
-def test_the_ends_are_exact() -> None:
+def test_gates_at_zero_and_one_are_exact() -> None:
     for rows in (1, 400):
         (shut, wide), _ = read(
             [gate("a", 0), gate("b", 1)],
@@ -126,7 +126,7 @@ def test_the_ends_are_exact() -> None:
         ((2, 3, "batch"), (2, 3, 5), 2),
     ],
 )
-def test_rows_are_told_apart_by_their_axis(dims: Dims, shape: tuple[int, ...], axis: int) -> None:
+def test_the_route_is_per_row_whatever_the_row_axis(dims: Dims, shape: tuple[int, ...], axis: int) -> None:
     """Pixels and steps belong to their row, whatever its axis."""
     arrays = {"a": random(*shape), "b": random(*shape, seed=1)}
     _, route = read([gate("a", 0), gate("b", 1)], arrays, 5, dims=dims)
@@ -136,7 +136,7 @@ def test_rows_are_told_apart_by_their_axis(dims: Dims, shape: tuple[int, ...], a
     assert route["effective_depth"] == pytest.approx(every.mean(2).sum(0).tolist(), abs=1e-6)
 
 
-def test_rows_that_share_an_axis_in_order_are_told_apart() -> None:
+def test_splittable_outputs_give_a_route_per_row() -> None:
     """Words of one row follow one another if the probe found the output splittable."""
     t = random(6, 2)
     dims: Dims = ("words*batch", 2)
@@ -144,7 +144,7 @@ def test_rows_that_share_an_axis_in_order_are_told_apart() -> None:
     assert route["effective_depth"] == pytest.approx(t.reshape(3, 4).mean(1).tolist())
 
 
-def test_rows_that_cannot_be_told_apart_are_one() -> None:
+def test_unsplittable_outputs_give_a_route_per_request() -> None:
     """The route is then that of the whole request; for a single row it is the row's."""
     t = random(6, 2)
     gates, route = read([gate("a", 0)], {"a": t}, 3, dims=("words*batch", 2))
@@ -169,7 +169,7 @@ def test_gates_of_several_widths_keep_their_order() -> None:
     assert route["effective_depth"] == pytest.approx(means.sum(0).tolist(), abs=1e-6)
 
 
-def test_layers_that_repeat_in_time_count_once() -> None:
+def test_recurrent_layers_count_once() -> None:
     """Two layers of two depths over three steps count as four layers; `carried` is the mean over steps."""
     places = [(layer, depth, time) for time in range(3) for layer in range(2) for depth in range(2)]
     arrays = {
@@ -184,7 +184,7 @@ def test_layers_that_repeat_in_time_count_once() -> None:
     assert (summaries[5]["layer"], summaries[5]["depth"], summaries[5]["time"]) == (0, 1, 1)
 
 
-def test_steps_that_lie_layer_by_layer_are_told_apart() -> None:
+def test_steps_may_be_in_any_order() -> None:
     """The order of gates in the file need not be that of their steps."""
     arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("0.0", "0.1", "1.0", "1.1"))}
     gates = [gate(name, int(name[0]), time=int(name[2])) for name in arrays]
@@ -194,7 +194,7 @@ def test_steps_that_lie_layer_by_layer_are_told_apart() -> None:
     assert route["carried"] == pytest.approx(((first + second) / 2).mean(1).tolist(), abs=1e-6)
 
 
-def test_layers_with_and_without_steps_are_told_apart() -> None:
+def test_layers_with_and_without_steps_are_combined() -> None:
     arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("plain", "0", "1"))}
     gates = [gate("plain", 0), gate("0", 1, time=0), gate("1", 1, time=1)]
     _, route = read(gates, arrays, 3)
@@ -204,7 +204,7 @@ def test_layers_with_and_without_steps_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("carry_shape", [(4, 2), (4, 1)])
-def test_a_carry_gate_of_its_own_is_what_carries(carry_shape: tuple[int, ...]) -> None:
+def test_an_independent_carry_gate_is_read(carry_shape: tuple[int, ...]) -> None:
     """C is read if it is a gate of its own, even if it has one value for all units."""
     arrays = {"t": random(4, 2), "c": random(*carry_shape, seed=9)}
     gates, route = read([gate("t", 0, kind="independent", carry_gate="c")], arrays, 4, dims=("batch", "n"))
@@ -213,7 +213,7 @@ def test_a_carry_gate_of_its_own_is_what_carries(carry_shape: tuple[int, ...]) -
     assert gates[0]["mean"] == pytest.approx(arrays["t"].mean(), abs=1e-6)
 
 
-def test_longest_run_of_closed_layers() -> None:
+def test_the_longest_run_of_closed_layers_is_counted() -> None:
     runs = [[1, 1, 0, 1, 0], [0, 1, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 1, 1]]
     means = 0.5 * (1 - f32(*runs)).T
     arrays = {f"g{n}": np.repeat(column[:, None], 2, axis=1) for n, column in enumerate(means)}
@@ -221,33 +221,33 @@ def test_longest_run_of_closed_layers() -> None:
     assert route["longest_closed"] == [2, 3, 5, 0, 2]
 
 
-def test_a_gate_that_is_no_number_is_named() -> None:
+def test_a_gate_with_nan_is_named() -> None:
     arrays = {"a": random(2, 2), "b": f32([0.5, np.nan], [0.1, 0.2])}
     with pytest.raises(NotFiniteError, match="every gate is a number, got NaN in 'b'"):
         read([gate("a", 0), gate("b", 1)], arrays, 2)
 
 
-def test_no_rows_have_no_figures() -> None:
+def test_without_rows_statistics_are_null() -> None:
     gates, route = read([gate("100%", 0)], {"100%": np.zeros((0, 2), np.float32)}, 0)
     assert gates[0]["name"] == "100%"
     assert gates[0]["mean"] is gates[0]["quantiles"]["0.5"] is None
     assert route["carried"] == route["effective_depth"] == route["longest_closed"] == []
 
 
-def test_names_go_into_the_answer_as_they_are() -> None:
+def test_names_are_escaped_in_json() -> None:
     name = 'größe"%s\\'
     gates, _ = read([gate(name, 0)], {name: random(2, 2)}, 2)
     assert gates[0]["name"] == name
 
 
-def test_half_precision_is_read_in_single() -> None:
+def test_float16_gates_are_summarized_in_float32() -> None:
     """Means of float16 values are computed in float32."""
     t = random(64, 2).astype(np.float16)
     gates, _ = read([gate("a", 0)], {"a": t}, 64)
     assert gates[0]["mean"] == pytest.approx(t.astype(np.float64).mean(), abs=1e-6)
 
 
-def test_what_is_read_is_left_as_it_was() -> None:
+def test_reading_does_not_change_the_arrays() -> None:
     """The arrays are also returned to the client, so reading must not change them."""
     arrays = {"a": random(400, 2), "b": random(400, 2, seed=1)}
     before = {name: array.copy() for name, array in arrays.items()}
@@ -258,7 +258,7 @@ def test_what_is_read_is_left_as_it_was() -> None:
     assert all((arrays[name] == array).all() for name, array in before.items())
 
 
-def test_gates_beyond_all_numbers_warn_of_nothing() -> None:
+def test_infinite_gates_cause_no_numpy_warning() -> None:
     """Infinity is an error like NaN, and NumPy's warnings are not logged."""
     for width in (2, MAX_FLOAT_SORT + 1):
         t = np.full((1, width), np.inf, np.float32)
@@ -266,7 +266,7 @@ def test_gates_beyond_all_numbers_warn_of_nothing() -> None:
             read([gate("a", 0)], {"a": t}, 1, dims=("batch", width))
 
 
-def test_units_by_hand() -> None:
+def test_unit_statistics_worked_out_by_hand() -> None:
     t = f32([[[0.0, 1.0]], [[0.5, 0.5]]], [[[1.0, 0.0]], [[0.5, 0.5]]])
     mean, sd = unit_statistics(gate("a", 0, unit_axis=-3), t)
     assert mean.tolist() == [0.5, 0.5]

@@ -20,7 +20,7 @@ from tests.service.gates.test_reader import f32, gate, random, signature
 
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize(("at_once", "threads"), [(1, 1), (150, 1), (2**18, 1), (150, 3), (2**18, 3)])
-def test_requests_read_together_are_told_as_if_alone(
+def test_requests_read_together_get_the_same_bytes_as_alone(
     monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, threads: int
 ) -> None:
     """Gates of two widths, with steps, with carry gates, few or many values in a pass."""
@@ -49,7 +49,7 @@ def test_requests_read_together_are_told_as_if_alone(
     assert answered["gates"][1]["carried"] == pytest.approx(arrays["c"][4 * rows : 5 * rows].mean(), rel=1e-6)
 
 
-def test_a_gate_that_is_no_number_is_its_own_requests() -> None:
+def test_nan_in_a_gate_fails_only_its_own_request() -> None:
     """The other requests get their summaries."""
     arrays = {"a": random(3, 2), "b": f32([0.5, 0.1], [0.1, np.nan], [0.2, 0.3])}
     reader = GateReader([gate("a", 0), gate("b", 1)], signature(dict.fromkeys(arrays, ("batch", 2))), None)
@@ -74,7 +74,7 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return seen
 
 
-def test_no_more_is_read_at_once_than_fits(
+def test_a_pass_reads_a_limited_number_of_values(
     monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
 ) -> None:
     """A request on its own is never cut; one thread needs no pool."""
@@ -88,7 +88,9 @@ def test_no_more_is_read_at_once_than_fits(
     assert {name for name, _ in laid} == {current_thread().name}
 
 
-def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]) -> None:
+def test_large_batches_are_read_by_several_threads(
+    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+) -> None:
     monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3)
     for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
@@ -99,7 +101,7 @@ def test_much_is_shared_among_threads(monkeypatch: pytest.MonkeyPatch, laid: lis
         laid.clear()
 
 
-def test_where_no_thread_is_to_be_had_it_is_late(
+def test_if_no_thread_is_free_the_result_is_the_same(
     monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
 ) -> None:
     """Without a free thread the result is the same, and the pool keeps nothing."""

@@ -31,7 +31,9 @@ def random(*shape: int, seed: int = 0) -> Array:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("rows", [1, 2, 5])
 @pytest.mark.parametrize("times", [(None, None, None), (0, 1, 2), (0, 1, 0)])
-def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, ...]) -> None:
+def test_statistics_do_not_depend_on_other_requests(
+    width: int, rows: int, times: tuple[int | None, ...]
+) -> None:
     requests = 9
     arrays = [random(requests * rows, width, seed=n) for n in range(3)]
 
@@ -48,7 +50,7 @@ def test_company_changes_no_bit(width: int, rows: int, times: tuple[int | None, 
             assert one[0].tobytes() == all_[n].tobytes()
 
 
-def test_both_ways_to_quantiles_are_in_the_widths() -> None:
+def test_the_widths_use_both_ways_to_compute_quantiles() -> None:
     """Few values are sorted as floats, many as whole numbers."""
     assert min(WIDTHS) < MAX_FLOAT_SORT < max(WIDTHS)
 
@@ -57,7 +59,7 @@ def test_both_ways_to_quantiles_are_in_the_widths() -> None:
     ("shape", "axis", "requests", "rows"),
     [((6, 4), 0, 6, 1), ((6, 2, 3), 0, 6, 1), ((6, 4), 0, 2, 3), ((5, 3, 2), 1, 1, 3), ((6, 2), None, 1, 1)],
 )
-def test_what_belongs_to_a_row_lies_together(
+def test_gates_are_stacked_row_by_row(
     shape: tuple[int, ...], axis: int | None, requests: int, rows: int
 ) -> None:
     arrays = [random(*shape, seed=n) for n in range(2)]
@@ -69,7 +71,7 @@ def test_what_belongs_to_a_row_lies_together(
         assert (laid[:, gate] == by_row).all()
 
 
-def test_carry_gates_of_another_shape_stand_at_their_means() -> None:
+def test_carry_gates_of_different_shapes_are_averaged() -> None:
     wide, narrow = random(4, 6), random(4, 2, seed=1)
     laid = stack_carry_gates([wide, narrow], 0, (2, 2, 2, 6))
     assert laid.shape == (2, 2, 2, 1)
@@ -78,7 +80,7 @@ def test_carry_gates_of_another_shape_stand_at_their_means() -> None:
     assert (stack_carry_gates([wide], 0, (2, 1, 2, 6)) == stack_gates([wide], 0, 2, 2)).all()
 
 
-def test_longest_runs_by_hand() -> None:
+def test_longest_runs_worked_out_by_hand() -> None:
     runs = [[[1, 1, 0, 1, 0], [0, 1, 1, 1, 0]], [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]]
     closed = np.array(runs, bool).transpose(0, 2, 1)
     assert longest_run(closed).tolist() == [[2, 3], [5, 0]]

@@ -45,7 +45,7 @@ def api_key(key: str) -> list[tuple[bytes, bytes]]:
         (Authenticator((), "root"), "admin", bearer("root")),
     ],
 )
-def test_the_right_key_opens(access: Authenticator, level: Level, headers: Any) -> None:
+def test_a_valid_key_is_accepted(access: Authenticator, level: Level, headers: Any) -> None:
     """Either header may carry the key. Without API keys the api level is open to all."""
     access.check(level, headers)
 
@@ -68,7 +68,7 @@ def test_the_right_key_opens(access: Authenticator, level: Level, headers: Any) 
         (Authenticator((), "root"), "admin", [], UnauthorizedError),
     ],
 )
-def test_the_wrong_key_does_not(
+def test_an_invalid_key_is_refused(
     access: Authenticator, level: Level, headers: Any, error: type[Exception]
 ) -> None:
     """401 for no key or a wrong one. Admin routes: 403 for an API key, or if there is no admin key."""
@@ -90,7 +90,7 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
     assert {len(digest) for pair in compared for digest in pair} == {32}
 
 
-def test_every_kind_of_route_tells_its_level() -> None:
+def test_routes_and_routers_declare_their_level() -> None:
     """Single routes and whole routers can declare a level; None means that it was forgotten."""
     app = FastAPI(openapi_url=None)
 
@@ -146,7 +146,7 @@ def test_keys_come_from_files_and_settings(tmp_path: Path) -> None:
         (b"two words-geheim", "api_keys_file: expected keys of printable ASCII"),
     ],
 )
-def test_a_file_of_no_keys_stops_the_start(tmp_path: Path, text: bytes, message: str) -> None:
+def test_a_file_without_keys_is_a_setting_error(tmp_path: Path, text: bytes, message: str) -> None:
     """Otherwise the service would be open to all. The error does not show the key."""
     path = tmp_path / "keys"
     path.write_bytes(text)
@@ -155,7 +155,7 @@ def test_a_file_of_no_keys_stops_the_start(tmp_path: Path, text: bytes, message:
     assert "geheim" not in str(raised.value)
 
 
-def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
+def test_a_missing_key_file_is_a_setting_error(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="admin_key_file: cannot read .*absent .*No such file"):
         Authenticator.from_settings(settings(admin_key_file=tmp_path / "absent"))
 
@@ -168,13 +168,13 @@ def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
         ({"api_keys": ("same",), "admin_key": "same"}, "admin_key: expected a key of its own"),
     ],
 )
-def test_keys_that_make_no_sense_stop_the_start(values: dict[str, Any], message: str) -> None:
+def test_invalid_keys_are_setting_errors(values: dict[str, Any], message: str) -> None:
     """Anybody could send an empty key."""
     with pytest.raises(SettingError, match=message):
         Authenticator.from_settings(settings(**values))
 
 
-def test_there_is_one_admin_key(tmp_path: Path) -> None:
+def test_a_second_admin_key_is_a_setting_error(tmp_path: Path) -> None:
     """A second one is rejected, whether it is in the same file or in another setting."""
     path = tmp_path / "admin"
     path.write_text("root\nroot2\n")

@@ -81,7 +81,7 @@ def read(client: Client, budget: MemoryBudget | None = None, **headers: Any) -> 
         assert budget.bytes == 0
 
 
-def test_chunks_that_are_too_large_are_refused_alike_however_they_arrive() -> None:
+def test_a_chunked_body_over_the_limit_is_refused() -> None:
     """A chunked body announces no length, so the error names none, even if all chunks have arrived."""
     budget = MemoryBudget(1000, limit=100, seconds=5)
     for length, size in ((None, "more"), (101, "101")):
@@ -92,7 +92,7 @@ def test_chunks_that_are_too_large_are_refused_alike_however_they_arrive() -> No
 
 
 @pytest.mark.parametrize("wait", [None, 0, 0.001])
-def test_a_body_is_read_whole(wait: float | None) -> None:
+def test_a_body_is_read_in_any_number_of_parts(wait: float | None) -> None:
     """In one part or several, already received or still to come."""
     assert read(Client(part(b"abc"), wait=wait), length=3) == b"abc"
     assert read(Client(part(b"a", more=True), part(b"", more=True), part(b"bc"), wait=wait)) == b"abc"
@@ -100,7 +100,7 @@ def test_a_body_is_read_whole(wait: float | None) -> None:
     assert read(Client({"type": "http.request"}, wait=wait)) == b""
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
+def test_a_content_length_over_the_limit_is_refused_unread() -> None:
     """A Content-Length over the limit is enough to refuse it."""
     client = Client(part(b"x" * 101))
     with pytest.raises(TooLargeError, match="body: expected at most 100 bytes, got 101") as raised:
@@ -110,7 +110,7 @@ def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
     assert len(read(Client(part(b"x" * 100)), length=100)) == 100
 
 
-def test_a_body_that_turns_out_too_large_is_read_no_further() -> None:
+def test_reading_stops_at_the_size_limit() -> None:
     """Reading stops at the first part beyond the limit."""
     client = Client(part(b"x" * 60, more=True), part(b"x" * 41, more=True), part(b"x"))
     with pytest.raises(TooLargeError, match="got more"):
@@ -121,7 +121,7 @@ def test_a_body_that_turns_out_too_large_is_read_no_further() -> None:
 
 
 @pytest.mark.parametrize("wait", [None, 0.03])
-def test_a_body_that_takes_too_long_is_given_up(wait: float | None) -> None:
+def test_a_slow_body_times_out(wait: float | None) -> None:
     """The limit is on the whole body: a client that sends a byte now and then does not extend it."""
     parts = [part(b"x", more=True)] * (1 if wait is None else 50)
     with pytest.raises(RequestTimeoutError, match=r"body: expected all of it within 0.1 s") as raised:
@@ -129,7 +129,7 @@ def test_a_body_that_takes_too_long_is_given_up(wait: float | None) -> None:
     assert raised.value.status == 408
 
 
-def test_a_body_that_never_begins_is_given_up() -> None:
+def test_a_missing_body_times_out() -> None:
     """A client that sends only headers must not occupy the server for ever."""
     with pytest.raises(RequestTimeoutError):
         read(Client(), MemoryBudget(1000, limit=100, seconds=0.05))
@@ -137,14 +137,16 @@ def test_a_body_that_never_begins_is_given_up() -> None:
 
 @pytest.mark.parametrize("messages", [(GONE,), (part(b"a", more=True), GONE)])
 @pytest.mark.parametrize("wait", [None, 0])
-def test_a_client_that_has_gone_gets_no_answer(messages: tuple[Message, ...], wait: float | None) -> None:
+def test_a_disconnected_client_raises_client_gone_error(
+    messages: tuple[Message, ...], wait: float | None
+) -> None:
     """Its error is no RequestError, as those are sent to the client."""
     with pytest.raises(ClientGoneError):
         read(Client(*messages, wait=wait))
     assert not issubclass(ClientGoneError, RequestError)
 
 
-def test_a_reader_that_is_cancelled_holds_nothing() -> None:
+def test_a_cancelled_reader_frees_its_memory() -> None:
     """No bytes stay in the budget, and no coroutine is left behind."""
     budget = MemoryBudget(1000, limit=100, seconds=5)
 
@@ -166,7 +168,7 @@ def test_a_reader_that_is_cancelled_holds_nothing() -> None:
         asyncio.run(scene())
 
 
-def test_what_all_requests_hold_is_limited() -> None:
+def test_the_budget_limits_the_bodies_of_all_requests() -> None:
     """A body beyond the budget is refused, and fits when another request has ended."""
     budget = MemoryBudget(10, limit=8, seconds=5)
 
@@ -187,7 +189,7 @@ def test_what_all_requests_hold_is_limited() -> None:
     asyncio.run(scene())
 
 
-def test_answers_are_held_too() -> None:
+def test_unread_responses_count_in_the_budget() -> None:
     """Answers that clients have not read count in the same budget as the bodies of other requests."""
     budget = MemoryBudget(10, limit=8, seconds=5)
 
@@ -205,7 +207,7 @@ def test_answers_are_held_too() -> None:
     asyncio.run(scene())
 
 
-def test_an_error_inside_gives_the_bytes_back() -> None:
+def test_an_error_returns_the_bytes_to_the_budget() -> None:
     budget = MemoryBudget(10, limit=8, seconds=5)
 
     async def scene() -> None:
@@ -222,7 +224,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": z
 
 @pytest.mark.parametrize("encoding", PACK)
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_compressed_bodies_are_unpacked(encoding: str, size: int) -> None:
+def test_compressed_bodies_are_decompressed(encoding: str, size: int) -> None:
     """In any number of parts, even single bytes, and up to exactly the limit."""
     packed = PACK[encoding](b"abc" * 33 + b"d")
     parts = [part(packed[at : at + size], more=True) for at in range(0, len(packed), size)]
@@ -230,13 +232,13 @@ def test_compressed_bodies_are_unpacked(encoding: str, size: int) -> None:
     assert read(Client(part(packed)), encoding=f" {encoding.upper()} ") == b"abc" * 33 + b"d"
 
 
-def test_identity_is_no_encoding() -> None:
+def test_identity_encoding_is_accepted() -> None:
     assert read(Client(part(b"abc")), encoding="identity") == b"abc"
 
 
 @pytest.mark.parametrize("encoding", PACK)
 @pytest.mark.parametrize("size", [101, 50_000_000])
-def test_a_bomb_is_unpacked_no_further_than_the_limit(encoding: str, size: int) -> None:
+def test_a_decompression_bomb_stops_at_the_limit(encoding: str, size: int) -> None:
     """One byte too many is 413, and so are fifty million, which are never all decompressed."""
     packed = PACK[encoding](b"\0" * size)
     tracemalloc.start()
@@ -252,7 +254,7 @@ def test_a_bomb_is_unpacked_no_further_than_the_limit(encoding: str, size: int) 
 @pytest.mark.parametrize(
     "spoil", [lambda d: d[:-1], lambda d: b"x" + d, lambda d: d + b"x", lambda d: b"", lambda d: d[:5]]
 )
-def test_damaged_streams_are_refused(encoding: str, spoil: Callable[[bytes], bytes]) -> None:
+def test_damaged_compressed_bodies_are_refused(encoding: str, spoil: Callable[[bytes], bytes]) -> None:
     """Cut short, not compressed, or followed by other bytes."""
     with pytest.raises(RequestError, match="body: expected one whole compressed stream") as raised:
         read(Client(part(spoil(PACK[encoding](b"abc" * 20)))), encoding=encoding)
@@ -260,7 +262,7 @@ def test_damaged_streams_are_refused(encoding: str, spoil: Callable[[bytes], byt
 
 
 @pytest.mark.parametrize("encoding", ["br", "gzip, deflate", "zstd", "", "\xff" * 500])
-def test_other_encodings_are_not_spoken(encoding: str) -> None:
+def test_unsupported_encodings_are_refused(encoding: str) -> None:
     """The answer is 415, and names the encodings that are supported."""
     with pytest.raises(
         UnsupportedEncodingError, match="Content-Encoding: expected gzip, deflate or identity, got"
@@ -274,7 +276,7 @@ def complete(body: bytes, *headers: tuple[bytes, bytes]) -> FakeRequest:
     return FakeRequest("POST", "/", body, headers=list(headers), content_length=len(body))
 
 
-def test_a_complete_body_is_taken_at_once() -> None:
+def test_a_complete_body_is_taken_without_waiting() -> None:
     """It counts in the budget until the request is released, and the same limits hold."""
     budget = MemoryBudget(10, limit=8, seconds=5)
     first, second = complete(b"x" * 7), complete(b"x" * 4)
@@ -289,7 +291,7 @@ def test_a_complete_body_is_taken_at_once() -> None:
         budget.take_complete(complete(b"x" * 9))
 
 
-def test_a_body_that_is_compressed_or_still_arriving_is_to_be_read() -> None:
+def test_compressed_and_incomplete_bodies_are_not_taken() -> None:
     budget = MemoryBudget(100, limit=80, seconds=5)
     assert budget.take_complete(FakeRequest("POST", "/", b"ab", b"c")) is None
     assert budget.take_complete(complete(b"abc", (b"content-encoding", b"identity"))) is None

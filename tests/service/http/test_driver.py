@@ -45,7 +45,7 @@ def in_loop(test: Callable[[], Awaitable[None]]) -> None:
         runner(run_and_check())  # type: ignore[operator]
 
 
-def test_a_coroutine_that_never_waits_ends_in_its_first_step() -> None:
+def test_a_coroutine_without_await_ends_in_its_first_step() -> None:
     async def test() -> None:
         async def scene(run: Run) -> None:
             run.steps.append("only")
@@ -81,7 +81,7 @@ def test_the_step_after_a_waiter_runs_where_its_result_is_set() -> None:
     in_loop(test)
 
 
-def test_a_waiter_that_is_set_before_it_is_awaited_does_not_wait() -> None:
+def test_awaiting_a_set_waiter_does_not_wait() -> None:
     async def test() -> None:
         async def scene(run: Run) -> None:
             waiter = DriverWaiter(run.driver)
@@ -96,7 +96,7 @@ def test_a_waiter_that_is_set_before_it_is_awaited_does_not_wait() -> None:
     in_loop(test)
 
 
-def test_a_waiter_that_is_no_longer_awaited_changes_nothing() -> None:
+def test_setting_an_abandoned_waiter_has_no_effect() -> None:
     """A waiter that is set while the coroutine awaits another must not run its next step."""
 
     async def test() -> None:
@@ -118,7 +118,7 @@ def test_a_waiter_that_is_no_longer_awaited_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["future", "done future", "sleep(0)", "sleep", "task", "thread", "gather"])
-def test_what_a_task_may_await_a_driver_may_await(kind: str) -> None:
+def test_a_driver_awaits_whatever_a_task_can_await(kind: str) -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[str] = loop.create_future()
@@ -154,7 +154,7 @@ def test_what_a_task_may_await_a_driver_may_await(kind: str) -> None:
     in_loop(test)
 
 
-def test_an_exception_is_passed_on_and_raised_no_further() -> None:
+def test_an_exception_of_the_coroutine_does_not_reach_the_setter() -> None:
     """The code that sets a result must not be interrupted by what the coroutine then raises."""
 
     async def test() -> None:
@@ -201,7 +201,7 @@ def test_the_exception_of_a_future_is_raised_where_it_is_awaited() -> None:
 
 @pytest.mark.parametrize("kind", ["waiter", "future", "task"])
 @pytest.mark.parametrize("caught", [False, True])
-def test_cancelling_cancels_what_is_awaited(kind: str, caught: bool) -> None:
+def test_cancelling_cancels_the_awaited_future(kind: str, caught: bool) -> None:
     """It does so in a later turn of the event loop. The coroutine may clean up, or catch it and go on."""
 
     async def test() -> None:
@@ -233,7 +233,7 @@ def test_cancelling_cancels_what_is_awaited(kind: str, caught: bool) -> None:
     in_loop(test)
 
 
-def test_cancelling_before_the_start_and_after_the_end_does_nothing() -> None:
+def test_cancelling_before_start_or_after_end_has_no_effect() -> None:
     async def test() -> None:
         async def scene(run: Run) -> None:
             await asyncio.sleep(0)
@@ -250,7 +250,7 @@ def test_cancelling_before_the_start_and_after_the_end_does_nothing() -> None:
     in_loop(test)
 
 
-def test_a_result_comes_too_late_for_a_cancelled_waiter() -> None:
+def test_a_result_for_a_cancelled_waiter_is_ignored() -> None:
     """The batcher calls done() before it sets a result: a request whose client has gone counts as done."""
 
     async def test() -> None:

@@ -117,7 +117,7 @@ def answered(counters: RequestCounters) -> Any:
     return counters.snapshot()["answered"]
 
 
-def test_an_answer_passes_and_is_counted(lines: list[Any], counters: RequestCounters) -> None:
+def test_a_response_is_sent_logged_and_counted(lines: list[Any], counters: RequestCounters) -> None:
     """The log line has all fields, the counters the route's pattern, and the answer the id."""
     trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     headers = {"X-Request-Id": "mine", "Traceparent": f"00-{trace}-{parent}-01"}
@@ -147,7 +147,7 @@ def test_an_answer_passes_and_is_counted(lines: list[Any], counters: RequestCoun
     assert counters.in_flight == 0
 
 
-def test_routes_of_the_framework_are_counted_too(lines: list[Any], counters: RequestCounters) -> None:
+def test_fastapi_routes_are_counted(lines: list[Any], counters: RequestCounters) -> None:
     """The label is the whole pattern of the route, with the prefix of its router."""
     reply = ask(service(counters), "GET", "/v2/models/digits")
     assert reply.json == {"name": "digits", "deep": 0}
@@ -155,7 +155,7 @@ def test_routes_of_the_framework_are_counted_too(lines: list[Any], counters: Req
     assert answered(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
 
 
-def test_the_label_of_a_path_has_no_converter(lines: list[Any], counters: RequestCounters) -> None:
+def test_path_labels_have_no_converter(lines: list[Any], counters: RequestCounters) -> None:
     reply = ask(service(counters), "GET", "/v2/files/a/b.js")
     assert reply.json == {"file": "a/b.js"}
     assert lines[0]["route"] == "/v2/files/{file}"
@@ -173,7 +173,7 @@ def test_the_label_of_a_path_has_no_converter(lines: list[Any], counters: Reques
         ("GET", "/v2/models/digits", b"deep=x", 400, "bad_request", "/v2/models/{model}"),
     ],
 )
-def test_every_error_is_one_sentence(
+def test_every_error_is_json_with_one_field(
     lines: list[Any],
     counters: RequestCounters,
     method: str,
@@ -195,7 +195,7 @@ def test_every_error_is_one_sentence(
     assert answered(counters) == {route: {method: {str(status): 1}}}
 
 
-def test_probes_are_of_little_interest(
+def test_successful_probes_are_logged_at_debug(
     lines: list[Any], levels: list[int], counters: RequestCounters
 ) -> None:
     """A probe that succeeds is logged at DEBUG. One that fails is logged at INFO, as every other request."""
@@ -206,13 +206,13 @@ def test_probes_are_of_little_interest(
     assert levels == [logging.DEBUG, logging.INFO, logging.INFO]
 
 
-def test_headers_of_errors_are_sent(lines: list[Any], counters: RequestCounters) -> None:
+def test_errors_may_have_headers(lines: list[Any], counters: RequestCounters) -> None:
     """Retry-After says when to try again, Allow which method to use."""
     assert ask(service(counters), "POST", "/v2/models/full/infer").headers["retry-after"] == "3"
     assert ask(service(counters), "GET", "/v2/models/digits/infer").headers["allow"] == "POST"
 
 
-def test_a_bug_is_logged_and_not_told(
+def test_a_bug_is_logged_but_not_sent(
     lines: list[Any], counters: RequestCounters, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client gets the id of the request. The log has that id and the traceback."""
@@ -227,7 +227,7 @@ def test_a_bug_is_logged_and_not_told(
     assert record.exc_info[0] is KeyError
 
 
-def test_a_bug_after_the_answer_began_sends_no_second_one(
+def test_a_bug_in_a_started_response_leaves_it_incomplete(
     lines: list[Any], counters: RequestCounters
 ) -> None:
     """The answer stays incomplete, so that the server closes the connection. The log has the reason."""
@@ -237,7 +237,9 @@ def test_a_bug_after_the_answer_began_sends_no_second_one(
 
 
 @pytest.mark.parametrize("name", ["gone", "disconnected"])
-def test_nothing_is_sent_to_who_has_left(lines: list[Any], counters: RequestCounters, name: str) -> None:
+def test_nothing_is_sent_to_a_disconnected_client(
+    lines: list[Any], counters: RequestCounters, name: str
+) -> None:
     """The request is counted and logged as 499, and is not an error of the service."""
     reply = ask(service(counters), "POST", f"/v2/models/{name}/infer")
     assert reply.status is None
@@ -246,7 +248,7 @@ def test_nothing_is_sent_to_who_has_left(lines: list[Any], counters: RequestCoun
     assert counters.snapshot()["refused"] == {}
 
 
-def test_what_is_cut_is_counted(lines: list[Any], counters: RequestCounters) -> None:
+def test_a_cancelled_request_is_counted(lines: list[Any], counters: RequestCounters) -> None:
     """A cancelled request is logged as 499, and is no longer in flight."""
     with pytest.raises(asyncio.CancelledError):
         ask(service(counters), "POST", "/v2/models/cut/infer")
@@ -254,14 +256,14 @@ def test_what_is_cut_is_counted(lines: list[Any], counters: RequestCounters) -> 
     assert lines[0]["status"] == 499
 
 
-def test_odd_methods_share_a_label(lines: list[Any], counters: RequestCounters) -> None:
+def test_unknown_methods_share_a_label(lines: list[Any], counters: RequestCounters) -> None:
     """Clients must not be able to create new labels."""
     for method in ("BREW", "WHEN"):
         assert ask(service(counters), method, "/v2/models/digits/infer").status == 405
     assert answered(counters) == {ROUTE: {"unknown": {"405": 2}}}
 
 
-def test_a_long_path_is_logged_in_part(lines: list[Any], counters: RequestCounters) -> None:
+def test_long_paths_are_truncated_in_the_log(lines: list[Any], counters: RequestCounters) -> None:
     """A log line stays short whatever a client sends."""
     reply = ask(service(counters), "GET", "/" + "x" * 10_000)
     assert reply.status == 404
@@ -269,16 +271,14 @@ def test_a_long_path_is_logged_in_part(lines: list[Any], counters: RequestCounte
     assert len(reply.body) < 200
 
 
-def test_the_log_can_be_off(lines: list[Any], counters: RequestCounters) -> None:
+def test_the_access_log_can_be_disabled(lines: list[Any], counters: RequestCounters) -> None:
     """Requests are still counted."""
     ask(service(counters, access_log=False), "POST", "/v2/models/digits/infer")
     assert lines == []
     assert answered(counters) == {ROUTE: {"POST": {"200": 1}}}
 
 
-def test_pages_of_other_origins_are_let_in_only_when_named(
-    lines: list[Any], counters: RequestCounters
-) -> None:
+def test_cors_allows_only_configured_origins(lines: list[Any], counters: RequestCounters) -> None:
     """CORS is off unless an origin is set. It then covers answers, errors and preflights of that origin."""
     named = {"Origin": "https://one.example"}
     other = {"Origin": "https://two.example"}

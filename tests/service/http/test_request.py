@@ -21,24 +21,24 @@ def started_request(*headers: tuple[bytes, bytes]) -> FakeRequest:
     return request
 
 
-def test_ids_are_never_the_same() -> None:
+def test_request_ids_are_unique() -> None:
     """Neither within one worker nor between two."""
     first, second = (set(islice(new_ids(), 1000)) for _ in range(2))
     assert len(first | second) == 2000
 
 
 @pytest.mark.parametrize("value", [b"a", b"018f-7c2e", b"x" * 128, b'"quoted\\"'])
-def test_a_sane_id_is_kept(value: bytes) -> None:
+def test_a_valid_request_id_is_kept(value: bytes) -> None:
     assert started_request((b"x-request-id", value)).id == value.decode()
 
 
 @pytest.mark.parametrize("value", [b"", b"x" * 129, b"two words", b"a\tb", b"\xc3\xa4", b"a\x1b[0m"])
-def test_an_odd_id_is_replaced(value: bytes) -> None:
+def test_an_invalid_request_id_is_replaced(value: bytes) -> None:
     """An id that is empty, long or not printable must not get into a log or an answer."""
     assert started_request((b"x-request-id", value)).id.endswith("-1")
 
 
-def test_a_trace_is_carried() -> None:
+def test_a_trace_is_continued() -> None:
     """The trace id and flags stay, and the request gets a new span below the caller's."""
     trace = read_trace(f"00-{TRACE}-{PARENT}-01".encode())
     assert trace is not None
@@ -48,7 +48,7 @@ def test_a_trace_is_carried() -> None:
     assert started_request((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode())).trace is not None
 
 
-def test_a_later_version_may_have_more() -> None:
+def test_unknown_versions_of_traceparent_are_read() -> None:
     """The four known fields of an unknown version are read, whatever follows them."""
     assert read_trace(f"cc-{TRACE}-{PARENT}-01-what-else".encode()) is not None
     assert read_trace(f"cc-{TRACE}-{PARENT}-01what".encode()) is None
@@ -68,5 +68,5 @@ def test_a_later_version_may_have_more() -> None:
         f"00-{TRACE}-{PARENT}-01\n",
     ],
 )
-def test_what_is_no_trace_is_left_out(value: str) -> None:
+def test_an_invalid_traceparent_is_ignored(value: str) -> None:
     assert read_trace(value.encode()) is None

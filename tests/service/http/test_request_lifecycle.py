@@ -154,7 +154,7 @@ def difference(after: Any, before: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_does_not_matter_how_the_bytes_arrive(name: str, access_log_lines: list[dict[str, Any]]) -> None:
+def test_segments_do_not_change_the_outcome(name: str, access_log_lines: list[dict[str, Any]]) -> None:
     """Status, headers, body, the log line and all counts are the same."""
     case = CASES[name]
     whole = request(case.path, case.body, case.headers)
@@ -211,7 +211,7 @@ def application(settings: tuple[tuple[str, Any], ...]) -> InProcessWorker:
     return load_worker(**dict(settings))
 
 
-def test_where_there_is_no_room_it_is_refused(
+def test_a_full_queue_gives_503(
     access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer has Retry-After. A client that tries again at once is not read from for a while."""
@@ -241,7 +241,7 @@ def test_where_there_is_no_room_it_is_refused(
     run(scene, queue=1)
 
 
-def test_where_as_much_is_held_as_may_be_it_is_refused() -> None:
+def test_a_body_beyond_the_memory_budget_gives_503() -> None:
     """It is refused before the body is decoded."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -256,7 +256,7 @@ def test_where_as_much_is_held_as_may_be_it_is_refused() -> None:
     run(scene)
 
 
-def test_whose_deadline_passes_is_told_so(access_log_lines: list[dict[str, Any]]) -> None:
+def test_a_passed_deadline_gives_504(access_log_lines: list[dict[str, Any]]) -> None:
     """It gets its 504 while another request still runs, and is not run itself."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -276,7 +276,7 @@ def test_whose_deadline_passes_is_told_so(access_log_lines: list[dict[str, Any]]
     run(scene)
 
 
-def test_who_leaves_is_not_run_for(access_log_lines: list[dict[str, Any]]) -> None:
+def test_a_queued_request_of_a_disconnected_client_is_not_run(access_log_lines: list[dict[str, Any]]) -> None:
     """Its request leaves the queue at once, and is logged as 499. Requests behind it are answered."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -304,7 +304,7 @@ def test_who_leaves_is_not_run_for(access_log_lines: list[dict[str, Any]]) -> No
     run(scene)
 
 
-def test_who_leaves_while_gates_are_read_is_gone(
+def test_a_client_may_disconnect_while_gates_are_read(
     access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request ends without waiting for the work in its thread."""
@@ -336,7 +336,7 @@ def test_who_leaves_while_gates_are_read_is_gone(
     run(scene)
 
 
-def test_what_nobody_foresaw_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_gives_500_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The client gets the id of the request, and the connection stays open."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -355,7 +355,7 @@ def test_what_nobody_foresaw_is_logged_and_not_told(caplog: pytest.LogCaptureFix
     run(scene)
 
 
-def test_much_is_sent_no_faster_than_it_is_read(access_log_lines: list[dict[str, Any]]) -> None:
+def test_a_large_response_waits_for_its_reader(access_log_lines: list[dict[str, Any]]) -> None:
     """The answer counts in the budget until it is sent, and the next request waits until then."""
     body, headers = LARGE_BINARY
     large_request = request(INFER, body, headers)
@@ -386,7 +386,9 @@ def test_much_is_sent_no_faster_than_it_is_read(access_log_lines: list[dict[str,
     run(scene)
 
 
-def test_who_leaves_before_much_is_sent_is_sent_nothing(access_log_lines: list[dict[str, Any]]) -> None:
+def test_a_large_response_is_not_sent_to_a_disconnected_client(
+    access_log_lines: list[dict[str, Any]],
+) -> None:
     body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
@@ -407,7 +409,9 @@ def test_who_leaves_before_much_is_sent_is_sent_nothing(access_log_lines: list[d
     run(scene)
 
 
-def test_who_leaves_while_much_is_sent_holds_nothing(access_log_lines: list[dict[str, Any]]) -> None:
+def test_disconnecting_during_a_large_response_frees_its_memory(
+    access_log_lines: list[dict[str, Any]],
+) -> None:
     """Nothing stays in the budget. The log has the status with which the answer began."""
     body, headers = LARGE_BINARY
 
@@ -426,7 +430,7 @@ def test_who_leaves_while_much_is_sent_holds_nothing(access_log_lines: list[dict
     run(scene)
 
 
-def test_where_there_is_no_room_for_much_it_is_refused() -> None:
+def test_a_large_response_beyond_the_memory_budget_gives_503() -> None:
     """The model has run in vain, but the budget keeps its limit."""
     body, headers = LARGE_BINARY
 
@@ -449,7 +453,7 @@ def test_where_there_is_no_room_for_much_it_is_refused() -> None:
     run(scene)
 
 
-def test_an_answer_that_cannot_go_on_ends_its_connection(
+def test_a_response_that_fails_midway_closes_the_connection(
     access_log_lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client would take the next answer for the rest of this one."""
@@ -473,7 +477,7 @@ def test_an_answer_that_cannot_go_on_ends_its_connection(
     run(scene)
 
 
-def test_while_draining_each_answer_is_the_last() -> None:
+def test_draining_closes_connections_after_their_response() -> None:
     """Also the answer to a request that started before. The connection closes after it."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -492,7 +496,7 @@ def test_while_draining_each_answer_is_the_last() -> None:
     run(scene)
 
 
-def test_while_draining_the_last_of_several_says_so() -> None:
+def test_draining_marks_the_last_pipelined_response() -> None:
     """Unless an earlier answer has said so already, as a large one does that is still being sent."""
     body, headers = LARGE_BINARY
 
@@ -521,7 +525,7 @@ def test_while_draining_the_last_of_several_says_so() -> None:
     run(scene)
 
 
-def test_spans_are_made_of_each_request(access_log_lines: list[dict[str, Any]]) -> None:
+def test_each_request_is_recorded_as_a_span(access_log_lines: list[dict[str, Any]]) -> None:
     """The span exists before the log line is written, which has its ids."""
     recorded: list[tuple[Any, ...]] = []
 
@@ -542,7 +546,7 @@ def test_spans_are_made_of_each_request(access_log_lines: list[dict[str, Any]]) 
     run(scene)
 
 
-def test_an_error_of_one_touches_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_a_batch_affects_only_its_request(caplog: pytest.LogCaptureFixture) -> None:
     """Four requests run in one batch, and one answer cannot be written: the other three are sent."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -562,7 +566,7 @@ def test_an_error_of_one_touches_no_other(caplog: pytest.LogCaptureFixture) -> N
     run(scene)
 
 
-def test_no_answer_is_anothers() -> None:
+def test_concurrent_requests_get_their_own_results() -> None:
     """Many connections send rows of their own, in one piece or two, and each gets the result of its rows."""
 
     async def scene(worker: InProcessWorker) -> None:

@@ -105,7 +105,7 @@ def lines_go_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", REQUEST)
-def test_nothing_stays_of_a_request(kind: str, tmp_path: Path) -> None:
+def test_requests_do_not_leak_memory(kind: str, tmp_path: Path) -> None:
     """The number of allocated blocks does not grow by one or more per request."""
 
     async def scene() -> list[int]:

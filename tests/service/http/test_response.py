@@ -33,7 +33,7 @@ def refused(error: Exception, path: str = "/v2/models") -> ErrorResponse:
     "kind",
     [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, RequestError)],
 )
-def test_our_own_errors_say_themselves(kind: type[RequestError]) -> None:
+def test_own_errors_are_sent_with_their_message(kind: type[RequestError]) -> None:
     """Status and reason are those of the error, and its message is the body."""
     response = refused(kind("inputs: expected one, got two"))
     assert (response.status, response.reason) == (kind.status, kind.reason)
@@ -42,14 +42,14 @@ def test_our_own_errors_say_themselves(kind: type[RequestError]) -> None:
 
 
 @pytest.mark.parametrize("error", [RunError("/tmp/x: 0x7f"), ValueError("0xdead"), KeyError("secret")])
-def test_what_nobody_foresaw_stays_inside(error: Exception) -> None:
+def test_unexpected_errors_are_not_sent(error: Exception) -> None:
     """Neither its message nor its type is sent, only the id of the request."""
     response = refused(error)
     assert (response.status, response.reason, response.is_bug) == (500, "broken", True)
     assert json.loads(response.body) == {"error": "internal error, request id id-7"}
 
 
-def test_what_is_known_to_be_broken_is_no_surprise() -> None:
+def test_an_internal_error_is_no_bug() -> None:
     """The service has already logged such an error, and its message is written for the client."""
     response = refused(InternalError("model 'digits' failed on these rows"))
     assert (response.status, response.is_bug) == (500, False)
@@ -65,7 +65,7 @@ def test_what_is_known_to_be_broken_is_no_surprise() -> None:
         (TooLargeError("long"), b""),
     ],
 )
-def test_some_errors_have_a_header(error: Exception, headers: Any) -> None:
+def test_errors_set_their_headers(error: Exception, headers: Any) -> None:
     """When to try again, how to authenticate, and that the connection closes after an incomplete request."""
     response = refused(error)
     assert response.lines == JSON_LINES + headers
@@ -78,7 +78,7 @@ def test_an_unknown_route_is_named() -> None:
     assert response.message == "POST /v2/models: there is no such route"
 
 
-def test_a_wrong_method_says_the_right_one() -> None:
+def test_a_wrong_method_lists_the_allowed_methods() -> None:
     """The message and the Allow header list the methods in the same order."""
     response = refused(HTTPException(405, headers={"Allow": "HEAD, GET"}))
     assert (response.status, response.reason) == (405, "method")
@@ -86,7 +86,7 @@ def test_a_wrong_method_says_the_right_one() -> None:
     assert response.lines == JSON_LINES + b"allow: GET, HEAD\r\n"
 
 
-def test_words_of_the_framework_are_not_passed_on() -> None:
+def test_messages_of_fastapi_are_replaced() -> None:
     """Other errors of the framework keep their status, but get a message of the service."""
     response = refused(HTTPException(400, detail="There was an error parsing the body"))
     assert response.status == 400
@@ -111,13 +111,13 @@ def test_words_of_the_framework_are_not_passed_on() -> None:
         ),
     ],
 )
-def test_a_field_that_makes_no_sense_is_named(entry: dict[str, Any], sentence: str) -> None:
+def test_validation_errors_become_one_message(entry: dict[str, Any], sentence: str) -> None:
     """The framework's list of errors becomes one message with status 400."""
     response = refused(RequestValidationError([{"loc": ("query", "detail"), **entry}]))
     assert (response.status, response.message) == (400, sentence)
 
 
-def test_what_cannot_be_printed_forges_no_line() -> None:
+def test_control_characters_in_a_path_stay_encoded() -> None:
     """The path is quoted as the client sent it, still percent-encoded."""
     message = refused(HTTPException(404), path="/x%0a12:00:00%1b[2J").message
     assert message == "POST /x%0a12:00:00%1b[2J: there is no such route"

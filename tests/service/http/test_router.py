@@ -42,7 +42,7 @@ def find(router: Router, path: str, method: str = "POST") -> Match:
         ("/v2/models/net/versions/3/lesion", "lesion_version", {"model": "net", "version": "3"}),
     ],
 )
-def test_an_address_has_its_route(router: Router, path: str, name: str, params: dict[str, str]) -> None:
+def test_each_path_has_its_route(router: Router, path: str, name: str, params: dict[str, str]) -> None:
     match = find(router, path)
     assert (match.route.name, dict(match.params), match.route.level) == (name, params, "api")
     assert find(router, path) is match
@@ -63,11 +63,11 @@ def test_an_address_has_its_route(router: Router, path: str, name: str, params: 
         "/v2/models/net/infer\n",
     ],
 )
-def test_other_addresses_are_for_the_framework(router: Router, path: str) -> None:
+def test_other_paths_go_to_fastapi(router: Router, path: str) -> None:
     assert find(router, path).route.name == "fallback"
 
 
-def test_another_method_is_refused(router: Router) -> None:
+def test_a_wrong_method_is_refused(router: Router) -> None:
     """The error names the allowed method, and is counted under the route."""
     match = find(router, "/v2/models/net/infer", "GET")
     assert match.route.path == "/v2/models/{model}/infer"
@@ -77,7 +77,7 @@ def test_another_method_is_refused(router: Router) -> None:
     assert find(router, "/v2/models/net/samples", "GET").route.name == "samples"
 
 
-def test_routes_are_those_that_starlette_finds(router: Router) -> None:
+def test_routes_equal_those_of_starlette(router: Router) -> None:
     """Starlette's own matching of the same patterns is the reference."""
     generator = random.Random(3)
     parts = ["", "v1", "v2", "models", "net", "n:predict", "versions", "1", "1:predict", "infer", "gates"]
@@ -100,7 +100,7 @@ def test_routes_are_those_that_starlette_finds(router: Router) -> None:
     assert hits > 40
 
 
-def test_remembered_addresses_are_bounded() -> None:
+def test_the_path_cache_is_bounded() -> None:
     """A client that always asks for new paths, or for very long ones, must not fill the memory."""
 
     async def endpoint(request: Request) -> Response:

@@ -259,7 +259,7 @@ def application() -> InProcessWorker:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_segments_change_no_answer(seed: int) -> None:
+def test_segments_do_not_change_responses(seed: int) -> None:
     early_ends = 0
     statuses: Counter[str] = Counter()
 
@@ -291,7 +291,7 @@ def test_segments_change_no_answer(seed: int) -> None:
 
 
 @pytest.mark.parametrize("size", range(MAX_HEADER - 2, MAX_HEADER + 3))
-def test_segments_do_not_change_the_size_of_a_head(size: int) -> None:
+def test_the_size_limit_of_heads_is_the_same_for_any_segments(size: int) -> None:
     """The size of a head excludes the method, the version and the end of the last line."""
 
     async def scene(worker: InProcessWorker) -> None:

@@ -26,13 +26,13 @@ def settings(otlp: str | None) -> Settings:
     return Settings.model_construct(otlp=otlp)
 
 
-def test_without_a_collector_there_is_nothing() -> None:
+def test_without_a_collector_tracing_is_off() -> None:
     """Tracing is off, and the packages of OpenTelemetry are not needed."""
     assert Tracing.from_settings(settings(None)) is None
 
 
 @pytest.mark.parametrize("address", ["", "collector:4318", "ftp://collector", "http://", "/v1/traces"])
-def test_an_address_that_makes_no_sense_stops_the_start(address: str) -> None:
+def test_an_invalid_collector_address_is_a_setting_error(address: str) -> None:
     """The error names the setting, an example and the value."""
     with pytest.raises(SettingError, match=r"otlp: expected an address such as .*, got") as raised:
         Tracing.from_settings(settings(address))
@@ -47,12 +47,12 @@ def test_an_address_that_makes_no_sense_stops_the_start(address: str) -> None:
         ("https://collector/own/path", "https://collector/own/path"),
     ],
 )
-def test_spans_go_where_collectors_take_them(address: str, endpoint: str) -> None:
+def test_the_collector_endpoint_has_the_default_path(address: str, endpoint: str) -> None:
     """An address without a path gets the usual one."""
     assert _collector_endpoint(address) == endpoint
 
 
-def test_a_missing_extra_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_a_setting_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the setting and the extra."""
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(SettingError, match="otlp: expected the packages of the extra serve-otel"):
@@ -81,7 +81,7 @@ def exchange(*headers: tuple[bytes, bytes]) -> FakeRequest:
     return request
 
 
-def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
+def test_a_request_has_spans_for_queue_and_run(traced: tuple[Tracing, Any]) -> None:
     """The spans of queue and run follow each other within the request's, whose parent is the caller's."""
     tracing, exporter = traced
     http_request = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))
@@ -115,7 +115,7 @@ def test_a_request_is_three_spans(traced: tuple[Tracing, Any]) -> None:
     assert dict(run.attributes) == {"turnpike.batch": 4}
 
 
-def test_the_log_tells_the_span(traced: tuple[Tracing, Any]) -> None:
+def test_the_request_gets_the_ids_of_its_span(traced: tuple[Tracing, Any]) -> None:
     """Recording sets the request's trace to that of its span, with or without a trace of the caller."""
     tracing, exporter = traced
     for http_request in (exchange(), exchange((b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()))):
@@ -127,7 +127,7 @@ def test_the_log_tells_the_span(traced: tuple[Tracing, Any]) -> None:
     assert http_request.trace.id == TRACE
 
 
-def test_a_failure_of_ours_is_an_error(traced: tuple[Tracing, Any]) -> None:
+def test_server_errors_are_marked_in_the_span(traced: tuple[Tracing, Any]) -> None:
     """A 503 marks its span as an error, with the message that was sent. A 400 does not."""
     tracing, exporter = traced
     http_request = exchange()
@@ -142,7 +142,7 @@ def test_a_failure_of_ours_is_an_error(traced: tuple[Tracing, Any]) -> None:
     assert refused.status.status_code.name == "UNSET"
 
 
-def test_what_the_caller_does_not_sample_is_not_recorded(traced: tuple[Tracing, Any]) -> None:
+def test_unsampled_traces_are_not_recorded(traced: tuple[Tracing, Any]) -> None:
     """The caller's flag decides, and its trace id is kept."""
     tracing, exporter = traced
     http_request = exchange((b"traceparent", f"00-{TRACE}-{PARENT}-00".encode()))
@@ -153,7 +153,7 @@ def test_what_the_caller_does_not_sample_is_not_recorded(traced: tuple[Tracing, 
     assert http_request.trace.id == TRACE
 
 
-def test_a_collector_that_is_away_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_collector_does_not_block_close(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker ends even if its last spans cannot be sent."""
     pytest.importorskip("opentelemetry.trace")
     monkeypatch.setattr(module, "CLOSE_SECONDS", 0.05)
@@ -166,7 +166,7 @@ def test_a_collector_that_is_away_holds_nobody_up(monkeypatch: pytest.MonkeyPatc
     ended.set()
 
 
-def test_the_last_spans_are_sent(traced: tuple[Tracing, Any]) -> None:
+def test_closing_sends_the_last_spans(traced: tuple[Tracing, Any]) -> None:
     """Closing sends the spans that are left to the collector."""
     tracing, exporter = traced
     shutdowns = []

@@ -114,23 +114,25 @@ def fire(held: bytes, header: int | None, model: Signature) -> None:
 
 @quick
 @given(st.binary(max_size=60), st.none() | st.integers(0, 70), st.sampled_from(MODELS))
-def test_any_bytes(held: bytes, header: int | None, model: Signature) -> None:
-    """Bytes without sense, behind any header, raise only declared errors."""
+def test_random_bytes_raise_only_declared_errors(held: bytes, header: int | None, model: Signature) -> None:
+    """Random bytes behind any header."""
     fire(held, header, model)
 
 
 @quick
 @given(REQUESTS, st.binary(max_size=30), st.integers(-2, 2), st.booleans(), st.sampled_from(MODELS))
-def test_nearly_requests(request: Any, tail: bytes, off: int, plain: bool, model: Signature) -> None:
-    """Documents that look like requests, with tails and headers that are a little off."""
+def test_near_valid_requests_raise_only_declared_errors(
+    request: Any, tail: bytes, off: int, plain: bool, model: Signature
+) -> None:
+    """JSON that resembles a request, with a tail and a header that is a few bytes off."""
     text = json.dumps(request).encode()
     fire(text if plain else text + tail, None if plain else max(0, len(text) + off), model)
 
 
 @quick
 @given(st.data(), st.sampled_from([True, False]))
-def test_a_good_request_with_bytes_changed(data: st.DataObject, as_json: bool) -> None:
-    """A few bytes of a request that fits, changed, cut or doubled."""
+def test_a_damaged_valid_request_raises_only_declared_errors(data: st.DataObject, as_json: bool) -> None:
+    """Bytes of a valid request are changed, removed or repeated."""
     x = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     wanted = {"id": "7", "outputs": [{"name": "logits", "parameters": {"binary_data": True}}]}
     header: int | None = None
@@ -150,8 +152,8 @@ def test_a_good_request_with_bytes_changed(data: st.DataObject, as_json: bool) -
 
 @quick
 @given(st.data())
-def test_json_data_is_what_python_and_numpy_make_of_it(data: st.DataObject) -> None:
-    """Nested data is taken exactly where NumPy finds an array of that shape in it, with those values."""
+def test_nested_data_is_read_as_by_numpy(data: st.DataObject) -> None:
+    """Nested data is accepted exactly if NumPy reads an array of that shape from it."""
     element = st.integers(-5, 5) | st.floats(-1e30, 1e30) | st.lists(st.integers(0, 3), max_size=2)
     values = data.draw(
         st.lists(
@@ -180,8 +182,8 @@ def test_json_data_is_what_python_and_numpy_make_of_it(data: st.DataObject) -> N
 
 @quick
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
-def test_an_answer_sent_back_is_the_same(values: list[float]) -> None:
-    """What is encoded as JSON and decoded again has every bit, and so has what is binary."""
+def test_a_response_sent_back_has_the_same_bits(values: list[float]) -> None:
+    """Encoding and decoding keep every bit, as JSON and as binary data."""
     array = np.array(values, np.float32)
     model = signature(Tensor("x", "float32", ("batch",)))
     for as_binary in (False, True):

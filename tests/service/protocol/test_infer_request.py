@@ -35,7 +35,7 @@ def sized(size: int, *shape: int, name: str = "x", datatype: str = "FP32") -> di
     }
 
 
-def test_a_json_request() -> None:
+def test_a_json_request_is_decoded() -> None:
     for data in (X.tolist(), X.ravel().tolist()):
         got = decode(entry(data, 1, 2, 3))
         np.testing.assert_array_equal(got.feeds["x"], X, strict=True)
@@ -48,7 +48,7 @@ def test_a_json_request() -> None:
         assert got.parameters == {}
 
 
-def test_a_binary_request() -> None:
+def test_a_binary_request_is_decoded() -> None:
     """Binary tensors follow the JSON in the order of the inputs; other inputs may be in the JSON."""
     a, b = np.arange(4, dtype=np.float32), np.array([-1, 2], np.int8)
     first, second = sized(16, 2, 2, name="a"), sized(2, 2, name="b", datatype="INT8")
@@ -64,12 +64,12 @@ def test_a_binary_request() -> None:
         assert got.rows == 2
 
 
-def test_a_header_as_long_as_the_body_is_plain_json() -> None:
+def test_a_header_length_of_the_whole_body_is_plain_json() -> None:
     text = body(entry(X.tolist(), 1, 2, 3))
     assert decode_infer(memoryview(text), len(text), ROWS, LIMITS).rows == 1
 
 
-def test_a_raw_request() -> None:
+def test_a_raw_request_is_decoded() -> None:
     """Without JSON the body is the one input; the rows follow from its size, and outputs are binary."""
     rows = np.arange(12, dtype=np.float32)
     got = decode_infer(rows.tobytes(), 0, ROWS, LIMITS)
@@ -88,14 +88,14 @@ def test_a_raw_request() -> None:
         (bytes(8), PAIR, "0 needs a model with one input, and this one has 2"),
     ],
 )
-def test_a_raw_request_that_does_not_fit(held: bytes, of: Signature, says: str) -> None:
-    """Odd sizes, and models whose shape does not follow from the size."""
+def test_a_raw_request_of_the_wrong_size_is_refused(held: bytes, of: Signature, says: str) -> None:
+    """Sizes that fit no number of rows, and models whose shape does not follow from the size."""
     with pytest.raises(RequestError, match=says):
         decode_infer(held, 0, of, LIMITS)
 
 
-def test_what_is_asked_for() -> None:
-    """Outputs in the order named, hidden ones too, each in its own form or in the request's."""
+def test_requested_outputs_are_read() -> None:
+    """Outputs in the order named, hidden ones included, each as JSON or binary as requested."""
     named = [
         {"name": GATE, "parameters": {"binary_data": False}},
         {"name": "logits", "parameters": {"classification": 3}},
@@ -107,7 +107,7 @@ def test_what_is_asked_for() -> None:
     assert got.outputs == (RequestedOutput("logits", binary=True),)
 
 
-def test_id_timeout_and_parameters_come_through() -> None:
+def test_id_timeout_and_parameters_are_kept() -> None:
     """Other parameters are kept; a timeout of 0 means none; unknown keys are ignored."""
     parameters = {"timeout": 2500, "priority": 1, "sequence_id": 7, "mine": "yes"}
     got = decode(entry(X.tolist(), 1, 2, 3), id="seven", parameters=parameters, unknown={"a": [1]})
@@ -115,14 +115,14 @@ def test_id_timeout_and_parameters_come_through() -> None:
     assert decode(entry(X.tolist(), 1, 2, 3), parameters={"timeout": 0}).timeout_us is None
 
 
-def test_extra_keys_are_kept_when_asked_for() -> None:
+def test_requested_extra_keys_are_kept() -> None:
     """As lists and dicts, among the parameters."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3), close=["a", 2], curve=True, other=[1])
     got = decode_infer(text, None, ROWS, LIMITS, frozenset({"close", "curve", "open"}))
     assert got.parameters == {"close": ["a", 2], "curve": True}
 
 
-def test_a_shape_with_a_zero_in_it_still_says_how_values_are_nested() -> None:
+def test_empty_data_must_be_nested_like_its_shape() -> None:
     """Without values to count, the arrays around them are counted."""
     for data in ([], [[], []]):
         assert decode(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS).feeds["ids"].shape == (2, 0)
@@ -136,7 +136,7 @@ def test_rows_of_models_with_and_without_a_batch() -> None:
     assert decode(entry([1, 2, 3], 3), of=WHOLE).rows == 1
 
 
-def test_halves_come_as_binary_alone() -> None:
+def test_fp16_is_accepted_only_as_binary() -> None:
     with pytest.raises(RequestError, match="data: FP16 cannot be written in JSON; expected binary data"):
         decode(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
     held, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
@@ -204,8 +204,8 @@ GOOD = entry([0] * 6, 1, 2, 3)
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
-    """Each message says where, what was expected, and what came."""
+def test_invalid_requests_are_refused(text: bytes, says: str) -> None:
+    """Each message names the place, the expected value and the actual value."""
     with pytest.raises(RequestError, match=says) as caught:
         decode_infer(text, None, ROWS, LIMITS)
     assert caught.value.status == 400
@@ -223,13 +223,13 @@ def test_what_does_not_fit_is_refused_by_name(text: bytes, says: str) -> None:
         (*binary({"inputs": [sized(-1, 1, 2, 3)]}, bytes(24)), "expected a whole number from 0, got -1"),
     ],
 )
-def test_lying_lengths_are_refused(held: bytes, header: int, says: str) -> None:
+def test_wrong_lengths_are_refused(held: bytes, header: int, says: str) -> None:
     """Wrong sizes of the JSON, of a tensor or of the body."""
     with pytest.raises(RequestError, match=says):
         decode_infer(held, header, ROWS, LIMITS)
 
 
-def test_inputs_must_agree_in_rows() -> None:
+def test_inputs_must_have_the_same_number_of_rows() -> None:
     with pytest.raises(RequestError, match=r"inputs\[1\].shape: expected .* batch = 2 as before, got \[3\]"):
         decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 3, 3, name="b", datatype="INT8"), of=PAIR)
     nameless = signature(Tensor("a", "float32", ("?", 2)), Tensor("b", "float32", ("?", 2)), batch="?")
@@ -239,7 +239,7 @@ def test_inputs_must_agree_in_rows() -> None:
         decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 2, 1, 2, name="b"), of=nameless)
 
 
-def test_an_array_in_place_of_a_number_is_seen_however_brackets_are_spread() -> None:
+def test_an_array_in_place_of_a_number_is_refused() -> None:
     odd = {"id": "[[[[", "unknown": [[1]]}
     assert decode(entry([0, 1, 2, 3, 4, 5], 1, 2, 3), **odd).rows == 1
     assert decode(entry(X.tolist(), 1, 2, 3), **odd).rows == 1
@@ -253,7 +253,7 @@ def test_an_array_in_place_of_a_number_is_seen_however_brackets_are_spread() -> 
 
 
 @pytest.mark.parametrize("outside", [True, False])
-def test_depth_is_limited_wherever_it_is(outside: bool) -> None:
+def test_nesting_depth_is_limited_everywhere(outside: bool) -> None:
     """The limit holds for ignored keys and for the data."""
     if outside:
         deep: Any = 1
@@ -278,7 +278,7 @@ def test_long_names_are_cut_in_messages() -> None:
     assert len(str(caught.value)) < 200
 
 
-def test_json_is_measured_before_it_is_read() -> None:
+def test_json_size_is_checked_before_parsing() -> None:
     """The limit holds for the JSON; binary tensors may be larger."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3))
     few = RequestLimits(max_json_bytes=len(text))
@@ -289,7 +289,7 @@ def test_json_is_measured_before_it_is_read() -> None:
     assert decode_infer(held, header, ROWS, RequestLimits(max_json_bytes=header)).rows == 1
 
 
-def test_extra_keys_hold_little() -> None:
+def test_the_size_of_extra_keys_is_limited() -> None:
     layers = list(range(20_000))
     asked_for = body(entry(X.ravel().tolist(), 1, 2, 3), close=layers[:1000])
     got = decode_infer(asked_for, None, ROWS, LIMITS, frozenset({"close"}))

@@ -139,7 +139,7 @@ JSON = [
 ]
 
 
-def test_any_json_is_what_it_is_without_a_memory() -> None:
+def test_cached_json_decoding_equals_uncached_decoding() -> None:
     """Random changes of numbers, bytes and words."""
     drawn = random.Random(7)
     good = 0
@@ -189,7 +189,7 @@ BINARY = [
 ]
 
 
-def test_any_bytes_are_what_they_are_without_a_memory() -> None:
+def test_cached_binary_decoding_equals_uncached_decoding() -> None:
     """Other bytes, cut or extended, with another JSON size or none."""
     drawn = random.Random(8)
     good = 0
@@ -218,7 +218,7 @@ def test_any_bytes_are_what_they_are_without_a_memory() -> None:
     assert pair.known > 4
 
 
-def test_a_known_request_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_request_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the cache would be useless."""
     decoder = CachingDecoder(LIMITS)
     body, header = BINARY[3][1]
@@ -231,7 +231,7 @@ def test_a_known_request_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert not made.feeds["a"].any()
 
 
-def test_what_was_known_of_one_way_to_write_is_not_taken_for_the_other() -> None:
+def test_binary_and_json_templates_are_not_confused() -> None:
     """A template of a binary request must not match a JSON request."""
     first = b'{"name":"a","shape":[1,2],"datatype":"FP32","parameters":{"binary_data_size":8}}'
     second = b'{"name":"b","shape":[1],"datatype":"INT16","parameters":{"binary_data_size":2}}'
@@ -261,21 +261,21 @@ GATE = b'"outputs":[{"name":"layer00.transform_gate"}]}'
     ],
     ids=["twice", "escaped", "another array"],
 )
-def test_numbers_of_no_tensor_are_not_taken_for_one(body: bytes, other: bytes) -> None:
+def test_numbers_under_another_key_are_not_tensor_data(body: bytes, other: bytes) -> None:
     """A list under a key that only looks like the data key is ignored."""
     pair = Pair()
     assert pair.agree(body, None, model(ROWS))
     assert pair.agree(other, None, model(ROWS))
 
 
-def test_a_length_beyond_the_body_is_said_of_known_words_too() -> None:
+def test_a_length_beyond_the_body_is_refused_for_cached_requests() -> None:
     body, header = BINARY[1][1]
     pair = Pair()
     assert pair.agree(body, header, model(ROWS))
     assert not pair.agree(body, header + 1, model(ROWS))
 
 
-def test_truths_that_are_none_are_said_where_they_stand() -> None:
+def test_invalid_booleans_are_refused_for_cached_requests() -> None:
     """Booleans in bytes are checked each time."""
     body, header = BINARY[5][1]
     pair = Pair()
@@ -283,7 +283,7 @@ def test_truths_that_are_none_are_said_where_they_stand() -> None:
     assert not pair.agree(body[:-1] + b"\2", header, model(TRUTHS))
 
 
-def test_models_of_other_inputs_share_a_decoder() -> None:
+def test_models_with_different_inputs_share_a_decoder() -> None:
     """The same JSON may mean another dtype for another file."""
     pair = Pair()
     body, header = tensors({"x": np.arange(6, dtype=np.float32).reshape(1, 2, 3)})
@@ -296,13 +296,13 @@ def test_models_of_other_inputs_share_a_decoder() -> None:
     assert pair.known == 2
 
 
-def test_a_limit_of_bytes_holds_for_known_words() -> None:
+def test_the_json_size_limit_holds_for_cached_requests() -> None:
     pair = Pair(RequestLimits(max_json_bytes=200))
     assert pair.agree(text(), None, model(ROWS))
     assert not pair.agree(text("[1,2,3,4,5," + " " * 200 + "6]"), None, model(ROWS))
 
 
-def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
+def test_requests_of_one_template_do_not_share_arrays() -> None:
     """Requests of one template have arrays of their own."""
     decoder = CachingDecoder(LIMITS)
     first = decoder.decode(text(), None, *model(ROWS))
@@ -314,7 +314,7 @@ def test_requests_of_the_same_words_share_nothing_that_changes() -> None:
     assert first.feeds["x"].tobytes() == third.feeds["x"].tobytes()
 
 
-def test_words_do_not_pile_up() -> None:
+def test_the_template_cache_is_bounded() -> None:
     """The cache is bounded, long templates are not kept, and invalid requests are not cached."""
     decoder = CachingDecoder(RequestLimits())
     for number in range(2 * module.MAX_TEMPLATES + 1):
@@ -331,7 +331,7 @@ def test_words_do_not_pile_up() -> None:
     assert not decoder._templates
 
 
-def test_words_hold_no_request_in_memory() -> None:
+def test_templates_keep_no_request_data() -> None:
     """A template holds no numbers."""
     decoder = CachingDecoder(RequestLimits())
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})

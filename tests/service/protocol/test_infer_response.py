@@ -30,8 +30,8 @@ def outputs(*pairs: tuple[RequestedOutput, Array], **more: Any) -> list[dict[str
     return found
 
 
-def test_a_json_answer() -> None:
-    """Name, version as a string, outputs with flat data; an id only where there was one."""
+def test_a_json_response_is_encoded() -> None:
+    """Name, version as a string, outputs with flat data, and an id only if the request had one."""
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     text, header = encoded((RequestedOutput("y"), array))
     assert header is None
@@ -44,8 +44,8 @@ def test_a_json_answer() -> None:
 
 
 @pytest.mark.parametrize("dtype", [name for name in WIRE_DTYPES if name != "float16"])
-def test_json_is_exact(dtype: str) -> None:
-    """What is read back from the text has the bits that were written, to the ends of each dtype."""
+def test_json_keeps_every_bit(dtype: str) -> None:
+    """The text is decoded to the same bits, up to the limits of each dtype."""
     made = np.random.default_rng(0).integers(0, 256, 80_000, np.uint8)
     array = made > 127 if dtype == "bool" else made.view(dtype)
     array = array[np.isfinite(array)]
@@ -54,8 +54,8 @@ def test_json_is_exact(dtype: str) -> None:
     assert np.array(got["data"], dtype).tobytes() == array.tobytes()
 
 
-def test_a_binary_answer() -> None:
-    """Binary tensors follow the JSON in the order of the inputs; other inputs may be in the JSON."""
+def test_a_binary_response_is_encoded() -> None:
+    """Binary tensors follow the JSON in the order of the outputs; other outputs may be in the JSON."""
     a, b, c = np.float32([[1, np.nan], [3, 4]]), np.int8([5, 6]), np.float16([[7], [8]])
     text, header = encoded(
         (RequestedOutput("a", binary=True), a),
@@ -80,16 +80,15 @@ def test_a_binary_answer() -> None:
     assert text[header:] == a.tobytes() + c.tobytes()
 
 
-def test_arrays_that_lie_in_another_order_are_written_row_by_row() -> None:
-    """Row-major on the wire, whatever they are in memory."""
+def test_arrays_of_any_memory_order_are_written_row_major() -> None:
     array = np.arange(6, dtype=np.float32).reshape(3, 2).T
     assert outputs((RequestedOutput("y"), array))[0]["data"] == [0, 2, 4, 1, 3, 5]
     text, header = encoded((RequestedOutput("y", binary=True), array))
     assert np.frombuffer(text[header:], np.float32).tolist() == [0, 2, 4, 1, 3, 5]
 
 
-def test_no_rows_have_a_shape_all_the_same() -> None:
-    """In either form."""
+def test_outputs_without_rows_keep_their_shape() -> None:
+    """As JSON and as binary data."""
     array = np.empty((0, 3), np.float32)
     assert outputs((RequestedOutput("y"), array))[0] == {
         "name": "y",
@@ -102,8 +101,8 @@ def test_no_rows_have_a_shape_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_nan_and_inf_are_no_json(value: float) -> None:
-    """They are never told as null: the answer is 422, and says where and what to do."""
+def test_nan_and_inf_are_refused_in_json(value: float) -> None:
+    """NaN is never written as null: the response is 422, and names the output and binary data as a remedy."""
     bad = np.float32([[1, 2], [3, value]])
     for pairs in (
         [(RequestedOutput("y"), bad)],
@@ -117,14 +116,14 @@ def test_nan_and_inf_are_no_json(value: float) -> None:
         encoded((RequestedOutput("y", classes=1), bad))
 
 
-def test_a_name_with_null_in_it_is_only_a_name() -> None:
-    """Finite numbers under such a name, or an id, are answered."""
+def test_a_name_that_contains_null_is_accepted() -> None:
+    """Finite numbers with such a name or id are not taken for NaN."""
     (got,) = outputs((RequestedOutput("null"), np.float32([[1], [2]])), name="null")
     assert got["data"] == [1, 2]
 
 
-def test_halves_are_no_json() -> None:
-    """FP16 is refused with the way out."""
+def test_fp16_is_refused_in_json() -> None:
+    """The message names binary data as a remedy."""
     with pytest.raises(
         RequestError, match="outputs: 'y' is FP16, which cannot be written in JSON; .* binary data"
     ) as caught:
@@ -132,8 +131,8 @@ def test_halves_are_no_json() -> None:
     assert caught.value.status == 400
 
 
-def test_classes_as_json_and_binary() -> None:
-    """The best of each row, by value, index and label; as bytes each after its length."""
+def test_classes_are_encoded_as_json_and_binary() -> None:
+    """The best classes of each row with value, index and label; in binary, each after its length."""
     array = np.float32([[0.1, 3.3, 0.2], [5, 1, 2]])
     (got,) = outputs((RequestedOutput("y", classes=2), array), labels=("a", "b", "ü"))
     expected = ["3.300000:1:b", "0.200000:2:ü", "5.000000:0:a", "2.000000:2:ü"]
@@ -151,8 +150,8 @@ def test_classes_as_json_and_binary() -> None:
     assert found == expected
 
 
-def test_tensors_beside_an_answer() -> None:
-    """Entries and their bytes fit into any object, whose own nulls stay nulls."""
+def test_tensors_are_added_to_any_json_object() -> None:
+    """Null values of the object itself stay null."""
     pairs = [("a", np.float32([1, 2])), ("b", np.int8([3]))]
     entries, tail = encode_tensors(pairs, binary=True)
     text, header = assemble({"x": None, "tensors": entries}, tail)
@@ -165,8 +164,8 @@ def test_tensors_beside_an_answer() -> None:
         assemble({"x": None, "tensors": entries}, tail)
 
 
-def test_an_answer_of_too_few_arrays_is_never_sent() -> None:
-    """Names and arrays are paired one to one, or not at all."""
+def test_a_missing_array_is_an_error() -> None:
+    """Names and arrays are paired one to one."""
     with pytest.raises(ValueError, match="zip"):
         encode_infer(
             "digits",

@@ -40,30 +40,28 @@ NAN = b'{"a": NaN}'
         (b"null", "expected an object, got null"),
     ],
 )
-def test_what_is_no_json_object_is_refused(text: bytes, says: str) -> None:
-    """The sentence says what it is instead, in no words of the parser."""
+def test_anything_but_a_json_object_is_refused(text: bytes, says: str) -> None:
+    """The message says what came instead, without the parser's own words."""
     with pytest.raises(RequestError, match=says) as caught:
         parse(text)
     assert caught.value.status == 400
     assert "_ERROR" not in str(caught.value)
 
 
-def test_a_key_twice_is_refused() -> None:
-    """Of two values for one key, neither is taken."""
+def test_a_repeated_key_is_refused() -> None:
     with pytest.raises(RequestError, match="body: expected each key once, got 'a' twice"):
         keys(parse(b'{"a": 1, "b": 2, "\\u0061": 3}'), "body")
 
 
-def test_parts_of_a_document_outlive_the_next_one() -> None:
-    """An error that still holds one request's document does not disturb the next request."""
+def test_parts_of_a_document_outlive_the_next_document() -> None:
+    """A document kept alive by an error does not disturb the next request."""
     first = parse(b'{"a": [1, 2]}')
     part = first["a"]
     assert parse(b'{"a": 3}')["a"] == 3
     assert to_python(part) == [1, 2]
 
 
-def test_parameters_are_scalars() -> None:
-    """Strings, numbers and booleans come through, each as what it is."""
+def test_strings_numbers_and_booleans_keep_their_type() -> None:
     found = scalars(
         parse(b'{"a": "x", "b": 1, "c": 1.5, "d": true, "e": 18446744073709551615}'), "parameters"
     )
@@ -80,43 +78,43 @@ def test_parameters_are_scalars() -> None:
         (b'{"a": 1, "a": 1}', "each key once"),
     ],
 )
-def test_other_parameters_are_refused(text: bytes, says: str) -> None:
-    """Anything else is named with its place."""
+def test_parameters_of_other_types_are_refused(text: bytes, says: str) -> None:
+    """The message names the place of the parameter."""
     with pytest.raises(RequestError, match=says):
         scalars(parse(text), "parameters")
 
 
-def test_names_are_told_apart_to_their_ends() -> None:
-    """A NUL ends no name."""
+def test_names_may_contain_nul() -> None:
+    """A NUL does not end a name."""
     assert scalars(parse(b'{"a": 1, "a\\u0000b": 2}'), "parameters") == {"a": 1, "a\0b": 2}
 
 
 @pytest.mark.timeout(20)
-def test_a_body_full_of_names_keeps_nobody_busy() -> None:
-    """So many are refused before any of them is looked at."""
+def test_the_number_of_keys_is_limited() -> None:
+    """Too many keys are refused before any of them is read."""
     names = b",".join(b'"%d": 1' % number for number in range(1000))
     assert len(scalars(parse(b"{" + names + b"}"), "parameters")) == 1000
     with pytest.raises(RequestError, match="parameters: expected at most 1000 keys, got 1001"):
         scalars(parse(b"{" + names + b', "0": 2}'), "parameters")
 
 
-def test_an_array_of_many_values_becomes_a_list() -> None:
-    """More values than the parser counts are all there, where its own lists would overflow."""
+def test_an_array_of_more_than_2_to_24_values_becomes_a_list() -> None:
+    """The parser's own element count is too small for such an array."""
     count = 2**24 + 10
     assert len(to_python(parse(b'{"a": [' + b"0," * (count - 1) + b"0]}")["a"])) == count
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, True, None, "1"])
-def test_whole_numbers_are_whole(value: object) -> None:
-    """Negative, broken and quoted numbers are refused, and so is true."""
+def test_only_nonnegative_integers_are_whole_numbers(value: object) -> None:
+    """Negative, fractional and quoted numbers are refused, and so is true."""
     with pytest.raises(RequestError, match="here: expected a whole number from 0, got"):
         expect_whole(value, "here")
     assert expect_whole(0, "here") == 0
 
 
 @pytest.mark.parametrize("value", [0, 1, None, "true"])
-def test_flags_are_true_or_false(value: object) -> None:
-    """What merely counts as true elsewhere is refused."""
+def test_only_true_and_false_are_flags(value: object) -> None:
+    """Other values that Python takes for true are refused."""
     with pytest.raises(RequestError, match="here: expected true or false, got"):
         expect_flag(value, "here")
 
@@ -133,20 +131,20 @@ def test_flags_are_true_or_false(value: object) -> None:
         (b'["' + b'","' * 300 + b'", [[]]]', 3),
     ],
 )
-def test_nesting_is_counted_outside_of_strings(text: bytes, deep: int) -> None:
-    """Brackets in strings nest nothing, whatever is escaped in them."""
+def test_brackets_in_strings_do_not_count_as_nesting(text: bytes, deep: int) -> None:
+    """Escaped quotes inside the strings do not end them."""
     assert nesting_depth(text) == deep
 
 
 @pytest.mark.parametrize("most", [-3, 0, 1, 2, 3, 8, 9, 20])
-def test_bytes_are_counted_either_way(most: int) -> None:
-    """Few or many, the answer is that of counting."""
+def test_has_more_than_equals_counting(most: int) -> None:
+    """Few occurrences and many are counted in different ways."""
     for text in (b"", b"[", b"[[", b"a[b[c[", b"[" * 9, b"[" * 10, b"[" * 21):
         assert has_more_than(text, b"[", most) == (text.count(b"[") > most)
 
 
-def test_more_json_than_allowed_is_refused_unread() -> None:
-    """Reading JSON holds up everybody else; the message shows the way out."""
+def test_json_over_the_size_limit_is_refused() -> None:
+    """Parsing would block the event loop. The message names binary data as a remedy."""
     expect_short(b"12345678", 8)
     with pytest.raises(
         TooLargeError, match="expected at most 7 bytes of JSON, got 8; binary data may be more"

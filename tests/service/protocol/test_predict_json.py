@@ -27,8 +27,8 @@ def decoded(instances: Any, of: Signature = ROWS) -> InferenceRequest:
     return decode_instances(json.dumps({"instances": instances}).encode(), of, LIMITS)
 
 
-def test_rows_nested_flat_or_named() -> None:
-    """However a row is written, the model is fed the same."""
+def test_rows_may_be_nested_flat_or_named() -> None:
+    """Each form of a row gives the same array."""
     for instances in (
         X.tolist(),
         X.reshape(2, 6).tolist(),
@@ -40,15 +40,15 @@ def test_rows_nested_flat_or_named() -> None:
         assert (got.rows, got.outputs) == (2, (RequestedOutput("logits"),))
 
 
-def test_rows_of_several_inputs() -> None:
-    """Each row names all of them; whole numbers stay exact, and one number is a row."""
+def test_rows_of_several_inputs_name_each_input() -> None:
+    """Integers stay exact, and a single number may be a row."""
     got = decoded([{"a": [1, 2], "b": 2**53 + 1}, {"b": -1, "a": [3, 4.5]}], PAIR)
     assert got.feeds["a"].tolist() == [[1, 2], [3, 4.5]]
     assert got.feeds["b"].tolist() == [2**53 + 1, -1]
 
 
-def test_other_shapes_of_rows() -> None:
-    """A row of one number, of any length, of half precision, and none at all."""
+def test_rows_of_every_shape_are_read() -> None:
+    """Rows of one number, of any length and of FP16, and no rows at all."""
     assert decoded([1, 2, 3], SINGLE).feeds["x"].tolist() == [1, 2, 3]
     assert decoded([[1, 2, 3], [4, 5, 6]], IDS).feeds["ids"].tolist() == [[1, 2, 3], [4, 5, 6]]
     assert decoded([[1, 0.5, 2]], HALVES).feeds["x"].dtype == np.float16
@@ -56,8 +56,8 @@ def test_other_shapes_of_rows() -> None:
     assert decoded([], PAIR).rows == 0
 
 
-def test_a_model_without_rows_takes_one_instance() -> None:
-    """It is the whole input."""
+def test_a_model_without_a_batch_axis_takes_one_instance() -> None:
+    """The instance is the whole input."""
     for instance in ([[1, 2], [3, 4]], [1, 2, 3, 4], {"x": [[1, 2], [3, 4]]}):
         got = decoded([instance], WHOLE)
         assert got.feeds["x"].tolist() == [[1, 2], [3, 4]]
@@ -94,14 +94,14 @@ def test_a_model_without_rows_takes_one_instance() -> None:
         ([[[[[[[[1]]]]]]]], ROWS, "body: expected JSON nested at most 8 deep, got 9"),
     ],
 )
-def test_what_does_not_fit_is_refused(instances: Any, of: Signature, says: str) -> None:
-    """With the input's name, what was expected and what came."""
+def test_invalid_instances_are_refused(instances: Any, of: Signature, says: str) -> None:
+    """The message names the input, the expected value and the actual value."""
     with pytest.raises(RequestError, match=says) as caught:
         decoded(instances, of)
     assert caught.value.status == 400
 
 
-def test_a_key_twice_is_refused() -> None:
+def test_a_repeated_key_is_refused() -> None:
     """In the body and in a row."""
     for text in (b'{"instances": [], "instances": []}', b'{"instances": [{"x": [0], "x": [0]}]}'):
         with pytest.raises(RequestError, match="expected each key once"):
@@ -117,8 +117,8 @@ def predicted(*arrays: Array, labels: Any = (), distribution: bool | None = None
     )
 
 
-def test_predictions_with_labels() -> None:
-    """The label of the greatest value, its probability, and those of all labels."""
+def test_labelled_predictions_have_label_and_probabilities() -> None:
+    """The label of the greatest value, its probability, and the probabilities of all labels."""
     logits = np.float32([[0, np.log(3)], [0, 0]])
     got = predicted(logits, labels=("a", "b"), distribution=False)
     assert (got["model"], got["version"]) == ("digits", "3")
@@ -134,8 +134,8 @@ def test_predictions_with_labels() -> None:
 @pytest.mark.parametrize(
     ("labels", "distribution"), [((), False), (("a", "b", "c"), False), (("a", "b"), None)]
 )
-def test_predictions_without_labels_are_the_values(labels: Any, distribution: bool | None) -> None:
-    """Where there are no labels, as many as values, or no saying what the values are."""
+def test_unlabelled_predictions_are_the_values(labels: Any, distribution: bool | None) -> None:
+    """Without labels, with too few labels, or if it is unknown what the values mean."""
     array = np.float32([[0.1, 0.2], [0.3, 0.4]])
     assert predicted(array, labels=labels, distribution=distribution)["predictions"] == [
         [0.1, 0.2],
@@ -143,8 +143,8 @@ def test_predictions_without_labels_are_the_values(labels: Any, distribution: bo
     ]
 
 
-def test_predictions_of_several_outputs() -> None:
-    """Each row has them by name, the labelled one among them."""
+def test_predictions_of_several_outputs_are_by_name() -> None:
+    """Each row has one entry per output, labelled or not."""
     a, b = np.float32([[1, 2]]), np.int64([2**53 + 1])
     assert predicted(a, b)["predictions"] == [{"y0": [1, 2], "y1": 2**53 + 1}]
     labelled = predicted(a, b, labels=("a", "b"), distribution=False)["predictions"][0]
@@ -152,16 +152,16 @@ def test_predictions_of_several_outputs() -> None:
     assert labelled["y1"] == 2**53 + 1
 
 
-def test_predictions_of_other_forms() -> None:
-    """Of nested, half-precision, oddly laid and of no rows."""
+def test_predictions_of_every_shape_are_encoded() -> None:
+    """Nested, FP16, in another memory order, and without rows."""
     assert predicted(X)["predictions"] == X.tolist()
     assert predicted(X.transpose(0, 2, 1))["predictions"] == X.transpose(0, 2, 1).tolist()
     assert predicted(np.float16([[1.5], [2]]))["predictions"] == [[1.5], [2]]
     assert predicted(np.empty((0, 2), np.float32), labels=("a", "b"), distribution=False)["predictions"] == []
 
 
-def test_predictions_that_json_cannot_say() -> None:
-    """NaN is 422, and an output that has no rows is not cut into any."""
+def test_outputs_that_cannot_be_predictions_are_errors() -> None:
+    """NaN gives 422. An output with another number of rows is not split."""
     with pytest.raises(NotFiniteError, match="y0: NaN or Inf is among the values"):
         predicted(np.float32([[np.nan]]))
     inference = InferenceRequest({}, 2, (RequestedOutput("y"),))
@@ -169,7 +169,7 @@ def test_predictions_that_json_cannot_say() -> None:
         encode_predictions("digits", 1, inference, InferenceResult((np.float32([1, 2, 3]),)), (), None)
 
 
-def test_instances_are_measured_before_they_are_read() -> None:
-    """As much JSON as infer takes, and no more."""
+def test_json_size_is_checked_before_parsing() -> None:
+    """The limit is the same as for infer."""
     with pytest.raises(TooLargeError, match="expected at most 20 bytes of JSON"):
         decode_instances(b'{"instances": [[1, 2, 3]]}', ROWS, RequestLimits(max_json_bytes=20))

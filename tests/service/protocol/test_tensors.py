@@ -27,8 +27,7 @@ def read(data: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:
 
 
 @pytest.mark.parametrize("dtype", WIRE_DTYPES)
-def test_flat_and_nested_say_the_same(dtype: str) -> None:
-    """Of every dtype, a flat list and a nested one give the same array."""
+def test_flat_and_nested_data_give_the_same_array(dtype: str) -> None:
     array = (np.arange(24).reshape(2, 3, 4) % 2).astype(dtype)
     for data in (array.tolist(), array.ravel().tolist()):
         got = read(data, (2, 3, 4), dtype)
@@ -37,8 +36,8 @@ def test_flat_and_nested_say_the_same(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [name for name in WIRE_DTYPES if WIRE_DTYPES[name].kind in "iu"])
-def test_whole_numbers_are_exact_to_their_ends(dtype: str) -> None:
-    """The least and the greatest number come through, one beyond them does not, 2**53 or not."""
+def test_integers_are_exact_up_to_their_limits(dtype: str) -> None:
+    """The smallest and the largest value are accepted, the next ones are not, even beyond 2**53."""
     info = np.iinfo(dtype)
     ends = [int(info.min), int(info.max), int(info.max) - 1]
     assert read(ends, (3,), dtype).tolist() == ends
@@ -48,14 +47,13 @@ def test_whole_numbers_are_exact_to_their_ends(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["1.0", "1e0", "true", "null", '"1"', "{}"])
-def test_only_whole_numbers_are_whole(value: str) -> None:
-    """A whole number in another guise is refused for an integer."""
+def test_only_integers_are_accepted_for_integer_tensors(value: str) -> None:
     with pytest.raises(RequestError, match=r"data: expected whole numbers from -128 to 127 \(INT8\)"):
         read(f"[0, {value}]", (2,), "int8")
 
 
-def test_floats_are_exact() -> None:
-    """Each float32 comes back bit for bit from its shortest form, and each float64."""
+def test_floats_keep_every_bit() -> None:
+    """The shortest decimal form of each float32 and float64 is decoded to the same bits."""
     bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32).view(np.float32)
     wide = np.random.default_rng(0).integers(0, 2**63, 5_000, dtype=np.uint64).view(np.float64)
     for array in (bits[np.isfinite(bits)], wide[np.isfinite(wide)]):
@@ -67,29 +65,28 @@ def test_floats_are_exact() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("float32", 3.5e38), ("float32", -1e300), ("float16", 65520)])
-def test_numbers_too_great_for_the_dtype_are_refused(dtype: str, value: float) -> None:
-    """They would become Inf, which nobody wrote."""
+def test_numbers_beyond_the_dtype_are_refused(dtype: str, value: float) -> None:
+    """They would become Inf."""
     with pytest.raises(RequestError, match="data: expected numbers of at most .* got one outside of that"):
         read([0, value], (2,), dtype)
 
 
 @pytest.mark.parametrize("value", ["true", "null", '"1"', "{}", '["a"]'])
-def test_only_numbers_are_numbers(value: str) -> None:
-    """Nothing is taken for a number that is none."""
+def test_only_numbers_are_accepted_for_float_tensors(value: str) -> None:
     with pytest.raises(RequestError, match="data: expected numbers of at most"):
         read(f"[0, {value}]", (2,))
 
 
 @pytest.mark.parametrize("value", ["1", "null", '"true"', "[true]", "[]", "{}"])
-def test_only_true_and_false_are_booleans(value: str) -> None:
-    """Not even 1."""
+def test_only_true_and_false_are_accepted_for_boolean_tensors(value: str) -> None:
+    """1 is refused too."""
     with pytest.raises(RequestError, match="data: expected true or false|in one flat array"):
         read(f"[false, {value}]", (2,), "bool")
 
 
 @pytest.mark.parametrize("data", [3, "null", '"abc"', "{}", "true"])
-def test_data_is_an_array(data: Any) -> None:
-    """A single value is no tensor."""
+def test_data_must_be_an_array(data: Any) -> None:
+    """A single value is refused."""
     with pytest.raises(RequestError, match="data: expected an array, got"):
         read(data, (1,))
 
@@ -103,8 +100,7 @@ def test_data_is_an_array(data: Any) -> None:
         ([[], []], (1, 2)),
     ],
 )
-def test_the_number_of_values_must_be_that_of_the_shape(data: Any, shape: tuple[int, ...]) -> None:
-    """Neither more nor fewer."""
+def test_the_number_of_values_must_fit_the_shape(data: Any, shape: tuple[int, ...]) -> None:
     with pytest.raises(RequestError, match="data: expected . values for shape"):
         read(data, shape)
 
@@ -130,31 +126,29 @@ def test_the_number_of_values_must_be_that_of_the_shape(data: Any, shape: tuple[
         ([[5]], ()),
     ],
 )
-def test_ragged_and_otherwise_nested_values_are_refused(
-    data: Any, shape: tuple[int, ...], dtype: str
-) -> None:
-    """Though there are as many values as the shape says, they do not lie where it says."""
+def test_values_nested_unlike_the_shape_are_refused(data: Any, shape: tuple[int, ...], dtype: str) -> None:
+    """The number of values is right, but their nesting is not."""
     with pytest.raises(RequestError, match="data: expected values in one flat array, or nested like shape"):
         read(data, shape, dtype)
 
 
 @pytest.mark.parametrize(("data", "shape"), [([], (0, 3)), ([], (2, 0)), ([[], []], (2, 0)), ([], (0,))])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
-def test_no_values_in_bytes_are_fine(data: Any, shape: tuple[int, ...], dtype: str) -> None:
-    """A shape with a zero in it holds nothing, and keeps its other dimensions."""
+def test_an_empty_tensor_keeps_its_shape(data: Any, shape: tuple[int, ...], dtype: str) -> None:
+    """A shape that contains a zero keeps its other dimensions."""
     assert read(data, shape, dtype).shape == shape
 
 
-def test_a_shape_of_more_values_than_fit_in_64_bits_is_only_a_wrong_count() -> None:
-    """The product is never cut to a number that the data could match."""
+def test_a_shape_of_more_than_2_to_64_values_is_refused() -> None:
+    """The product of the sizes must not overflow."""
     with pytest.raises(RequestError, match="expected 73786976294838206464 values"):
         read([], (2**33, 2**33))
 
 
 @pytest.mark.parametrize("dtype", WIRE_DTYPES)
 @pytest.mark.parametrize("start", range(9))
-def test_bytes_become_the_numbers_they_are(dtype: str, start: int) -> None:
-    """Wherever the tensor lies in the body, its array is aligned and holds those bits."""
+def test_binary_data_is_read_from_any_offset(dtype: str, start: int) -> None:
+    """The array is aligned and has the same bits, wherever the tensor is in the body."""
     data = np.random.default_rng(0).integers(0, 2, 6 * WIRE_DTYPES[dtype].itemsize, np.uint8)
     body = b"\xff" * start + data.tobytes() + b"\xff"
     for held in (body, memoryview(body)):
@@ -166,40 +160,39 @@ def test_bytes_become_the_numbers_they_are(dtype: str, start: int) -> None:
 
 
 def test_an_aligned_tensor_is_not_copied() -> None:
-    """Millions of values that lie well stay where they are."""
     body = np.arange(12, dtype="<f4").tobytes()
     assert np.shares_memory(
         read_binary(body, 0, 48, (12,), WIRE_DTYPES["float32"], ""), np.frombuffer(body, "<f4")
     )
 
 
-def test_nan_and_inf_come_through() -> None:
-    """Binary says what JSON cannot, down to the bits of a NaN."""
+def test_nan_and_inf_are_accepted_as_binary() -> None:
+    """The bits of a NaN are kept."""
     data = np.array([0x7FC00001, 0xFF800000, 0x7F800000, 0x80000000], "<u4").tobytes()
     assert read_binary(data, 0, 16, (4,), WIRE_DTYPES["float32"], "").tobytes() == data
 
 
 @pytest.mark.parametrize("size", [0, 1, 23, 25, 48])
-def test_the_size_must_be_that_of_the_shape(size: int) -> None:
-    """Both sizes are said, and the place."""
+def test_a_binary_size_must_fit_the_shape(size: int) -> None:
+    """The message has both sizes and the place."""
     with pytest.raises(RequestError, match=rf"here: expected 24 bytes for shape \[2, 3\] FP32, got {size}"):
         read_binary(bytes(100), 0, size, (2, 3), WIRE_DTYPES["float32"], "here")
 
 
 def test_a_body_that_ends_early_is_refused() -> None:
-    """A size that the shape bears out, and the body does not."""
+    """The declared size fits the shape, but the body is shorter."""
     with pytest.raises(RequestError, match="here: expected 24 bytes after the JSON, got 20"):
         read_binary(bytes(24), 4, 24, (2, 3), WIRE_DTYPES["float32"], "here")
 
 
-def test_a_boolean_is_a_byte_of_0_or_1() -> None:
-    """Another byte is no truth value, and kernels are never shown one."""
+def test_boolean_bytes_must_be_0_or_1() -> None:
+    """The kernels of onnxruntime must never get another byte as a boolean."""
     with pytest.raises(RequestError, match="here: expected bytes of 0 or 1"):
         read_binary(b"\0\1\2", 0, 3, (3,), WIRE_DTYPES["bool"], "here")
 
 
-def test_no_values_in_json_are_fine() -> None:
-    """A tensor of no bytes keeps its shape, at the body's very end too."""
+def test_an_empty_binary_tensor_is_accepted() -> None:
+    """Also at the end of the body."""
     assert read_binary(b"abcd", 4, 0, (0, 3), WIRE_DTYPES["float32"], "here").shape == (0, 3)
 
 
@@ -214,8 +207,8 @@ def read_request_shape(
     )
 
 
-def test_a_shape_that_fits_is_taken() -> None:
-    """Named dimensions may be anything, and what they are is kept."""
+def test_a_matching_shape_is_accepted() -> None:
+    """The sizes of named dimensions are recorded."""
     sizes: dict[str, int] = {}
     assert read_request_shape([3, 1, 8, 5], sizes=sizes) == (3, 1, 8, 5)
     assert sizes == {"batch": 3, "width": 5}
@@ -239,21 +232,21 @@ def test_a_shape_that_fits_is_taken() -> None:
         ([0, 1, 8, 2**63], "shape: expected dimensions that fit into memory"),
     ],
 )
-def test_a_shape_that_does_not_fit_is_refused(shape: Any, says: str) -> None:
-    """What was expected is said in the model's own names."""
+def test_a_shape_that_does_not_match_is_refused(shape: Any, says: str) -> None:
+    """The message names the dimensions as the model does."""
     with pytest.raises(RequestError, match=says):
         read_request_shape(shape)
 
 
-def test_one_name_is_one_size() -> None:
-    """A dimension that an earlier input has named must be the same in this one; an unnamed one is free."""
+def test_a_named_dimension_has_one_size_in_all_inputs() -> None:
+    """A dimension without a name may differ between inputs."""
     with pytest.raises(RequestError, match=r"with width = 4 as before, got \[3, 1, 8, 5\]"):
         read_request_shape([3, 1, 8, 5], sizes={"width": 4})
     assert read_request_shape([3, 5], Tensor("y", "float32", ("?", "?")), {"?": 4}) == (3, 5)
 
 
-def test_a_shape_is_found_from_a_number_of_values() -> None:
-    """One dimension may vary; more, or a number that does not come out even, is refused."""
+def test_a_shape_is_inferred_from_the_number_of_values() -> None:
+    """One dimension may be free. More free dimensions, and numbers that do not fit, are refused."""
     assert infer_shape(("batch", 2, 3), 12, "body") == (2, 2, 3)
     assert infer_shape((2, 3), 6, "body") == (2, 3)
     assert infer_shape(("batch",), 0, "body") == (0,)

@@ -63,7 +63,7 @@ def run(
     uvloop.run(play())
 
 
-def test_shares_are_what_each_worker_says() -> None:
+def test_each_worker_publishes_its_connection_count() -> None:
     """A worker that accepts no connections is left out of the comparison."""
     shares = ConnectionCounts(3)
     assert shares.least() == NOT_ACCEPTING
@@ -74,7 +74,7 @@ def test_shares_are_what_each_worker_says() -> None:
     assert shares.least() == 7
 
 
-def test_a_server_says_how_many_it_has() -> None:
+def test_a_server_publishes_its_connection_count() -> None:
     """The count follows its connections, and is withdrawn when the server has ended."""
 
     async def test(scene: Scene) -> None:
@@ -92,7 +92,7 @@ def test_a_server_says_how_many_it_has() -> None:
     run(test)
 
 
-def test_a_connection_is_left_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_connection_goes_to_the_worker_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It yields only for a moment: if the other worker does not accept the connection, it does."""
     monkeypatch.setattr(acceptors, "YIELD_SECONDS", 0.3)
 
@@ -124,7 +124,7 @@ class Failing(socket.socket):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ECONNABORTED])
-def test_accepting_goes_on_after_a_failure(
+def test_accepting_continues_after_an_error(
     number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a pause if a resource is exhausted, which is logged; at once if a client has aborted."""
@@ -146,7 +146,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return certificate(tmp_path)
 
 
-def test_https_is_spoken_with_a_certificate(pair: tuple[Path, Path]) -> None:
+def test_https_works_with_a_certificate(pair: tuple[Path, Path]) -> None:
     """A client that speaks plain HTTP is disconnected, and other clients do not notice."""
     cert, key = pair
 
@@ -159,7 +159,7 @@ def test_https_is_spoken_with_a_certificate(pair: tuple[Path, Path]) -> None:
     run(test, tls_cert=cert, tls_key=key)
 
 
-def test_a_handshake_that_is_under_way_is_not_lost(pair: tuple[Path, Path]) -> None:
+def test_a_handshake_continues_while_draining(pair: tuple[Path, Path]) -> None:
     """A client that connected before the port closed can finish its handshake, and gets an answer."""
     cert, key = pair
 
@@ -181,7 +181,7 @@ def test_a_handshake_that_is_under_way_is_not_lost(pair: tuple[Path, Path]) -> N
     run(test, tls_cert=cert, tls_key=key)
 
 
-def test_a_handshake_that_never_ends_is_ended(pair: tuple[Path, Path]) -> None:
+def test_a_handshake_has_a_time_limit(pair: tuple[Path, Path]) -> None:
     """A client that connects and sends nothing is disconnected."""
     cert, key = pair
 

@@ -12,7 +12,7 @@ def parsed(length: int | None, *headers: tuple[bytes, bytes], path: str = "/x") 
     return RequestHead("POST", path, path, b"", list(headers), content_length=length)
 
 
-def test_a_head_is_found_again_before_another_body() -> None:
+def test_a_head_is_found_with_another_body_of_the_same_length() -> None:
     """The body may differ, but not its length."""
     cache, head = HeadCache(), parsed(3)
     assert cache.find(HEAD + b"abc") is None
@@ -20,7 +20,7 @@ def test_a_head_is_found_again_before_another_body() -> None:
     assert cache.find(HEAD + b"xyz") == (head, len(HEAD))
 
 
-def test_a_piece_that_is_not_exactly_one_request_is_not_found() -> None:
+def test_only_exactly_one_request_is_found() -> None:
     """The parser handles several requests at once, and bodies that are still arriving."""
     cache = HeadCache()
     cache.add(HEAD + b"abc", parsed(3))

@@ -33,7 +33,7 @@ def connected(listener: socket.socket, seconds: float = 5) -> socket.socket:
     return client
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_port_in_use_is_a_setting_error() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(SettingError) as raised:
@@ -42,13 +42,13 @@ def test_a_port_that_is_taken_is_said() -> None:
 
 
 @pytest.mark.parametrize("host", ["no such host", "192.0.2.7", "a..b", "x" * 300])
-def test_a_host_that_is_not_ours_is_said(host: str) -> None:
+def test_a_host_of_another_machine_is_a_setting_error(host: str) -> None:
     """A name that cannot be resolved, and an address of another machine."""
     with pytest.raises(SettingError, match="--host: expected an address"):
         listen(host, 0)
 
 
-def test_a_port_that_is_not_allowed_is_said() -> None:
+def test_a_privileged_port_is_a_setting_error() -> None:
     """The message suggests a port that needs no root."""
     message = bind_error_message(PermissionError(errno.EACCES, "denied"), "127.0.0.1", 80)
     assert message == "--port: expected a port that this user may listen on, such as one from 1024, got 80"
@@ -63,7 +63,7 @@ def test_a_port_that_is_not_allowed_is_said() -> None:
         ("::", "http://[::1]:"),
     ],
 )
-def test_the_address_can_be_called(host: str, shown: str) -> None:
+def test_the_listener_url_can_be_called(host: str, shown: str) -> None:
     """The URL that is printed works as it is, also for IPv6 and for a listener on all addresses."""
     try:
         listener = listen(host, 0)
@@ -74,7 +74,7 @@ def test_the_address_can_be_called(host: str, shown: str) -> None:
         assert listener_url(listener, "https").startswith("https://")
 
 
-def test_all_addresses_are_those_of_ipv4_too() -> None:
+def test_listening_on_all_ipv6_addresses_includes_ipv4() -> None:
     """A listener on :: accepts IPv4 clients as well."""
     try:
         listener = listen("::", 0)
@@ -85,7 +85,7 @@ def test_all_addresses_are_those_of_ipv4_too() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="uses a socket filter of Linux")
-def test_nobody_new_gets_in_and_nobody_who_is_in_gets_lost() -> None:
+def test_refusing_new_connections_keeps_queued_ones() -> None:
     """A queued connection can still be accepted and used; a new one times out."""
     with listen("127.0.0.1", 0) as listener:
         queued = connected(listener)
@@ -104,7 +104,7 @@ def test_nobody_new_gets_in_and_nobody_who_is_in_gets_lost() -> None:
         accepted.close()
 
 
-def test_without_such_a_filter_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_kernel_filter_connections_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the kernel refuses the filter, shutdown goes on without it."""
     monkeypatch.setattr(listeners, "SO_ATTACH_FILTER", 9999)
     with listen("127.0.0.1", 0) as listener:
@@ -129,7 +129,7 @@ def tls_settings(folder: Path, cert: str, key: str) -> Settings:
     return Settings(tls_cert=folder / cert, tls_key=folder / key)
 
 
-def test_a_pair_that_fits_is_taken(files: Path) -> None:
+def test_a_valid_certificate_and_key_are_loaded(files: Path) -> None:
     """Without a certificate the service speaks plain HTTP."""
     assert tls_context(tls_settings(files, "mine.pem", "mine.key")) is not None
     assert tls_context(Settings()) is None
@@ -158,7 +158,9 @@ def test_a_pair_that_fits_is_taken(files: Path) -> None:
         ),
     ],
 )
-def test_a_pair_of_no_use_is_said(files: Path, cert: str, key: str, message: str) -> None:
+def test_an_invalid_certificate_or_key_is_a_setting_error(
+    files: Path, cert: str, key: str, message: str
+) -> None:
     """The error names the file at fault, and there is no prompt for a passphrase."""
     with pytest.raises(SettingError) as raised:
         tls_context(tls_settings(files, cert, key))

@@ -13,7 +13,7 @@ from tests.support.echo_server import GET, EchoServer, read_answer, run
 from tests.support.tls_certificate import certificate
 
 
-def test_an_early_answer_is_not_destroyed_by_the_rest_of_the_body() -> None:
+def test_an_early_response_can_be_read_after_sending_the_body() -> None:
     """A client that first sends its whole body can still read the answer: there is no connection reset."""
 
     async def test(echo: EchoServer) -> None:
@@ -30,7 +30,7 @@ def test_an_early_answer_is_not_destroyed_by_the_rest_of_the_body() -> None:
     run(test)
 
 
-def test_an_early_answer_over_https_is_not_destroyed_either(tmp_path: Path) -> None:
+def test_an_early_response_over_https_can_be_read(tmp_path: Path) -> None:
     """TLS cannot close one direction alone, so the server waits before it closes."""
     cert, key = certificate(tmp_path)
     context = ssl.create_default_context(cafile=cert)
@@ -50,7 +50,7 @@ def test_an_early_answer_over_https_is_not_destroyed_either(tmp_path: Path) -> N
     run(test, tls_cert=cert, tls_key=key)
 
 
-def test_a_connection_goes_on_after_a_body_that_was_not_wanted() -> None:
+def test_a_connection_continues_after_a_small_unread_body() -> None:
     """The rest of a small body is skipped, and the next request is answered."""
 
     async def test(echo: EchoServer) -> None:
@@ -72,7 +72,7 @@ def test_a_connection_goes_on_after_a_body_that_was_not_wanted() -> None:
         (b"expect: 100-continue\r\ncontent-length: 1", True),
     ],
 )
-def test_an_early_answer_says_whether_it_is_the_last(head: bytes, closes: bool) -> None:
+def test_an_early_response_announces_the_end_of_the_connection(head: bytes, closes: bool) -> None:
     """If the rest of the body may be longer than the server skips, the answer has `connection: close`."""
 
     async def test(echo: EchoServer) -> None:
@@ -89,7 +89,7 @@ def test_an_early_answer_says_whether_it_is_the_last(head: bytes, closes: bool) 
     run(test)
 
 
-def test_a_large_body_that_is_read_ends_nothing() -> None:
+def test_a_large_body_that_is_read_keeps_the_connection_open() -> None:
     """An answer after the whole body does not close the connection, whatever the size of the body."""
 
     async def test(echo: EchoServer) -> None:
@@ -105,7 +105,7 @@ def test_a_large_body_that_is_read_ends_nothing() -> None:
     run(test)
 
 
-def test_a_body_that_is_not_wanted_is_not_read_for_ever() -> None:
+def test_an_unread_body_is_skipped_up_to_a_limit() -> None:
     """The server closes the connection after a limited number of bytes."""
 
     async def test(echo: EchoServer) -> None:
@@ -125,7 +125,7 @@ async def pour(writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
-def test_a_body_that_was_not_asked_for_ends_the_connection() -> None:
+def test_an_early_response_to_expect_100_closes_the_connection() -> None:
     """After Expect: 100-continue and an early answer, the next bytes may be a body or a request."""
 
     async def test(echo: EchoServer) -> None:

@@ -11,7 +11,7 @@ from tests.support.echo_server import GET, EchoServer, read_answer, run
 from tests.support.in_process_worker import until
 
 
-def test_a_client_that_leaves_is_noticed() -> None:
+def test_a_disconnect_reaches_the_application() -> None:
     """The application receives a disconnect, so that it can stop work for this client."""
 
     async def test(echo: EchoServer) -> None:
@@ -25,7 +25,7 @@ def test_a_client_that_leaves_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", GET])
-def test_what_a_client_asked_before_it_left_is_dropped(
+def test_requests_of_a_disconnected_client_are_dropped(
     behind: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The running request is cancelled, and a pipelined one behind it never starts."""
@@ -50,7 +50,7 @@ def test_what_a_client_asked_before_it_left_is_dropped(
     assert caplog.records == []
 
 
-def test_draining_ends_each_connection_with_an_answer() -> None:
+def test_draining_closes_each_connection_with_a_response() -> None:
     """A connection with a running request, an idle one and a new one each get an answer that closes it."""
 
     async def test(echo: EchoServer) -> None:
@@ -76,7 +76,7 @@ def test_draining_ends_each_connection_with_an_answer() -> None:
     run(test, drain_wait=0.3, drain_seconds=5)
 
 
-def test_a_body_that_arrives_while_draining_has_the_last_answer() -> None:
+def test_a_body_that_arrives_while_draining_gets_the_last_response() -> None:
     """At other times, a body that arrives late may be followed by another request."""
 
     async def test(echo: EchoServer) -> None:
@@ -94,7 +94,7 @@ def test_a_body_that_arrives_while_draining_has_the_last_answer() -> None:
     run(test, drain_seconds=5)
 
 
-def test_a_connection_made_before_the_port_closed_is_answered() -> None:
+def test_a_connection_from_before_the_port_closed_is_answered() -> None:
     """Its request may arrive after the port has closed."""
 
     async def test(echo: EchoServer) -> None:
@@ -112,7 +112,7 @@ def test_a_connection_made_before_the_port_closed_is_answered() -> None:
     run(test, quiet=0.5, drain_seconds=5)
 
 
-def test_connections_that_wait_in_the_queue_are_answered() -> None:
+def test_connections_in_the_accept_queue_are_answered() -> None:
     """They connected before the port closed, but were not accepted yet."""
 
     async def test(echo: EchoServer) -> None:
@@ -151,7 +151,7 @@ def test_pipelined_requests_are_all_answered_while_draining() -> None:
     run(test, drain_seconds=5)
 
 
-def test_what_takes_too_long_is_cut_and_counted() -> None:
+def test_drain_cancels_and_counts_slow_requests() -> None:
     """After drain_seconds, drain() returns the number of requests without an answer."""
 
     async def test(echo: EchoServer) -> None:

@@ -28,7 +28,7 @@ from tests.support.echo_server import GET, EchoServer, parse_rejection, read_ans
         b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_request_is_refused_in_json(data: bytes) -> None:
+def test_malformed_requests_get_a_json_error(data: bytes) -> None:
     """The connection closes, and an application that has already started is disconnected."""
 
     async def test(echo: EchoServer) -> None:
@@ -52,7 +52,7 @@ def test_what_is_no_request_is_refused_in_json(data: bytes) -> None:
         (b"GET /a HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n", "the headers: expected one Host, got 2"),
     ],
 )
-def test_what_another_server_might_read_otherwise_is_refused(data: bytes, sentence: str) -> None:
+def test_ambiguous_requests_are_refused(data: bytes, sentence: str) -> None:
     """Unsupported versions of HTTP, and two Host headers."""
 
     async def test(echo: EchoServer) -> None:
@@ -62,7 +62,7 @@ def test_what_another_server_might_read_otherwise_is_refused(data: bytes, senten
     run(test)
 
 
-def test_the_first_version_is_spoken_too() -> None:
+def test_http_1_0_is_supported() -> None:
     """HTTP/1.0 has one request per connection."""
 
     async def test(echo: EchoServer) -> None:
@@ -72,7 +72,7 @@ def test_the_first_version_is_spoken_too() -> None:
     run(test)
 
 
-def test_refusals_are_counted_and_have_an_id() -> None:
+def test_rejected_requests_are_counted_and_have_an_id() -> None:
     """The answer has the id under which it was counted."""
     statuses = []
 
@@ -90,7 +90,7 @@ def test_refusals_are_counted_and_have_an_id() -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
-def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
+def test_a_head_over_the_limit_gets_431(pieces: int) -> None:
     """The limit is the same in however many pieces the head arrives."""
 
     async def test(echo: EchoServer) -> None:
@@ -111,7 +111,7 @@ def test_a_head_that_is_too_long_is_refused(pieces: int) -> None:
     run(test, max_header=2000)
 
 
-def test_a_head_without_end_is_refused_before_it_is_long() -> None:
+def test_an_endless_head_is_refused_at_the_limit() -> None:
     """A client that never ends its headers is refused at the limit."""
 
     async def test(echo: EchoServer) -> None:
@@ -126,7 +126,7 @@ def test_a_head_without_end_is_refused_before_it_is_long() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 1010, 20_010])
-def test_many_short_heads_are_no_long_one(cut: int) -> None:
+def test_pipelined_heads_are_measured_separately(cut: int) -> None:
     """Each head is measured on its own, wherever the pieces begin and end."""
 
     async def test(echo: EchoServer) -> None:
@@ -141,7 +141,7 @@ def test_many_short_heads_are_no_long_one(cut: int) -> None:
     run(test, max_header=1024)
 
 
-def test_a_body_is_no_part_of_the_head_behind_it() -> None:
+def test_a_body_does_not_count_in_the_next_head() -> None:
     """The next request may begin in the same piece in which a large body ends."""
 
     async def test(echo: EchoServer) -> None:
@@ -155,7 +155,7 @@ def test_a_body_is_no_part_of_the_head_behind_it() -> None:
     run(test, max_header=1024)
 
 
-def test_a_head_without_end_behind_a_request_is_refused() -> None:
+def test_an_endless_head_after_a_request_is_refused() -> None:
     """A head that begins in the middle of a piece is measured from the next piece on."""
 
     async def test(echo: EchoServer) -> None:
@@ -171,7 +171,7 @@ def test_a_head_without_end_behind_a_request_is_refused() -> None:
     run(test, max_header=2000)
 
 
-def test_a_large_body_is_no_long_head() -> None:
+def test_a_body_does_not_count_in_its_own_head() -> None:
     """Head and body arrive in one piece, and the body is far larger than the limit for heads."""
 
     async def test(echo: EchoServer) -> None:
@@ -185,7 +185,7 @@ def test_a_large_body_is_no_long_head() -> None:
 
 
 @pytest.mark.parametrize("upgrade", [b"h2c", b"websocket"])
-def test_an_upgrade_is_passed_over(upgrade: bytes) -> None:
+def test_an_upgrade_offer_is_ignored(upgrade: bytes) -> None:
     """The offer of another protocol is ignored: the request, its body and the next request are answered."""
 
     async def test(echo: EchoServer) -> None:
@@ -202,7 +202,7 @@ def test_an_upgrade_is_passed_over(upgrade: bytes) -> None:
     run(test)
 
 
-def test_a_piece_full_of_upgrades_is_read() -> None:
+def test_many_pipelined_upgrade_offers_are_answered() -> None:
     """There are more of them than the recursion limit allows nested calls."""
 
     async def test(echo: EchoServer) -> None:
@@ -214,7 +214,7 @@ def test_a_piece_full_of_upgrades_is_read() -> None:
     run(test)
 
 
-def test_this_is_no_proxy() -> None:
+def test_connect_is_refused() -> None:
     """CONNECT is refused, with a path or with an authority."""
 
     async def test(echo: EchoServer) -> None:

@@ -46,7 +46,7 @@ def head_of(size: int, *lines: str, path: str = INFER, method: str = "POST", ver
     ).encode()
 
 
-def test_an_upgrade_that_nobody_takes_changes_nothing(worker: InProcessWorker) -> None:
+def test_an_upgrade_offer_does_not_change_the_response(worker: InProcessWorker) -> None:
     """The offer is ignored, and the request is answered as if it had not been made."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -64,7 +64,7 @@ def test_an_upgrade_that_nobody_takes_changes_nothing(worker: InProcessWorker) -
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_a_request_behind_another_waits_for_its_turn(
+def test_a_pipelined_request_waits_for_the_previous_response(
     known: bool, access_log_lines: list[dict[str, Any]]
 ) -> None:
     """While a request runs or an answer is unread, the next request waits. Answers come in order."""
@@ -97,7 +97,7 @@ def test_a_request_behind_another_waits_for_its_turn(
     run(scene)
 
 
-def test_several_in_one_piece_are_answered_in_order(worker: InProcessWorker) -> None:
+def test_requests_in_one_segment_are_answered_in_order(worker: InProcessWorker) -> None:
     """Heads from a piece with several requests are not cached."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -113,7 +113,7 @@ def test_several_in_one_piece_are_answered_in_order(worker: InProcessWorker) -> 
     run_scene(worker, scene)
 
 
-def test_a_request_in_any_pieces_is_the_same(worker: InProcessWorker) -> None:
+def test_requests_may_be_split_anywhere(worker: InProcessWorker) -> None:
     """Wherever the stream is cut, and whatever follows in a piece, every request gets its own answer."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -136,7 +136,7 @@ def test_a_request_in_any_pieces_is_the_same(worker: InProcessWorker) -> None:
     run_scene(worker, scene)
 
 
-def test_a_known_head_alone_is_half_a_request(worker: InProcessWorker) -> None:
+def test_a_cached_head_waits_for_its_body(worker: InProcessWorker) -> None:
     """Its body may arrive later, whole or in part."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -158,7 +158,7 @@ def test_a_known_head_alone_is_half_a_request(worker: InProcessWorker) -> None:
 
 @pytest.mark.parametrize("keys", [(), ("key",)], ids=["read", "answered early"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...], chunked: bool) -> None:
+def test_a_body_that_equals_a_cached_request_is_a_body(keys: tuple[str, ...], chunked: bool) -> None:
     """While a body is arriving, a piece that equals a cached request is part of it, answered early or not."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -200,7 +200,7 @@ def test_a_body_that_looks_like_a_known_request_is_a_body(keys: tuple[str, ...],
     run(scene, api_keys=keys)
 
 
-def test_heads_are_known_to_all_connections_and_bodies_to_none(worker: InProcessWorker) -> None:
+def test_heads_are_cached_for_all_connections_but_bodies_are_not(worker: InProcessWorker) -> None:
     """A head from one connection is reused on all others, and each body gets its own answer."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -217,7 +217,7 @@ def test_heads_are_known_to_all_connections_and_bodies_to_none(worker: InProcess
     run_scene(worker, scene)
 
 
-def test_a_head_means_another_where_a_byte_is_another(worker: InProcessWorker) -> None:
+def test_a_head_with_one_changed_byte_is_another_head(worker: InProcessWorker) -> None:
     """A head with another path, name or value is not taken from the cache, even if its length is the same."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -238,7 +238,7 @@ def test_a_head_means_another_where_a_byte_is_another(worker: InProcessWorker) -
 
 
 @pytest.mark.parametrize("header", ["X-Request-Id", "Traceparent"])
-def test_heads_that_never_come_again_are_not_kept(worker: InProcessWorker, header: str) -> None:
+def test_heads_with_unique_ids_are_not_cached(worker: InProcessWorker, header: str) -> None:
     """They would displace heads that are used again."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -250,7 +250,7 @@ def test_heads_that_never_come_again_are_not_kept(worker: InProcessWorker, heade
     run_scene(worker, scene)
 
 
-def test_a_known_head_is_not_let_in_by_another_key() -> None:
+def test_the_key_is_checked_for_cached_heads() -> None:
     """The key of each request is checked, also if its head is cached."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -263,7 +263,7 @@ def test_a_known_head_is_not_let_in_by_another_key() -> None:
     run(scene, api_keys=("right",))
 
 
-def test_a_known_head_leads_to_what_is_served_now() -> None:
+def test_a_cached_head_finds_the_current_model() -> None:
     """A cached head must not keep a model that was unloaded, nor miss one that was loaded."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -280,7 +280,7 @@ def test_a_known_head_leads_to_what_is_served_now() -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> None:
+def test_malformed_bytes_after_a_request_are_refused_after_its_response(known: bool) -> None:
     """In the same piece, in the next, or while the request still runs. Then the connection closes."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -307,7 +307,7 @@ def test_nonsense_behind_a_request_is_refused_after_its_answer(known: bool) -> N
     run(scene)
 
 
-def test_a_head_that_is_too_long_is_refused_though_all_is_there() -> None:
+def test_a_complete_head_over_the_limit_is_refused() -> None:
     """Also after a request with a cached head."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -336,7 +336,7 @@ class SocketServer:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
 
-def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
+def test_draining_waits_for_running_and_queued_requests() -> None:
     """Running and waiting requests get an answer that says it is the last, and none is cut off."""
 
     async def scene(worker: InProcessWorker) -> None:
@@ -360,7 +360,7 @@ def test_a_drain_waits_for_answers_of_the_shorter_way() -> None:
     run(scene)
 
 
-def test_a_drain_cuts_and_counts_what_takes_too_long(access_log_lines: list[dict[str, Any]]) -> None:
+def test_draining_cancels_and_counts_slow_requests(access_log_lines: list[dict[str, Any]]) -> None:
     """Each request is logged with status 499 and counted, whatever its route."""
 
     async def scene(worker: InProcessWorker) -> None:

@@ -38,7 +38,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
         (b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400),
     ],
 )
-def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: str) -> None:
+def test_requests_before_a_malformed_one_are_answered(data: bytes, status: int, first: str) -> None:
     """They are answered in order. Then the malformed request is refused, and the connection closes."""
 
     async def test(echo: EchoServer) -> None:
@@ -57,7 +57,7 @@ def test_requests_before_nonsense_are_answered(data: bytes, status: int, first: 
     run(test, max_header=2000, header_seconds=0.2)
 
 
-def test_requests_behind_the_last_answer_hold_nothing_up() -> None:
+def test_requests_after_the_last_response_do_not_delay_closing() -> None:
     """The connection closes after that answer, even if requests wait and the client stays connected."""
 
     async def test(echo: EchoServer) -> None:
@@ -75,7 +75,7 @@ def test_requests_behind_the_last_answer_hold_nothing_up() -> None:
     run(test, header_seconds=0.2, linger_seconds=0.1)
 
 
-def test_an_answer_that_is_the_last_is_read_by_who_still_sends() -> None:
+def test_the_last_response_reaches_a_client_that_still_sends() -> None:
     """Later requests are read and discarded until the client closes, so that the connection is not reset."""
 
     async def test(echo: EchoServer) -> None:
@@ -94,7 +94,7 @@ def test_an_answer_that_is_the_last_is_read_by_who_still_sends() -> None:
     run(test, linger_seconds=60)
 
 
-def test_nothing_is_read_behind_nonsense() -> None:
+def test_nothing_is_read_after_a_malformed_request() -> None:
     """It is refused once, whatever arrives before the refusal can be sent."""
     statuses = []
 
@@ -114,7 +114,7 @@ def test_nothing_is_read_behind_nonsense() -> None:
     run(test)
 
 
-def test_nothing_is_said_within_an_answer() -> None:
+def test_a_malformed_body_after_its_response_began_only_closes() -> None:
     """If a body turns out to be malformed after its answer has begun, the connection is only closed."""
 
     async def test(echo: EchoServer) -> None:
@@ -127,7 +127,7 @@ def test_nothing_is_said_within_an_answer() -> None:
     run(test)
 
 
-def test_no_more_requests_are_read_than_can_be_answered() -> None:
+def test_reading_stops_while_many_requests_wait() -> None:
     """Reading stops while many requests wait, so that they do not fill the memory."""
 
     async def test(echo: EchoServer) -> None:
@@ -150,7 +150,7 @@ async def send_all(writer: asyncio.StreamWriter, request: bytes, times: int) -> 
 
 
 @pytest.mark.parametrize("path", [GATES, INFER, "/v2/models/nothing/gates"])
-def test_many_pipelined_requests_do_not_hold_up_another_connection(path: str) -> None:
+def test_pipelined_requests_do_not_delay_other_connections(path: str) -> None:
     """Even if the answers are quick, other connections get a turn of the event loop after a few."""
     requests = 400
 

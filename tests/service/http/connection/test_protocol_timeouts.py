@@ -11,7 +11,7 @@ from tests.support.echo_server import GET, EchoServer, parse_rejection, read_ans
 from tests.support.in_process_worker import until
 
 
-def test_headers_that_drip_are_refused_in_time() -> None:
+def test_slow_headers_get_408() -> None:
     """408 when the head is incomplete after header_seconds, even if bytes keep arriving."""
 
     async def test(echo: EchoServer) -> None:
@@ -32,7 +32,7 @@ def test_headers_that_drip_are_refused_in_time() -> None:
 
 
 @pytest.mark.parametrize("before", [b"", GET])
-def test_a_silent_connection_is_closed(before: bytes) -> None:
+def test_an_idle_connection_is_closed(before: bytes) -> None:
     """Nothing is sent to it, whether it was used before or not."""
 
     async def test(echo: EchoServer) -> None:
@@ -42,7 +42,7 @@ def test_a_silent_connection_is_closed(before: bytes) -> None:
     run(test, header_seconds=0.2, idle_seconds=0.2)
 
 
-def test_a_slow_answer_outlives_the_limits_of_silence() -> None:
+def test_a_connection_with_a_running_request_is_not_idle() -> None:
     """A connection with a running request is not idle."""
 
     async def test(echo: EchoServer) -> None:
@@ -55,7 +55,7 @@ def test_a_slow_answer_outlives_the_limits_of_silence() -> None:
     run(test, header_seconds=0.1, idle_seconds=0.1)
 
 
-def test_a_client_that_reads_nothing_is_cut_off() -> None:
+def test_a_client_that_does_not_read_is_disconnected() -> None:
     """An answer that the client does not read must not stay in memory for ever."""
 
     async def test(echo: EchoServer) -> None:
