@@ -9,11 +9,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import comparison, gates_cost, growth, model_loading, processes, report, worker_profile, wrk
-from benchmarks.contestants import select_contestants
+from benchmarks import report
+from benchmarks.comparison import rounds
+from benchmarks.contestants.contestants import select_contestants
+from benchmarks.cost import gates_cost
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import WORK_FOLDER
-from benchmarks.results_file import ResultsWriter, read_results
+from benchmarks.growth import growth
+from benchmarks.measurement import processes, wrk
+from benchmarks.results.results_file import ResultsWriter, read_results
+from benchmarks.under_load import model_loading, worker_profile
 
 
 def main() -> None:
@@ -106,7 +111,7 @@ def measure(arguments: argparse.Namespace, benchmark: Callable[[ResultsWriter], 
 def run_comparison(arguments: argparse.Namespace) -> None:
     rivals, minutes = ("naive", 2) if arguments.quick else (arguments.rivals, arguments.minutes)
     contestants = select_contestants(rivals)
-    measure(arguments, partial(comparison.compare, contestants, minutes=minutes, seconds=arguments.seconds))
+    measure(arguments, partial(rounds.compare, contestants, minutes=minutes, seconds=arguments.seconds))
 
 
 def run_growth(arguments: argparse.Namespace) -> None:
@@ -132,7 +137,7 @@ def run_profile(arguments: argparse.Namespace) -> None:
 
 def run_cost(arguments: argparse.Namespace) -> None:
     # only this benchmark needs the test helpers and a worker in this process
-    from benchmarks import request_cost
+    from benchmarks.cost import request_cost
 
     request_cost.run(record=arguments.record)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 BENCHMARKS = Path(__file__).parent
 ROOT = BENCHMARKS.parent
+RIVALS = BENCHMARKS / "contestants" / "rivals"
+LIMITS = BENCHMARKS / "contestants" / "limits"
 RESULTS = BENCHMARKS / "results"
 DOCS = ROOT / "docs"
 

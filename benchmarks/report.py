@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import growth_plots
-from benchmarks.comparison_tables import comparison
+from benchmarks.comparison.tables import comparison
+from benchmarks.cost.gates_cost import gates_table
 from benchmarks.errors import BenchmarkError
 from benchmarks.folders import DOCS, RESULTS
-from benchmarks.gates_cost import gates_table
-from benchmarks.growth_tables import REFERENCE_COLUMNS, growth_table
-from benchmarks.model_loading import loading_table
-from benchmarks.results_file import ResultLine, read_results
-from benchmarks.tables import describe_measurement
-from benchmarks.worker_profile import profile_tables
+from benchmarks.growth import plots as growth_plots
+from benchmarks.growth.tables import REFERENCE_COLUMNS, growth_table
+from benchmarks.results.results_file import ResultLine, read_results
+from benchmarks.results.tables import describe_measurement
+from benchmarks.under_load.model_loading import loading_table
+from benchmarks.under_load.worker_profile import profile_tables
 from models.atomic import replacing
 
 PERFORMANCE_PAGE = DOCS / "explanation" / "performance.md"

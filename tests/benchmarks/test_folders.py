@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import folders
-from benchmarks.growth import model_names
+from benchmarks.growth.growth import model_names
 
 
 def test_models_are_links_to_a_file_and_removed_at_the_end(

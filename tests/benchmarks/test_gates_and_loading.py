@@ -11,17 +11,20 @@ from typing import Any
 
 import pytest
 
-from benchmarks import folders, gates_cost, model_loading, wrk
-from benchmarks.contestants import TURNPIKE, Contestant
+from benchmarks import folders
+from benchmarks.contestants.contestants import TURNPIKE, Contestant
+from benchmarks.contestants.networks import BenchmarkNetwork
+from benchmarks.contestants.wire_formats import EncodedRequest
+from benchmarks.cost import gates_cost
+from benchmarks.cost.gates_cost import gates_table
 from benchmarks.errors import BenchmarkError, FailedRequestError
-from benchmarks.gates_cost import gates_table
-from benchmarks.measurement import Measurement, Workload
-from benchmarks.model_loading import loading_table
-from benchmarks.networks import BenchmarkNetwork
+from benchmarks.measurement import wrk
+from benchmarks.measurement.measure import Measurement, Workload
+from benchmarks.measurement.wrk import LoadResult
 from benchmarks.report import format_results
-from benchmarks.results_file import ResultsWriter, read_results
-from benchmarks.wire_formats import EncodedRequest
-from benchmarks.wrk import LoadResult
+from benchmarks.results.results_file import ResultsWriter, read_results
+from benchmarks.under_load import model_loading
+from benchmarks.under_load.model_loading import loading_table
 
 
 def is_loading() -> bool:

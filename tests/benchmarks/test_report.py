@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import growth_plots
 from benchmarks.errors import BenchmarkError
-from benchmarks.growth_plots import PLOTS, save_plot
+from benchmarks.growth import plots as growth_plots
+from benchmarks.growth.plots import PLOTS, save_plot
 from benchmarks.report import (
     COMPARISON,
     GROWTH,
@@ -18,7 +18,7 @@ from benchmarks.report import (
     replace_block,
     write_performance_page,
 )
-from benchmarks.results_file import ResultsWriter, read_results
+from benchmarks.results.results_file import ResultsWriter, read_results
 
 
 def test_only_the_named_block_is_replaced(tmp_path: Path) -> None:

@@ -1,0 +1,170 @@
+"""The servers that are compared: turnpike, its rivals with their best settings, and two limits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.contestants import environments
+from benchmarks.contestants.networks import BenchmarkNetwork
+from benchmarks.contestants.wire_formats import WireFormat
+from benchmarks.errors import BenchmarkError
+from benchmarks.folders import LIMITS, RIVALS, ROOT
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A server and how to start it.
+
+    Arguments:
+        name: its name in results
+        arguments: command that starts it, with fields such as {port} that `command` fills in
+        paths: path for predictions, by each wire format that it knows
+        workers: number of processes that answer
+        threads: threads of onnxruntime in each process; 0 lets the server choose
+        rival: its folder in `rivals/` and the name of its environment; None runs it in ours
+        base_python: the Python that its environment is created with, if not the running one
+        folder: the folder that it is started in
+        networks: names of the networks that it serves in the comparison
+        precision: precision of the file that it serves
+        returns_logits: whether its answers are those of the network
+        variables: more environment variables
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    paths: Mapping[WireFormat, str]
+    workers: int = 2
+    threads: int = 1
+    rival: str | None = None
+    base_python: str | None = None
+    folder: Path = ROOT
+    networks: tuple[str, ...] = ("S", "L")
+    precision: str = "fp32"
+    returns_logits: bool = True
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def python(self) -> Path:
+        """Its Python, in an environment that is created if necessary."""
+        if self.rival is None:
+            return Path(sys.executable)
+        return environments.ensure_environment(self.rival, self.base_python)
+
+    def command(self, network: BenchmarkNetwork, port: int) -> list[str]:
+        """The command that starts it."""
+        python = self.python()
+        fields = {
+            "python": python,
+            "programs": python.parent,
+            "port": port,
+            "workers": self.workers,
+            "threads": self.threads,
+            "models": network.model_repository(self.precision),
+        }
+        return [argument.format(**fields) for argument in self.arguments]
+
+    def with_models(self, repository: Path) -> Self:
+        """The same server with another model repository."""
+        arguments = (str(repository) if argument == "{models}" else argument for argument in self.arguments)
+        return replace(self, arguments=tuple(arguments))
+
+    def environment(self, network: BenchmarkNetwork, port: int, scratch: Path) -> dict[str, str]:
+        """The environment variables that rivals read their settings from."""
+        return {
+            "NET": network.name,
+            "FILE": str(network.bare_file),
+            "INPUTS": str(network.inputs),
+            "PORT": str(port),
+            "WORKERS": str(self.workers),
+            "THREADS": str(self.threads),
+            "SCRATCH": str(scratch),
+            # threads of NumPy's libraries would compete with those of onnxruntime
+            "OMP_NUM_THREADS": "1",
+            **self.variables,
+        }
+
+
+INFER_PATH = "/v2/models/{network}/infer"
+PROTOCOL_PATHS: Mapping[WireFormat, str] = {"v2 JSON": INFER_PATH, "v2 binary": INFER_PATH}
+UVICORN_OPTIONS = (
+    *("--lifespan", "off", "--loop", "uvloop", "--http", "httptools"),
+    *("--no-access-log", "--log-level", "warning"),
+)
+
+
+def turnpike(name: str, *options: str, **fields: Any) -> Contestant:
+    """turnpike with everything on that is on by default, and as many workers as it chooses unless given."""
+    serve = ("{python}", "-m", "turnpike", "serve", "--models", "{models}", "--port", "{port}")
+    fixed_workers = ("--workers", "{workers}", "--threads", "{threads}")
+    workers = fixed_workers if "workers" in fields else ("--workers", "auto")
+    return Contestant(name, (*serve, *workers, "--drain-wait", "0", *options), PROTOCOL_PATHS, **fields)
+
+
+def uvicorn(name: str, app: str, path: str, **fields: Any) -> Contestant:
+    """An ASGI application in several processes of uvicorn."""
+    command = ("{python}", "-m", "uvicorn", app, "--port", "{port}", "--workers", "{workers}")
+    return Contestant(name, (*command, *UVICORN_OPTIONS), {"rows": path}, **fields)
+
+
+def rival(name: str, folder: str, *arguments: str, **fields: Any) -> Contestant:
+    return Contestant(name, arguments, rival=folder, folder=RIVALS / folder, **fields)
+
+
+def triton(workers: int, threads: int, *networks: str) -> Contestant:
+    """Triton; its Python stub ships a standard library of its own that works with Debian's Python 3.11."""
+    return rival(
+        f"Triton {workers} x {threads}",
+        "triton",
+        "{python}",
+        "start.py",
+        paths=PROTOCOL_PATHS,
+        workers=workers,
+        threads=threads,
+        networks=networks,
+        base_python="/usr/bin/python3.11",
+    )
+
+
+TURNPIKE = turnpike("turnpike")
+TURNPIKE_INT8 = turnpike("turnpike int8", networks=("L",), precision="int8")
+FLOOR = uvicorn("floor of HTTP", "floor:app", "/", folder=LIMITS, returns_logits=False)
+INLINE = uvicorn("run inline", "inline:app", "/", folder=LIMITS)
+NAIVE = uvicorn("naive FastAPI", "app:app", "/predict", rival="naive", folder=RIVALS / "naive")
+
+# in the names of Triton, "2 x 1" means two instances of one thread each
+CONTESTANTS = (
+    FLOOR,
+    INLINE,
+    TURNPIKE,
+    TURNPIKE_INT8,
+    NAIVE,
+    triton(2, 1, "S", "L"),
+    triton(1, 2, "L"),
+    rival("LitServe", "litserve", "{python}", "app.py", paths={"rows": "/predict"}),
+    rival(
+        "BentoML",
+        "bentoml",
+        *("{programs}/bentoml", "serve", "app:Logits", "--host", "127.0.0.1", "--port", "{port}"),
+        paths={"rows, bare answer": "/predict"},
+        variables={"BATCH": "1"},
+    ),
+)
+
+
+def select_contestants(names: str) -> tuple[Contestant, ...]:
+    """turnpike, the limits, and the rivals whose names begin with one of these names; "all" selects all."""
+    if names == "all":
+        return CONTESTANTS
+    prefixes = [name.strip().casefold() for name in names.split(",")]
+    for prefix in prefixes:
+        if not any(contestant.name.casefold().startswith(prefix) for contestant in CONTESTANTS):
+            known = ", ".join(contestant.name for contestant in CONTESTANTS if contestant.rival)
+            raise BenchmarkError(f"--rivals: expected all, or some of {known}, got {prefix!r}")
+    return tuple(
+        contestant
+        for contestant in CONTESTANTS
+        if not contestant.rival or contestant.name.casefold().startswith(tuple(prefixes))
+    )
