@@ -139,7 +139,7 @@ COMMANDS = {
         "loadtest",
         "Load a server, check its answers, measure latency.",
     ),
-    "tune": ("tune.cli", "serve,loadtest", "Find the fastest serving settings for this machine."),
+    "tune": ("tune.cli.command", "serve,loadtest", "Find the fastest serving settings for this machine."),
     "demo": ("export.cli.demo", "export", "Train, export and prove the default network in a minute."),
 }
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tune.candidates import Candidate
-from tune.measurements import Trial
-from tune.model_under_test import ModelUnderTest
 from tune.plan import TunePlan
-from tune.search import Decision
+from tune.search.candidates import Candidate
+from tune.search.measurements import Trial
+from tune.search.search import Decision
+from tune.trial.model_under_test import ModelUnderTest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from service.config.cpus import available_cpus, threads_per_worker
 from service.config.settings import Settings
 from service.config.sources import resolve
 from service.version import VERSION
-from tune.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
-from tune.candidates import Candidate
-from tune.child_process import StopRequested
 from tune.errors import LowerPrecisionError
-from tune.measurements import Trial, median_trial
-from tune.model_under_test import ModelUnderTest, find_model
 from tune.plan import TunePlan
 from tune.result import CandidateResult, PrecisionResult, TuneResult
-from tune.search import HIGH_NOISE, ComparisonRound, Decision, SettingsSearch, count_trials
+from tune.search.candidates import Candidate
+from tune.search.measurements import Trial, median_trial
+from tune.search.search import HIGH_NOISE, ComparisonRound, Decision, SettingsSearch, count_trials
+from tune.trial.bench import Bench, estimate_seconds, lower_precision, seconds_per_load
+from tune.trial.child_process import StopRequested
+from tune.trial.model_under_test import ModelUnderTest, find_model
 
 # trials to compare a lower precision: the served file before and after it, and the lower precision itself
 TRIALS_PER_PRECISION = 3

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tune.candidates import Candidate
 from tune.errors import ServeError
-from tune.measurements import LoadFigures, Trial, median_trial
-from tune.model_under_test import ModelUnderTest
 from tune.plan import TunePlan
 from tune.result import CandidateResult, PrecisionResult, TuneResult
-from tune.search import Decision, SettingsSearch
+from tune.search.candidates import Candidate
+from tune.search.measurements import LoadFigures, Trial, median_trial
+from tune.search.search import Decision, SettingsSearch
+from tune.trial.model_under_test import ModelUnderTest
 
 BASE = Candidate(1, 2, 128, 0.0)
 

@@ -137,7 +137,7 @@ def test_the_templates_of_reports_are_there(programs: Path, tmp_path: Path) -> N
     """All files in the template folders of the checkout can be read in the new environment."""
     names = [
         str(path.relative_to(ROOT))
-        for folder in ("loadtest/report/template", "tune/template")
+        for folder in ("loadtest/report/template", "tune/report/template")
         for path in (ROOT / folder).iterdir()
     ]
     assert len(names) >= 3

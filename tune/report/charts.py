@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from loadtest.report.chart_parts import MS, PlotlyObject, plain_text, vertical_line
 from loadtest.report.charts import Chart
 from loadtest.slo import Slo
-from tune.measurements import LoadFigures
+from tune.report.sentences import users_text
 from tune.result import TuneResult
-from tune.sentences import users_text
+from tune.search.measurements import LoadFigures
 
 # colour and symbol for each number of users; the symbols alone are enough to tell them apart
 MARKERS = (("blue", "circle"), ("orange", "square"), ("green", "diamond"), ("purple", "triangle-up"))

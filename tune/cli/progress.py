@@ -12,10 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from loadtest.report import number_format as fmt
-from tune.candidates import Candidate
-from tune.measurements import LoadFigures, Trial
+from tune.report.sentences import result_sentences, users_text
 from tune.result import TuneResult
-from tune.sentences import result_sentences, users_text
+from tune.search.candidates import Candidate
+from tune.search.measurements import LoadFigures, Trial
 
 
 class TuneProgress:

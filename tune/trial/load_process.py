@@ -1,4 +1,4 @@
-"""The load of a trial, as a program: `python -m tune.load_process OPTIONS FILE`.
+"""The load of a trial, as a program: `python -m tune.trial.load_process OPTIONS FILE`.
 
 It sends the requests of `turnpike loadtest` and checks answers in the same way, but its users are cheaper.
 Those of loadtest take more CPU time per request than a small model takes to answer it, so on one machine they
@@ -25,7 +25,7 @@ from loadtest.ledger import OutcomeTotals, PeriodSummary
 from loadtest.plan import LoadPlan
 from loadtest.slo import DEFAULT_ERROR_LIMIT, Slo
 from loadtest.workload.workload import Workload
-from tune.load_client import LOST, LoadClient
+from tune.trial.load_client import LOST, LoadClient
 
 # share of a CPU: a process that uses more can hardly send faster
 MAX_BUSY = 0.85

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from service.config.cpus import available_cpus
 from service.config.settings import Settings
-from tune.candidates import Candidate
-from tune.child_process import ChildProcess, StopRequested, module_command, turnpike_command
 from tune.errors import LowerPrecisionError, ServeError
-from tune.measurements import LoadFigures, Trial
-from tune.model_under_test import ModelUnderTest
 from tune.plan import TunePlan
+from tune.search.candidates import Candidate
+from tune.search.measurements import LoadFigures, Trial
+from tune.trial.child_process import ChildProcess, StopRequested, module_command, turnpike_command
+from tune.trial.model_under_test import ModelUnderTest
 
 # seconds that a server may take to load its models
 READY_SECONDS = 300.0
@@ -66,7 +66,7 @@ def run_load(options: Mapping[str, str | bool], folder: Path, stop_requested: St
     """
     report = folder / REPORT_FILE
     report.unlink(missing_ok=True)
-    command = module_command("tune.load_process", json.dumps(options), str(report))
+    command = module_command("tune.trial.load_process", json.dumps(options), str(report))
     with ChildProcess(command, stop_requested) as process:
         if process.wait():
             raise ServeError(f"the load: {process.error_text}")

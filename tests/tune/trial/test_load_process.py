@@ -14,10 +14,10 @@ from loadtest.ledger import OutcomeTotals, PeriodSummary
 from loadtest.plan import LoadPlan
 from loadtest.slo import Slo
 from tests.support.fake_servers import FakeAnswer, ReceivedRequest, Responder, fake_server, scale_rows, triton
-from tune.bench import REPORT_FILE, run_load
 from tune.errors import ServeError, StoppedError
-from tune.load_process import SENDERS_BUSY, report
-from tune.measurements import LoadFigures
+from tune.search.measurements import LoadFigures
+from tune.trial.bench import REPORT_FILE, run_load
+from tune.trial.load_process import SENDERS_BUSY, report
 
 
 @pytest.fixture(autouse=True)

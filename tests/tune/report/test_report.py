@@ -14,12 +14,12 @@ from service.config.auto_workers import TUNED_SETTINGS, read_tuned_file
 from service.config.settings import Settings
 from service.config.sources import resolve
 from tests.support.tune_results import BASE, sample_result, sample_trial
-from tune.candidates import Candidate
 from tune.errors import TuneError, UsageError
-from tune.report import prepare_folder, render_html, write_results
+from tune.report.report import prepare_folder, render_html, write_results
+from tune.report.sentences import result_sentences
+from tune.report.tuned_file import render_tuned_toml
 from tune.result import PrecisionResult
-from tune.sentences import result_sentences
-from tune.tuned_file import render_tuned_toml
+from tune.search.candidates import Candidate
 
 INT8 = PrecisionResult("int8", 2.61, 0.03, sample_trial(3000, 9000, 15000))
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from loadtest.report import number_format as fmt
 from service.config.auto_workers import MEASURED_TABLE, TUNED_SETTINGS
-from tune.measurements import LoadFigures
+from tune.report.sentences import result_sentences, users_text
 from tune.result import TuneResult
-from tune.sentences import result_sentences, users_text
+from tune.search.measurements import LoadFigures
 
 
 def render_tuned_toml(result: TuneResult) -> str:

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from service.config.auto_workers import TUNED_SETTINGS
-from tune.child_process import interruptible
+from tune.cli.progress import TuneProgress
 from tune.errors import StoppedError, UsageError
 from tune.plan import TunePlan
-from tune.progress import TuneProgress
-from tune.report import prepare_folder, write_results
+from tune.report.report import prepare_folder, write_results
 from tune.result import TuneResult
 from tune.run import run_search
+from tune.trial.child_process import interruptible
 
 app = typer.Typer(add_completion=False)
 

@@ -22,12 +22,14 @@ from service.repository.scan import MODEL_FILE
 from tests.support.live_server import module, serving
 from tests.support.run_cli import run_in_process
 from tests.support.tune_results import sample_trial
-from tune import bench, run, search
-from tune.bench import Bench, seconds_per_load
-from tune.candidates import Candidate
+from tune import run
 from tune.errors import LowerPrecisionError, StoppedError, UsageError
-from tune.measurements import Trial
-from tune.model_under_test import BUNDLED, find_model
+from tune.search import search
+from tune.search.candidates import Candidate
+from tune.search.measurements import Trial
+from tune.trial import bench
+from tune.trial.bench import Bench, seconds_per_load
+from tune.trial.model_under_test import BUNDLED, find_model
 
 MODEL = BUNDLED / "digits-10" / "1" / MODEL_FILE
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from loadtest.report.html_output import ensure_writable, render_page, write_all
 from service.config.auto_workers import TUNED_FILE
-from tune import sentences
-from tune.charts import make_charts
 from tune.errors import TuneError, UsageError
+from tune.report import sentences
+from tune.report.charts import make_charts
+from tune.report.tuned_file import render_tuned_toml
 from tune.result import TuneResult
-from tune.tuned_file import render_tuned_toml
 
 HTML_FILE = "tuned.html"
 TEMPLATE = Path(__file__).parent / "template" / HTML_FILE

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tune import bench, child_process
-from tune.bench import lower_precision, running_server
-from tune.child_process import MAX_STDERR_BYTES, ChildProcess, interruptible, turnpike_command
 from tune.errors import LowerPrecisionError, ServeError, StoppedError
-from tune.model_under_test import ModelUnderTest
+from tune.trial import bench, child_process
+from tune.trial.bench import lower_precision, running_server
+from tune.trial.child_process import MAX_STDERR_BYTES, ChildProcess, interruptible, turnpike_command
+from tune.trial.model_under_test import ModelUnderTest
 
 
 def never() -> bool:

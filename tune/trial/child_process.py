@@ -18,7 +18,7 @@ from typing import IO, Self
 from tune.errors import StoppedError
 
 # found by path, because the current folder may hold other files with these names
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TURNPIKE = ROOT / "turnpike.py"
 # seconds between checks of a running process
 POLL_SECONDS = 0.1

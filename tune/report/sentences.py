@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from tune.candidates import Candidate
 from tune.result import PrecisionResult, TuneResult
+from tune.search.candidates import Candidate
 
 
 def result_sentences(result: TuneResult) -> list[str]:

@@ -1,0 +1,1 @@
+"""The command `turnpike tune`, and what it shows in the terminal."""
