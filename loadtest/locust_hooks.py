@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 import sys
 from dataclasses import replace
 from typing import Any
@@ -55,6 +56,7 @@ class LocustHooks:
         self._processes = 1
         self._poller: MetricsPoller | None = None
         events.init_command_line_parser.add_listener(_add_options)
+        events.init_command_line_parser.add_listener(_choose_master_port)
         events.init.add_listener(self._on_init)
         events.test_start.add_listener(self._on_test_start)
         events.spawning_complete.add_listener(self._on_spawned)
@@ -256,3 +258,23 @@ def _add_options(parser: Any) -> None:
             help=option.help,
             **shown,
         )
+
+
+def _choose_master_port(parser: Any) -> None:
+    """Let the processes of one command connect over a free port, so that several commands can run at once.
+
+    Unchanged if a port is given, or if master and workers are commands of their own.
+    """
+    ports = {name: parser.get_default(name) for name in ("master_bind_port", "master_port")}
+    # without defaults, an option has a value only if it was given
+    parser.set_defaults(**dict.fromkeys(ports))
+    options, _ = parser.parse_known_args()
+    if options.processes and not options.worker:
+        port = options.master_bind_port or options.master_port or _free_port()
+        ports = dict.fromkeys(ports, port)
+    parser.set_defaults(**ports)
+
+
+def _free_port() -> int:
+    with socket.create_server(("", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from service.artifact.runtime import open_model
-from tests.support.compose_project import free_port
-from tests.support.live_server import Server, serving
+from tests.support.live_server import Server, free_port, serving
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.browser import OpenDashboard, advance_clock, axe_violations, wait_until_idle
 from tests.support.dashboard_repository import LABELS, MARKUP
-from tests.support.live_server import Server, serving
+from tests.support.live_server import Server, free_port, serving
 from tests.support.prefix_proxy import proxy_with_prefix
 
 if TYPE_CHECKING:
@@ -314,9 +313,7 @@ def test_it_works_behind_a_proxy(dashboard: OpenDashboard, bundled_server: Serve
 def test_an_outage_is_shown_and_ends_by_itself(dashboard: OpenDashboard) -> None:
     from playwright.sync_api import expect
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with ExitStack() as windows:
         with serving("--no-access-log", "--port", port) as server:
             page = windows.enter_context(dashboard(server.url, allowed=CONNECTION_ERRORS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
-from tests.support.live_server import Server, serving
+from tests.support.live_server import Server, free_port, serving
 from tests.support.tiny_repository import put
 
 if TYPE_CHECKING:
@@ -190,9 +189,7 @@ def test_everything_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_pa
     """While the server is down the page keeps its content; then it reloads everything."""
     from playwright.sync_api import expect
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     put(tmp_path, "net", 1)
     options = ("--models", tmp_path, "--port", port, "--no-access-log")
     with ExitStack() as opened:

@@ -7,8 +7,9 @@ import json
 import re
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,24 @@ import requests
 from tests.support import fake_servers, live_server
 from tests.support.fake_servers import FakeAnswer, ReceivedRequest
 
+# the port of a master, unless another one is given
+LOCUST_PORT = 5557
+# locust patches the standard library when it is imported, so this runs in a process of its own
+PRINT_PORTS = """
+import json, sys
+from locust.argument_parser import get_empty_argument_parser, setup_parser_arguments
+from locust.event import Events
+from loadtest.locust_hooks import LocustHooks
+
+for line in sys.stdin:
+    sys.argv[1:] = line.split()
+    events, parser = Events(), get_empty_argument_parser()
+    LocustHooks(events)
+    setup_parser_arguments(parser)
+    events.init_command_line_parser.fire(parser=parser)
+    options = parser.parse_args()
+    print(json.dumps([options.master_bind_port, options.master_port]))
+"""
 HEADLESS = ("--headless", "--only-summary", "--users", 4, "--spawn-rate", 100, "--warmup", 0)
 
 
@@ -37,11 +56,6 @@ def run_locust(url: str, *arguments: object, status: int = 0) -> str:
 def read_report(folder: Path) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return document
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def wait_until(done: Callable[[], Any], seconds: float = 40) -> Any:
@@ -92,6 +106,35 @@ def test_headless(tmp_path: Path) -> None:
     assert re.search(r"POST +json, 3 rows +\d+ +0\(0\.00%\)", out)
 
 
+def test_the_processes_of_one_command_connect_over_a_free_port() -> None:
+    """Others use locust's port, at which master and workers of several commands find each other."""
+    lines = [
+        "--processes 2",
+        "--processes 2",
+        "--processes 2 --master-bind-port 5557",
+        "--processes 2 --master-port 6000",
+        "",
+        "--master",
+        "--worker",
+        "--worker --processes 2",
+    ]
+    result = subprocess.run(
+        [sys.executable, "-c", PRINT_PORTS],
+        input="\n".join(lines) + "\n",
+        cwd=live_server.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    first, second, *others = [json.loads(line) for line in result.stdout.splitlines()]
+    assert first[0] == first[1]
+    assert second[0] == second[1]
+    assert len({first[0], second[0], LOCUST_PORT}) == 3
+    assert others == [[LOCUST_PORT] * 2, [6000] * 2, *[[LOCUST_PORT] * 2] * 4]
+
+
 @pytest.mark.slow
 def test_a_missed_slo_is_exit_status_1(tmp_path: Path) -> None:
     with fake_servers.fake_server(fake_servers.triton(Faulty(wrong=False))) as server:
@@ -110,7 +153,19 @@ def test_wrong_answers_are_exit_status_1() -> None:
     assert "wrong answers: " in out
 
 
+@pytest.fixture
+def occupied_port() -> Iterator[None]:
+    """Another load test has the port of locust's master."""
+    with socket.socket() as listener:
+        # another process may have it already, which is as good
+        with contextlib.suppress(OSError):
+            listener.bind(("", LOCUST_PORT))
+            listener.listen()
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("occupied_port")
 def test_several_processes(tmp_path: Path) -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:
         for options, least in (((), 30), (("--rate", 60, "--wire", "binary"), 90)):
@@ -155,7 +210,7 @@ def test_invalid_options_are_rejected_before_the_load() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [(), ("--processes", 2)], ids=["one process", "three processes"])
 def test_the_web_page(processes: tuple[object, ...], tmp_path: Path) -> None:
-    port = free_port()
+    port = live_server.free_port()
     page = f"http://127.0.0.1:{port}"
     form = {"user_count": 4, "spawn_rate": 4, "rows": "2", "user_classes": "PredictBinary"}
     with fake_servers.fake_server(fake_servers.triton()) as server:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.support.live_server import free_port
 from tests.support.load_clients import ClientRequest
 
 ROOT = Path(__file__).parents[2]
@@ -63,12 +63,6 @@ def docker(*arguments: str) -> str:
     result = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=600)
     assert result.returncode == 0, f"docker {' '.join(arguments)}: {result.stdout}{result.stderr}"
     return result.stdout.strip()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @dataclass

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -70,6 +71,12 @@ def environment(**changes: str) -> dict[str, str]:
     """The environment without TURNPIKE_ variables, except for those in `changes`."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
     return inherited | {"OMP_NUM_THREADS": "1"} | changes
+
+
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compose_project import ROOT, Project, docker, free_port, need_engine, temporary_project
+from tests.support.compose_project import ROOT, Project, docker, need_engine, temporary_project
+from tests.support.live_server import free_port
 from tests.support.prometheus import Prometheus
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]

@@ -22,6 +22,7 @@ from service.http.connection.listener import listen
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
 from tests.support.fake_service import FakeApp, RunningService, running, until
+from tests.support.live_server import free_port
 from tests.support.load_clients import ClientRequest, LoadGenerator, LoadTally
 
 # durations differ, so that some request is always being processed
@@ -112,12 +113,6 @@ def write_file(models: Path, name: str, version: int) -> None:
     folder = models / name / str(version)
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(b"a model")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def status_of(service: RunningService, path: str) -> int:
