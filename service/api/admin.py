@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from service.api.context import ServiceContext
 from service.api.open_inference import ModelName
+from service.api.openapi.operation import operation
 from service.errors import NotFoundError, NotReadyError, RequestError
 
 
@@ -17,19 +18,34 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
     routes = APIRouter(prefix="/v2/repository", tags=["Model repository"])
     any_key, admin = Depends(context.auth.require("api")), Depends(context.auth.require("admin"))
 
-    @routes.post("/index", summary="All versions with their state", dependencies=[any_key])
+    @routes.post(
+        "/index",
+        summary="All versions with their state",
+        dependencies=[any_key],
+        openapi_extra=operation("Index", body="IndexRequest", body_required=False),
+    )
     async def index(request: Request) -> Any:
         only_ready = (await _read_body(request, context)).get("ready", False)
         if not isinstance(only_ready, bool):
             raise RequestError(f"ready: expected true or false, got {only_ready!r}")
         return [entry for entry in context.registry.index() if not only_ready or entry["state"] == "READY"]
 
-    @routes.post("/models/{model}/load", summary="Load a model from the repository", dependencies=[admin])
+    @routes.post(
+        "/models/{model}/load",
+        summary="Load a model from the repository",
+        dependencies=[admin],
+        openapi_extra=operation("Nothing", body="Nothing", body_required=False),
+    )
     async def load(model: ModelName, request: Request) -> Response:
         await _read_body(request, context)
         return _response(await context.supervisor.ask("load", model))
 
-    @routes.post("/models/{model}/unload", summary="Stop serving a model", dependencies=[admin])
+    @routes.post(
+        "/models/{model}/unload",
+        summary="Stop serving a model",
+        dependencies=[admin],
+        openapi_extra=operation("Nothing", body="Nothing", body_required=False),
+    )
     async def unload(model: ModelName, request: Request) -> Response:
         await _read_body(request, context)
         return _response(await context.supervisor.ask("unload", model))

@@ -14,12 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI, Response
-from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api import admin, gates, health, open_inference, predict
+from service.api import admin, gates, health, lesion, model_facts, open_inference, predict
 from service.api.context import ServiceContext, SupervisorClient
 from service.api.dashboard import add_dashboard
+from service.api.openapi.operation import operation
 from service.api.openapi.reference_page import add_reference
 from service.artifact.limits import RequestLimits
 from service.artifact.low_priority import low_priority_caller
@@ -32,7 +32,7 @@ from service.http.connection.shared_state import ConnectionLimits
 from service.http.cors import Cors
 from service.http.middleware import RequestMiddleware
 from service.http.observer import RequestObserver
-from service.http.router import Route, Router
+from service.http.router import Router
 from service.http.tracing import Tracing
 from service.registry.loader import load
 from service.registry.model import Model
@@ -143,8 +143,8 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
         redirect_slashes=False,
     )
     router = Router(fallback=fastapi_endpoint(fastapi))
-    for add_routes in (open_inference.add_routes, predict.add_routes, gates.add_routes):
-        add_routes(router, context)
+    for module in (open_inference, predict, gates, lesion, model_facts):
+        module.add_routes(router, context)
     for routes in (
         health.fastapi_routes(context.auth, is_ready),
         open_inference.fastapi_routes(context),
@@ -157,7 +157,7 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
         "/metrics",
         tags=["Metrics"],
         dependencies=[Depends(context.auth.require("api"))],
-        response_class=PlainTextResponse,
+        openapi_extra=operation("Metrics", media_type="text/plain"),
     )
     async def metrics() -> Response:
         """Counters of all workers, for Prometheus."""
@@ -168,16 +168,8 @@ def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple
         families = collect_metrics(await context.supervisor.ask("snapshots"), context.registry)
         return await asyncio.to_thread(metrics_response, families)
 
-    fastapi.openapi = partial(_openapi, fastapi, router.routes)  # type: ignore[method-assign]
     if settings.dashboard:
         add_dashboard(fastapi, context.auth)
     if settings.docs:
-        add_reference(fastapi, context.auth)
+        add_reference(fastapi, router.routes, context.auth)
     return fastapi, router
-
-
-def _openapi(fastapi: FastAPI, routes: list[Route]) -> dict[str, Any]:
-    # imported when the document is first requested
-    from service.api.openapi.document import openapi
-
-    return openapi(fastapi, routes)

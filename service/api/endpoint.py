@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Mapping
 from time import perf_counter_ns
+from typing import Any
 
 from service.api.context import ServiceContext
 from service.api.inference import InferenceCall, run_deadline
@@ -13,6 +14,7 @@ from service.errors import RequestError
 from service.gates.query import check_gate_output_size
 from service.http.request import Request
 from service.http.response import Response, ResponseBody, body_response
+from service.http.router import Endpoint, Router
 from service.inference_types import InferenceRequest
 from service.protocol.infer_request_cache import CachingDecoder
 from service.registry.model import Model
@@ -85,6 +87,15 @@ class ModelEndpoint(ABC):
                 rows=inference.rows,
             )
         return body_response(answer)
+
+
+def add_model_routes(
+    router: Router, method: str, path: str, endpoint: Endpoint, name: str, operation: Mapping[str, Any]
+) -> None:
+    """Add two routes: for the newest version of the `{model}` in the path, and for a named version."""
+    version_path = path.replace("{model}", "{model}/versions/{version}")
+    router.add(method, path, "api", endpoint, name, operation)
+    router.add(method, version_path, "api", endpoint, f"{name}_version", operation)
 
 
 def _json_length(header: bytes) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import orjson
 from fastapi import APIRouter, Depends, Response
 
+from service.api.openapi.operation import operation
 from service.http.auth import Authenticator
 
 
@@ -16,12 +17,16 @@ def fastapi_routes(auth: Authenticator, is_ready: Callable[[], bool]) -> APIRout
 
     # some load balancers probe with HEAD
     @routes.head("/live", include_in_schema=False)
-    @routes.get("/live", summary="Whether the process is alive")
+    @routes.get("/live", summary="Whether the process is alive", openapi_extra=operation("Health"))
     async def live() -> Response:
         return _health(is_ready())
 
     @routes.head("/ready", include_in_schema=False)
-    @routes.get("/ready", summary="Whether requests should be sent here")
+    @routes.get(
+        "/ready",
+        summary="Whether requests should be sent here",
+        openapi_extra=operation("Health", unready_response=True),
+    )
     async def ready() -> Response:
         is_ready_now = is_ready()
         return _health(is_ready_now, 200 if is_ready_now else 503)

@@ -1,6 +1,7 @@
-"""Responses that depend on a model's file alone: certificate, samples and gate profile.
+"""Routes that return facts about a model: certificate, samples, gate profile, and drift of its gates.
 
-Each is rendered at the first request and kept as long as the model.
+All but the drift depend on the model's file alone. They are rendered at the first request and kept as long as
+the model.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ import numpy as np
 import orjson
 
 from service.api.context import ServiceContext
+from service.api.endpoint import add_model_routes
+from service.api.gates import GATES_TAG, find_model_with_gates
+from service.api.openapi.operation import operation
 from service.artifact.datatypes import DATATYPES
 from service.artifact.manifest import Gate, Parity, Profile, SampleInput
 from service.artifact.runtime import Tensor
 from service.artifact.sample_rows import to_input_row
+from service.errors import NotFoundError
 from service.http.request import Request
 from service.http.response import Response
+from service.http.router import Endpoint, Router
 from service.inference_types import Array
 from service.registry.model import Model
+
+# the group of the routes of the model file on the page /docs
+FILE_TAG = "Model file"
 
 FindModel = Callable[[ServiceContext, Mapping[str, str]], Model]
 Render = Callable[[Model], bytes]
@@ -43,6 +52,9 @@ class StaticModelEndpoint:
         if body is None:
             body = model.cached_answers[self._render] = await asyncio.to_thread(self._render, model)
         return Response(body)
+
+
+CERTIFICATE = operation("Certificate", "What was proved about a model's file, and its source", FILE_TAG)
 
 
 def certificate_json(model: Model) -> bytes:
@@ -94,6 +106,14 @@ def _distribution(model: Model) -> str | None:
     return "probabilities" if model.distribution else "logits"
 
 
+SAMPLES = operation(
+    "Samples",
+    "Rows to try a model with",
+    FILE_TAG,
+    "The inputs of each can be posted to infer unchanged.",
+)
+
+
 def samples_json(model: Model) -> bytes:
     """The sample rows. The inputs of each can be posted as an infer request."""
     manifest, inputs = model.manifest, model.signature.inputs
@@ -113,6 +133,9 @@ def _infer_input(sample_input: SampleInput, tensor: Tensor) -> dict[str, Any]:
     row = to_input_row(sample_input, tensor)
     datatype = DATATYPES[tensor.dtype]
     return {"name": sample_input.name, "shape": row.shape, "datatype": datatype, "data": row.reshape(-1)}
+
+
+PROFILE = operation("Profile", "Gate statistics on the rows of the export", GATES_TAG)
 
 
 def gate_profile_json(model: Model) -> bytes:
@@ -145,3 +168,40 @@ def _profile_record(profile: Profile) -> dict[str, object]:
     return record | {
         "layers": [orjson.Fragment(layer.model_dump_json().encode()) for layer in profile.layers]
     }
+
+
+DRIFT = operation("Drift", "Gate statistics of live traffic against those of the export", GATES_TAG)
+
+
+class DriftEndpoint:
+    """`GET …/gates/drift`: gates on live traffic, over all workers, compared with the profile in the file."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+
+    async def __call__(self, request: Request) -> Response:
+        model = find_model_with_gates(self._context, request.path_params)
+        if model.drift is None:
+            raise NotFoundError(
+                f"model {model.name!r} has no profile to compare with: it was exported without rows"
+            )
+        version = str(model.version)
+        snapshots = [snapshot["drift"] for snapshot in await self._context.supervisor.ask("snapshots")]
+        counts = [
+            snapshot[model.name][version] for snapshot in snapshots if version in snapshot.get(model.name, {})
+        ]
+        names = {"model_name": model.name, "model_version": version}
+        return Response(orjson.dumps(names | model.drift.merge(counts).to_json()))
+
+
+def add_routes(router: Router, context: ServiceContext) -> None:
+    """Add the routes, each with and without a version in the path."""
+    endpoints: tuple[tuple[str, Endpoint, Mapping[str, Any]], ...] = (
+        ("gates/profile", StaticModelEndpoint(context, gate_profile_json, find_model_with_gates), PROFILE),
+        ("gates/drift", DriftEndpoint(context), DRIFT),
+        ("certificate", StaticModelEndpoint(context, certificate_json), CERTIFICATE),
+        ("samples", StaticModelEndpoint(context, samples_json), SAMPLES),
+    )
+    for path, endpoint, declared in endpoints:
+        name = path.replace("/", "_")
+        add_model_routes(router, "GET", f"/v2/models/{{model}}/{path}", endpoint, name, declared)

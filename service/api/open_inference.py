@@ -9,8 +9,9 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Response
 
 from service.api.context import ServiceContext
-from service.api.endpoint import ModelEndpoint
+from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall
+from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
 from service.artifact.datatypes import DATATYPES
 from service.artifact.runtime import Tensor
 from service.http.response import ResponseBody
@@ -74,6 +75,8 @@ def _count_and_ns(count: int, ns: int) -> dict[str, int]:
     return {"count": count, "ns": ns}
 
 
+# the group of these routes on the page /docs
+TAG = "Open Inference Protocol"
 EXTENSIONS = (
     "binary_tensor_data",
     "classification",
@@ -89,6 +92,27 @@ ModelName = Annotated[
 ModelVersion = Annotated[str, Path(description="One of the model's versions.", examples=["1"])]
 
 
+INFER = operation(
+    "InferAnswer",
+    "Run a model",
+    TAG,
+    "Takes tensors and returns tensors." + BINARY_DATA,
+    body="InferRequest",
+    binary=True,
+    runs_model=True,
+    examples={
+        "digit": example("One handwritten digit", DIGIT_TENSOR),
+        "classes": example(
+            "Its three most likely classes",
+            DIGIT_TENSOR | {"outputs": [{"name": "output", "parameters": {"classification": 3}}]},
+        ),
+        "gate": example(
+            "A gate, requested by name", DIGIT_TENSOR | {"outputs": [{"name": "layer00.transform_gate"}]}
+        ),
+    },
+)
+
+
 class InferEndpoint(ModelEndpoint):
     """`POST …/infer`: tensors in, tensors out, as JSON or binary."""
 
@@ -100,28 +124,24 @@ class InferEndpoint(ModelEndpoint):
 
 def add_routes(router: Router, context: ServiceContext) -> None:
     """Add the infer routes, for the newest version of a model and for a named one."""
-    infer = InferEndpoint(context)
-    router.add("POST", "/v2/models/{model}/infer", "api", infer, "infer")
-    router.add("POST", "/v2/models/{model}/versions/{version}/infer", "api", infer, "infer_version")
+    add_model_routes(router, "POST", "/v2/models/{model}/infer", InferEndpoint(context), "infer", INFER)
 
 
 def fastapi_routes(context: ServiceContext) -> APIRouter:
     """The routes that run no model: metadata, readiness, configuration and statistics."""
-    routes = APIRouter(
-        prefix="/v2", tags=["Open Inference Protocol"], dependencies=[Depends(context.auth.require("api"))]
-    )
+    routes = APIRouter(prefix="/v2", tags=[TAG], dependencies=[Depends(context.auth.require("api"))])
     registry = context.registry
 
-    @routes.get("", summary="The server and what it can do")
+    @routes.get("", summary="The server and what it can do", openapi_extra=operation("Server"))
     @routes.get("/", include_in_schema=False)
     async def server() -> Any:
         return {"name": "turnpike", "version": VERSION, "extensions": EXTENSIONS}
 
-    @routes.get("/models", summary="The names of all models")
+    @routes.get("/models", summary="The names of all models", openapi_extra=operation("Models"))
     async def models() -> Any:
         return {"models": registry.names()}
 
-    @routes.get("/models/stats", summary="Statistics of all models")
+    @routes.get("/models/stats", summary="Statistics of all models", openapi_extra=operation("Statistics"))
     async def all_stats() -> Any:
         return {"model_stats": model_stats(await context.supervisor.ask("snapshots"))}
 
@@ -134,11 +154,15 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
             "outputs": [_tensor_metadata(tensor) for tensor in model.signature.outputs.values()],
         }
 
-    @routes.get("/models/{model}", summary="A model's inputs and outputs")
+    @routes.get("/models/{model}", summary="A model's inputs and outputs", openapi_extra=operation("Model"))
     async def metadata(model: ModelName) -> Any:
         return metadata_of(registry.find(model))
 
-    @routes.get("/models/{model}/versions/{version}", summary="The same, for one version")
+    @routes.get(
+        "/models/{model}/versions/{version}",
+        summary="The same, for one version",
+        openapi_extra=operation("Model"),
+    )
     async def version_metadata(model: ModelName, version: ModelVersion) -> Any:
         return metadata_of(registry.find(model, version))
 
@@ -151,28 +175,52 @@ def fastapi_routes(context: ServiceContext) -> APIRouter:
             media_type="application/json",
         )
 
-    @routes.get("/models/{model}/ready", summary="Whether a model is served now")
+    @routes.get(
+        "/models/{model}/ready",
+        summary="Whether a model is served now",
+        openapi_extra=operation("Ready", unready_response=True),
+    )
     async def model_ready(model: ModelName) -> Response:
         return readiness_of(model, None)
 
-    @routes.get("/models/{model}/versions/{version}/ready", summary="The same, for one version")
+    @routes.get(
+        "/models/{model}/versions/{version}/ready",
+        summary="The same, for one version",
+        openapi_extra=operation("Ready", unready_response=True),
+    )
     async def version_ready(model: ModelName, version: ModelVersion) -> Response:
         return readiness_of(model, version)
 
-    @routes.get("/models/{model}/config", summary="A model's configuration, in Triton's format")
+    @routes.get(
+        "/models/{model}/config",
+        summary="A model's configuration, in Triton's format",
+        openapi_extra=operation("Config"),
+    )
     async def config(model: ModelName) -> Any:
         return configuration(registry.find(model), context)
 
-    @routes.get("/models/{model}/versions/{version}/config", summary="The same, for one version")
+    @routes.get(
+        "/models/{model}/versions/{version}/config",
+        summary="The same, for one version",
+        openapi_extra=operation("Config"),
+    )
     async def version_config(model: ModelName, version: ModelVersion) -> Any:
         return configuration(registry.find(model, version), context)
 
-    @routes.get("/models/{model}/stats", summary="A model's statistics, over all workers")
+    @routes.get(
+        "/models/{model}/stats",
+        summary="A model's statistics, over all workers",
+        openapi_extra=operation("Statistics"),
+    )
     async def stats(model: ModelName) -> Any:
         registry.find(model)
         return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model)}
 
-    @routes.get("/models/{model}/versions/{version}/stats", summary="The same, for one version")
+    @routes.get(
+        "/models/{model}/versions/{version}/stats",
+        summary="The same, for one version",
+        openapi_extra=operation("Statistics"),
+    )
     async def version_stats(model: ModelName, version: ModelVersion) -> Any:
         number = registry.find(model, version).version
         return {"model_stats": model_stats(await context.supervisor.ask("snapshots"), model, number)}

@@ -7,14 +7,25 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from service.api.context import ServiceContext
-from service.api.endpoint import ModelEndpoint
+from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall
 from service.api.open_inference import ModelName
+from service.api.openapi.operation import DIGIT, example, operation
 from service.http.response import ResponseBody
 from service.http.router import Router
 from service.inference_types import InferenceRequest
 from service.protocol.predict_json import decode_instances, encode_predictions
 from service.registry.model import Model
+
+PREDICT = operation(
+    "PredictAnswer",
+    "Run a model on rows",
+    "Predict",
+    "Takes rows and returns predictions, with labels and probabilities if the model has labels.",
+    body="PredictRequest",
+    runs_model=True,
+    examples={"digit": example("One handwritten digit", {"instances": [list(DIGIT)]})},
+)
 
 
 class PredictEndpoint(ModelEndpoint):
@@ -34,20 +45,19 @@ class PredictEndpoint(ModelEndpoint):
 
 def add_routes(router: Router, context: ServiceContext) -> None:
     """Add the predict routes, for the newest version of a model and for a named one."""
-    predict = PredictEndpoint(context)
-    router.add("POST", "/v1/models/{model}:predict", "api", predict, "predict")
-    router.add("POST", "/v1/models/{model}/versions/{version}:predict", "api", predict, "predict_version")
+    path = "/v1/models/{model}:predict"
+    add_model_routes(router, "POST", path, PredictEndpoint(context), "predict", PREDICT)
 
 
 def fastapi_routes(context: ServiceContext) -> APIRouter:
     """The routes of /v1 that run no model: the list of models, and whether one is served."""
     routes = APIRouter(prefix="/v1", tags=["Predict"], dependencies=[Depends(context.auth.require("api"))])
 
-    @routes.get("/models", summary="The names of all models")
+    @routes.get("/models", summary="The names of all models", openapi_extra=operation("Models"))
     async def models() -> Any:
         return {"models": context.registry.names()}
 
-    @routes.get("/models/{model}", summary="Whether a model is served now")
+    @routes.get("/models/{model}", summary="Whether a model is served now", openapi_extra=operation("Ready"))
     async def model(model: ModelName) -> Any:
         context.registry.find(model)
         return {"name": model, "ready": True}

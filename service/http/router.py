@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -33,6 +33,8 @@ class Route:
     endpoint: Endpoint
     name: str
     regex: re.Pattern[str]
+    # its OpenAPI operation, without what follows from the fields above
+    operation: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,18 @@ class Router:
 
     def __init__(self, fallback: Endpoint) -> None:
         self.routes: list[Route] = []
-        self._fallback = Match(_route("", "", "open", fallback, "fallback"), {})
+        self._fallback = Match(_route("", "", "open", fallback, "fallback", {}), {})
         self._matches: BoundedCache[tuple[str, str], Match] = BoundedCache(MAX_CACHED_MATCHES)
 
-    def add(self, method: str, path: str, level: Level, endpoint: Endpoint, name: str) -> None:
+    def add(
+        self,
+        method: str,
+        path: str,
+        level: Level,
+        endpoint: Endpoint,
+        name: str,
+        operation: Mapping[str, Any],
+    ) -> None:
         """Add a route.
 
         Args:
@@ -60,8 +70,9 @@ class Router:
             level: The level of the keys that may call it; see `auth`.
             endpoint: Called with each request.
             name: Identifies the operation in the OpenAPI document.
+            operation: The rest of the operation, see `service.api.openapi.operation`.
         """
-        self.routes.append(_route(path, method, level, endpoint, name))
+        self.routes.append(_route(path, method, level, endpoint, name, operation))
 
     def match(self, head: RequestHead) -> Match:
         """The route of a request. Its endpoint raises a 405 if the path has routes only for other methods."""
@@ -90,13 +101,15 @@ class Router:
         return Match(_wrong_method(other_method.route), other_method.params)
 
 
-def _route(path: str, method: str, level: Level, endpoint: Endpoint, name: str) -> Route:
+def _route(
+    path: str, method: str, level: Level, endpoint: Endpoint, name: str, operation: Mapping[str, Any]
+) -> Route:
     # re.split puts the names in braces at the odd indices
     segments = re.split(r"\{(\w+)\}", path)
     pattern = "".join(
         f"(?P<{segment}>[^/]+)" if index % 2 else re.escape(segment) for index, segment in enumerate(segments)
     )
-    return Route(path, method, level, endpoint, name, re.compile(pattern))
+    return Route(path, method, level, endpoint, name, re.compile(pattern), operation)
 
 
 def _wrong_method(route: Route) -> Route:
@@ -105,4 +118,4 @@ def _wrong_method(route: Route) -> Route:
     async def method_not_allowed(_: Request) -> Response:
         raise HTTPException(405, headers={"Allow": route.method})
 
-    return Route(route.path, route.method, "open", method_not_allowed, route.name, route.regex)
+    return replace(route, level="open", endpoint=method_not_allowed)

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 import numpy as np
 
 from export.output.model_bytes import embed_manifest
+from service.api import gates, lesion, model_facts
 from service.api.context import ServiceContext
-from service.api.gates import add_routes
 from service.artifact.limits import RequestLimits
 from service.artifact.manifest import Gate, LayerProfile, Manifest, Parity, Profile
 from service.config.settings import Settings
@@ -139,7 +139,8 @@ class GatesClient:
             supervisor=self.workers,
         )
         self.router = Router(_no_route)
-        add_routes(self.router, self.context)
+        for module in (gates, lesion, model_facts):
+            module.add_routes(self.router, self.context)
 
     def ask(
         self,

@@ -1,4 +1,4 @@
-"""The OpenAPI document and the page at /docs that shows it: application in, JSON and HTML out.
+"""The OpenAPI document and the page at /docs that shows it: routes in, JSON and HTML out.
 
-Imported when the document is first requested. May import `service.http` and `service.artifact`.
+Routes declare their operations with `operation`. May import `service.http` and `service.artifact`.
 """

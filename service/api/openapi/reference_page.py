@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from service.errors import NotFoundError
 from service.http.auth import Authenticator
+from service.http.router import Route
 
 # files of Swagger UI, which come from the package fastapi_offline, and their media types
 ASSETS = {
@@ -22,8 +23,8 @@ ASSETS = {
 }
 
 
-def add_reference(app: FastAPI, auth: Authenticator) -> None:
-    """Add the page, its files and the document to the application."""
+def add_reference(app: FastAPI, routes: list[Route], auth: Authenticator) -> None:
+    """Add the page, its files and the document. `routes` are those that FastAPI does not know."""
     folder = files("fastapi_offline") / "static"
     no_key = [Depends(auth.require("open"))]
 
@@ -54,4 +55,7 @@ def add_reference(app: FastAPI, auth: Authenticator) -> None:
 
     @cache
     def encoded_document() -> bytes:
-        return orjson.dumps(app.openapi())
+        # imported at the first request, because few workers are asked for the document
+        from service.api.openapi.document import build_document
+
+        return orjson.dumps(build_document(app, routes))

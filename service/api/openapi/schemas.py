@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from service.api.openapi.operation import ref
 from service.artifact.datatypes import DATATYPES
 
 Schema = dict[str, Any]
-
-
-def ref(name: str) -> Schema:
-    """A reference to one of SCHEMAS."""
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def record(required: tuple[str, ...] = (), **properties: Schema) -> Schema:

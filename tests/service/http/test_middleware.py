@@ -96,7 +96,7 @@ class Service:
 
         app.include_router(framework)
         router = Router(fastapi_endpoint(app))
-        router.add("POST", ROUTE, "api", endpoint, "infer")
+        router.add("POST", ROUTE, "api", endpoint, "infer", operation={})
         self._middleware = RequestMiddleware(
             router,
             Authenticator(),

@@ -1,0 +1,110 @@
+"""`POST …/lesion`: closes, opens or shifts gates of a model on purpose, and returns the effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from service.api.context import ServiceContext
+from service.api.endpoint import add_model_routes
+from service.api.gates import GATES_TAG, GatedEndpoint
+from service.api.inference import InferenceCall, merge_json, wrap_json
+from service.api.openapi.operation import DIGIT_TENSOR, example, operation
+from service.errors import NotFiniteError, RequestError
+from service.gates.lesions import (
+    LESION_KEYS,
+    LesionEffect,
+    LesionRequest,
+    curve_layers,
+    gates_by_layer,
+    lesion_effect,
+    parse_lesion_request,
+)
+from service.http.response import ResponseBody
+from service.http.router import Router
+from service.inference_types import Array
+from service.registry.model import Model
+
+LESION = operation(
+    "LesionAnswer",
+    "Run a model with gates closed or opened",
+    GATES_TAG,
+    "Takes the same body as infer, and the gates to close, open or shift. Returns the outputs with and "
+    "without these changes, and what changed. `curve` closes each layer alone.",
+    body="LesionRequest",
+    binary=True,
+    runs_model=True,
+    examples={
+        "close": example("Two layers closed", DIGIT_TENSOR | {"close": [3, 4]}),
+        "curve": example("Each layer closed alone", DIGIT_TENSOR | {"curve": True}),
+    },
+)
+
+
+class LesionEndpoint(GatedEndpoint):
+    """`POST …/lesion`: the outputs with gates moved beside those without, or a curve of each layer closed."""
+
+    extra_keys = LESION_KEYS
+
+    async def answer(self, call: InferenceCall) -> ResponseBody:
+        lesion = parse_lesion_request(call.inference.parameters, call.model.gates)
+        return await (_lesion_curve(call) if lesion.curve else _lesion(call, lesion))
+
+
+async def _lesion(call: InferenceCall, lesion: LesionRequest) -> ResponseBody:
+    model, inference = call.model, call.inference
+    class_output = next(iter(model.signature.outputs))
+    names = tuple(dict.fromkeys((*inference.output_names, class_output)))
+    # neither run is batched: the effect must not depend on the rows of other requests
+    before = await call.run_named(names, unbatched=True)
+    after = await call.run_named(names, lesion.bias_overrides(model.biases), unbatched=True)
+    report: dict[str, Any] = {"rows": inference.rows, **lesion.to_json(model.gates)}
+    if has_class_scores(model, before[class_output]):
+        effect = _effect(model, before[class_output], after[class_output])
+        if not effect.is_finite:
+            raise NotFiniteError(
+                f"lesion: expected numbers to compare, got NaN or Inf in {class_output!r}, "
+                "which JSON cannot represent; with these gates moved, the network may compute no numbers"
+            )
+        labels = model.labels if len(model.labels) == before[class_output].shape[1] else ()
+        report |= {**effect.summary(), "by_row": effect.by_row(labels)}
+    lesioned = wrap_json("lesioned", call.encode_infer(after))
+    added = merge_json((orjson.dumps({"lesion": report}), None), lesioned)
+    return merge_json(call.encode_infer(before), added)
+
+
+async def _lesion_curve(call: InferenceCall) -> ResponseBody:
+    model, inference = call.model, call.inference
+    layers = curve_layers(model.gates, inference.rows)
+    class_output = next(iter(model.signature.outputs))
+    before = await call.run_named(
+        tuple(dict.fromkeys((*inference.output_names, class_output))), unbatched=True
+    )
+    if not has_class_scores(model, before[class_output]):
+        raise RequestError(
+            f"curve: expected a model whose output has a value per class, and {class_output!r} has none"
+        )
+    entries = []
+    for layer, gates in layers:
+        overrides = LesionRequest(closed=gates).bias_overrides(model.biases)
+        after = await call.run_named((class_output,), overrides, unbatched=True)
+        summary = _effect(model, before[class_output], after[class_output]).summary()
+        entries.append({"layer": layer, "gates": [gate.name for gate in gates], **summary})
+    skipped = sorted(gates_by_layer(model.gates).keys() - {layer for layer, _ in layers})
+    curve = {"rows": inference.rows, "layers": entries, "skipped": skipped}
+    return merge_json(call.encode_infer(before), (orjson.dumps({"curve": curve}), None))
+
+
+def has_class_scores(model: Model, output: Array) -> bool:
+    """Whether an output has one value for each class, in each row."""
+    return model.distribution is not None and output.ndim == 2 and output.shape[1] > 1
+
+
+def _effect(model: Model, before: Array, after: Array) -> LesionEffect:
+    return lesion_effect(before, after, distribution=bool(model.distribution))
+
+
+def add_routes(router: Router, context: ServiceContext) -> None:
+    """Add the routes, with and without a version in the path."""
+    add_model_routes(router, "POST", "/v2/models/{model}/lesion", LesionEndpoint(context), "lesion", LESION)
