@@ -32,7 +32,7 @@ from benchmarks.folders import RESULTS
 from benchmarks.measurement.wrk import HOST
 from benchmarks.results.tables import markdown_table
 from models.atomic import replacing
-from service.api.app import create_app
+from service.api.app import Application
 from service.batching import batcher
 from service.config.settings import Settings
 from service.http.connection.listener import ConnectionCounts, listen
@@ -142,7 +142,7 @@ async def running_worker(folder: Path) -> AsyncIterator[int]:
     profile = profile_of(network.gates, network.gate_values(rows))
     version = put(folder, data=sealed(network, profile=profile))
     settings: dict[str, Any] = {"models": folder, "drain_wait": 0}
-    app = create_app(Settings(**settings), NoSupervisor())
+    app = Application(Settings(**settings), NoSupervisor())
     deployment = Deployment(serial=1, models={"net": (version,)})
     prepared = await app.registry.prepare(deployment.to_json())
     if prepared["failed"]:

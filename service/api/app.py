@@ -126,11 +126,6 @@ class Application:
             self._tracing.close()
 
 
-def create_app(settings: Settings, supervisor: SupervisorClient) -> Application:
-    """The application for these settings, with no models yet."""
-    return Application(settings, supervisor)
-
-
 def build_routes(context: ServiceContext, is_ready: Callable[[], bool]) -> tuple[FastAPI, Router]:
     """All routes: a FastAPI application, and a router for the fast routes that falls back to it."""
     settings = context.settings

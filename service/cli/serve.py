@@ -53,9 +53,9 @@ def command(config: Path | None, print_config: bool, **flags: Any) -> None:
 
 def make_app(settings: Settings, channel: IpcChannel) -> WorkerApplication:
     """Create the application. Imports it here, in the worker, so that the supervisor stays small."""
-    from service.api.app import create_app
+    from service.api.app import Application
 
-    return create_app(settings, channel)
+    return Application(settings, channel)
 
 
 def metavar(kind: Any) -> str:

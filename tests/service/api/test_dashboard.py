@@ -12,7 +12,7 @@ import plotly
 import pytest
 
 from service.api import dashboard
-from service.api.app import create_app
+from service.api.app import Application
 from service.api.dashboard import FOLDER
 from service.config.settings import Settings
 from tests.support.asgi import Reply, ask
@@ -43,7 +43,7 @@ SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def make_app(**settings: Any) -> Any:
-    return create_app(Settings(access_log=False, **settings), NoSupervisor())
+    return Application(Settings(access_log=False, **settings), NoSupervisor())
 
 
 @pytest.fixture(scope="module")

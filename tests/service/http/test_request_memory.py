@@ -17,7 +17,7 @@ import orjson
 import pytest
 import uvloop
 
-from service.api.app import create_app
+from service.api.app import Application
 from service.batching import batcher as pace
 from service.config.settings import Settings
 from service.http.connection.listener import ConnectionCounts, listen
@@ -63,7 +63,7 @@ async def worker(folder: Path) -> AsyncIterator[int]:
     profile = profile_of(gated.gates, gated.gate_values(rows))
     file = put(folder, data=sealed(gated, profile=profile))
     settings: dict[str, Any] = {"models": folder, "drain_wait": 0}
-    app = create_app(Settings(**settings), NoSupervisor())
+    app = Application(Settings(**settings), NoSupervisor())
     deployment = Deployment(serial=1, models={"net": (file,)})
     assert (await app.registry.prepare(deployment.to_json()))["failed"] == []
     await app.registry.commit(deployment.to_json())
