@@ -48,7 +48,7 @@ def export_network(to: Path, **options: Any) -> Any:
     return export_model(network(), to, **{"name": "net", "inputs": INPUT, **options})
 
 
-def test_an_export_has_everything(tmp_path: Path, rows: Path) -> None:
+def test_an_export_has_gates_parity_profile_and_lesion_curve(tmp_path: Path, rows: Path) -> None:
     """A file with its manifest: gates as hidden outputs, parity, profile and lesion curve."""
     result = export_network(tmp_path / "repo", data=rows, labels=["red", "green", "blue"])
     assert result.path == tmp_path / "repo" / "net" / "1" / "model.onnx"
@@ -125,7 +125,9 @@ def test_a_requested_version_is_replaced(tmp_path: Path) -> None:
     assert [entry.name for entry in result.path.parent.iterdir()] == ["model.onnx"]
 
 
-def test_the_same_bytes_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exports_from_different_folders_have_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They contain no folder, source file or stack trace."""
     digests = set()
     for name in ("a", "b"):
@@ -210,7 +212,7 @@ def test_a_network_without_gates_exports(tmp_path: Path) -> None:
     assert result.manifest.profile is None
 
 
-def test_the_module_does_not_change(tmp_path: Path) -> None:
+def test_exporting_does_not_change_the_module(tmp_path: Path) -> None:
     """The export runs in eval mode, and restores the mode afterwards."""
     net = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5)).train()
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
@@ -220,7 +222,7 @@ def test_the_module_does_not_change(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
 
 
-def test_rows_that_mix_are_marked(tmp_path: Path) -> None:
+def test_networks_that_mix_rows_are_marked(tmp_path: Path) -> None:
     """The model is exported with a warning, and never batched."""
 
     class Mixing(nn.Module):
@@ -232,7 +234,7 @@ def test_rows_that_mix_are_marked(tmp_path: Path) -> None:
     assert any("mixes the rows of a batch" in text for text in result.warnings)
 
 
-def test_the_steps_are_announced() -> None:
+def test_the_steps_are_reported() -> None:
     started: list[str] = []
     progress: list[tuple[int, int]] = []
 
@@ -263,7 +265,7 @@ def test_the_package_exports_the_pipeline() -> None:
         export.nothing  # noqa: B018
 
 
-def test_verify_proves_it_again(tmp_path: Path) -> None:
+def test_verify_repeats_the_proof(tmp_path: Path) -> None:
     """On other random rows; a file of lower precision by its agreement."""
     fp32 = export_network(tmp_path)
     verified = verify_model(fp32.path, network(), seed=5)
@@ -298,7 +300,7 @@ def test_verify_finds_a_false_manifest(tmp_path: Path, change: dict[str, Any], m
         verify_model(result.path, network(), labels=names)
 
 
-def test_rows_that_the_network_cannot_take_are_one_error(
+def test_rows_that_the_network_rejects_are_one_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Ids beyond an embedding, and classes beyond the output's columns."""

@@ -38,7 +38,7 @@ CELL_GATES = {"highway-lstm": 3 * 8 + 2 * 8, "grid-lstm": 24, "grid-lstm-1d": 6,
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PRESETS]
 )
 @pytest.mark.timeout(300)
-def test_it_exports(name: str, tmp_path: Path) -> None:
+def test_every_preset_can_be_exported(name: str, tmp_path: Path) -> None:
     """The file computes what the network computes, gates included, for any number of rows."""
     net = build_network(find_preset(name).config).eval()
     spec = network_input(net)
@@ -71,7 +71,7 @@ def test_it_exports(name: str, tmp_path: Path) -> None:
     ["digits-10"]
     + [pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "conv-16", "highway-lstm")],
 )
-def test_its_graph_is_adopted_by_itself(name: str, tmp_path: Path) -> None:
+def test_the_graph_of_every_preset_can_be_exported_again(name: str, tmp_path: Path) -> None:
     """The plain .onnx of a network, without the network: the same gates, proved against float64."""
     net = build_network(find_preset(name).config).eval()
     source = Source(name, "module", (network_input(net),), module=net)

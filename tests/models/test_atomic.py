@@ -16,7 +16,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("old", [None, "old"])
-def test_what_was_written_takes_the_place(tmp_path: Path, old: str | None) -> None:
+def test_the_draft_replaces_the_file(tmp_path: Path, old: str | None) -> None:
     """After the block the file is new, whether or not there was one before, and no other file is left."""
     path = tmp_path / "model.safetensors"
     if old is not None:
@@ -29,7 +29,7 @@ def test_what_was_written_takes_the_place(tmp_path: Path, old: str | None) -> No
     assert files(tmp_path) == {"model.safetensors": "new"}
 
 
-def test_a_draft_stands_beside_its_file(tmp_path: Path) -> None:
+def test_the_draft_is_in_the_folder_of_its_file(tmp_path: Path) -> None:
     """In the same folder, so that it can be renamed; hidden, with the same suffix and a unique name."""
     path = tmp_path / "plot.png"
     with replacing(path) as first, replacing(path) as second:
@@ -42,7 +42,9 @@ def test_a_draft_stands_beside_its_file(tmp_path: Path) -> None:
     assert files(tmp_path) == {"plot.png": "1"}
 
 
-def test_the_disk_has_it_before_the_old_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_draft_is_flushed_before_it_replaces_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The complete draft is flushed to disk while the old file is still there."""
     path = tmp_path / "a.txt"
     path.write_text("old")
@@ -57,7 +59,7 @@ def test_the_disk_has_it_before_the_old_file_goes(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("error", [ValueError, OSError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("old", [None, "old"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_whatever_stops_the_block_the_old_file_stays(
+def test_an_error_keeps_the_old_file(
     tmp_path: Path, error: type[BaseException], old: str | None, begun: bool
 ) -> None:
     """The error reaches the caller, and no draft is left behind."""
@@ -75,7 +77,7 @@ def test_whatever_stops_the_block_the_old_file_stays(
     assert files(tmp_path) == ({} if old is None else {"last.json": old})
 
 
-def test_folders_are_made_on_the_way(tmp_path: Path) -> None:
+def test_missing_folders_are_created(tmp_path: Path) -> None:
     with replacing(tmp_path / "runs" / "a" / "log.txt") as draft:
         draft.write_text("x")
     assert files(tmp_path) == {str(Path("runs", "a", "log.txt")): "x"}
@@ -90,7 +92,7 @@ def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
     assert files(tmp_path) == {"a.txt": "old"}
 
 
-def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
+def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
     """If the rename fails because a folder has the name, no draft is left either."""
     (tmp_path / "a.txt").mkdir()
     with pytest.raises(OSError), replacing(tmp_path / "a.txt") as draft:  # noqa: PT011
@@ -100,7 +102,7 @@ def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_who_may_read_it_is_up_to_the_umask(tmp_path: Path, mask: int, mode: int) -> None:
+def test_file_permissions_follow_the_umask(tmp_path: Path, mask: int, mode: int) -> None:
     """Some libraries create files that only their owner can read."""
     before = os.umask(mask)
     try:

@@ -66,7 +66,7 @@ def files_in(folder: Path) -> list[str]:
     )
 
 
-def test_a_checkpoint_end_to_end(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_is_exported_inspected_and_verified(checkpoint: Path, tmp_path: Path) -> None:
     """Export, inspect and verify, each as its own process, with the data that the network was tested on."""
     ran = run(tmp_path, "export", str(checkpoint), "--to", "repo", "--report", "report")
     assert ran.returncode == 0, ran.stderr
@@ -181,7 +181,7 @@ def test_verify_names_a_changed_weight(call: Callable[..., Result], tmp_path: Pa
         pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
     ],
 )
-def test_stopped_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_stopped_export_leaves_no_files(tmp_path: Path, number: signal.Signals) -> None:
     """Neither a file nor a folder, whenever it is stopped."""
     (tmp_path / "net.py").write_text(FACTORY)
     with subprocess.Popen(
@@ -217,7 +217,7 @@ def test_a_library_that_swallows_the_signal_only_delays_the_stop(number: signal.
 
 
 @pytest.mark.slow
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(FACTORY)
     assert run(tmp_path, *EXPORT, "--name", "net").returncode == 0
     path = tmp_path / "repo/net/1/model.onnx"
@@ -247,7 +247,7 @@ write_checked(Path(sys.argv[1]), b"new", lambda draft: os.kill(os.getpid(), sign
 """
 
 
-def test_killed_while_writing_the_old_file_stays(tmp_path: Path) -> None:
+def test_a_kill_while_writing_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"old")
     arguments = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "model.onnx")]
     ran = subprocess.run(arguments, env=environment(), timeout=60, check=False)

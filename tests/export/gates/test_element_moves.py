@@ -55,7 +55,7 @@ def single_node_graph(
 
 @pytest.mark.parametrize(("op", "attributes", "inputs"), CASES)
 @pytest.mark.parametrize("axes", [(1,), (2,), (1, 2), (0, 1, 2)])
-def test_elements_go_where_onnx_says(
+def test_moved_indices_equal_those_of_onnx(
     op: str, attributes: dict[str, Any], inputs: list[list[int]], axes: tuple[int, ...]
 ) -> None:
     """The map of an index that is constant along some axes equals, broadcast, what ONNX computes."""
@@ -73,7 +73,7 @@ def test_elements_go_where_onnx_says(
         np.testing.assert_array_equal(np.broadcast_to(moved, expected.shape), expected)
 
 
-def test_a_reshape_over_an_unknown_size_is_not_guessed() -> None:
+def test_a_reshape_over_an_unknown_size_is_not_followed() -> None:
     """Only axes after the dynamic one are followed."""
     model, _, _ = single_node_graph("Reshape", {}, [[12, 1, 4]])
     (node,) = model.graph

@@ -68,7 +68,7 @@ def literal() -> list[NodeProto]:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("make", [doubled, long_sum, long_output, transposed, complements, literal])
-def test_a_graph_made_to_be_slow_is_read(make: object) -> None:
+def test_hostile_graphs_are_read_in_short_time(make: object) -> None:
     """Neither run time nor recursion depth explodes, and the gate behind the chain is found."""
     assert callable(make)
     nodes = make()

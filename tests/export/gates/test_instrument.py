@@ -60,7 +60,7 @@ def instrument_net(net: nn.Module, shape: tuple[int, ...]) -> tuple[ir.Model, In
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.name)
-def test_gates_are_found_named_and_moved(chain: ExampleChain) -> None:
+def test_gates_of_every_highway_are_found(chain: ExampleChain) -> None:
     """For each way to write a highway, T is what the network computes, and its levers close and open it."""
     net = chain.make().eval()
     model, instrumentation = instrument_net(net, chain.shape)
@@ -94,7 +94,7 @@ def test_gates_are_found_named_and_moved(chain: ExampleChain) -> None:
             assert (gate_values == value).all(), name
 
 
-def test_what_is_no_highway_has_no_gates() -> None:
+def test_other_networks_have_no_gates() -> None:
     """The graph is not changed."""
     model = trace_net(impostors.AllImpostors(), impostors.SHAPE)
     before = ir.to_proto(model).SerializeToString()
@@ -106,7 +106,7 @@ def positions(instrumentation: Instrumentation) -> list[tuple[int, int | None, i
     return [(gate.layer, gate.depth, gate.time) for gate in instrumentation.gates]
 
 
-def test_a_recurrent_highway_is_layer_depth_and_time() -> None:
+def test_recurrent_highways_have_layer_depth_and_time() -> None:
     """Micro-layers with different weights are depths, repeats are times, and one lever moves all times."""
     net = recurrent.Rhn(3, 4, depth=3).eval()
     model, instrumentation = instrument_net(net, (3, 3))
@@ -143,7 +143,7 @@ def test_cells_in_two_directions_are_two_layers() -> None:
     assert instrumentation.gates[0].bias.mean == pytest.approx(-bias.mean().item(), abs=1e-6)
 
 
-def test_lstms_are_independent_in_layers_and_times() -> None:
+def test_lstm_cells_are_independent_gates() -> None:
     """In c' = f c + i g, T is i and C is f. Two layers that alternate in time are two layers."""
     net = recurrent.LstmCells(3, 4).eval()
     model, instrumentation = instrument_net(net, (2, 3))
@@ -162,7 +162,7 @@ def test_lstms_are_independent_in_layers_and_times() -> None:
     assert ranges == {(0, 4, 1), (4, 8, -1)}
 
 
-def test_a_state_is_the_carry_though_the_other_comes_straight_from_the_input() -> None:
+def test_the_state_of_an_sru_is_its_carry() -> None:
     """The cell of an SRU carries c in time, and its highway carries x."""
     model, instrumentation = instrument_net(recurrent.Sru(4), (3, 4))
     assert positions(instrumentation) == [(0, None, 0), (0, None, 1), (0, None, 2), (1, None, None)]

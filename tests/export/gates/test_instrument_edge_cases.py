@@ -73,7 +73,7 @@ def test_the_bias_of_a_residual_stream_is_not_that_of_the_gate() -> None:
     assert [lever.tensor for lever in gate.levers] == ["gate.bias"]
 
 
-def test_a_gemm_without_a_bias_gets_one_as_lever() -> None:
+def test_a_gemm_without_a_bias_gets_a_lever() -> None:
     """A Gemm without a bias gets one, of zeros, with the name of the gate."""
     net = nn.Sequential(dense.Layer(4, bias=False))
     model, instrumentation, _ = instrument_net(net)
@@ -115,7 +115,7 @@ def test_a_gate_that_is_public_and_used_twice_has_three_names() -> None:
         np.testing.assert_allclose(value, expected, atol=1e-6)
 
 
-def test_a_cell_with_three_gates() -> None:
+def test_a_cell_with_three_gates_has_two_transform_gates() -> None:
     """Of three gates, that of the new content is T, one of the others carries, and the last is a T too."""
     net = recurrent.HighwayLstm(4)
     _, instrumentation, runtime = instrument_net(net, "x", "below", "h", "c")

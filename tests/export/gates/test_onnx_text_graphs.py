@@ -34,7 +34,7 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("text", [TORCHSCRIPT, HAND_WRITTEN, FUSED_LINEAR], ids=["old", "by hand", "fused"])
-def test_one_highway_however_it_is_written(text: str) -> None:
+def test_every_way_to_write_a_highway_is_recognized(text: str) -> None:
     """One coupled gate with the identity carry, and T as computed from the weights."""
     proto = model_from_text(text)
     model, instrumentation, runtime = instrument_proto(proto)

@@ -40,7 +40,7 @@ def logit(t: object) -> np.ndarray:
     return np.log(t / (1 - t)).astype(np.float32)
 
 
-def test_statistics_are_those_of_all_rows_at_once() -> None:
+def test_statistics_equal_those_of_all_rows_together() -> None:
     """Over three batches they equal the plain formulas over all rows."""
     net = highway()
     rows = rows_of(2 * MAX_ROWS + 37)
@@ -58,7 +58,7 @@ def test_statistics_are_those_of_all_rows_at_once() -> None:
         assert layer.quantiles == pytest.approx(np.quantile(t, QUANTILE_LEVELS).tolist(), abs=0.01)
 
 
-def test_a_case_worked_out_by_hand() -> None:
+def test_a_profile_worked_out_by_hand() -> None:
     t = np.array([[0.001, 0.5], [0.001, 0.5], [0.001, 0.995], [0.001, 0.995]])
     layer = profile_gates(sigmoid_of("batch", 2), [gate()], Rows({"x": logit(t)})).layers[0]
     assert layer.units == pytest.approx((0.001, 0.7475), abs=1e-6)
@@ -73,7 +73,7 @@ def test_a_case_worked_out_by_hand() -> None:
     assert layer.quantiles[-1] == pytest.approx(0.995, abs=1 / FINE_BINS)
 
 
-def test_a_deviation_far_below_the_mean_is_not_lost() -> None:
+def test_a_deviation_far_below_the_mean_is_exact() -> None:
     """The difference of two large sums would lose it."""
     x = np.zeros((3 * MAX_ROWS, 1), np.float32)
     x[::2] = np.float32(1e-6)
@@ -131,7 +131,7 @@ def test_rows_may_be_along_another_axis() -> None:
     assert profile.contrast[0] == pytest.approx((-0.2, 0.2), abs=1e-6)
 
 
-def test_it_is_reproducible_and_records_its_rows() -> None:
+def test_a_profile_is_reproducible() -> None:
     """Other rows have another digest."""
     net = highway()
     first, repeated = (profile_gates(net.open(), net.gates, rows_of(50)) for _ in range(2))
@@ -146,7 +146,7 @@ def test_large_maps_get_fewer_rows() -> None:
     assert profile.rows == 8
 
 
-def test_a_gate_that_is_no_number_is_named() -> None:
+def test_a_gate_with_nan_is_named() -> None:
     """With its rows, instead of making every average NaN."""
     x = np.zeros((4, 1), np.float32)
     x[2] = np.nan

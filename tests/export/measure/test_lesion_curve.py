@@ -23,7 +23,7 @@ def rows_for(net: Gated, count: int = 300) -> Rows:
 
 
 @pytest.mark.parametrize("ending", ["logits", "softmax"])
-def test_a_closed_layer_is_a_layer_left_out(ending: str) -> None:
+def test_closing_a_layer_equals_leaving_it_out(ending: str) -> None:
     """Accuracy, loss and changed answers equal those of the network without the layer."""
     net = highway(layers=4, ending=ending)
     rows = rows_for(net)

@@ -32,7 +32,7 @@ def picked(rows: Rows, count: int) -> list[int]:
     return [sample.inputs[0].raw[0] for sample in choose_samples(rows, count)]
 
 
-def test_one_of_each_class_in_turn() -> None:
+def test_samples_take_one_row_of_each_class_in_turn() -> None:
     """The first row of each class, then the second of each; always the same rows."""
     rows = Rows({"x": numbered(7)}, np.array([2, 2, 0, 2, 0, 1, 2]))
     assert picked(rows, 3) == [2, 5, 0]
@@ -42,20 +42,20 @@ def test_one_of_each_class_in_turn() -> None:
 
 
 @pytest.mark.parametrize("classes", [None, np.zeros((5, 2), np.int64)])
-def test_without_classes_the_first_ones(classes: Array | None) -> None:
+def test_without_classes_samples_are_the_first_rows(classes: Array | None) -> None:
     """Classes that are not one per row are ignored, and there is no label."""
     rows = Rows({"x": numbered(5)}, classes)
     assert picked(rows, 3) == [0, 1, 2]
     assert {sample.label for sample in choose_samples(rows, 3, ["a", "b"])} == {""}
 
 
-def test_labels_are_names_or_numbers() -> None:
+def test_labels_of_samples_are_names_or_numbers() -> None:
     """The name of the class, or its number if it has no name."""
     rows = Rows({"x": numbered(3)}, np.array([0, 1, 2]))
     assert [sample.label for sample in choose_samples(rows, 3, ["cat", "dog"])] == ["cat", "dog", "2"]
 
 
-def test_no_rows_no_samples() -> None:
+def test_without_rows_there_are_no_samples() -> None:
     assert choose_samples(None, 0) == input_ranges(None) == ()
 
 
@@ -77,7 +77,9 @@ def test_no_rows_no_samples() -> None:
         ([-5, 1], "int8", "int32"),
     ],
 )
-def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, stored_dtype: str) -> None:
+def test_a_row_is_stored_in_the_smallest_exact_dtype(
+    values: list[Any], dtype: str, stored_dtype: str
+) -> None:
     """Bit for bit, including the sign of a zero."""
     row = np.array(values, dtype)
     sample = encode_row("x", row)
@@ -85,7 +87,7 @@ def test_the_smallest_type_that_holds_it(values: list[Any], dtype: str, stored_d
     assert to_input_row(sample, Tensor("x", dtype, ("batch", 2)))[0].tobytes() == row.tobytes()
 
 
-def test_large_rows_are_fewer() -> None:
+def test_samples_of_large_rows_are_fewer() -> None:
     """All inputs together stay within the limit."""
     rows = Rows({"a": np.zeros((9, 30_000), np.uint8), "b": np.full((9, 10_000), 0.5, np.float32)})
     samples = choose_samples(rows, 9)
@@ -94,7 +96,7 @@ def test_large_rows_are_fewer() -> None:
     assert choose_samples(Rows({"x": np.zeros((2, MAX_SAMPLE_CHARACTERS), np.uint8)}), 2) == ()
 
 
-def test_ranges_are_over_all_rows() -> None:
+def test_ranges_cover_all_rows() -> None:
     ranges = input_ranges(Rows({"x": np.array([[-1.5, 2], [7, 0]], np.float32), "ids": np.array([[3], [5]])}))
     assert ranges == (InputRange(input="x", low=-1.5, high=7), InputRange(input="ids", low=3, high=5))
 
@@ -117,7 +119,7 @@ def test_private_rows_stay_out_unless_requested() -> None:
         (["x:float32[batch,2]", "y:float32[3,2]"], "inputs that take a single row, got y:"),
     ],
 )
-def test_rows_that_cannot_be_requested_stay_out(inputs: list[str], requirement: str) -> None:
+def test_rows_that_json_cannot_hold_stay_out(inputs: list[str], requirement: str) -> None:
     """They are left out by default, and refused if requested."""
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source(*inputs, rows=rows, public=True)) == 0
@@ -125,11 +127,11 @@ def test_rows_that_cannot_be_requested_stay_out(inputs: list[str], requirement: 
         sample_count(1, source(*inputs, rows=rows, public=True))
 
 
-def test_a_fixed_batch_of_one_takes_one() -> None:
+def test_a_fixed_batch_of_one_row_has_samples() -> None:
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source("x:float32[1,2]", rows=rows, public=True)) == 10
 
 
-def test_samples_of_nothing_are_refused() -> None:
+def test_requesting_samples_without_rows_is_refused() -> None:
     with pytest.raises(UsageError, match="--samples: expected rows to store, got none"):
         sample_count(3, source())

@@ -30,7 +30,7 @@ def test_versions_count_from_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1, 2**31])
-def test_strange_versions_are_refused(version: int) -> None:
+def test_invalid_versions_are_refused(version: int) -> None:
     with pytest.raises(UsageError, match=f"expected a whole number from 1, got {version}"):
         expect_version(version)
 
@@ -44,7 +44,7 @@ def test_a_file_is_no_repository(tmp_path: Path) -> None:
     assert expect_repository(tmp_path / "new" / "models") == tmp_path / "new" / "models"
 
 
-def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
+def test_a_model_appears_after_its_check(tmp_path: Path) -> None:
     """The check sees the complete draft, and the file does not exist yet."""
     path = tmp_path / "a" / "1" / "model.onnx"
 
@@ -57,7 +57,7 @@ def test_a_file_appears_after_its_check(tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["model.onnx"]
 
 
-def test_a_file_that_would_not_be_served_does_not_appear(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_served_does_not_appear(tmp_path: Path) -> None:
     """A sample that does not fit the graph is found before the file is in place."""
     net = highway(layers=1)
     update = {"outputs": ("logits",), "gates": net.gates}
@@ -74,7 +74,7 @@ def test_a_file_that_would_not_be_served_does_not_appear(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
-def test_what_stops_it_leaves_nothing_behind(tmp_path: Path, error: BaseException) -> None:
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, error: BaseException) -> None:
     """Neither a draft nor a new folder; an old file stays as it was."""
 
     def check(draft: Path) -> None:

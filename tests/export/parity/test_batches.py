@@ -35,7 +35,7 @@ def by_name(batch_generator: BatchGenerator, rows: Rows | None = None) -> dict[s
     return {batch.name: batch for batch in batches}
 
 
-def test_a_seed_draws_the_same_each_time_and_another_seed_other_numbers() -> None:
+def test_a_seed_determines_the_batches() -> None:
     """The manifest records the digests, so that a later verification uses the same rows."""
     first, repeated, other = (
         [batch.record() for batch in generator(FLOAT, seed=seed).all(None)] for seed in (3, 3, 4)
@@ -44,7 +44,7 @@ def test_a_seed_draws_the_same_each_time_and_another_seed_other_numbers() -> Non
     assert all(a.digest != b.digest for a, b in zip(first, other, strict=True) if a.name != "zeros")
 
 
-def test_every_size_of_a_service_is_tried() -> None:
+def test_batches_have_every_size_of_a_service() -> None:
     """1, 2, 7, 64 and the maximum. All begin with the same rows, and only small ones compare layers."""
     nested = [batch for batch in generator(FLOAT).all(None) if batch.name.endswith(("row", "rows"))]
     assert sorted(batch.rows for batch in nested) == [1, 2, 7, 64, 100]
@@ -63,7 +63,7 @@ def test_numbers_are_values_from_the_domain() -> None:
     assert values.std() == pytest.approx(2, abs=0.2)
 
 
-def test_neighbours_are_others_beside_the_same_row() -> None:
+def test_the_neighbours_batch_repeats_a_row_beside_others() -> None:
     batches = by_name(generator(FLOAT))
     row, neighbours = batches["1 row"].arrays["x"], batches["neighbours"].arrays["x"]
     assert batches["neighbours"].shared
@@ -71,7 +71,7 @@ def test_neighbours_are_others_beside_the_same_row() -> None:
     assert not np.isin(neighbours[1:], batches["100 rows"].arrays["x"]).any()
 
 
-def test_stress_batches_stress_the_arithmetic() -> None:
+def test_stress_batches_have_extreme_values() -> None:
     """Zeros, values times 10,000, denormals, and one NaN or Inf in the second row."""
     batches = by_name(generator(FLOAT))
     stress = {name: batch.arrays["x"] for name, batch in batches.items() if not batch.ordinary}
@@ -87,7 +87,7 @@ def test_stress_batches_stress_the_arithmetic() -> None:
         assert mask(stress[name][1]).any()
 
 
-def test_ids_stay_in_their_range_and_reach_both_ends() -> None:
+def test_ids_cover_exactly_their_range() -> None:
     """Ids are neither scaled nor made NaN."""
     batches = by_name(generator(IDS, low=-2))
     assert all(batch.arrays["ids"].dtype == np.int64 for batch in batches.values())
@@ -98,20 +98,20 @@ def test_ids_stay_in_their_range_and_reach_both_ends() -> None:
     assert set(generator(IDS, low=-2).probe().arrays["ids"].ravel()) == {-2, 9}
 
 
-def test_other_lengths_are_tried() -> None:
+def test_dynamic_dimensions_get_several_sizes() -> None:
     """A dynamic dimension gets sizes 1, 2, those beside the traced one, and longer ones."""
     lengths = {b.arrays["ids"].shape[1] for b in generator(IDS).all(None) if b.name.startswith("tokens=")}
     assert {1, 2, 5, 16, 18, 33} <= lengths
 
 
-def test_a_fixed_batch_is_the_only_size() -> None:
+def test_a_fixed_batch_size_is_kept() -> None:
     """All batches have the fixed number of rows, and row 0 still gets other neighbors."""
     batches = by_name(generator("x:float32[4,3]"))
     assert {batch.rows for batch in batches.values()} == {4}
     assert np.array_equal(batches["neighbours"].arrays["x"][0], batches["4 rows"].arrays["x"][0])
 
 
-def test_the_batch_may_lie_along_any_axis() -> None:
+def test_the_batch_may_be_any_axis() -> None:
     """A state of [layers, batch, units] is cut along its rows; an input without rows is left whole."""
     batches = by_name(generator("x:float32[batch,3]", "h:float32[2,batch,5]", "w:float32[6]"))
     assert batches["2 rows"].arrays["h"].shape == (2, 2, 5)
@@ -120,7 +120,7 @@ def test_the_batch_may_lie_along_any_axis() -> None:
     assert np.array_equal(batches["neighbours"].arrays["h"][:, 0], batches["1 row"].arrays["h"][:, 0])
 
 
-def test_real_rows_are_tried_where_there_are_any() -> None:
+def test_real_rows_are_tried_if_there_are_any() -> None:
     """A few rows with all layers, and as many as one batch may have."""
     x = np.random.default_rng(0).random((300, 4), np.float32)
     rows = Rows({"x": x})
@@ -132,12 +132,12 @@ def test_real_rows_are_tried_where_there_are_any() -> None:
     assert "real rows" not in by_name(generator(FLOAT, rows=few), few)
 
 
-def test_a_free_length_is_that_of_the_rows() -> None:
+def test_a_dynamic_length_is_taken_from_the_rows() -> None:
     rows = Rows({"ids": np.zeros((5, 12), np.int64)})
     assert choose_sizes(Source("s", "m", parse_inputs([IDS]), rows=rows)).sizes["tokens"] == 12
 
 
-def test_a_digest_is_of_names_types_shapes_and_bytes() -> None:
+def test_a_digest_covers_names_types_shapes_and_bytes() -> None:
     x = np.arange(4, dtype=np.float32)
     batches = [
         ProofBatch("b", 1, arrays, {})
@@ -147,7 +147,7 @@ def test_a_digest_is_of_names_types_shapes_and_bytes() -> None:
     assert batches[0].record() == ProofBatch("b", 1, {"x": x.copy()}, {}).record()
 
 
-def test_a_perturbation_moves_numbers_by_a_share_of_themselves() -> None:
+def test_a_perturbation_is_relative_to_each_value() -> None:
     """In float64; ids do not move."""
     batch = ProofBatch(
         "b", 2, {"x": np.float32([[1e4], [0]]), "ids": np.array([[3], [4]])}, {"x": 0, "ids": 0}

@@ -123,29 +123,29 @@ def change_row(size: int, row: int, *names: str) -> Spoil:
     return spoil
 
 
-def test_a_model_that_is_the_network_holds() -> None:
+def test_a_correct_model_passes() -> None:
     assert run(FIRST, batch(7, shared=True), LAST, batch(3)) == ""
 
 
 @pytest.mark.parametrize("row", [0, 1, 60, 119, 120, 127])
-def test_every_row_of_a_large_batch_counts(row: int) -> None:
+def test_every_row_of_a_large_batch_is_compared(row: int) -> None:
     """Also the rows for which no float64 reference is computed."""
     assert run(FIRST, LAST, spoil=change_row(128, row, OUTPUT)).startswith("y with the batch ")
 
 
-def test_a_gate_of_a_large_batch_is_that_of_a_small_one() -> None:
+def test_gates_of_a_large_batch_are_compared_with_a_small_one() -> None:
     """The large batch has no reference for gates, but its first row is known from the small one."""
     reason = run(FIRST, LAST, spoil=change_row(128, 0, GATE))
     assert reason.startswith("layer00.transform_gate with the batch \"row 0 in '128 rows' and in '1 rows'\"")
 
 
-def test_where_a_large_batch_breaks_its_layers_are_looked_at() -> None:
+def test_layers_are_compared_if_a_large_batch_differs() -> None:
     """So that the first layer that differs is named."""
     reason = run(FIRST, LAST, spoil=change_row(128, 60, GATE, OUTPUT))
     assert reason.startswith("layer00.transform_gate with the batch '128 rows'")
 
 
-def test_the_truth_of_a_large_batch_is_worked_out_for_its_last_rows() -> None:
+def test_the_reference_of_a_large_batch_is_computed_for_its_last_rows() -> None:
     """This makes the proof affordable. A network that mixes rows needs all of them."""
     compared, _, reference = comparison()
     compared.run(FIRST)
@@ -156,7 +156,7 @@ def test_the_truth_of_a_large_batch_is_worked_out_for_its_last_rows() -> None:
     assert ("float64 of 128 rows", 128, False) in reference.calls
 
 
-def test_both_sides_are_asked_twice() -> None:
+def test_results_that_change_between_runs_are_found() -> None:
     """A side that gives another answer the second time is found and named."""
 
     def fickle(values: TensorValues, runs: int) -> None:
@@ -171,7 +171,7 @@ def test_both_sides_are_asked_twice() -> None:
     assert ("state", 1, True) in reference.calls
 
 
-def test_a_batch_that_the_network_does_not_take_is_left_out() -> None:
+def test_a_batch_that_the_network_rejects_is_left_out() -> None:
     """It is not recorded; a size that the service may send gives a warning."""
     compared, table, _ = comparison(rejected_rows=2)
     compared.run(batch(2, "two", shared=True))
@@ -182,7 +182,7 @@ def test_a_batch_that_the_network_does_not_take_is_left_out() -> None:
     assert table.first_failure(0.0) is None
 
 
-def test_a_batch_that_onnxruntime_does_not_take_is_a_fault() -> None:
+def test_a_batch_that_only_onnxruntime_rejects_is_an_error() -> None:
     def refuse(values: TensorValues, runs: int) -> None:
         raise RuntimeError("bad\nluck")
 
@@ -192,8 +192,7 @@ def test_a_batch_that_onnxruntime_does_not_take_is_a_fault() -> None:
         comparison(refuse)[0].run(FIRST)
 
 
-def test_large_values_are_perturbed() -> None:
-    """Sensitivity is measured only for large values."""
+def test_sensitivity_is_measured_for_large_values() -> None:
     compared, table, reference = comparison()
     compared.run(FIRST)
     assert reference.perturbed == []

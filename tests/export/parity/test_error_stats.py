@@ -22,7 +22,7 @@ FLOAT64 = np.array([[3.0, -4.0]])
 NATIVE = FLOAT64.astype(np.float32)
 
 
-def test_errors_are_against_float64() -> None:
+def test_errors_are_relative_to_float64() -> None:
     """Both sides are compared with float64, not with each other."""
     ort, native = np.float32([[3.5, -4.0]]), np.float32([[3.0, -4.25]])
     errors = compare_tensors(BLANK, ort=ort, native=native, float64=FLOAT64)
@@ -37,7 +37,7 @@ def test_errors_are_against_float64() -> None:
     )
 
 
-def test_gates_are_of_scale_one() -> None:
+def test_gates_have_scale_one() -> None:
     """An error in a closed gate, which is almost zero, is as bad as in an open one."""
     assert (
         compare_tensors(replace(BLANK, kind="gate"), ort=NATIVE, native=NATIVE, float64=FLOAT64).scale == 1.0
@@ -56,11 +56,11 @@ def test_gates_are_of_scale_one() -> None:
         (np.float32([[np.inf, -4.0]]), "expected +Inf in the 0 cells"),
     ],
 )
-def test_what_no_number_shows_is_a_mismatch(ort: np.ndarray, mismatch: str) -> None:
+def test_differences_that_are_no_numbers_are_mismatches(ort: np.ndarray, mismatch: str) -> None:
     assert compare_tensors(BLANK, ort=ort, native=NATIVE, float64=FLOAT64).mismatch.startswith(mismatch)
 
 
-def test_a_nan_on_one_side_is_a_mismatch_and_infinities_have_signs() -> None:
+def test_nan_on_one_side_or_another_infinity_is_a_mismatch() -> None:
     native = np.float32([np.nan, np.inf, 1.0])
     float64 = native.astype(np.float64)
     assert compare_tensors(BLANK, ort=native, native=native, float64=float64).mismatch == ""
@@ -77,7 +77,7 @@ def test_a_nan_on_one_side_is_a_mismatch_and_infinities_have_signs() -> None:
     )
 
 
-def test_a_lossy_value_may_forget_a_nan_and_nothing_else() -> None:
+def test_a_lossy_tensor_may_lose_nan_only() -> None:
     """A NaN may become a number, which is counted; a number may not become NaN."""
     native = np.float32([np.nan, 1.0])
     float64 = native.astype(np.float64)
@@ -90,7 +90,7 @@ def test_a_lossy_value_may_forget_a_nan_and_nothing_else() -> None:
     ).mismatch
 
 
-def test_either_side_may_forget_where_neither_is_sure() -> None:
+def test_both_sides_may_lose_nan_if_the_reference_does() -> None:
     """onnx's reference evaluator loses NaN in a maximum too, in other cells than onnxruntime."""
     native, ort = np.float32([np.nan, 1.0, 2.0]), np.float32([5.0, np.nan, 2.0])
     float64 = native.astype(np.float64)
@@ -110,7 +110,7 @@ def test_either_side_may_forget_where_neither_is_sure() -> None:
     ).mismatch
 
 
-def test_whole_numbers_must_be_equal_to_pytorchs_or_to_float64s() -> None:
+def test_integers_must_equal_pytorch_or_float64() -> None:
     """An argmax of two equal values may give either index, and no third."""
     native, float64 = np.array([1, 2, 3]), np.array([1, 2, 4])
     assert compare_tensors(BLANK, ort=np.array([1, 2, 4]), native=native, float64=float64).mismatch == ""
@@ -127,7 +127,7 @@ def test_overflow_in_single_precision_is_no_error() -> None:
     assert (errors.mismatch, errors.cells, errors.max) == ("", 0, 0.0)
 
 
-def test_sensitivity_is_how_far_float64_moves() -> None:
+def test_sensitivity_is_the_change_of_float64() -> None:
     """None means that nothing was perturbed, 0 that nothing moved."""
     assert compare_tensors(BLANK, ort=NATIVE, native=NATIVE, float64=FLOAT64).sensitivity is None
     assert (
@@ -138,14 +138,14 @@ def test_sensitivity_is_how_far_float64_moves() -> None:
     ).sensitivity == pytest.approx(2)
 
 
-def test_the_precision_is_the_tensors_own() -> None:
+def test_the_precision_is_that_of_the_tensor() -> None:
     """float16 has a larger spacing; float64 is not expected to be more exact than float32."""
     half = NATIVE.astype(np.float16)
     assert compare_tensors(BLANK, ort=half, native=half, float64=FLOAT64).eps == 2**-10
     assert compare_tensors(BLANK, ort=FLOAT64, native=FLOAT64, float64=FLOAT64).eps == EPS
 
 
-def test_what_should_be_one_is_compared_with_itself() -> None:
+def test_two_places_of_one_tensor_are_compared() -> None:
     errors = compare_places(BLANK, ort=np.float32([1.0]), other=np.float32([1.5]), float64=np.array([7.0]))
     assert (errors.rms, errors.max, errors.rms_torch, errors.scale) == (0.5, 0.5, 0.0, 7.0)
     assert compare_places(BLANK, ort=np.array([1]), other=np.array([2]), float64=np.array([2])).mismatch
@@ -155,8 +155,7 @@ def test_what_should_be_one_is_compared_with_itself() -> None:
 
 
 @pytest.mark.parametrize("factor", [1e-200, 1.0, 1e200])
-def test_the_root_mean_square_knows_any_size(factor: float) -> None:
-    """Squares neither overflow nor underflow."""
+def test_the_root_mean_square_neither_overflows_nor_underflows(factor: float) -> None:
     assert rms(np.array([3.0, 4.0]) * factor) == pytest.approx(12.5**0.5 * factor)
     assert rms(np.zeros(0)) == 0.0
 

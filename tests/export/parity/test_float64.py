@@ -31,7 +31,7 @@ class Narrow(nn.Module):
         )
 
 
-def test_single_precision_in_the_code_is_double_under_the_reference() -> None:
+def test_float32_in_user_code_becomes_float64() -> None:
     """The same numbers as float64 code that asks for nothing."""
     with float64_mode(), torch.no_grad():
         actual = Narrow()(to_float64(X))
@@ -44,7 +44,7 @@ def test_single_precision_in_the_code_is_double_under_the_reference() -> None:
     assert not torch.equal(actual, actual.float().double())
 
 
-def test_writing_in_place_into_a_narrow_tensor_is_kept() -> None:
+def test_in_place_changes_of_float32_tensors_are_kept() -> None:
     """A tensor that the code keeps becomes float64 itself, not a copy of it."""
     tensor = torch.tensor([1.0, 2.0])
     with float64_mode():
@@ -54,7 +54,7 @@ def test_writing_in_place_into_a_narrow_tensor_is_kept() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_the_default_type_comes_back(dtype: torch.dtype) -> None:
+def test_the_default_dtype_is_restored(dtype: torch.dtype) -> None:
     """Also after an error."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
@@ -69,7 +69,7 @@ def test_the_default_type_comes_back(dtype: torch.dtype) -> None:
         torch.set_default_dtype(before)
 
 
-def test_whole_numbers_stay_whole() -> None:
+def test_integers_and_booleans_are_not_converted() -> None:
     """Ids and masks are not converted."""
     with float64_mode():
         assert (torch.arange(3) + 1).dtype == torch.int64
@@ -77,7 +77,7 @@ def test_whole_numbers_stay_whole() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_a_copy_shares_nothing() -> None:
+def test_an_independent_copy_shares_no_tensors() -> None:
     """Also with a module that keeps a tensor computed from its parameters, as old weight norm does."""
     module = weight_norm(nn.Linear(3, 3))
     module(torch.zeros(1, 3))

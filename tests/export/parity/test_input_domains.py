@@ -39,7 +39,7 @@ def graph(*nodes: str, **weights: np.ndarray) -> ir.Model:
         (["OneHot ids seven onoff -> y"], 7),
     ],
 )
-def test_the_smallest_table_says_which_ids_there_are(nodes: list[str], size: int | None) -> None:
+def test_the_smallest_embedding_table_limits_the_ids(nodes: list[str], size: int | None) -> None:
     """Even if ids are reshaped or cast on the way, but not if their values change."""
     model = graph(
         *nodes,
@@ -58,7 +58,7 @@ def first_domain(source: Source, model: ir.Model | None = None) -> InputDomain:
     return input_domains(source, model, [str(model.graph.inputs[0].name)])[source.inputs[0].name]
 
 
-def test_ids_are_those_of_the_table_or_of_the_rows_or_two() -> None:
+def test_ids_follow_from_the_table_or_the_rows() -> None:
     """The table decides even if the rows use few ids. Ids below zero only if rows have them."""
     inputs = parse_inputs(["ids:int64[batch,5]"])
     table = graph("Gather table ids -> y", table=np.zeros((11, 3), np.float32))
@@ -80,7 +80,7 @@ def test_numbers_are_distributed_like_the_rows() -> None:
     assert any_length.mean == pytest.approx(9)
 
 
-def test_numbers_are_distributed_as_the_networks_scaling_says() -> None:
+def test_numbers_are_distributed_according_to_the_scaling() -> None:
     """A network that subtracts 128 and divides by 64 expects bytes."""
     net = nn.Module()
     net.register_buffer("shift", torch.tensor(128.0))
@@ -94,13 +94,13 @@ def test_numbers_are_distributed_as_the_networks_scaling_says() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "bool"])
-def test_values_have_the_inputs_type(dtype: str) -> None:
+def test_values_have_the_dtype_of_the_input(dtype: str) -> None:
     values = InputDomain().draw(parse_input(f"x:{dtype}[batch,50]"), {"batch": 4}, np.random.default_rng(0))
     assert values.dtype == np.dtype(dtype)
     assert values.shape == (4, 50)
     assert len(np.unique(values)) > 1
 
 
-def test_fewer_ids_are_tried_one_after_another() -> None:
+def test_narrower_ranges_of_ids_are_tried_in_turn() -> None:
     assert [domain.high for domain in InputDomain(0, 40).narrower()] == [31, 7, 3, 1, 0]
     assert [domain.high for domain in InputDomain(2, 9).narrower()] == [7, 3]

@@ -70,7 +70,7 @@ X = np.float32([[0.1, 0.7]])
     ],
     ids=["weight", "cast", "literal", "constant", "filled", "empty", "half"],
 )
-def test_every_narrow_number_is_widened(nodes: list[onnx.NodeProto]) -> None:
+def test_all_float32_values_become_float64(nodes: list[onnx.NodeProto]) -> None:
     """Weights, casts and literals; native evaluation stays float32."""
     evaluator = GraphEvaluator(model(nodes, "y", three=np.float32([3.0])), ["y"])
     float64 = evaluator.run({"x": X}, float64=True)["y"]
@@ -80,7 +80,7 @@ def test_every_narrow_number_is_widened(nodes: list[onnx.NodeProto]) -> None:
     assert native.dtype == np.float32
 
 
-def test_only_what_is_requested_is_computed() -> None:
+def test_only_requested_values_are_computed() -> None:
     """An operator that the evaluator cannot run does no harm if no requested value needs it."""
     nodes = [
         helper.make_node("Relu", ["x"], ["inner"]),
@@ -91,7 +91,7 @@ def test_only_what_is_requested_is_computed() -> None:
     assert not values["inner"].any()
 
 
-def test_a_bias_that_may_be_overridden_is_a_weight() -> None:
+def test_an_overridable_bias_has_a_default() -> None:
     """It need not be fed."""
     proto = model([helper.make_node("Add", ["x", "b"], ["y"])], "y", overridable=True, b=np.float32([1, 2]))
     np.testing.assert_allclose(GraphEvaluator(proto, ["y"]).run({"x": X}, float64=True)["y"], [[1.1, 2.7]])
@@ -111,7 +111,7 @@ def reference_for(proto: onnx.ModelProto, origins: dict[str, Origin]) -> OnnxRef
 BATCH = ProofBatch("b", 1, {"x": X}, {"x": 0})
 
 
-def test_an_adopted_graph_is_its_own_reference() -> None:
+def test_an_onnx_source_is_its_own_reference() -> None:
     """By the values' names before gates were exposed; complements of gates are computed."""
     proto = model(
         [helper.make_node("Sigmoid", ["x"], ["g"]), helper.make_node("Mul", ["x", "g"], ["y"])], "y"
@@ -127,7 +127,7 @@ def test_an_adopted_graph_is_its_own_reference() -> None:
     assert (reference.noise, reference.warnings) == (0.0, ())
 
 
-def test_where_the_evaluator_cannot_onnxruntime_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onnxruntime_replaces_an_evaluator_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The description and a warning say so, and the noise is that of float32."""
 
     def fail(self: GraphEvaluator, feeds: object, *, float64: bool) -> None:

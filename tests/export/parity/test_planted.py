@@ -114,7 +114,7 @@ def nan_to_zero(model: ir.Model) -> None:
     model.graph.outputs[0] = where.outputs[0]
 
 
-def test_the_graph_as_it_is_holds(subject: Subject) -> None:
+def test_a_correct_graph_passes(subject: Subject) -> None:
     """Nothing is reported of a correct graph."""
     proof = subject.prove_spoilt()
     assert proof.parity.verdict == "pass"
@@ -141,7 +141,7 @@ def test_the_graph_as_it_is_holds(subject: Subject) -> None:
     ],
 )
 @pytest.mark.usefixtures("without_weight_check")
-def test_errors_show_it_and_name_where_it_began(
+def test_the_first_wrong_tensor_is_named(
     subject: Subject, spoil: Callable[[ir.Model], None], failed: str
 ) -> None:
     """The first tensor that differs is named and marked in the table; nothing before it is blamed."""
@@ -164,7 +164,7 @@ def test_errors_show_it_and_name_where_it_began(
         ("layers.2.gate.weight", lambda w: w.astype(np.float16).astype(np.float32)),
     ],
 )
-def test_a_weight_that_is_another_is_named(
+def test_a_changed_weight_is_named(
     subject: Subject, name: str, function: Callable[[np.ndarray], np.ndarray]
 ) -> None:
     """Even if only the last bit differs, which the outputs need not show."""
@@ -232,7 +232,7 @@ def test_a_baked_random_number_is_found() -> None:
         ),
     ],
 )
-def test_what_a_trace_cannot_hold_is_found(
+def test_values_that_a_trace_cannot_hold_are_found(
     make: Callable[[], Subject], error: type[ExportError], says: str
 ) -> None:
     """Random numbers, a buffer that is updated, and a number that has changed since."""

@@ -59,7 +59,7 @@ def preset(name: str) -> Traceable:
 @pytest.mark.parametrize(
     "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS]
 )
-def test_every_preset_holds(name: str) -> None:
+def test_every_preset_passes(name: str) -> None:
     """No false alarm in outputs, gates and layers, and no preset mixes the rows of a batch."""
     proof = preset(name).prove()
     assert not proof.batch_coupled
@@ -71,7 +71,7 @@ def digits() -> Traceable:
     return preset("digits-10")
 
 
-def test_a_proof_says_what_it_is_of(digits: Traceable) -> None:
+def test_a_proof_records_reference_batches_and_errors(digits: Traceable) -> None:
     """Reference, provider, seed, batches with digests and errors fit into the manifest."""
     proof = digits.prove(seed=5)
     assert Parity.model_validate_json(proof.parity.model_dump_json()) == proof.parity
@@ -90,7 +90,7 @@ def test_a_proof_says_what_it_is_of(digits: Traceable) -> None:
         assert sum(ort) == sum(torch_counts) > 0
 
 
-def test_the_same_seed_proves_the_same(digits: Traceable) -> None:
+def test_equal_seeds_give_equal_proofs(digits: Traceable) -> None:
     """To the last digit, so that two exports have the same bytes."""
     assert digits.prove().parity == digits.prove().parity
     assert digits.prove(seed=1).parity.tensors != digits.prove().parity.tensors
@@ -102,7 +102,7 @@ def test_progress_is_reported_to_the_end(digits: Traceable) -> None:
     assert calls == [(done, calls[0][1]) for done in range(calls[0][1] + 1)]
 
 
-def test_errors_are_the_worst_of_all_providers(digits: Traceable) -> None:
+def test_the_worst_error_of_all_providers_counts(digits: Traceable) -> None:
     """A second device that differs is found although the first does not differ."""
 
     class Inexact:
@@ -160,7 +160,7 @@ class Mixing(nn.Module):
         ("none", ""),
     ],
 )
-def test_a_network_that_mixes_rows_is_marked(how: str, reason: str) -> None:
+def test_a_network_that_mixes_rows_is_marked_as_coupled(how: str, reason: str) -> None:
     """It is exported with a warning, and never micro-batched."""
     proof = traceable(Mixing(how), "x:float32[batch,4]").prove()
     assert proof.batch_coupled == bool(reason)
@@ -174,7 +174,7 @@ class Pooling(nn.Module):
         return torch.max_pool1d(x, 2, 1)
 
 
-def test_a_nan_that_onnxruntime_loses_gives_a_warning() -> None:
+def test_nan_lost_by_onnxruntime_gives_a_warning() -> None:
     """It is no fault of the graph."""
     proof = traceable(Pooling(), "x:float32[batch,2,8]").prove()
     assert len(proof.warnings) == 1
@@ -201,7 +201,7 @@ class Embedding(nn.Module):
         (3, "uint8", None, 8),
     ],
 )
-def test_ids_are_drawn_so_that_the_network_takes_them(
+def test_ids_are_drawn_from_a_range_that_the_network_accepts(
     shift: int, dtype: str, rows: Rows | None, count: int
 ) -> None:
     """From its tables or real rows; if neither tells, narrower ranges are tried."""
@@ -242,7 +242,7 @@ class Picky(nn.Module):
         return self.convolve(x).amax(2)
 
 
-def test_sizes_that_the_network_does_not_take_are_left_out() -> None:
+def test_sizes_that_the_network_rejects_are_left_out() -> None:
     """Short lengths silently; a number of rows with a warning, since the service may send it."""
     net = traceable(Picky(), "x:float32[batch,2,time]")
     net.source.module.single_rows = False
@@ -253,7 +253,7 @@ def test_sizes_that_the_network_does_not_take_are_left_out() -> None:
     assert "the network does not accept the batch '1 row' (expected more rows)" in proof.warnings
 
 
-def test_a_length_that_the_network_takes_is_looked_for() -> None:
+def test_a_length_that_the_network_accepts_is_searched() -> None:
     net = traceable(Picky(), "x:float32[batch,2,time]")
     net.source.module.step = 8
     assert net.prove().random_rows.inputs["x"].shape == (128, 2, 8)
@@ -287,7 +287,7 @@ class Cancelling(nn.Module):
         return (x + 1e6) - 1e6
 
 
-def test_an_ill_conditioned_network_is_no_pass() -> None:
+def test_an_ill_conditioned_network_fails() -> None:
     """Both sides may be equal bit for bit, and both wrong."""
     with pytest.raises(ParityError, match="^output is ill-conditioned, so parity means nothing here"):
         traceable(Cancelling(), "x:float32[batch,4]").prove()
@@ -300,13 +300,13 @@ class Exact(nn.Module):
         return torch.relu(x) * 2
 
 
-def test_an_exact_network_holds() -> None:
+def test_an_exact_network_passes() -> None:
     """Errors of zero on both sides are not divided."""
     proof = traceable(Exact(), "x:float32[batch,4]").prove()
     assert proof.parity.tensors[0].max == proof.parity.tensors[0].max_torch == 0
 
 
-def test_a_fixed_batch_holds() -> None:
+def test_a_fixed_batch_passes() -> None:
     proof = traceable(nn.Linear(4, 2), "x:float32[3,4]").prove()
     assert {batch.rows for batch in proof.parity.batches} == {3}
     assert not proof.batch_coupled
@@ -337,7 +337,7 @@ def adopted() -> Source:
     return Source("adopted", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
 
 
-def test_an_adopted_graph_is_proved_against_itself() -> None:
+def test_an_onnx_source_is_proved_against_itself() -> None:
     """With gates exposed and levers added it computes the same; a change is found."""
     source = adopted()
     model = ir.from_proto(source.graph)

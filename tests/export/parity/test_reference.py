@@ -87,7 +87,7 @@ def test_outputs_and_gates_are_computed_in_float64(source: Source, traced: Trace
     assert reference.warnings == ()
 
 
-def test_the_users_module_is_left_alone(source: Source, traced: TracedGraph) -> None:
+def test_the_users_module_does_not_change(source: Source, traced: TracedGraph) -> None:
     """Its mode and weights, and torch's random state."""
     net = source.module
     net.train()
@@ -100,13 +100,15 @@ def test_the_users_module_is_left_alone(source: Source, traced: TracedGraph) -> 
     assert torch.equal(random, torch.get_rng_state())
 
 
-def test_large_batches_have_outputs_alone(source: Source, traced: TracedGraph) -> None:
+def test_large_batches_have_only_outputs(source: Source, traced: TracedGraph) -> None:
     reference = reference_for(source, traced, {"t": Origin("sigmoid")})
     large = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, compare_layers=False)
     assert set(reference.native(large)) == set(reference.float64(large)) == {"output"}
 
 
-def test_a_value_that_is_no_node_comes_from_the_graph(source: Source, traced: TracedGraph) -> None:
+def test_a_value_without_a_traced_node_is_computed_from_the_graph(
+    source: Source, traced: TracedGraph
+) -> None:
     """The description names the reference evaluator."""
     sigmoid = next(node for node in traced.model.graph if node.op_type == "Sigmoid")
     sigmoid.outputs[0].name = "t"
@@ -119,9 +121,7 @@ def test_a_value_that_is_no_node_comes_from_the_graph(source: Source, traced: Tr
     assert reference.description.endswith("the graph by onnx's reference evaluator in float64 for t")
 
 
-def test_a_network_that_knows_single_precision_only_is_replaced_by_its_program(
-    source: Source, traced: TracedGraph
-) -> None:
+def test_a_float32_only_network_is_replaced_by_its_program(source: Source, traced: TracedGraph) -> None:
     """By its traced program; the description and a warning say so."""
     expected = reference_for(source, traced).float64(BATCH)["output"]
     source.module.narrow = True
@@ -131,7 +131,7 @@ def test_a_network_that_knows_single_precision_only_is_replaced_by_its_program(
     assert "does not run in float64 (float32 only)" in reference.warnings[0]
 
 
-def test_a_program_that_is_not_the_network_is_found(source: Source, traced: TracedGraph) -> None:
+def test_a_program_that_differs_from_the_network_is_found(source: Source, traced: TracedGraph) -> None:
     """Even if it differs by only 1e-7."""
     source.module.extra = 1e-7
     with pytest.raises(
@@ -153,7 +153,7 @@ def test_a_batch_that_the_network_does_not_accept_is_rejected(source: Source, tr
         reference_for(source, traced).native(wider)
 
 
-def test_a_strided_batch_holds_the_same_numbers_elsewhere(source: Source) -> None:
+def test_a_strided_batch_has_the_same_values(source: Source) -> None:
     network = NetworkCopy(source)
     strided = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, strided=True)
     assert not network.tensors(strided)[0].is_contiguous()
@@ -174,7 +174,7 @@ def test_a_network_may_write_into_its_input() -> None:
     assert np.array_equal(BATCH.arrays["x"], before)
 
 
-def test_a_network_in_train_mode_is_run_as_it_will_be_served() -> None:
+def test_a_network_in_train_mode_is_run_in_eval_mode() -> None:
     """In eval mode, so without dropout."""
     module = nn.Dropout(0.5).train()
     network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=module))
@@ -212,7 +212,7 @@ def test_a_run_that_changes_a_tensor_is_found(change: Callable[[nn.Module], None
     assert network.changed_by(BATCH) == name
 
 
-def test_a_program_without_its_module_is_the_original() -> None:
+def test_a_program_without_a_module_is_the_original() -> None:
     """As for a .pt2 source. Arguments are put back into their nested structure."""
 
     class Two(nn.Module):
@@ -243,7 +243,7 @@ def test_each_run_draws_its_own_random_numbers() -> None:
     assert not np.array_equal(network.native(BATCH)[0], network.native(BATCH)[0])
 
 
-def test_a_network_is_needed() -> None:
+def test_a_graph_alone_is_no_network() -> None:
     with pytest.raises(UntraceableError, match="got only a graph"):
         NetworkCopy(Source("s", "onnx", parse_inputs([INPUT])))
 
@@ -276,7 +276,7 @@ def test_constants_of_a_program_are_recomputed() -> None:
         ([1.0], [[1.0]], False),
     ],
 )
-def test_equality_is_up_to_rounding(first: list[float], second: list[float], equal: bool) -> None:
+def test_equality_allows_for_rounding(first: list[float], second: list[float], equal: bool) -> None:
     """Of float64; integers must be equal."""
     assert equal_up_to_rounding(np.array(first), np.array(second)) == equal
 

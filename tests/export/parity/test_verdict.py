@@ -36,7 +36,7 @@ def test_bounds_grow_with_the_tensor() -> None:
     assert check_tensor([replace(GOOD, rms=90 * EPS, max=700 * EPS, scale=1.0)]) is not None
 
 
-def test_a_lucky_batch_is_judged_by_what_pytorch_usually_does() -> None:
+def test_a_batch_with_a_lucky_exact_result_has_the_usual_bound() -> None:
     """In one row PyTorch may be exact by chance. onnxruntime need not be, within a margin for few rows."""
     lucky = replace(GOOD, batch="1 row", rows=1, cells=10, rms=1.5e-6, rms_torch=0.0, max=2e-6, max_torch=0.0)
     assert check_tensor([lucky]) is not None
@@ -45,7 +45,7 @@ def test_a_lucky_batch_is_judged_by_what_pytorch_usually_does() -> None:
     assert check_tensor([replace(lucky, rows=9), GOOD]) is not None  # 4 x (1 + 1) x 1e-7 and an eps
 
 
-def test_over_all_batches_nothing_is_left_to_chance() -> None:
+def test_the_bound_over_all_batches_has_no_margin() -> None:
     """The margin for few rows applies to each batch, but not to all of them together."""
     lucky = [replace(GOOD, batch=f"{number}", rows=1, rms=6e-7) for number in range(3)]
     assert check_tensor([GOOD, lucky[0]]) is None
@@ -56,14 +56,14 @@ def test_over_all_batches_nothing_is_left_to_chance() -> None:
     )
 
 
-def test_rows_that_come_out_small_are_made_of_large_numbers() -> None:
+def test_small_results_have_the_bound_of_their_usual_size() -> None:
     """A result near zero has the rounding errors of its usual size; a batch of zeros has not."""
     small = replace(GOOD, batch="1 row", rows=1, cells=1, scale=1e-6, rms_torch=0.0, max_torch=0.0)
     assert check_tensor([GOOD, small]) is None
     assert check_tensor([GOOD, replace(small, ordinary=False)]) is not None
 
 
-def test_the_bound_is_of_ordinary_batches_by_cells() -> None:
+def test_the_bound_weights_ordinary_batches_by_cells() -> None:
     """Errors and scales are weighted by cells; stress batches do not count."""
     other = replace(GOOD, cells=210, rms_torch=2e-6, max_torch=4e-6, scale=3.0)
     stress = replace(GOOD, ordinary=False, rms_torch=1.0, max_torch=1.0)
@@ -79,7 +79,7 @@ def test_the_bound_is_of_ordinary_batches_by_cells() -> None:
 @pytest.mark.parametrize(
     ("error", "eps", "ill"), [(0.9e-4, EPS, False), (1.1e-4, EPS, True), (1.1e-4, 2**-10, False)]
 )
-def test_an_ill_conditioned_tensor_is_no_pass(error: float, eps: float, ill: bool) -> None:
+def test_an_ill_conditioned_tensor_fails(error: float, eps: float, ill: bool) -> None:
     """If PyTorch itself errs by 1e-4 of the scale in float32, agreement means nothing."""
     reason = check_tensor([replace(GOOD, rms_torch=error, max_torch=error, eps=eps)])
     assert (reason is not None) == ill
@@ -90,20 +90,20 @@ def test_an_ill_conditioned_tensor_is_no_pass(error: float, eps: float, ill: boo
         )
 
 
-def test_a_fault_is_said_with_its_batch() -> None:
+def test_a_failure_names_its_batch() -> None:
     assert check_tensor([GOOD, replace(GOOD, batch="one NaN", mismatch="expected shape [1], got [2]")]) == (
         "y with the batch 'one NaN': expected shape [1], got [2]"
     )
 
 
-def test_a_tensor_without_numbers_is_no_pass() -> None:
+def test_a_tensor_without_finite_numbers_fails() -> None:
     """NaN everywhere equals NaN everywhere, and proves nothing."""
     nothing = TensorErrors("y", "output", "7 rows", True)
     assert check_tensor([nothing]) == "y has no finite number in any batch: parity means nothing here"
     assert check_tensor([replace(nothing, ordinary=False), GOOD]) is None
 
 
-def test_what_follows_a_chaotic_tensor_is_not_judged_in_the_same_batch() -> None:
+def test_tensors_after_a_chaotic_one_are_not_judged() -> None:
     """Once rounding decides in a stress batch, tensors after it are not judged there; those before are."""
     large = replace(GOOD, batch="large", ordinary=False)
     before = replace(large, tensor="a")
@@ -119,7 +119,7 @@ def test_what_follows_a_chaotic_tensor_is_not_judged_in_the_same_batch() -> None
     assert find_unjudged([replace(large, rms_torch=2e-4)]) == {("y", "large")}
 
 
-def test_where_float64_is_sensitive_small_errors_are_accepted() -> None:
+def test_small_errors_of_sensitive_tensors_are_accepted() -> None:
     """The error may come from one cell where a gate is about to switch; a wrong bias causes more."""
     sensitive = replace(GOOD, ordinary=False, rms=2e-5, max=2e-4, rms_torch=1e-8, max_torch=1e-8)
     assert check_tensor([GOOD, sensitive]) is not None

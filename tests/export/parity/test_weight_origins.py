@@ -49,7 +49,7 @@ def check(model: onnx.ModelProto) -> WeightMatch:
         np.concatenate([W.T, V.T], axis=1).copy(order="F"),
     ],
 )
-def test_the_same_weights_in_another_form_are_the_same(array: np.ndarray) -> None:
+def test_transformed_weights_are_recognized(array: np.ndarray) -> None:
     """Under another name, transposed, reshaped or concatenated."""
     assert check(graph(other=np.ascontiguousarray(array))) == WeightMatch(1, 0, 0.0)
 
@@ -71,7 +71,7 @@ def change_last_bit(array: np.ndarray) -> np.ndarray:
         W[:, :3],
     ],
 )
-def test_anything_else_is_named(array: np.ndarray) -> None:
+def test_other_weights_are_named(array: np.ndarray) -> None:
     """One bit makes another weight, and so do a part or another dtype."""
     with pytest.raises(
         ParityError, match=r"^other: expected one of .*, got another constant float\d\d\[.*\]$"
@@ -94,13 +94,13 @@ def test_anything_else_is_named(array: np.ndarray) -> None:
         (-np.abs(W) * 0, "bit for bit, 12 of 12 differ"),
     ],
 )
-def test_a_weight_is_itself_under_its_own_name(array: np.ndarray, says: str) -> None:
+def test_a_weight_is_compared_with_the_parameter_of_its_name(array: np.ndarray, says: str) -> None:
     """Not the weight of another layer, nor its own transposed."""
     with pytest.raises(ParityError, match=says):
         check(graph(w=array))
 
 
-def test_bits_decide_not_numbers() -> None:
+def test_weights_are_compared_by_bits() -> None:
     """NaN equals itself; minus zero differs from zero."""
     nan = np.full((2, 5), np.nan, np.float32)
     source = Source("s", "onnx", (), graph=graph(w=nan, z=np.zeros((2, 5), np.float32)))
@@ -109,7 +109,7 @@ def test_bits_decide_not_numbers() -> None:
         check_weights(source, None, ir.from_proto(graph(z=-np.zeros((2, 5), np.float32))))
 
 
-def test_literals_indices_and_zeros_are_no_weights() -> None:
+def test_literals_indices_and_zeros_are_not_checked() -> None:
     """Literals, shapes and a bias of zeros come from no parameter; the outputs show their effect."""
     shape = np.arange(100)
     literal = np.linspace(1, 2, MAX_LITERAL_SIZE, dtype=np.float32)
@@ -119,7 +119,7 @@ def test_literals_indices_and_zeros_are_no_weights() -> None:
         check(graph(more=np.linspace(1, 2, MAX_LITERAL_SIZE + 1, dtype=np.float32)))
 
 
-def test_weights_inside_of_nodes_and_branches_are_checked_too() -> None:
+def test_weights_inside_nodes_and_branches_are_checked() -> None:
     constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(change_last_bit(W), "c"))
     with pytest.raises(ParityError, match="^c: "):
         check(graph(constant))
@@ -166,7 +166,7 @@ def with_weight(traced: TracedGraph, name: str, change: Callable[[np.ndarray], n
     return model
 
 
-def test_every_way_to_hold_a_tensor_is_known(traced_source: tuple[Source, TracedGraph]) -> None:
+def test_weights_may_be_parameters_buffers_or_attributes(traced_source: tuple[Source, TracedGraph]) -> None:
     """Parameters, buffers saved or not, and plain attributes; a folded constant is recomputed."""
     source, traced = traced_source
     match = check_weights(source, traced, traced.model)
@@ -174,7 +174,7 @@ def test_every_way_to_hold_a_tensor_is_known(traced_source: tuple[Source, Traced
     assert 0 <= match.ulp <= 2
 
 
-def test_each_of_them_is_checked(traced_source: tuple[Source, TracedGraph]) -> None:
+def test_each_kind_of_weight_is_checked(traced_source: tuple[Source, TracedGraph]) -> None:
     """A changed bit in any of them is found; in a folded constant, more than two units in the last place."""
     source, traced = traced_source
     constants = {name: value.const_value for name, value in traced.model.graph.initializers.items()}
@@ -189,7 +189,7 @@ def test_each_of_them_is_checked(traced_source: tuple[Source, TracedGraph]) -> N
             )
 
 
-def test_the_module_has_the_last_word(traced_source: tuple[Source, TracedGraph]) -> None:
+def test_weights_are_those_of_the_module(traced_source: tuple[Source, TracedGraph]) -> None:
     """If its weights changed after tracing, the graph's are no longer the network's."""
     source, traced = traced_source
     torch.manual_seed(1)

@@ -54,7 +54,7 @@ def compare_with_fp32(
     )
 
 
-def test_a_comparison_says_what_was_measured(net: Gated) -> None:
+def test_a_comparison_has_agreement_accuracy_and_speed(net: Gated) -> None:
     """Agreement, accuracy, differences of every gate, sizes, and speed for three batch sizes."""
     rows = rows_of(300)
     classes = net.logits(rows.inputs["x"]).argmax(1)
@@ -112,7 +112,7 @@ def comparison_with_speed(*ratios: float, agreement: float = 1.0) -> Comparison:
     )
 
 
-def test_slower_than_fp32_is_a_warning_with_the_figures() -> None:
+def test_a_variant_slower_than_fp32_gives_a_warning() -> None:
     """Only batch sizes at which the variant is slower are named."""
     warning = comparison_with_speed(0.7, 0.9, 1.2).warnings
     assert len(warning) == 1
@@ -121,7 +121,7 @@ def test_slower_than_fp32_is_a_warning_with_the_figures() -> None:
     assert comparison_with_speed(1.0, 2.0, 3.0).warnings == ()
 
 
-def test_too_little_agreement_is_refused_with_the_figures() -> None:
+def test_too_little_agreement_is_refused() -> None:
     """Exactly the required agreement is accepted."""
     message = (
         r"0.99 or more .* got 0.9800 on 100 given rows, accuracy 0.8750 against 0.9000; .* 2.00x at 1, 3.00x"
@@ -143,6 +143,8 @@ def test_too_little_agreement_is_refused_with_the_figures() -> None:
         ([1, 2, 3, 4], [1, 2, 3, 5], 0.75),
     ],
 )
-def test_what_agreeing_means(expected: list[object], actual: list[object], share: float) -> None:
+def test_agreement_of_classes_numbers_and_nan(
+    expected: list[object], actual: list[object], share: float
+) -> None:
     """The same highest score; a single number within 1 %; equal integers; NaN only with NaN."""
     assert agreement(np.array(expected), np.array(actual)) == pytest.approx(share)

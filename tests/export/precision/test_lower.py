@@ -52,7 +52,7 @@ def graph_of(
 
 
 @BOTH
-def test_the_interface_stays(net: Gated, precision: LowPrecision) -> None:
+def test_lowering_keeps_the_interface(net: Gated, precision: LowPrecision) -> None:
     """Inputs, outputs, hidden outputs, levers and metadata keep their names, shapes and float32."""
     lowered = lower(with_metadata(net.model), precision)
     onnx.checker.check_model(onnx.load_model_from_string(lowered), full_check=True)
@@ -65,12 +65,12 @@ def test_the_interface_stays(net: Gated, precision: LowPrecision) -> None:
 
 
 @BOTH
-def test_the_same_file_comes_out_every_time(net: Gated, precision: LowPrecision) -> None:
+def test_lowering_is_reproducible(net: Gated, precision: LowPrecision) -> None:
     assert lower(net.model, precision) == lower(net.model, precision)
 
 
 @BOTH
-def test_answers_and_gates_are_near(net: Gated, precision: LowPrecision) -> None:
+def test_outputs_and_gates_stay_close_to_fp32(net: Gated, precision: LowPrecision) -> None:
     """Every output is close to fp32's, as far as so few bits allow, but not identical."""
     rows = rows_of(50)
     bound = 2e-3 if precision == "fp16" else 3e-2
@@ -85,7 +85,7 @@ def test_answers_and_gates_are_near(net: Gated, precision: LowPrecision) -> None
 
 
 @BOTH
-def test_levers_still_close_and_open(net: Gated, precision: LowPrecision) -> None:
+def test_levers_of_a_variant_close_and_open_gates(net: Gated, precision: LowPrecision) -> None:
     """Overriding a gate's bias makes T exactly 0 or 1 in a variant too."""
     runtime, rows = open_model(lower(net.model, precision)), rows_of(5)
     gate = net.gates[2]
@@ -101,7 +101,7 @@ def test_levers_still_close_and_open(net: Gated, precision: LowPrecision) -> Non
 
 
 @BOTH
-def test_rows_do_not_touch_each_other(net: Gated, precision: LowPrecision) -> None:
+def test_rows_of_a_variant_are_independent(net: Gated, precision: LowPrecision) -> None:
     """A row's answer is the same alone, beside huge rows, and beside NaN; a row with NaN gives NaN."""
     runtime = open_model(lower(net.model, precision))
     x = rows_of(8).inputs["x"]
@@ -117,7 +117,7 @@ def test_rows_do_not_touch_each_other(net: Gated, precision: LowPrecision) -> No
     assert np.isfinite(outputs[[0, 1, 2, 5, 6, 7]]).all()
 
 
-def test_int8_rounds_as_it_should() -> None:
+def test_int8_rounding_worked_out_by_hand() -> None:
     """One matrix worked out by hand: scales from the largest magnitude of rows and channels."""
     x = np.array([[127.0, -63.4, 0.6], [0.0, 0.0, 0.0]], np.float32)
     w = np.array([[127.0, 1.0], [2.0, -127.0], [3.0, 2.0]], np.float32)
@@ -158,7 +158,7 @@ def test_int8_finds_weights_in_every_form(form: str, dims: tuple[int | str, ...]
 
 
 @pytest.mark.parametrize("attributes", [{"alpha": 0.5}, {"beta": 2.0}, {"transA": 1}])
-def test_int8_leaves_alone_what_it_does_not_know(attributes: dict[str, float]) -> None:
+def test_int8_keeps_scaling_and_transposing_gemms(attributes: dict[str, float]) -> None:
     """A Gemm that scales or transposes its inputs stays in float32."""
     node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], **attributes)
     weights = {"w": np.ones((3, 3), np.float32), "b": np.ones(3, np.float32)}
@@ -166,7 +166,7 @@ def test_int8_leaves_alone_what_it_does_not_know(attributes: dict[str, float]) -
         lower(graph_of([node], weights, (3, 3)), "int8")
 
 
-def test_int8_leaves_alone_what_a_caller_may_override() -> None:
+def test_int8_keeps_overridable_weights() -> None:
     """A weight that is an input of the graph has no fixed values to quantize."""
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     proto = onnx.load_model_from_string(graph_of([node], {"w": np.eye(3, dtype=np.float32)}, (3, 3)))
@@ -175,7 +175,7 @@ def test_int8_leaves_alone_what_a_caller_may_override() -> None:
         lower(proto.SerializeToString(), "int8")
 
 
-def test_fp16_says_the_right_types_of_what_stays_in_float32() -> None:
+def test_fp16_declares_correct_types_around_float32_operators() -> None:
     """The checker finds no contradiction around an operator that is kept in float32 (Max)."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["z"]),

@@ -34,7 +34,7 @@ def test_a_heat_map_has_a_pixel_for_each_number() -> None:
     assert "Not known" in share_map("m", np.full((1, 2), np.nan), ["0"])
 
 
-def test_curves_stand_where_their_numbers_are() -> None:
+def test_points_of_curves_follow_their_values() -> None:
     """Larger values are higher, powers of ten evenly spaced, and None is not drawn."""
     log = chart("t", [Series("a", [1e-8, 1e-6, None, 1e-4], "blue")], below="x", log=True)
     dots = [float(y) for y in re.findall(r'cy="([\d.]+)"', log)]

@@ -13,7 +13,7 @@ from tests.support.tiny_highway import highway
 LABELS = ("cat", "dog", "cow")
 
 
-def test_the_panel_is_layers_by_units() -> None:
+def test_the_gate_panel_is_layers_by_units() -> None:
     net = highway(layers=3, units=6)
     runtime = net.open()
     x = np.random.default_rng(1).normal(size=(60, 4)).astype(np.float32)
@@ -34,7 +34,7 @@ def test_the_panel_is_layers_by_units() -> None:
     assert gate_panel(runtime, (), {}) is None
 
 
-def test_a_carry_gates_bias_is_shown_as_the_transform_gates() -> None:
+def test_carry_biases_are_shown_with_the_sign_of_t() -> None:
     """A lever's sign is applied, narrower layers end in NaN, and time steps of one layer are one line."""
     biases = {"fused": np.array([9.0, 9.0, 1.0, 2.0], np.float32), "wide": np.zeros(3, np.float32)}
     carry = Lever(tensor="fused", start=2, stop=4, sign=-1)

@@ -133,7 +133,7 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def test_the_page_says_what_was_measured(full: ReportData) -> None:
+def test_the_page_shows_the_measurements(full: ReportData) -> None:
     page = Reader(render_page(full))
     assert page.open == []
     manifest = full.manifest
@@ -178,7 +178,7 @@ def test_the_page_says_what_was_measured(full: ReportData) -> None:
         assert figure in titles
 
 
-def test_the_page_needs_nothing_else(full: ReportData) -> None:
+def test_the_page_is_self_contained(full: ReportData) -> None:
     """No script and no external resource; both color schemes."""
     html = render_page(full)
     page = Reader(html)
@@ -193,7 +193,7 @@ def test_the_page_needs_nothing_else(full: ReportData) -> None:
     assert "width=device-width" in html
 
 
-def test_names_are_never_markup(full: ReportData) -> None:
+def test_names_are_shown_as_text(full: ReportData) -> None:
     """A label, name, tensor or warning that looks like HTML is shown as text."""
     evil = "</td><script>alert(2)</script>\"'&amp;"
     manifest = full.manifest.model_copy(
@@ -224,7 +224,7 @@ def test_names_are_never_markup(full: ReportData) -> None:
     assert LABELS[1] in page.text
 
 
-def test_the_json_holds_the_figures_of_the_page(full: ReportData, tmp_path: Path) -> None:
+def test_the_json_has_the_figures_of_the_page(full: ReportData, tmp_path: Path) -> None:
     """NaN becomes null."""
     assert full.panel is not None
     assert full.panel.means is not None
@@ -242,7 +242,7 @@ def test_the_json_holds_the_figures_of_the_page(full: ReportData, tmp_path: Path
     assert report == json.loads(json.dumps(report_json(full)))
 
 
-def test_json_is_json(full: ReportData, tmp_path: Path) -> None:
+def test_nan_outside_of_the_panel_is_an_error(full: ReportData, tmp_path: Path) -> None:
     """A NaN outside of the panel is an error, since JSON cannot express it."""
     with pytest.raises(ValueError, match="JSON"):
         write_report(tmp_path, replace(full, seconds={"trace": float("nan")}))
@@ -258,7 +258,7 @@ def test_the_same_report_gives_the_same_bytes(full: ReportData, tmp_path: Path) 
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_a_failed_write_leaves_the_old_page(
+def test_a_failed_write_keeps_the_old_page(
     full: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_report(tmp_path, full)
@@ -274,7 +274,7 @@ def test_a_failed_write_leaves_the_old_page(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_network_without_gates_says_so(full: ReportData) -> None:
+def test_the_page_of_a_network_without_gates_mentions_it(full: ReportData) -> None:
     """No empty tables or charts in place of gates."""
     manifest = full.manifest.model_copy(
         update={"gates": (), "profile": None, "lesion": None, "precision": "fp32"}
@@ -286,7 +286,7 @@ def test_a_network_without_gates_says_so(full: ReportData) -> None:
     assert "✓ parity proved" in page.text
 
 
-def test_without_rows_the_page_says_how_to_give_some(full: ReportData) -> None:
+def test_without_rows_the_page_explains_how_to_give_them(full: ReportData) -> None:
     """Gates are listed and their biases drawn."""
     net = highway(layers=3, units=6)
     manifest = full.manifest.model_copy(update={"profile": None, "lesion": None})
@@ -298,7 +298,7 @@ def test_without_rows_the_page_says_how_to_give_some(full: ReportData) -> None:
     assert "Mean T" not in page.text
 
 
-def test_hundreds_of_steps_are_one_row(full: ReportData) -> None:
+def test_many_time_steps_are_one_row(full: ReportData) -> None:
     """Time steps of a recurrent layer become one row, with their largest errors."""
     gates = tuple(
         Gate(

@@ -76,7 +76,7 @@ def test_bytes_become_floats_and_are_not_scaled(tmp_path: Path) -> None:
     assert rows.inputs["x"].max() == 255
 
 
-def test_the_same_rows_are_always_chosen_of_many(tmp_path: Path) -> None:
+def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
     """Each with its class."""
     x = np.arange(MAX_ROWS_USED * 3, dtype=np.float32).reshape(-1, 1)
     inputs = parse_inputs(["x:float32[batch,1]"])
@@ -111,7 +111,7 @@ def test_the_same_rows_are_always_chosen_of_many(tmp_path: Path) -> None:
         ({"x": X, "y": Y, "labels": ["a", "b"]}, "expected classes from 0 to 1, got 0 to 2"),
     ],
 )
-def test_rows_that_do_not_fit_are_rejected(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:
+def test_rows_of_another_shape_are_rejected(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:
     with pytest.raises(SourceError, match=rf"data: .*rows.npz: {says}"):
         read_rows(save_npz(tmp_path, **arrays), ONE)
 
@@ -209,7 +209,7 @@ def test_a_data_set_gives_its_test_rows() -> None:
         read_rows("digits", TWO)
 
 
-def test_unknown_data_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_data_set_is_an_error(tmp_path: Path) -> None:
     """As is a known data set without files in the given folder."""
     with pytest.raises(
         SourceError, match="data: expected an .npz file, a folder of images or one of digits, names"

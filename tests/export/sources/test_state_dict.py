@@ -147,7 +147,7 @@ def test_missing_and_other_files_are_an_error(tmp_path: Path) -> None:
         (lambda t: t.update({"0.bias": torch.ones(2).half()}), "w: 0.bias: expected .* got .* torch.float16"),
     ],
 )
-def test_weights_must_fit(net: nn.Module, change: object, says: str) -> None:
+def test_weights_must_match_the_module(net: nn.Module, change: object, says: str) -> None:
     """The first tensor that does not is named, and the module is not changed."""
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     tensors = incremented(net)

@@ -464,7 +464,7 @@ def test_programs_take_tensors_by_position() -> None:
         from_program(constant, (), "net")
 
 
-def test_the_batch_must_take_all_numbers_of_rows_that_the_service_runs() -> None:
+def test_the_batch_must_allow_every_batch_size_of_the_service() -> None:
     """A range that is too small is rejected, as is a computed size; a fixed number causes a warning."""
     net, x = nn.Linear(4, 4), torch.ones(4, 4)
     with pytest.raises(SourceError, match="takes 1 to 16 rows at a time, and the service runs 1 to 128"):

@@ -48,7 +48,7 @@ def in_folder(files: dict[str, bytes] = FILES, folder: str = FOLDER) -> dict[str
 
 @pytest.mark.parametrize("below", ["", "cifar10"])
 @pytest.mark.parametrize("form", ["archive", "folder", "files", "file"])
-def test_each_form_is_read(tmp_path: Path, below: str, form: str) -> None:
+def test_archive_and_folder_give_the_same_rows(tmp_path: Path, below: str, form: str) -> None:
     """An archive, its folder, or a folder that holds either gives the same rows, batches in order."""
     path = tmp_path
     if form == "folder":
@@ -173,7 +173,7 @@ def linked(folder: Path) -> None:
         (linked, f"missing {TRAIN[0]}"),
     ],
 )
-def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], message: str) -> None:
+def test_invalid_files_are_reported(tmp_path: Path, make: Callable[[Path], None], message: str) -> None:
     """Missing, short, damaged and foreign files each give a one-line error with the path."""
     make(tmp_path)
     with pytest.raises(DataError) as caught:
@@ -183,7 +183,7 @@ def test_wrong_files_are_told(tmp_path: Path, make: Callable[[Path], None], mess
     assert "\n" not in str(caught.value)
 
 
-def test_the_checksum_counts_to_the_last_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checksum_covers_the_whole_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong CRC is found even if it comes long after the last member that is read."""
     monkeypatch.setattr(cifar, "CHUNK_BYTES", 512)
     wrong_crc(tmp_path)
@@ -191,7 +191,7 @@ def test_the_checksum_counts_to_the_last_byte(tmp_path: Path, monkeypatch: pytes
         read_cifar(tmp_path)
 
 
-def test_nothing_is_written_where_an_archive_points(tmp_path: Path) -> None:
+def test_members_outside_of_the_folder_are_not_written(tmp_path: Path) -> None:
     """Members that name paths outside are skipped; the archive is only read."""
     packed(tmp_path / "a" / ARCHIVE.name, {"../stray": b"stray", f"/{FOLDER}/x": b"x", **in_folder()})
     before = sorted(tmp_path.rglob("*"))
@@ -199,7 +199,7 @@ def test_nothing_is_written_where_an_archive_points(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_archive_that_unpacks_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive that unpacks to more than the real one is refused before all of it is unpacked."""
     monkeypatch.setattr(cifar._BoundedGzip, "remaining_bytes", 3_000_000)
     packed(tmp_path / ARCHIVE.name, {"filler": bytes(20_000_000), **in_folder()})

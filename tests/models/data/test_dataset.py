@@ -24,7 +24,7 @@ def numbers(split: Split) -> list[int]:
     return split.x.flatten().int().tolist()
 
 
-def test_every_row_lands_in_exactly_one_part() -> None:
+def test_every_row_is_in_exactly_one_split() -> None:
     """The three splits together are the rows, each once, in their order, with their own class."""
     data = split_dataset(source(100), test_fraction=None, valid_fraction=0.25, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (60, 20, 20)
@@ -49,7 +49,7 @@ def test_a_test_fraction_shuffles_all_rows_together() -> None:
     assert official & set(numbers(data.train))
 
 
-def test_the_seed_decides_the_parts() -> None:
+def test_the_seed_determines_the_splits() -> None:
     """Another seed splits differently, except for the fixed test rows."""
     one, again, other = (
         split_dataset(source(), test_fraction=None, valid_fraction=0.2, seed=seed) for seed in (1, 1, 2)
@@ -61,14 +61,14 @@ def test_the_seed_decides_the_parts() -> None:
     assert numbers(drawn[0].test) != numbers(drawn[1].test)
 
 
-def test_the_held_out_rows_are_drawn_from_everywhere() -> None:
+def test_held_out_rows_are_drawn_from_the_whole_data() -> None:
     """A held-out split is random and not the start or the end of the data."""
     held = numbers(split_dataset(source(1000), test_fraction=None, valid_fraction=0.1, seed=0).valid)
     assert min(held) < 100
     assert max(held) > 900
 
 
-def test_small_data_keeps_a_row_in_each_part() -> None:
+def test_small_data_has_a_row_in_each_split() -> None:
     """Three rows are enough: one per split."""
     data = split_dataset(source(3), test_fraction=None, valid_fraction=0.01, seed=0)
     assert (len(data.train), len(data.valid), len(data.test)) == (1, 1, 1)
@@ -80,7 +80,7 @@ def test_too_few_rows_are_refused(rows: int) -> None:
         split_dataset(source(rows), test_fraction=None, valid_fraction=0.5, seed=0)
 
 
-def test_a_dataset_says_what_its_rows_are() -> None:
+def test_a_dataset_knows_its_shape_and_classes() -> None:
     """The row's shape and the number of classes come from the data; by default, every epoch has the same
     rows.
     """
@@ -90,7 +90,7 @@ def test_a_dataset_says_what_its_rows_are() -> None:
     assert data.training_rows(5, 7) is data.train
 
 
-def test_generators_of_neighbouring_keys_differ() -> None:
+def test_generators_of_similar_keys_differ() -> None:
     """(0, 1) and (1, 0) give different numbers, as do a number and its text; equal keys give equal ones."""
     keys: list[tuple[object, ...]] = [(0, 1), (1, 0), ("0", 1), (-1,)]
     draws = [torch.rand(4, generator=seeded_generator(*key)) for key in keys]

@@ -79,7 +79,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         server.server_close()
 
 
-def test_a_good_file_arrives_and_is_kept(site: Site, tmp_path: Path) -> None:
+def test_a_downloaded_file_is_cached(site: Site, tmp_path: Path) -> None:
     """A file is downloaded once, into a new folder; afterwards it comes from the cache."""
     folder = tmp_path / "new" / "cache"
     path = fetch(site.remote("good"), folder)
@@ -111,7 +111,7 @@ def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
         ("endless", "expected at most 5120 bytes, got more"),
     ],
 )
-def test_a_bad_file_leaves_nothing_behind(site: Site, tmp_path: Path, bad: str, reason: str) -> None:
+def test_without_a_good_mirror_the_cache_stays_empty(site: Site, tmp_path: Path, bad: str, reason: str) -> None:
     """If no mirror is good, the cache stays empty, and the error gives the reasons and what to do."""
     with pytest.raises(DataError) as caught:
         fetch(site.remote(bad), tmp_path)
@@ -123,7 +123,7 @@ def test_a_bad_file_leaves_nothing_behind(site: Site, tmp_path: Path, bad: str, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bad_download_spares_what_was_cached(site: Site, tmp_path: Path) -> None:
+def test_a_bad_download_keeps_the_cached_file(site: Site, tmp_path: Path) -> None:
     """A cached file is replaced by a good one or not at all."""
     (tmp_path / "file.gz").write_bytes(b"damaged")
     with pytest.raises(DataError):
@@ -131,7 +131,7 @@ def test_a_bad_download_spares_what_was_cached(site: Site, tmp_path: Path) -> No
     assert (tmp_path / "file.gz").read_bytes() == b"damaged"
 
 
-def test_a_mirror_that_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_mirror_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the reason of every mirror, including a refused connection."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.socket() as held:
@@ -141,12 +141,12 @@ def test_a_mirror_that_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: py
             fetch(closed.remote("one", "two"), tmp_path)
 
 
-def test_a_silent_server_is_given_up(site: Site, tmp_path: Path) -> None:
+def test_a_silent_server_times_out(site: Site, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="timed out"):
         fetch(site.remote("silent"), tmp_path, timeout=0.2)
 
 
-def test_progress_is_told(site: Site, tmp_path: Path) -> None:
+def test_progress_is_reported(site: Site, tmp_path: Path) -> None:
     """The callback gets the file's name, the bytes so far and the total."""
     heard: list[tuple[str, int, int | None]] = []
     fetch(site.remote("good"), tmp_path, progress=lambda *step: heard.append(step))
@@ -154,14 +154,14 @@ def test_progress_is_told(site: Site, tmp_path: Path) -> None:
     assert [done for _, done, _ in heard] == sorted(done for _, done, _ in heard)
 
 
-def test_a_cache_that_cannot_be_written_is_told(site: Site, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_reported(site: Site, tmp_path: Path) -> None:
     """The error names the path, and the variable that moves the cache."""
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"cannot use the cache .*TURNPIKE_CACHE"):
         fetch(site.remote("good"), tmp_path / "file" / "cache")
 
 
-def test_the_cache_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_can_be_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """TURNPIKE_CACHE comes first, then an absolute XDG_CACHE_HOME, then ~/.cache."""
     monkeypatch.setenv("TURNPIKE_CACHE", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))

@@ -49,7 +49,7 @@ def test_greyscale_images_keep_one_channel(animals: Path) -> None:
     assert source.rows.y.tolist() == [0, 1, 1]
 
 
-def test_pixels_keep_their_places(tmp_path: Path) -> None:
+def test_pixels_keep_their_positions(tmp_path: Path) -> None:
     """Pixel (row, column) of channel c is x[c, row, column]."""
     pixels = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
     for label in ("a", "b"):
@@ -61,7 +61,7 @@ def test_pixels_keep_their_places(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
-def test_one_image_in_colour_makes_all_rgb(animals: Path, mode: str) -> None:
+def test_one_colored_image_makes_all_images_rgb(animals: Path, mode: str) -> None:
     """Among colored images, a greyscale image has equal channels; alpha is dropped."""
     image(animals / "cat" / "two.png", mode, colour=100)
     x = read_image_folder(animals).rows.x
@@ -69,7 +69,7 @@ def test_one_image_in_colour_makes_all_rgb(animals: Path, mode: str) -> None:
     assert x[:, :, 1, 2].tolist() == [[1, 1, 1], [100, 101, 102], [2, 2, 2], [3, 3, 3]]
 
 
-def test_jpegs_hidden_files_and_links_are_fine(animals: Path) -> None:
+def test_jpegs_links_and_hidden_files_are_accepted(animals: Path) -> None:
     """JPEG is read whatever its suffix, hidden files and folders are skipped, links are followed."""
     image(animals / "dog" / "c.JPG", colour=200, kind="JPEG")
     (animals / "dog" / ".DS_Store").write_bytes(b"no image")
@@ -81,8 +81,7 @@ def test_jpegs_hidden_files_and_links_are_fine(animals: Path) -> None:
     assert source.rows.x[:, 0, 0, 0].tolist() == [1, 2, 3, 200, 1, 1]
 
 
-def test_the_folder_here_has_a_name(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder "." gets its real name."""
+def test_the_current_folder_gets_its_real_name(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(animals)
     assert read_image_folder(Path()).name == "animals"
 
@@ -156,7 +155,7 @@ def one_class(folder: Path) -> Path:
         (one_class, "expected a sub-folder of images for each of 2 classes or more, got 0"),
     ],
 )
-def test_wrong_folders_are_told(animals: Path, make: Callable[[Path], Path], message: str) -> None:
+def test_invalid_folders_are_reported(animals: Path, make: Callable[[Path], Path], message: str) -> None:
     """Every problem of a folder gives a one-line error that begins with the path."""
     place = make(animals)
     with pytest.raises(DataError) as caught:
@@ -165,7 +164,7 @@ def test_wrong_folders_are_told(animals: Path, make: Callable[[Path], Path], mes
     assert "\n" not in str(caught.value)
 
 
-def test_an_image_that_unpacks_without_end_is_refused(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_refused(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pillow's warning about a decompression bomb becomes an error."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5)
     with pytest.raises(DataError, match="decompression bomb"):

@@ -51,7 +51,7 @@ def test_loading_again_gives_the_same_rows() -> None:
     assert same_rows(one.test, other.test)
 
 
-def test_fractions_are_heeded() -> None:
+def test_fractions_set_the_sizes_of_splits() -> None:
     """A quarter of the rows for testing, and a fifth of the rest for validation."""
     data = load_dataset("digits", test_fraction=0.25, valid_fraction=0.2)
     assert (len(data.test), len(data.valid)) == (449, 270)
@@ -66,7 +66,7 @@ def test_names_are_text() -> None:
     assert data.train.x.dtype == torch.int64
 
 
-def test_parity_is_drawn_afresh() -> None:
+def test_parity_generates_rows_for_each_epoch() -> None:
     """Epochs of parity differ, and a test fraction is refused."""
     data = load_dataset("parity-6")
     assert isinstance(data, Dataset)
@@ -75,7 +75,7 @@ def test_parity_is_drawn_afresh() -> None:
         load_dataset("parity-6", test_fraction=0.2)
 
 
-def test_files_come_from_the_folder_named(tmp_path: Path) -> None:
+def test_files_are_read_from_data_dir(tmp_path: Path) -> None:
     """MNIST is read from data_dir; its official test rows are kept, or pooled if there is a fraction."""
     mnist_files(tmp_path)
     data = load_dataset("mnist", data_dir=tmp_path, valid_fraction=0.1)
@@ -105,7 +105,7 @@ def test_a_path_to_a_folder_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["", "mnits", "nowhere/mine.npz", "a\nb", "x" * 5000, "parity-x"])
-def test_an_unknown_source_is_told(source: str) -> None:
+def test_an_unknown_source_lists_the_known_ones(source: str) -> None:
     """A source that is neither a name nor a path gives a one-line error that lists the known names."""
     with pytest.raises(DataError) as caught:
         load_dataset(source)
@@ -116,28 +116,28 @@ def test_an_unknown_source_is_told(source: str) -> None:
 
 
 @pytest.mark.parametrize("below", ["", "mnist", "fashion-mnist"])
-def test_a_folder_of_idx_files_is_pointed_out(tmp_path: Path, below: str) -> None:
+def test_a_folder_of_idx_files_suggests_data_dir(tmp_path: Path, below: str) -> None:
     """IDX files in a user's folder are not taken for images; the error shows the right options."""
     mnist_files(tmp_path / below)
     with pytest.raises(DataError, match=r"found the files of (fashion-)?mnist.*--data-dir"):
         load_dataset(str(tmp_path))
 
 
-def test_a_folder_of_cifar_is_pointed_out(tmp_path: Path) -> None:
+def test_a_folder_of_cifar_suggests_data_dir(tmp_path: Path) -> None:
     """CIFAR-10's archive in a user's folder is not taken for images either."""
     (tmp_path / "cifar-10-binary.tar.gz").touch()
     with pytest.raises(DataError, match=r"found the files of cifar10.*--data-dir"):
         load_dataset(str(tmp_path))
 
 
-def test_a_data_dir_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_data_dir_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere: expected a folder with the files of mnist, there is none"):
         load_dataset("mnist", data_dir=tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("name", ["test_fraction", "valid_fraction"])
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, float("nan")])
-def test_a_senseless_fraction_is_refused(name: str, value: float) -> None:
+def test_an_invalid_fraction_is_refused(name: str, value: float) -> None:
     """A fraction must be between 0 and 1."""
     with pytest.raises(
         ConfigError, match=re.escape(f"{name}: expected a number between 0 and 1, got {value}")

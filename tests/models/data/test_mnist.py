@@ -85,7 +85,9 @@ def other_size(folder: Path) -> None:
         (other_size, "expected images of 4x4 as in training, got 3x3"),
     ],
 )
-def test_a_wrong_folder_is_told(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+def test_a_folder_without_the_files_is_reported(
+    tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
     """A missing file, unequal counts, an unknown label and two image sizes each give a one-line error."""
     write(tmp_path, TRAIN, 12)
     write(tmp_path, TEST, 5)
@@ -97,7 +99,9 @@ def test_a_wrong_folder_is_told(tmp_path: Path, damage: Callable[[Path], None], 
     assert "\n" not in str(caught.value)
 
 
-def test_without_a_folder_the_four_files_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_the_four_files_are_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each file is fetched once, by its checksum, into the cache folder of the data set."""
     write(tmp_path, TRAIN, 12)
     write(tmp_path, TEST, 5)
@@ -118,7 +122,7 @@ def test_without_a_folder_the_four_files_are_fetched(tmp_path: Path, monkeypatch
 
 @pytest.mark.skipif(REAL is None, reason="TURNPIKE_DATA names no folder with the real files")
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
-def test_the_real_files_have_the_checksums_we_ask_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_real_files_have_the_expected_checksums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real files are accepted as a cache: nothing is downloaded, and there are 70,000 images."""
     monkeypatch.setenv("TURNPIKE_CACHE", str(REAL))
     monkeypatch.setattr("models.data.download._download", lambda *args: pytest.fail("asked the network"))
@@ -141,7 +145,7 @@ def idx(*sizes: int, payload: bytes, magic: bytes | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_file_is_read_by_hand(tmp_path: Path, zipped: bool) -> None:
+def test_an_idx_file_worked_out_by_hand(tmp_path: Path, zipped: bool) -> None:
     """Two images of 2x3 bytes are read row by row, gzipped or not, whatever the file's name."""
     content = idx(2, 2, 3, payload=bytes(range(12)))
     path = tmp_path / "images"
@@ -168,7 +172,7 @@ GOOD = idx(2, 2, payload=b"abcd")
     ],
 )
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_wrong_file_is_told(tmp_path: Path, content: bytes, message: str, zipped: bool) -> None:
+def test_an_invalid_file_is_reported(tmp_path: Path, content: bytes, message: str, zipped: bool) -> None:
     """A bad magic, incomplete sizes, and a payload of a wrong length each give a one-line error."""
     path = tmp_path / "images.gz"
     path.write_bytes(gzip.compress(content) if zipped else content)
@@ -193,7 +197,7 @@ ZIPPED = gzip.compress(GOOD)
     [flip(ZIPPED, -8), ZIPPED[:-10], ZIPPED[:-4], ZIPPED + b"stray", b"\x1f\x8b\x00"],
     ids=["CRC", "short stream", "short trailer", "stray bytes", "not gzip"],
 )
-def test_a_damaged_gzip_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_gzip_is_reported(tmp_path: Path, content: bytes) -> None:
     """A gzip file that is cut or has a wrong CRC is damaged, even if its payload looks complete."""
     path = tmp_path / "images.gz"
     path.write_bytes(content)
@@ -201,12 +205,12 @@ def test_a_damaged_gzip_is_told(tmp_path: Path, content: bytes) -> None:
         read_idx(path, 2)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing: expected an IDX file, there is none"):
         read_idx(tmp_path / "nothing", 1)
 
 
-def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes beyond the declared sizes are never unpacked."""
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(idx(2, 2, payload=bytes(10_000_000))))

@@ -51,7 +51,7 @@ def test_rows_and_classes_are_read(tmp_path: Path) -> None:
         (">f8", torch.float32),
     ],
 )
-def test_each_dtype_finds_its_place(tmp_path: Path, dtype: str, read_as: torch.dtype) -> None:
+def test_each_dtype_is_converted(tmp_path: Path, dtype: str, read_as: torch.dtype) -> None:
     """Bytes stay bytes, other integers become int64, other numbers float32, in any byte order."""
     x = (X % 2).astype(dtype)
     source = read_npz(saved(tmp_path, x=np.asfortranarray(x), y=Y))
@@ -163,7 +163,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_arrays_are_told(tmp_path: Path, case: str) -> None:
+def test_invalid_arrays_are_reported(tmp_path: Path, case: str) -> None:
     """Every problem of the arrays gives a one-line error with the file's name."""
     arrays, message = WRONG[case]
     path = saved(tmp_path, **arrays)
@@ -184,7 +184,7 @@ class Touch:
         return os.mkdir, (str(self.path),)
 
 
-def test_objects_are_refused_unopened(tmp_path: Path) -> None:
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
     """An array of Python objects is refused, and none of its code runs."""
     objects = np.empty(4, dtype=object)
     objects[:] = [Touch(tmp_path / "ran")] * 4
@@ -194,7 +194,7 @@ def test_objects_are_refused_unopened(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_is_no_zip_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_zip_is_reported(tmp_path: Path) -> None:
     """A pickle, an .npy file and an empty file are not .npz files."""
     npy = io.BytesIO()
     np.save(npy, X)
@@ -205,7 +205,7 @@ def test_what_is_no_zip_is_told(tmp_path: Path) -> None:
             read_npz(path)
 
 
-def test_damaged_members_are_told(tmp_path: Path) -> None:
+def test_damaged_members_are_reported(tmp_path: Path) -> None:
     """A cut file, flipped bytes, a wrong header and a member that is not an array give an error."""
     whole = saved(tmp_path, x=X, y=Y).read_bytes()
     place = whole.index(X.tobytes())

@@ -20,14 +20,14 @@ def test_the_class_is_the_sum_modulo_2() -> None:
         assert bits.count(1.0) + bits.count(0.0) == 5
 
 
-def test_bits_are_even_handed() -> None:
+def test_bits_and_classes_are_balanced() -> None:
     """At every position, about half of the bits are ones, and about half of the rows are odd."""
     split = draw_rows(8, 20_000, "any")
     assert (split.x.mean(0) - 0.5).abs().max() < 0.02
     assert (split.y.double().mean() - 0.5).abs() < 0.02
 
 
-def test_an_epoch_is_decided_by_seed_and_epoch_alone() -> None:
+def test_rows_depend_only_on_seed_and_epoch() -> None:
     """Equal seed and epoch give equal rows whatever was drawn before; others give others."""
     data = read_parity(16)
     first = data.training_rows(1, 2)
@@ -47,7 +47,7 @@ def test_an_epoch_is_decided_by_seed_and_epoch_alone() -> None:
         assert not torch.equal(first.x[:rows], other.x[:rows])
 
 
-def test_drawing_leaves_the_global_generator_alone() -> None:
+def test_drawing_does_not_use_the_global_generator() -> None:
     """A network draws the same weights whether or not an epoch was drawn before."""
     torch.manual_seed(3)
     expected = torch.rand(3)
@@ -56,7 +56,7 @@ def test_drawing_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_the_dataset_says_what_it_is() -> None:
+def test_the_dataset_has_name_shape_and_classes() -> None:
     """K bits per row, two classes, and validation and test rows that never change."""
     data = read_parity(12)
     assert data.name == "parity-12"
@@ -66,7 +66,7 @@ def test_the_dataset_says_what_it_is() -> None:
     assert torch.equal(data.test.x, read_parity(12).test.x)
 
 
-def test_names_are_told_apart() -> None:
+def test_parity_names_are_parsed() -> None:
     """parity-K gives K, any other name gives None."""
     assert parse_parity_name("parity-16") == 16
     assert [
@@ -76,7 +76,7 @@ def test_names_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("name", ["parity-0", "parity-1", "parity-1025", "parity-999999999"])
-def test_a_senseless_k_is_refused(name: str) -> None:
+def test_an_invalid_number_of_bits_is_refused(name: str) -> None:
     """One bit has no sum, and there is a maximum."""
     with pytest.raises(DataError, match=rf"{name}: expected 2 to 1024 bits, got \d+"):
         parse_parity_name(name)

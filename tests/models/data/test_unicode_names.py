@@ -17,7 +17,7 @@ def source() -> RawDataset:
     return read_names()
 
 
-def test_a_text_is_spelt_by_hand() -> None:
+def test_ids_of_a_text_worked_out_by_hand() -> None:
     """Words are padded with 0 and cut; characters without an id are left out."""
     rows = encode_texts(["AB, B", "BBBB A A", ""], " AB", words=2, characters=3)
     assert rows.dtype == torch.int64
@@ -38,7 +38,7 @@ def test_the_rows_are_the_same_on_every_python(source: RawDataset) -> None:
     assert hashlib.sha256(content).hexdigest()[:16] == "fbeba1d275d1be97"
 
 
-def test_ids_spell_the_name_of_the_character(source: RawDataset) -> None:
+def test_ids_spell_the_name_of_a_character(source: RawDataset) -> None:
     """The first rows are those of the first characters, and each class is the character's category."""
     named = [chr(code) for code in range(0x20, 0x7F)]
     characters = [c for c in named if unicodedata.ucd_3_2_0.category(c) in source.labels]
@@ -48,12 +48,12 @@ def test_ids_spell_the_name_of_the_character(source: RawDataset) -> None:
         assert source.labels[int(source.rows.y[row])] == unicodedata.category(character)
 
 
-def test_the_padding_is_id_0_and_inside_no_word(source: RawDataset) -> None:
+def test_padding_is_id_0_and_never_inside_a_word(source: RawDataset) -> None:
     """After the end of a word there is nothing but padding."""
     filled = source.rows.x > 0
     assert not (filled[..., 1:] & ~filled[..., :-1]).any()
     assert int(source.rows.x.max()) == len(source.alphabet) - 1
 
 
-def test_every_class_has_rows_enough(source: RawDataset) -> None:
+def test_every_class_has_enough_rows(source: RawDataset) -> None:
     assert int(torch.bincount(source.rows.y, minlength=len(source.labels)).min()) >= 100

@@ -16,7 +16,7 @@ from models.layers.transform import PlainLayer
 Same = Callable[[Tensor, Tensor], None]
 
 
-def test_a_unit_takes_the_largest_of_its_own_neighbours() -> None:
+def test_maxout_takes_the_largest_of_adjacent_values() -> None:
     """The k values of a unit are adjacent: the first k belong to the first unit, on either axis."""
     row = torch.tensor([1.0, 9.0, 2.0, -5.0, -3.0, -4.0])
     assert Maxout(3, -1)(row).tolist() == [9.0, -3.0]
@@ -26,7 +26,7 @@ def test_a_unit_takes_the_largest_of_its_own_neighbours() -> None:
 
 
 @pytest.mark.parametrize("pieces", [2, 3])
-def test_dense_maxout_is_its_equation(pieces: int, same: Same) -> None:
+def test_dense_maxout_equals_its_equation(pieces: int, same: Same) -> None:
     """h_i = max_j (x W_ij + b_ij), where W_ij is row i k + j of the map."""
     layer = PlainLayer(3, 4, activation=f"maxout({pieces})").double()
     x = torch.randn(5, 2, 3, dtype=torch.float64)
@@ -49,7 +49,7 @@ def test_dense_maxout_is_its_equation(pieces: int, same: Same) -> None:
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_convolutional_maxout_is_its_equation(dims: int, same: Same) -> None:
+def test_convolutional_maxout_equals_its_equation(dims: int, same: Same) -> None:
     """Output channel i is, at every position, the maximum of channels i k to i k + k - 1 of the filters."""
     layer = PlainLayer(2, 3, map_kind=convolution_maps(dims, 1), activation="maxout(2)").double()
     x = torch.randn(4, 2, *(5, 6)[:dims], dtype=torch.float64)
@@ -66,7 +66,7 @@ def test_convolutional_maxout_is_its_equation(dims: int, same: Same) -> None:
                 assert got == pytest.approx(max(pair), rel=1e-12, abs=1e-12)
 
 
-def test_relu_and_tanh_are_what_they_are_called() -> None:
+def test_relu_and_tanh_are_available_by_name() -> None:
     x = torch.tensor([-1.5, 0.0, 2.0])
     assert torch.equal(make_activation("relu")(x), torch.tensor([0.0, 0.0, 2.0]))
     assert torch.equal(make_activation("tanh")(x), torch.tanh(x))
@@ -76,7 +76,7 @@ def test_relu_and_tanh_are_what_they_are_called() -> None:
 @pytest.mark.parametrize(
     "name", ["", "gelu", "ReLU", "maxout", "maxout()", "maxout(0)", "maxout(1)", "maxout(-2)", "maxout(2) "]
 )
-def test_other_names_are_refused(name: str) -> None:
+def test_unknown_activations_are_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_activation(name)
     assert str(caught.value) == (
@@ -93,7 +93,7 @@ def test_other_names_are_refused(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("activation", ["relu", "maxout(2)", "tanh"])
-def test_weights_are_drawn_after_he_or_glorot(
+def test_weights_are_initialized_after_he_or_glorot(
     linear: nn.Linear | nn.Conv1d | nn.Conv2d, fan_in: int, fan_out: int, activation: str
 ) -> None:
     """The variance is 2 / fan_in for relu and maxout, else 2 / (fan_in + fan_out); the bias is zero."""
@@ -105,7 +105,7 @@ def test_weights_are_drawn_after_he_or_glorot(
     assert torch.count_nonzero(linear.bias) == 0
 
 
-def test_a_map_without_a_bias_is_initialised_too() -> None:
+def test_a_map_without_a_bias_is_initialized() -> None:
     linear = nn.Linear(4, 3, bias=False)
     before = linear.weight.clone()
     initialize_weights(linear, "relu")

@@ -72,7 +72,7 @@ def test_an_independent_join_worked_out_by_hand() -> None:
 
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
-def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
+def test_gates_may_read_another_input_than_x(carry: Carry) -> None:
     """With `gate_input`, both gates read it, and x is still what is carried."""
     join = join_of(1.0, 0.0, carry, carry_weight=-1.0)
     t = sigmoid(0.7)  # and sigmoid(-0.7) = 1 - t: both kinds agree here
@@ -80,7 +80,7 @@ def test_gates_may_look_at_something_other_than_x(carry: Carry) -> None:
     assert got.item() == pytest.approx(3 * t - 2 * (1 - t), rel=1e-12)
 
 
-def test_a_gate_is_made_for_each_of_t_and_c() -> None:
+def test_an_independent_carry_has_its_own_gate() -> None:
     """One gate is created for a coupled carry, two for an independent one; the default bias is -2."""
     gates: list[DenseGate] = []
 
@@ -96,7 +96,7 @@ def test_a_gate_is_made_for_each_of_t_and_c() -> None:
 
 
 @pytest.mark.parametrize("bias", [-2.0, 0.0, 1.5])
-def test_biases_start_where_they_were_put(bias: float) -> None:
+def test_gate_bias_sets_the_biases_of_t_and_c(bias: float) -> None:
     """C's bias is the opposite of T's, so that C = 1 - T while the weights are zero."""
     join = GatedJoin(lambda: DenseGate(3, 4), gate_bias=bias, carry="independent")
     assert join.gate.bias.tolist() == [bias] * 4
@@ -104,7 +104,7 @@ def test_biases_start_where_they_were_put(bias: float) -> None:
     assert join.carry_gate.bias.tolist() == [-bias] * 4
 
 
-def test_none_keeps_what_pytorch_drew() -> None:
+def test_set_gate_bias_none_keeps_pytorchs_biases() -> None:
     """With a bias of None, both gates keep the biases that nn.Linear draws from the same generator."""
     torch.manual_seed(5)
     expected = [nn.Linear(3, 4).bias.tolist() for _ in range(2)]
@@ -118,7 +118,7 @@ def test_none_keeps_what_pytorch_drew() -> None:
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_no_gate_bias_keeps_pytorchs_own_draw(scaled: bool) -> None:
+def test_gate_bias_none_keeps_pytorchs_bias(scaled: bool) -> None:
     """With a bias of None, a gate has the bias of a plain nn.Linear, with or without scaled weights."""
     torch.manual_seed(3)
     own = torch.nn.Linear(6, 4).bias
@@ -127,7 +127,7 @@ def test_no_gate_bias_keeps_pytorchs_own_draw(scaled: bool) -> None:
     assert torch.equal(join.gate.bias, own)
 
 
-def test_scaled_gates_are_drawn_after_glorot() -> None:
+def test_scaled_gates_are_initialized_after_glorot() -> None:
     """Both gates have a variance of 2 / (inputs + units), not PyTorch's 1 / (3 inputs)."""
     join = GatedJoin(lambda: DenseGate(300, 200), carry="independent", scaled_init=True)
     for gate in (join.gate, join.carry_gate):
@@ -135,12 +135,12 @@ def test_scaled_gates_are_drawn_after_glorot() -> None:
         assert gate.weight.std().item() == pytest.approx((2 / 500) ** 0.5, rel=0.02)
 
 
-def test_another_carry_is_refused() -> None:
+def test_an_unknown_carry_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^carry: expected one of coupled, independent, got 'both'$"):
         GatedJoin(lambda: DenseGate(1, 1), carry="both")  # type: ignore[arg-type]
 
 
-def test_what_is_watched_is_what_went_through(same: Same) -> None:
+def test_recordings_have_t_and_y_of_each_layer(same: Same) -> None:
     """Layers are recorded in order of depth by name, with T and y of the call, without gradients."""
     net = nn.Sequential(HighwayLayer(4), nn.Tanh(), HighwayLayer(4, carry="independent"))
     net.add_module("deep", nn.ModuleDict({"inner": HighwayLayer(4, gate_bias=1.0)}))
@@ -182,7 +182,7 @@ def test_every_call_is_recorded_in_order(same: Same) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_nothing_is_watched_afterwards(fails: bool) -> None:
+def test_recording_ends_with_its_block(fails: bool) -> None:
     """The hooks are removed when the block ends, also by an error, and the recording stays unchanged."""
     net = nn.Sequential(HighwayLayer(2), ConvHighwayLayer(2, dims=1))
     x = torch.randn(3, 2)
@@ -196,7 +196,7 @@ def test_nothing_is_watched_afterwards(fails: bool) -> None:
     assert all(not module._forward_hooks for module in net.modules())
 
 
-def test_a_net_without_gates_has_nothing_to_watch() -> None:
+def test_a_network_without_gates_has_no_recordings() -> None:
     """Without a gated layer there is no recording; a gated layer itself has the name ''."""
     with record_gates(nn.Linear(2, 2)) as recordings:
         pass

@@ -54,7 +54,7 @@ def highway_by_loops(layer: HighwayLayer, row: list[float], pieces: int) -> list
     return [h[i] * t[i] + row[i] * c[i] for i in range(len(row))]
 
 
-def test_two_units_worked_out_by_hand() -> None:
+def test_a_layer_of_two_units_worked_out_by_hand() -> None:
     """y = relu(Wh x + bh) * T + x * (1 - T)."""
     layer = HighwayLayer(2).double()
     with torch.no_grad():
@@ -70,7 +70,7 @@ def test_two_units_worked_out_by_hand() -> None:
 @pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (2, 1, 3, 4), (0, 4)])
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 @pytest.mark.parametrize(("activation", "pieces"), [("relu", 1), ("tanh", 1), ("maxout(3)", 3)])
-def test_the_layer_is_its_equation(
+def test_a_highway_layer_equals_its_equation(
     shape: tuple[int, ...], carry: Carry, activation: str, pieces: int, same: Same
 ) -> None:
     """Compared with a loop over the units, for any leading dimensions."""
@@ -94,7 +94,7 @@ def test_the_gate_starts_at_its_bias(settings: dict[str, Any], bias: float, init
     torch.testing.assert_close(layer(x), layer.transform(x) * t + x * (1 - t))
 
 
-def test_without_a_bias_the_gate_keeps_pytorchs_draw() -> None:
+def test_without_a_gate_bias_the_gate_keeps_pytorchs_bias() -> None:
     """After the same seed, an nn.Linear has the same bias as the gate."""
     torch.manual_seed(3)
     expected = nn.Linear(6, 6).bias
@@ -102,7 +102,7 @@ def test_without_a_bias_the_gate_keeps_pytorchs_draw() -> None:
     assert torch.equal(HighwayLayer(6, gate_bias=None).gate.bias, expected)
 
 
-def test_both_kinds_of_carry_begin_as_the_same_layer(same: Same) -> None:
+def test_both_kinds_of_carry_start_with_the_same_function(same: Same) -> None:
     """While the gates' weights are zero, an independent carry is 1 - T."""
     coupled, independent = (
         HighwayLayer(5, gate_bias=-1.5),
@@ -116,7 +116,7 @@ def test_both_kinds_of_carry_begin_as_the_same_layer(same: Same) -> None:
     same(independent(x), coupled(x))
 
 
-def test_scaled_weights_are_drawn_after_he_and_glorot() -> None:
+def test_scaled_weights_are_initialized_after_he_and_glorot() -> None:
     """H has a variance of 2 / dim, T of 1 / dim, and H's bias is zero."""
     layer = HighwayLayer(300, init="scaled")
     assert layer.normal_layer.weight.std().item() == pytest.approx((2 / 300) ** 0.5, rel=0.02)
@@ -124,7 +124,7 @@ def test_scaled_weights_are_drawn_after_he_and_glorot() -> None:
     assert torch.count_nonzero(layer.normal_layer.bias) == 0
 
 
-def test_dropout_falls_on_h_alone_and_only_in_training(same: Same) -> None:
+def test_dropout_affects_only_h_and_only_in_training(same: Same) -> None:
     """In training, half of the units of H are dropped and the others doubled; x is unchanged."""
     layer = HighwayLayer(200, dropout=0.5, gate_bias=0.0).double()
     nn.init.ones_(layer.normal_layer.bias)
@@ -141,7 +141,7 @@ def test_dropout_falls_on_h_alone_and_only_in_training(same: Same) -> None:
 
 
 @pytest.mark.parametrize("shape", [(6, 3), (2, 5, 3), (2, 2, 4, 3)])
-def test_batch_norm_stands_before_hs_activation(shape: tuple[int, ...], same: Same) -> None:
+def test_batch_norm_is_before_the_activation_of_h(shape: tuple[int, ...], same: Same) -> None:
     """Each unit of Wh x + bh is standardized over all rows and leading dimensions; T is not."""
     layer = HighwayLayer(3, batch_norm=True).double()
     assert layer.norm is not None
@@ -158,7 +158,7 @@ def test_batch_norm_stands_before_hs_activation(shape: tuple[int, ...], same: Sa
     same(torch.stack([layer(row) for row in x.reshape(-1, 3)]), rows)
 
 
-def test_a_state_dict_of_two_linear_maps_loads_as_it_stands(same: Same) -> None:
+def test_a_state_dict_of_two_linear_maps_can_be_loaded(same: Same) -> None:
     """The default layer has the parameters of `normal_layer` and `gate` and no others."""
     state = {
         "normal_layer.weight": torch.randn(4, 4),
@@ -186,7 +186,7 @@ def test_a_state_dict_of_two_linear_maps_loads_as_it_stands(same: Same) -> None:
         (3, {"init": "he"}, "init"),
     ],
 )
-def test_a_senseless_setting_is_refused(dim: int, settings: dict[str, Any], field: str) -> None:
+def test_an_invalid_setting_is_refused(dim: int, settings: dict[str, Any], field: str) -> None:
     """The message begins with the setting's name."""
     with pytest.raises(ConfigError, match=f"^{field}: expected"):
         HighwayLayer(dim, **settings)
@@ -201,7 +201,7 @@ def test_rows_of_another_size_are_refused(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_zetas_layer_gives_the_same_bits(tmp_path: Path) -> None:
+def test_the_layer_of_zetascale_gives_the_same_bits(tmp_path: Path) -> None:
     """The layer of zetascale 2.8.8 and ours, with its state dict, agree on every row to the last bit."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--retries=1", "--no-deps"]
     command = [*pip, "--only-binary=:all:", f"--dest={tmp_path}", "zetascale==2.8.8"]
@@ -254,7 +254,9 @@ def sigmoid_array(x: Numbers) -> Numbers:
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 @pytest.mark.parametrize("dims", [1, 2])
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
-def test_a_convolutional_highway_is_its_equation(dims: int, kernel: int, carry: Carry, same: Same) -> None:
+def test_a_convolutional_highway_equals_its_equation(
+    dims: int, kernel: int, carry: Carry, same: Same
+) -> None:
     """H, T and C at a position read the same neighborhood, with zeros beyond the edges."""
     layer = ConvHighwayLayer(2, kernel=kernel, dims=dims, gate_bias=0.5, carry=carry).double()
     x = torch.randn(2, 2, *sizes_of(dims), dtype=torch.float64)
@@ -268,7 +270,7 @@ def test_a_convolutional_highway_is_its_equation(dims: int, kernel: int, carry: 
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_h_and_t_have_one_kernel(dims: int) -> None:
+def test_h_and_t_have_the_same_kernel_size(dims: int) -> None:
     """The gate has the kernel size of the transform, and the default layer has only these two maps."""
     layer = ConvHighwayLayer(3, kernel=5, dims=dims)
     assert layer.gate.weight.shape == layer.normal_layer.weight.shape == (3, 3, *[5] * dims)
@@ -293,7 +295,7 @@ def test_a_line_of_one_channel_worked_out_by_hand() -> None:
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_plain_and_residual_layers_are_made_of_the_same_maps(dims: int, same: Same) -> None:
+def test_plain_and_residual_layers_have_the_same_maps(dims: int, same: Same) -> None:
     """y = relu(W * x + b), which may change the channels, and y = x + W * relu(x) + b."""
     x = torch.randn(1, 2, *sizes_of(dims), dtype=torch.float64)
     plain = PlainLayer(2, 3, map_kind=convolution_maps(dims)).double()
@@ -304,7 +306,7 @@ def test_plain_and_residual_layers_are_made_of_the_same_maps(dims: int, same: Sa
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_batch_norm_is_over_rows_and_places(dims: int, same: Same) -> None:
+def test_batch_norm_is_over_rows_and_positions(dims: int, same: Same) -> None:
     """Each channel of Wh * x + bh is standardized over rows and positions."""
     layer = ConvHighwayLayer(2, dims=dims, batch_norm=True).double()
     x = torch.randn(3, 2, *sizes_of(dims), dtype=torch.float64)
@@ -327,7 +329,7 @@ def test_settings_reach_the_layer() -> None:
 
 @pytest.mark.parametrize("kernel", [-1, 0, 2, 4])
 @pytest.mark.parametrize("dims", [1, 2])
-def test_kernels_that_cannot_be_centred_are_refused(dims: int, kernel: int) -> None:
+def test_even_kernels_are_refused(dims: int, kernel: int) -> None:
     with pytest.raises(
         ConfigError, match=f"^kernel: expected an odd size, which can be centred, got {kernel}$"
     ):
@@ -335,7 +337,7 @@ def test_kernels_that_cannot_be_centred_are_refused(dims: int, kernel: int) -> N
 
 
 @pytest.mark.parametrize("dims", [0, 3])
-def test_other_dimensions_are_refused(dims: int) -> None:
+def test_other_numbers_of_dimensions_are_refused(dims: int) -> None:
     """Convolutions are over a line or a plane."""
     with pytest.raises(ConfigError, match=f"^dims: expected 1 or 2, got {dims}$"):
         convolution_maps(dims)

@@ -13,7 +13,7 @@ from models.layers.resize import SubSample, ZeroPad
 from models.layers.transform import PlainLayer
 
 
-def test_zeros_are_appended() -> None:
+def test_padding_appends_zeros() -> None:
     """The input comes first and unchanged, for any leading dimensions."""
     assert ZeroPad(2, 5)(torch.tensor([3.0, -4.0])).tolist() == [3.0, -4.0, 0.0, 0.0, 0.0]
     assert ZeroPad(1, 2)(torch.tensor([[[1.0], [2.0]]])).tolist() == [[[1.0, 0.0], [2.0, 0.0]]]
@@ -32,7 +32,7 @@ def test_zeros_are_appended() -> None:
         (3, 3, [0, 1, 2]),
     ],
 )
-def test_evenly_spaced_values_are_kept(inputs: int, units: int, indices: list[int]) -> None:
+def test_sub_sampling_keeps_evenly_spaced_values(inputs: int, units: int, indices: list[int]) -> None:
     """Unit i is input floor(i * inputs / units), worked out by hand, for any leading dimensions."""
     layer = SubSample(inputs, units)
     assert layer(torch.arange(inputs)).tolist() == indices
@@ -42,7 +42,7 @@ def test_evenly_spaced_values_are_kept(inputs: int, units: int, indices: list[in
     assert all(torch.equal(y[..., unit], x[..., place]) for unit, place in enumerate(indices))
 
 
-def test_no_value_is_kept_twice() -> None:
+def test_sub_sampling_keeps_no_value_twice() -> None:
     """At any ratio the indices increase strictly and lie within the row."""
     for inputs in range(1, 40):
         for units in range(1, inputs + 1):
@@ -53,14 +53,14 @@ def test_no_value_is_kept_twice() -> None:
 
 
 @pytest.mark.parametrize(("inputs", "units"), [(3, 7), (7, 3)])
-def test_a_plain_layer_changes_the_size_either_way(inputs: int, units: int) -> None:
+def test_a_plain_layer_may_shrink_or_widen_rows(inputs: int, units: int) -> None:
     """It has units times inputs weights, and a bias per unit."""
     layer = PlainLayer(inputs, units)
     assert layer(torch.randn(2, 5, inputs)).shape == (2, 5, units)
     assert sum(p.numel() for p in layer.parameters()) == units * inputs + units
 
 
-def test_padding_and_sub_sampling_learn_nothing() -> None:
+def test_padding_and_sub_sampling_have_no_parameters() -> None:
     """They have no parameters and add nothing to a state dict."""
     for layer in (ZeroPad(2, 3), SubSample(3, 2)):
         assert list(layer.parameters()) == []

@@ -27,7 +27,7 @@ def filled(layer: Any, weight: list[list[float]], bias: list[float]) -> Any:
 
 @pytest.mark.parametrize("shape", [(3,), (5, 3), (2, 4, 3)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_a_plain_layer_is_its_equation(shape: tuple[int, ...], activation: str, same: Same) -> None:
+def test_a_plain_layer_equals_its_equation(shape: tuple[int, ...], activation: str, same: Same) -> None:
     """y = activation(W x + b), from 3 values to 2."""
     layer = filled(PlainLayer(3, 2, activation=activation), [[1, -2, 3], [0.5, 0, -1]], [0.25, -0.5])
     x = torch.randn(shape, dtype=torch.float64)
@@ -36,12 +36,11 @@ def test_a_plain_layer_is_its_equation(shape: tuple[int, ...], activation: str, 
     same(layer(x), torch.tanh(z) if activation == "tanh" else z.clamp(min=0))
 
 
-def test_a_plain_layer_keeps_the_size_unless_told() -> None:
-    """By default there are as many units as inputs."""
+def test_a_plain_layer_keeps_the_size_by_default() -> None:
     assert PlainLayer(4)(torch.randn(2, 4)).shape == (2, 4)
 
 
-def test_the_weights_are_pytorchs_own_unless_scaled() -> None:
+def test_the_weights_are_pytorchs_unless_scaled() -> None:
     """init="torch" keeps the weights of nn.Linear, init="scaled" draws after He with a zero bias."""
     torch.manual_seed(2)
     expected = nn.Linear(400, 300).state_dict()
@@ -55,7 +54,7 @@ def test_the_weights_are_pytorchs_own_unless_scaled() -> None:
 
 
 @pytest.mark.parametrize("kind", [PlainLayer, ResidualLayer])
-def test_dropout_falls_on_what_the_layer_makes(kind: type[nn.Module], same: Same) -> None:
+def test_dropout_affects_only_the_transform(kind: type[nn.Module], same: Same) -> None:
     """In training, units are dropped or doubled at a rate of 1/2, in eval mode none are; a residual layer's x
     never is.
     """
@@ -86,7 +85,7 @@ def test_row_norm_is_over_every_leading_axis(shape: tuple[int, ...], same: Same)
     same(norm.eval()(rows[0]), (rows[0] - statistics[0]) / torch.sqrt(statistics[1] + 1e-5))
 
 
-def test_batch_norm_stands_before_the_activation(same: Same) -> None:
+def test_batch_norm_is_before_the_activation(same: Same) -> None:
     """A plain layer's output is the relu of standardized units, so each unit is zero somewhere."""
     layer = PlainLayer(3, 4, batch_norm=True).double()
     x = torch.randn(50, 3, dtype=torch.float64)
@@ -103,7 +102,7 @@ def test_a_residual_layer_worked_out_by_hand() -> None:
 
 @pytest.mark.parametrize("shape", [(9, 3), (2, 5, 3)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_a_residual_layer_norms_first(shape: tuple[int, ...], activation: str, same: Same) -> None:
+def test_a_residual_layer_normalizes_first(shape: tuple[int, ...], activation: str, same: Same) -> None:
     """y = x + W a(norm(x)) + b for any leading dimensions."""
     layer = ResidualLayer(3, activation=activation, batch_norm=True).double()
     x = torch.randn(shape, dtype=torch.float64) * 3 + 2
@@ -114,7 +113,7 @@ def test_a_residual_layer_norms_first(shape: tuple[int, ...], activation: str, s
 
 
 @pytest.mark.parametrize("depth", [1, 10, 100])
-def test_scaled_branches_keep_the_signals_size(depth: int) -> None:
+def test_scaled_branches_keep_the_scale_of_the_signal(depth: int) -> None:
     """Each layer adds 1/depth of the variance, so the deviation grows by sqrt(e) at most."""
     layers = nn.Sequential(*(ResidualLayer(128, init="scaled", depth=depth) for _ in range(depth)))
     with torch.no_grad():
@@ -123,7 +122,7 @@ def test_scaled_branches_keep_the_signals_size(depth: int) -> None:
     assert y.std().item() == pytest.approx(expected, rel=0.15)
 
 
-def test_scaled_branches_are_drawn_after_he_and_made_smaller() -> None:
+def test_scaled_branches_are_initialized_after_he_and_reduced() -> None:
     """W has a variance of 2 / dim / depth, and a zero bias."""
     layer = ResidualLayer(300, init="scaled", depth=25)
     assert layer.normal_layer.weight.std().item() == pytest.approx((2 / 300 / 25) ** 0.5, rel=0.02)
@@ -146,7 +145,7 @@ def test_scaled_branches_are_drawn_after_he_and_made_smaller() -> None:
         (lambda: ResidualLayer(3, init="scaled", depth=0), "depth"),
     ],
 )
-def test_a_senseless_setting_is_refused(make: Callable[[], nn.Module], field: str) -> None:
+def test_an_invalid_setting_is_refused(make: Callable[[], nn.Module], field: str) -> None:
     """The message begins with the setting's name."""
     with pytest.raises(ConfigError, match=f"^{field}: "):
         make()

@@ -86,13 +86,13 @@ def test_rows_of_another_dtype_are_refused(kind: type[Net], dtype: torch.dtype, 
     assert str(caught.value) == message
 
 
-def test_a_net_made_double_takes_doubles() -> None:
+def test_a_float64_network_accepts_float64() -> None:
     """The expected precision is the network's, not always float32."""
     assert toy().double()(torch.zeros(5, 2, 3, dtype=torch.float64)).dtype == torch.float64
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
-def test_unit_scaling_divides_by_the_largest(dtype: torch.dtype, same: Same) -> None:
+def test_unit_scaling_divides_by_the_largest_magnitude(dtype: torch.dtype, same: Same) -> None:
     """The largest magnitude becomes 1 and zero stays zero, for any dtype of rows."""
     net = toy(inputs=(2,), scaling="unit")
     rows = torch.tensor([[0, 4], [200, 100]]).to(dtype)
@@ -111,7 +111,7 @@ def test_standard_scaling_worked_out_by_hand(same: Same) -> None:
     same(net(rows), torch.tensor([[-3.0, -1.0], [1.0, 3.0]]) / 5**0.5)
 
 
-def test_without_scaling_rows_go_in_as_they_are() -> None:
+def test_without_scaling_rows_do_not_change() -> None:
     """scaling="none" ignores the training rows, and so does a network that reads ids."""
     rows = torch.tensor([[1, 30], [500, 7]])
     for net, x in ((toy(inputs=(2,), scaling="none"), rows.float()), (toy(IdsToy, inputs=(2,)), rows)):
@@ -124,7 +124,7 @@ def test_without_scaling_rows_go_in_as_they_are() -> None:
     ("scaling", "value", "scaled"),
     [("unit", 0.0, 0.0), ("unit", 0.1, 1.0), ("standard", 0.0, 0.0), ("standard", 0.1, 0.0)],
 )
-def test_rows_that_are_all_alike_do_no_harm(scaling: str, value: float, scaled: float, same: Same) -> None:
+def test_scaling_of_constant_rows_is_finite(scaling: str, value: float, scaled: float, same: Same) -> None:
     """There is no deviation to divide by; other rows still give finite values."""
     net = toy(inputs=(2,), scaling=scaling)
     rows = torch.full((1001, 2), value)
@@ -133,7 +133,7 @@ def test_rows_that_are_all_alike_do_no_harm(scaling: str, value: float, scaled: 
     assert net(rows + 1).abs().max() < 12
 
 
-def test_raw_rows_give_what_scaled_rows_gave(same: Same) -> None:
+def test_raw_rows_equal_scaled_rows_without_scaling(same: Same) -> None:
     """Raw rows give the same as scaled rows do with scaling="none"."""
     rows = torch.randn(50, 2, 3) * 20 + 100
     net, bare = toy(), toy(scaling="none")
@@ -163,14 +163,14 @@ def test_scaling_is_saved_with_the_weights() -> None:
         ({"scaling": "minmax"}, "scaling: expected one of none, unit, standard, got 'minmax'"),
     ],
 )
-def test_a_senseless_config_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_an_invalid_config_is_refused(settings: dict[str, Any], message: str) -> None:
     """The message names the field, its value and the valid ones."""
     with pytest.raises(ConfigError) as caught:
         ToyConfig(**{"inputs": (2,), "classes": 2, **settings})
     assert str(caught.value) == message
 
 
-def test_a_config_is_plain_values_and_fits_other_data() -> None:
+def test_a_config_can_be_converted_to_other_data() -> None:
     """The dict begins with the family; `for_data` changes nothing else."""
     config = ToyConfig(inputs=(2, 3), classes=6, width=9, scaling="unit")
     expected = {"family": "toy", "inputs": (2, 3), "classes": 6, "scaling": "unit", "width": 9}
@@ -208,13 +208,13 @@ def test_a_layer_expects_a_size_along_an_axis(
     assert str(caught.value) == f"Identity: expected 4 values along axis {axis}{of}, got shape [{sizes}]"
 
 
-def test_choices_are_told() -> None:
+def test_expect_choice_lists_the_choices() -> None:
     expect_choice("size", 2, (1, 2))
     with pytest.raises(ConfigError, match=r"^size: expected one of 1, 2, got 3$"):
         expect_choice("size", 3, (1, 2))
 
 
-def test_parameters_are_counted_while_they_may_change() -> None:
+def test_only_trainable_parameters_are_counted() -> None:
     """Frozen parameters and buffers do not count."""
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     assert parameter_count(net) == 12 + 4 + 8
@@ -222,7 +222,6 @@ def test_parameters_are_counted_while_they_may_change() -> None:
     assert parameter_count(net) == 4 + 8
 
 
-def test_a_net_without_logits_is_no_net() -> None:
-    """Every family defines `logits`."""
+def test_a_network_must_define_logits() -> None:
     with pytest.raises(NotImplementedError):
         toy(Net)(torch.zeros(1, 2, 3))

@@ -67,13 +67,13 @@ def test_convolution_keeps_the_length(width: int, time: int, same: Same) -> None
     same(conv(x).transpose(1, 2), expected)
 
 
-def test_convolution_has_no_superfluous_bias() -> None:
+def test_convolution_before_batch_norm_has_no_bias() -> None:
     """The normalization would subtract a bias at once."""
     assert NormedConv(3, 4, 2).convolve.bias is None
 
 
 @torch.no_grad()
-def test_bank_stacks_every_width(same: Same) -> None:
+def test_bank_concatenates_every_width(same: Same) -> None:
     """Widths 1 to K follow each other, after a relu, each as long as the input."""
     bank = randomised(ConvBank(3, 5, 2))
     x = torch.randn(2, 3, 4, dtype=torch.float64)
@@ -87,7 +87,7 @@ def test_bank_stacks_every_width(same: Same) -> None:
 
 
 @pytest.mark.parametrize("time", [1, 2, 6])
-def test_pair_max_is_a_loop(time: int, same: Same) -> None:
+def test_pair_max_equals_a_loop(time: int, same: Same) -> None:
     """Each step is the maximum of itself and the next, negative or not; the last has no next."""
     x = torch.randn(2, 3, time) - 2
     expected = x.clone()
@@ -117,7 +117,7 @@ def gru_by_loops(gru: nn.GRU, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("width", [3, 5])
 @torch.no_grad()
-def test_cbhg_is_the_equation(width: int, same: Same) -> None:
+def test_cbhg_equals_the_equation(width: int, same: Same) -> None:
     """Bank, pool, projections, sum with the input, highways and GRU, each step by step.
 
     The map before the highway layers is there only where the sizes differ.
@@ -145,7 +145,7 @@ def test_cbhg_is_the_equation(width: int, same: Same) -> None:
 
 
 @torch.no_grad()
-def test_net_averages_over_time(same: Same) -> None:
+def test_network_averages_over_time(same: Same) -> None:
     """The logits are a linear map of the features' mean over time."""
     net = randomised(CbhgNet(small(scaling="none")))
     x = torch.randn(2, 6, 3, dtype=torch.float64)
@@ -161,7 +161,7 @@ def test_image_is_read_line_by_line(same: Same) -> None:
     same(net(x), net.output(net.cbhg(lines).mean(1)))
 
 
-def test_sizes_are_the_configs() -> None:
+def test_sizes_are_those_of_the_config() -> None:
     cbhg = CbhgNet(small(highways=2)).cbhg
     assert [conv.convolve.weight.shape for conv in cbhg.bank.convs] == [(3, 3, k) for k in (1, 2, 3, 4)]
     assert cbhg.projections[0].convolve.weight.shape == (5, 4 * 3, 3)
@@ -170,7 +170,7 @@ def test_sizes_are_the_configs() -> None:
     assert cbhg.gru.hidden_size == 7
 
 
-def test_rows_that_do_not_fit_are_refused() -> None:
+def test_rows_of_another_shape_are_refused() -> None:
     """A sequence may have any length, an image has a fixed number of lines; features and axes are fixed."""
     net = CbhgNet(small()).eval()
     assert net(torch.randn(2, 7, 3)).shape == net(torch.randn(2, 1, 3)).shape
@@ -196,7 +196,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         ("inputs", (5,)),
     ],
 )
-def test_meaningless_settings_are_named(setting: str, value: object) -> None:
+def test_invalid_settings_are_refused(setting: str, value: object) -> None:
     """The config and the layer name the wrong setting."""
     with pytest.raises(ConfigError, match=f"{setting}:"):
         small(**{setting: value})
@@ -205,7 +205,7 @@ def test_meaningless_settings_are_named(setting: str, value: object) -> None:
             Cbhg(3, **{setting: value})  # type: ignore[arg-type]
 
 
-def test_gates_are_seen() -> None:
+def test_gates_are_recorded() -> None:
     """Four highway layers have four gates, one value per step and unit, as closed as their bias says."""
     net = CbhgNet(small(gate_bias=-9.0)).eval()
     with record_gates(net) as recordings:
@@ -225,7 +225,7 @@ def test_gradient_reaches_every_parameter() -> None:
 
 
 @torch.no_grad()
-def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
+def test_rows_of_a_batch_are_independent(same: Same) -> None:
     """In eval mode, rows do not influence each other, not even by normalization."""
     net = CbhgNet(small())
     for _ in range(3):
@@ -235,7 +235,7 @@ def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
     same(net(x), torch.cat([net(row.unsqueeze(0)) for row in x]))
 
 
-def test_loss_falls() -> None:
+def test_training_reduces_the_loss() -> None:
     """A few steps on a tiny batch halve the loss."""
     net = CbhgNet(small())
     x, labels = torch.randn(8, 6, 3), torch.arange(8) % 4

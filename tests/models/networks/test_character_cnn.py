@@ -65,7 +65,7 @@ def word_by_loops(encoder: CharacterEncoder, ids: list[int], activation: str) ->
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("characters", [6, 3, 2, 1])
 @torch.no_grad()
-def test_encoder_is_the_equation(activation: str, characters: int, same: Same) -> None:
+def test_encoder_equals_the_equation(activation: str, characters: int, same: Same) -> None:
     """Each filter's largest answer, activated, goes through highway layers and a projection.
 
     A word shorter than the widest filter is padded to its width.
@@ -77,7 +77,7 @@ def test_encoder_is_the_equation(activation: str, characters: int, same: Same) -
 
 
 @torch.no_grad()
-def test_any_leading_axes_are_taken(same: Same) -> None:
+def test_leading_axes_are_arbitrary(same: Same) -> None:
     """A word has the same vector alone, in a text, and in a batch of texts."""
     encoder = random_encoder()
     ids = torch.randint(0, 11, (2, 3, 4, 6))
@@ -89,8 +89,7 @@ def test_any_leading_axes_are_taken(same: Same) -> None:
 
 
 @torch.no_grad()
-def test_smaller_integers_are_taken(same: Same) -> None:
-    """Ids may have any integer dtype."""
+def test_ids_may_have_any_integer_dtype(same: Same) -> None:
     encoder = random_encoder()
     ids = torch.randint(0, 11, (2, 6))
     for dtype in (torch.int32, torch.int16, torch.uint8):
@@ -98,7 +97,7 @@ def test_smaller_integers_are_taken(same: Same) -> None:
 
 
 @pytest.mark.parametrize("ids", [torch.zeros(2, 6), torch.tensor(3), torch.zeros(2, 0, dtype=torch.int64)])
-def test_what_are_not_ids_of_characters_is_refused(ids: Tensor) -> None:
+def test_anything_but_integer_ids_is_refused(ids: Tensor) -> None:
     """Floating point numbers, a single number and words without characters are a ShapeError."""
     with pytest.raises(ShapeError, match="CharacterEncoder: expected integer ids"):
         random_encoder()(ids)
@@ -113,7 +112,7 @@ def test_ids_outside_the_alphabet_are_named(wrong: int) -> None:
         CharacterCnn(small())(ids)
 
 
-def test_padding_is_not_learnt() -> None:
+def test_padding_has_no_gradient() -> None:
     """The embedding of padding is zero and has no gradient."""
     encoder = CharacterEncoder(11, 4, [(2, 5)], 7)
     assert not encoder.embed.weight[0].any()
@@ -124,7 +123,7 @@ def test_padding_is_not_learnt() -> None:
 
 
 @torch.no_grad()
-def test_net_averages_the_words_that_are_there(same: Same) -> None:
+def test_network_averages_nonempty_words(same: Same) -> None:
     """The mean counts words with at least one character, at any position."""
     net = CharacterCnn(small()).double().eval()
     ids = torch.randint(1, 11, (1, 5, 6))
@@ -143,7 +142,7 @@ def test_padding_words_change_nothing(same: Same) -> None:
 
 
 @torch.no_grad()
-def test_an_empty_text_is_answered(same: Same) -> None:
+def test_an_empty_text_gives_the_bias(same: Same) -> None:
     """A text of padding alone gives the output's bias, without a division by zero."""
     net = CharacterCnn(small()).eval()
     nn.init.normal_(net.output.bias)
@@ -151,11 +150,11 @@ def test_an_empty_text_is_answered(same: Same) -> None:
 
 
 @pytest.mark.parametrize(("activation", "kind"), [("tanh", nn.Tanh), ("relu", nn.ReLU)])
-def test_activation_is_the_configs(activation: str, kind: type) -> None:
+def test_activation_is_that_of_the_config(activation: str, kind: type) -> None:
     assert isinstance(CharacterCnn(small(activation=activation)).words.activation, kind)
 
 
-def test_rows_that_do_not_fit_are_refused() -> None:
+def test_rows_of_another_shape_or_dtype_are_refused() -> None:
     """The number of characters is fixed by the config, and rows are integers."""
     net = CharacterCnn(small())
     with pytest.raises(ShapeError, match=r"\[batch, \*, 6\]"):
@@ -180,7 +179,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         ("dropout", 1.0),
     ],
 )
-def test_meaningless_settings_are_named(setting: str, value: object) -> None:
+def test_invalid_settings_are_refused(setting: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{setting}:"):
         small(**{setting: value})
 
@@ -202,7 +201,7 @@ def test_encoder_checks_its_own_settings() -> None:
 
 
 @pytest.mark.parametrize("highways", [0, 2, 3])
-def test_gates_are_seen(highways: int) -> None:
+def test_gates_are_recorded(highways: int) -> None:
     """The gates are as wide as all filters together, and as closed as their bias says."""
     net = CharacterCnn(small(highways=highways, gate_bias=-5.0)).eval()
     with record_gates(net) as recordings:
@@ -223,14 +222,14 @@ def test_gradient_reaches_every_parameter(activation: str) -> None:
 
 
 @torch.no_grad()
-def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
+def test_rows_of_a_batch_are_independent(same: Same) -> None:
     """In eval mode, rows do not influence each other."""
     net = CharacterCnn(small()).eval()
     ids = torch.randint(0, 11, (5, 5, 6))
     same(net(ids), torch.cat([net(row.unsqueeze(0)) for row in ids]))
 
 
-def test_loss_falls() -> None:
+def test_training_reduces_the_loss() -> None:
     """A few steps on a tiny batch halve the loss."""
     net = CharacterCnn(small(dropout=0.0))
     ids, labels = torch.randint(0, 11, (9, 5, 6)), torch.arange(9) % 3

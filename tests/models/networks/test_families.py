@@ -32,7 +32,7 @@ CONFIGS: list[NetConfig] = [
 ]
 
 
-def test_every_family_is_tried_here() -> None:
+def test_every_family_has_a_test_config() -> None:
     """Every family must have a config in this list, and family names differ."""
     assert {type(config) for config in CONFIGS} == FAMILIES.keys()
     assert len({config.family for config in FAMILIES}) == len(FAMILIES)
@@ -41,7 +41,7 @@ def test_every_family_is_tried_here() -> None:
 @pytest.mark.parametrize(
     "config", [*CONFIGS, *(preset.config for preset in PRESETS.values())], ids=lambda config: config.family
 )
-def test_a_config_comes_back_from_json_as_it_was(config: NetConfig) -> None:
+def test_a_config_survives_json(config: NetConfig) -> None:
     """Same class and fields; tuples are tuples again."""
     values = config.to_dict()
     assert list(values) == ["family", *(field.name for field in fields(config))]
@@ -88,7 +88,7 @@ MLP = {"family": "mlp", "inputs": [6], "classes": 3, "width": 5, "layers": 2}
         ({"width": 0}, "width: expected 1 or more, got 0"),
     ],
 )
-def test_values_that_are_no_config_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_config_values_are_refused(changes: dict[str, Any], message: str) -> None:
     """Unknown families and settings, and values of a wrong type or without meaning, are named."""
     assert config_from_dict(MLP) == MlpConfig(inputs=(6,), classes=3, width=5, layers=2)
     with pytest.raises(ConfigError) as caught:
@@ -100,7 +100,7 @@ def test_values_that_are_no_config_are_refused(changes: dict[str, Any], message:
 
 
 @pytest.mark.parametrize("missing", MLP)
-def test_what_is_missing_is_named(missing: str) -> None:
+def test_a_missing_setting_is_named(missing: str) -> None:
     """A setting without a default is required."""
     with pytest.raises(ConfigError, match=missing):
         config_from_dict({name: value for name, value in MLP.items() if name != missing})

@@ -46,7 +46,7 @@ def every(net: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -
 
 @pytest.mark.parametrize("width", [50, 64, 128, 784])
 @pytest.mark.parametrize("kind", ["plain", "residual"])
-def test_twins_are_matched_in_parameters(width: int, kind: LayerKind) -> None:
+def test_matched_layers_have_the_same_number_of_parameters(width: int, kind: LayerKind) -> None:
     """A matched layer has within 3 % of a highway layer's parameters; the width in Figure 1 is 71."""
     assert matched_width(50) == 71
     sizes = {
@@ -57,7 +57,7 @@ def test_twins_are_matched_in_parameters(width: int, kind: LayerKind) -> None:
 
 
 @pytest.mark.parametrize("kind", get_args(LayerKind))
-def test_a_dense_net_is_its_parts_in_order(kind: LayerKind, same: Same) -> None:
+def test_a_dense_network_equals_its_parts_in_order(kind: LayerKind, same: Same) -> None:
     """Flattened rows go through the entry, every layer, and a linear output."""
     net = mlp(kind=kind, layers=3)
     assert [type(layer) for layer in net.layers] == [LAYERS[kind]] * 3
@@ -78,7 +78,7 @@ def test_a_dense_net_is_its_parts_in_order(kind: LayerKind, same: Same) -> None:
 
 @pytest.mark.parametrize(("entry", "width"), [("plain", 4), ("pad", 8), ("subsample", 4), ("none", 6)])
 @pytest.mark.parametrize("kind", get_args(LayerKind))
-def test_every_entry_makes_rows_of_the_width(entry: EntryKind, width: int, kind: LayerKind) -> None:
+def test_every_entry_changes_rows_to_the_width(entry: EntryKind, width: int, kind: LayerKind) -> None:
     """A plain layer, zero padding, sub-sampling, or the row itself."""
     net = mlp(entry=entry, width=width, kind=kind)
     x = torch.randn(3, 1, 2, 3)
@@ -128,7 +128,7 @@ def test_dropout_reaches_the_entry_and_the_layers() -> None:
 
 
 @pytest.mark.parametrize(("make", "layers"), [(mlp, 8), (conv, 3)])
-def test_residual_branches_know_how_many_they_are(make: Callable[..., Net], layers: int) -> None:
+def test_residual_weights_shrink_with_the_depth(make: Callable[..., Net], layers: int) -> None:
     """Scaled weights are smaller by the root of the depth, counted over all stages."""
     wide = {"width": 200, "layers": 8} if make is mlp else {"stages": ((40, 1), (40, 2))}
     for layer in every(make(kind="residual", **wide), ResidualLayer):
@@ -139,7 +139,7 @@ def test_residual_branches_know_how_many_they_are(make: Callable[..., Net], laye
 
 @pytest.mark.parametrize("dims", [1, 2])
 @pytest.mark.parametrize("average", [False, True])
-def test_a_convolutional_net_is_its_parts_in_order(dims: int, average: bool, same: Same) -> None:
+def test_a_convolutional_network_equals_its_parts_in_order(dims: int, average: bool, same: Same) -> None:
     """Stages change the channels if they differ, pools halve, and the last stage may be averaged."""
     head = 3 if average else 0
     net = conv(inputs=(2, 8, 8)[: dims + 1], stages=((4, 1), (6, 2), (6, 1)), average=average, head=head)
@@ -160,20 +160,20 @@ def test_a_convolutional_net_is_its_parts_in_order(dims: int, average: bool, sam
     same(net(x), net.output(h.flatten(1)))
 
 
-def test_a_head_is_one_wide_and_a_kernel_is_everywhere_else() -> None:
+def test_only_the_head_has_a_kernel_of_one() -> None:
     """Every convolution but the head's has the config's kernel."""
     net = conv(kernel=5, average=True, head=3)
     kernels = [layer.weight.shape[2:] for layer in every(net.body, nn.Conv2d)]
     assert kernels == [(5, 5)] * 8 + [(1, 1)]
 
 
-def test_the_first_stage_begins_plain_whatever_comes_in() -> None:
+def test_the_first_stage_begins_with_a_plain_layer() -> None:
     """A later stage with the same channels does not."""
     names = [type(part).__name__ for part in conv(stages=((2, 1), (2, 1))).body]
     assert names == ["PlainLayer", "HighwayLayer", "MaxPool2d", "HighwayLayer", "MaxPool2d"]
 
 
-def test_dropout_of_a_convolutional_net_stands_before_and_after_stages() -> None:
+def test_dropout_is_at_the_input_and_after_stages() -> None:
     """One rate for the input and one per stage, after its pool; a rate of zero adds no module."""
     modules = [(type(part).__name__, getattr(part, "p", None)) for part in conv(dropout=(0.1, 0.0, 0.3)).body]
     layers = [("PlainLayer", None), ("HighwayLayer", None), ("MaxPool2d", None)]
@@ -183,7 +183,7 @@ def test_dropout_of_a_convolutional_net_stands_before_and_after_stages() -> None
 
 @pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize("inputs", [(2, 8), (2, 9), (2, 8, 8), (2, 9, 5)])
-def test_convolutional_nets_read_lines_and_planes(inputs: tuple[int, ...], kind: LayerKind) -> None:
+def test_convolutional_networks_read_lines_and_planes(inputs: tuple[int, ...], kind: LayerKind) -> None:
     """Pools drop a remainder of the size, and every parameter has a gradient."""
     net = conv(inputs=inputs, kind=kind)
     y = net(torch.randn(3, *inputs))
@@ -230,7 +230,7 @@ def test_convolutional_nets_read_lines_and_planes(inputs: tuple[int, ...], kind:
         (conv, {"kind": "dense"}, "kind: expected one of"),
     ],
 )
-def test_a_senseless_config_is_refused(
+def test_an_invalid_config_is_refused(
     make: Callable[..., Net], settings: dict[str, Any], message: str
 ) -> None:
     """The message names the field and its value."""
@@ -240,7 +240,7 @@ def test_a_senseless_config_is_refused(
     assert "__post_init__" in {entry.name for entry in caught.traceback}
 
 
-def test_as_many_poolings_as_rows_allow() -> None:
+def test_the_number_of_poolings_is_limited_by_the_rows() -> None:
     """An averaged stage is not pooled, so there may be one more of them."""
     assert conv(stages=((4, 1),) * 3)(torch.randn(1, 2, 8, 8)).shape == (1, 4)
     assert conv(stages=((4, 1),) * 4, average=True)(torch.randn(1, 2, 8, 8)).shape == (1, 4)

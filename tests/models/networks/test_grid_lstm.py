@@ -97,7 +97,7 @@ def test_a_block_worked_out_by_hand(same: Same) -> None:
     assert got_h.flatten().tolist() == pytest.approx([np.tanh(0.75), np.tanh(1.0)], abs=1e-8)
 
 
-def test_a_block_is_the_same_for_any_leading_axes(same: Same) -> None:
+def test_a_block_accepts_any_leading_axes(same: Same) -> None:
     """Rows and positions may share one axis or have two."""
     block = GridLstmBlock(3, 4)
     h, m = torch.randn(2, 5, 3, 4), torch.randn(2, 5, 3, 4)
@@ -107,7 +107,7 @@ def test_a_block_is_the_same_for_any_leading_axes(same: Same) -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("sizes", [(), (5,), (3, 4), (2, 3, 2)])
-def test_a_grid_is_its_recursion(sizes: tuple[int, ...], tied: bool, same: Same) -> None:
+def test_a_grid_equals_its_recursion(sizes: tuple[int, ...], tied: bool, same: Same) -> None:
     """For 1 to 4 dimensions, every block of the last layer agrees with a recursion over its neighbors."""
     grid = shaken(Grid(sizes, 3, 3, tied=tied))
     h, m = torch.randn(2, 2, grid.positions, 3, dtype=torch.float64)
@@ -123,7 +123,7 @@ def test_a_tied_grid_has_one_block_whatever_its_depth() -> None:
     assert parameter_count(Grid((4,), 3, 5, tied=False)) == 5 * one
 
 
-def test_memory_crosses_a_new_grid() -> None:
+def test_a_new_grid_has_only_forget_biases() -> None:
     """Only the biases of the forget gates start away from zero."""
     bias = GridLstmBlock(2, 3, forget_bias=2.5).gates.bias.view(2, 4, 3)
     assert bias[:, 1].unique().tolist() == [2.5]
@@ -137,7 +137,7 @@ def test_gain_multiplies_the_first_weights() -> None:
         assert spread == pytest.approx(gain * (2 / (120 + 60)) ** 0.5, rel=0.02)
 
 
-def test_how_a_net_starts_comes_from_its_config() -> None:
+def test_initialization_settings_reach_every_block() -> None:
     """The forget gates' bias and the gain reach every block."""
     config = GridLstmConfig(inputs=(6,), classes=2, depth=2, tied=False, forget_bias=8.0, gain=2.0)
     for block in GridLstm(config).grid.blocks:
@@ -145,7 +145,7 @@ def test_how_a_net_starts_comes_from_its_config() -> None:
         assert block.gates.weight.std().item() == pytest.approx(2 * (2 / (128 + 64)) ** 0.5, rel=0.02)
 
 
-def test_a_new_net_feeds_its_grid_at_the_size_of_its_inputs() -> None:
+def test_the_projection_keeps_the_scale_of_its_inputs() -> None:
     """Standardized rows give h and m a deviation of about 1, from one feature or from many."""
     for inputs in [(1,), (400,)]:
         net = GridLstm(GridLstmConfig(inputs=inputs, classes=2, dimensions=1, width=200))
@@ -153,7 +153,7 @@ def test_a_new_net_feeds_its_grid_at_the_size_of_its_inputs() -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_a_net_is_projection_grid_and_last_block(config: GridLstmConfig, same: Same) -> None:
+def test_logits_come_from_the_last_block(config: GridLstmConfig, same: Same) -> None:
     """Logits come from h of the last position's block; the projection is the input along depth."""
     net = shaken(GridLstm(config))
     x = torch.randn(3, *config.inputs, dtype=torch.float64)
@@ -175,7 +175,7 @@ def test_a_net_is_projection_grid_and_last_block(config: GridLstmConfig, same: S
     same(net(x), torch.from_numpy(np.array(expected)))
 
 
-def test_plain_numbers_are_read_one_a_step_in_two_dimensions(same: Same) -> None:
+def test_plain_numbers_are_read_as_a_sequence_in_two_dimensions(same: Same) -> None:
     """A row of k numbers equals a sequence of k steps with one feature."""
     row = GridLstm(GridLstmConfig(inputs=(6,), classes=2, dimensions=2, width=4)).eval()
     sequence = GridLstm(GridLstmConfig(inputs=(6, 1), classes=2, dimensions=2, width=4)).eval()
@@ -229,7 +229,7 @@ def test_a_grid_lstm_exports_with_any_batch(config: GridLstmConfig, same: Same) 
     same(graph.module()(x), net(x))
 
 
-def test_a_net_is_rebuilt_from_its_weights_alone(same: Same) -> None:
+def test_a_network_can_be_rebuilt_from_its_weights(same: Same) -> None:
     """Only parameters are saved: the order of the positions follows from the config."""
     net, other = GridLstm(CONFIGS[2]).eval(), GridLstm(CONFIGS[2]).eval()
     assert all(value.is_floating_point() for value in net.state_dict().values())
@@ -251,18 +251,18 @@ def test_a_net_is_rebuilt_from_its_weights_alone(same: Same) -> None:
         ("inputs", {"dimensions": 3, "inputs": (1, 8, 6)}),
     ],
 )
-def test_a_senseless_setting_is_named(name: str, wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(name: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"^{name}: expected"):
         GridLstmConfig(**{"inputs": (1, 8, 8), "classes": 4, **wrong})
 
 
-def test_patches_that_do_not_divide_are_said_with_the_image() -> None:
+def test_patches_must_divide_the_image() -> None:
     """The message has the patch size and the shape of the image."""
     with pytest.raises(ConfigError, match=r"patches of 4 divide, got \(1, 8, 6\)"):
         GridLstmConfig(inputs=(1, 8, 6), classes=4, dimensions=3, patch=4)
 
 
-def test_layers_refuse_shapes_that_do_not_fit() -> None:
+def test_layers_refuse_wrong_shapes() -> None:
     """A wrong width, number of dimensions or of positions is a ShapeError that names the layer."""
     block, grid = GridLstmBlock(2, 4), Grid((3,), 4, 2)
     fits = torch.zeros(5, 2, 4)
@@ -277,7 +277,7 @@ def test_layers_refuse_shapes_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"sizes": (3, 0)}, {"width": 0}, {"depth": 0}])
-def test_a_grid_without_extent_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_empty_grid_is_refused(wrong: dict[str, Any]) -> None:
     """Every side of a grid has a length of 1 or more."""
     with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: expected"):
         Grid(**{"sizes": (3,), "width": 4, "depth": 2, **wrong})

@@ -71,7 +71,7 @@ def test_a_recurrent_highway_step_worked_out_by_hand(same: Same) -> None:
 
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
-def test_recurrent_highway_is_its_equations(carry: Carry, same: Same) -> None:
+def test_recurrent_highway_equals_its_equations(carry: Carry, same: Same) -> None:
     """Every state agrees with the equations, written with separate W and R."""
     inputs, width, depth, time = 3, 4, 3, 5
     layer = shaken(RecurrentHighway(inputs, width, depth, carry=carry))
@@ -94,7 +94,7 @@ def test_recurrent_highway_is_its_equations(carry: Carry, same: Same) -> None:
     same(layer(x), torch.from_numpy(expected))
 
 
-def test_recurrent_highway_goes_on_from_a_state(same: Same) -> None:
+def test_recurrent_highway_continues_from_a_state(same: Same) -> None:
     """A row read in two pieces, with the state passed on, gives the same as in one."""
     layer = RecurrentHighway(3, 4, 2)
     x = torch.randn(2, 6, 3)
@@ -102,7 +102,7 @@ def test_recurrent_highway_goes_on_from_a_state(same: Same) -> None:
     same(torch.cat([first, layer(x[:, 2:], first[:, -1])], dim=1), layer(x))
 
 
-def test_recurrent_highway_at_first_mostly_keeps_its_state() -> None:
+def test_a_new_recurrent_highway_mostly_keeps_its_state() -> None:
     """The default gate bias of -2 gives T = sigmoid(-2) = 0.12 for inputs of zero."""
     layer = RecurrentHighway(3, 16, 1)
     with record_gates(layer) as recordings:
@@ -111,7 +111,7 @@ def test_recurrent_highway_at_first_mostly_keeps_its_state() -> None:
 
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
-def test_every_gate_of_an_rhn_is_seen_at_every_step_of_time(carry: Carry) -> None:
+def test_every_gate_of_an_rhn_is_recorded_at_every_time_step(carry: Carry) -> None:
     """A recording has T and y of each highway step, once per time step."""
     net = Rhn(RhnConfig(inputs=(5, 3), classes=4, width=6, depth=3, carry=carry))
     with record_gates(net) as recordings:
@@ -137,7 +137,7 @@ def test_a_highway_lstm_cell_worked_out_by_hand(same: Same) -> None:
     same(h, torch.tanh(torch.tensor([[[2.5], [0.75]]]).double()) / 2)
 
 
-def test_highway_lstm_is_its_equations(same: Same) -> None:
+def test_highway_lstm_equals_its_equations(same: Same) -> None:
     """A stack of three agrees with a loop over time outside and layers inside, one row at a time."""
     inputs, width, time = 3, 4, 5
     config = HighwayLstmConfig(inputs=(time, inputs), classes=2, width=width, depth=3, scaling="none")
@@ -188,7 +188,7 @@ def test_the_lowest_highway_lstm_layer_is_a_plain_lstm(same: Same) -> None:
     same(layer(x)[0], lstm(x)[0])
 
 
-def test_highway_lstm_gates_start_where_cells_keep_their_size() -> None:
+def test_carried_shares_of_a_new_highway_lstm_sum_to_one() -> None:
     """With the default biases, f and d, the shares of the carried cells, sum to one."""
     layer = HighwayLstmLayer(3, 4, lowest=False)
     f, d = torch.sigmoid(layer.read.bias[4:8]), torch.sigmoid(layer.depth_gate.map.bias)
@@ -202,7 +202,7 @@ NETS = [
 
 
 @pytest.mark.parametrize(("net", "config"), NETS)
-def test_a_recurrent_net_can_be_trained(net: Any, config: Any) -> None:
+def test_a_recurrent_network_can_be_trained(net: Any, config: Any) -> None:
     """A few steps reduce the loss, and every parameter has a gradient."""
     made = net(config)
     assert loss_falls(made, torch.randn(4, 4, 3))
@@ -220,7 +220,7 @@ def test_an_image_is_read_line_by_line(net: Any, config: Any, same: Same) -> Non
 
 
 @pytest.mark.parametrize(("net", "config"), NETS)
-def test_the_order_of_time_and_its_first_step_count(net: Any, config: Any) -> None:
+def test_logits_depend_on_the_order_of_steps(net: Any, config: Any) -> None:
     """The logits depend on the first step, and on the order of the steps."""
     made = net(config).eval()
     x = torch.randn(2, 4, 3)
@@ -230,7 +230,7 @@ def test_the_order_of_time_and_its_first_step_count(net: Any, config: Any) -> No
 
 
 @pytest.mark.parametrize(("net", "config"), NETS)
-def test_a_recurrent_net_exports_with_any_batch(net: Any, config: Any, same: Same) -> None:
+def test_a_recurrent_network_exports_with_any_batch(net: Any, config: Any, same: Same) -> None:
     """A graph traced with two rows gives the network's result for five."""
     made = net(config).eval()
     graph = torch.export.export(
@@ -242,17 +242,17 @@ def test_a_recurrent_net_exports_with_any_batch(net: Any, config: Any, same: Sam
 
 @pytest.mark.parametrize("config", [RhnConfig, HighwayLstmConfig])
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"depth": 0}, {"inputs": (5,)}, {"classes": 1}])
-def test_a_senseless_setting_is_named(config: Any, wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(config: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: expected"):
         config(**{"inputs": (5, 3), "classes": 4, **wrong})
 
 
-def test_an_unknown_carry_is_named() -> None:
+def test_an_unknown_carry_is_refused() -> None:
     with pytest.raises(ConfigError, match="carry: expected one of coupled, independent, got 'loose'"):
         RhnConfig(inputs=(5, 3), classes=4, carry="loose")  # type: ignore[arg-type]
 
 
-def test_layers_refuse_shapes_that_do_not_fit() -> None:
+def test_layers_refuse_wrong_shapes() -> None:
     """A wrong size, a missing axis, no time steps, or a missing second input is a ShapeError."""
     rhn = RecurrentHighway(3, 4, 2)
     for shape in [(2, 5, 4), (2, 3), (2, 0, 3)]:

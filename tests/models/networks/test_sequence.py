@@ -19,20 +19,20 @@ def test_a_row_is_a_sequence_or_is_read_line_by_line(inputs: tuple[int, ...], sh
     assert as_sequence(torch.zeros(2, *inputs)).shape == (2, *shape)
 
 
-def test_a_line_holds_one_channel_after_the_other() -> None:
+def test_a_line_has_its_channels_one_after_another() -> None:
     """Step t is line t of the first channel, then of the next; lines and rows are not mixed."""
     image = torch.tensor([[[1, 2], [3, 4], [5, 6]], [[10, 20], [30, 40], [50, 60]]])  # (2, 3, 2)
     steps = [[1, 2, 10, 20], [3, 4, 30, 40], [5, 6, 50, 60]]
     assert as_sequence(torch.stack([image, -image])).tolist() == [steps, [[-v for v in s] for s in steps]]
 
 
-def test_a_sequence_stays_as_it_is() -> None:
+def test_a_sequence_is_not_copied() -> None:
     x = torch.randn(2, 5, 3)
     assert as_sequence(x) is x
 
 
 @pytest.mark.parametrize("inputs", [(5,), (1, 2, 3, 4)])
-def test_other_rows_are_no_sequences(inputs: tuple[int, ...]) -> None:
+def test_rows_of_other_shapes_are_refused(inputs: tuple[int, ...]) -> None:
     """The message names the setting and both valid shapes."""
     with pytest.raises(ConfigError) as caught:
         sequence_shape(inputs)
@@ -42,7 +42,7 @@ def test_other_rows_are_no_sequences(inputs: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (5, 4), (2, 0, 4), (2, 3, 5, 4)])
-def test_a_layer_expects_three_axes_and_some_time(shape: tuple[int, ...]) -> None:
+def test_a_layer_expects_three_axes_and_a_time_step(shape: tuple[int, ...]) -> None:
     """A sequence without time steps is refused."""
     with pytest.raises(ShapeError) as caught:
         expect_sequence(nn.Identity(), torch.zeros(shape), 4)
@@ -52,7 +52,7 @@ def test_a_layer_expects_three_axes_and_some_time(shape: tuple[int, ...]) -> Non
     )
 
 
-def test_a_layer_expects_its_features() -> None:
+def test_a_layer_expects_its_number_of_features() -> None:
     expect_sequence(nn.Identity(), torch.zeros(2, 1, 4), 4)
     with pytest.raises(ShapeError, match="^Identity: expected 4 values along axis -1"):
         expect_sequence(nn.Identity(), torch.zeros(2, 1, 5), 4)

@@ -43,7 +43,7 @@ def test_positions_follow_the_formula(width: int, same: Same) -> None:
     same(got[0], got[1])
 
 
-def test_positions_are_added_and_nothing_is_kept(same: Same) -> None:
+def test_positions_are_added_without_state(same: Same) -> None:
     """The result is the input plus the positions, and the module has no state to save."""
     positions = SinusoidalPositions(6)
     x = torch.randn(2, 5, 6)
@@ -51,7 +51,7 @@ def test_positions_are_added_and_nothing_is_kept(same: Same) -> None:
     assert not positions.state_dict()
 
 
-def test_half_precision_tells_distant_positions_apart() -> None:
+def test_half_precision_distinguishes_distant_positions() -> None:
     """Above 2048, where half precision cannot represent all integers, neighbors still differ."""
     half = SinusoidalPositions(4)(torch.zeros(1, 3002, 4, dtype=torch.float16))
     exact = SinusoidalPositions(4)(torch.zeros(1, 3002, 4, dtype=torch.float64))
@@ -79,7 +79,7 @@ def attention_by_loops(attention: MultiHeadAttention, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def test_attention_is_the_equation(same: Same) -> None:
+def test_attention_equals_the_equation(same: Same) -> None:
     """Each head averages its values by a softmax of scaled dot products, for any leading axes."""
     attention = MultiHeadAttention(6, 3).double()
     for parameter in attention.parameters():
@@ -98,7 +98,7 @@ def test_attention_ignores_order_until_positions_are_added(same: Same) -> None:
     assert not torch.allclose(attention(positions(x.flip(1))), attention(positions(x)).flip(1))
 
 
-def test_attention_drops_only_in_training(same: Same) -> None:
+def test_attention_dropout_is_active_only_in_training(same: Same) -> None:
     """Dropout of the attention weights changes the output in training mode only."""
     attention = MultiHeadAttention(8, 2, dropout=0.5)
     x = torch.randn(2, 5, 8)
@@ -109,7 +109,7 @@ def test_attention_drops_only_in_training(same: Same) -> None:
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
 @torch.no_grad()
-def test_highway_join_is_the_equation(carry: str, same: Same) -> None:
+def test_highway_join_equals_the_equation(carry: str, same: Same) -> None:
     """y = norm(h T(x) + x C(x)), where the gates read the sublayer's input alone."""
     join = HighwayJoin(5, carry=carry).double()  # type: ignore[arg-type]
     for parameter in join.parameters():
@@ -128,7 +128,7 @@ def test_highway_join_is_the_equation(carry: str, same: Same) -> None:
 
 
 @torch.no_grad()
-def test_a_shut_join_carries_its_input(same: Same) -> None:
+def test_a_closed_join_carries_its_input(same: Same) -> None:
     """With a closed gate, the result is the normalized input."""
     join = HighwayJoin(5, gate_bias=-1000.0)
     h, x = torch.randn(2, 3, 5)
@@ -153,7 +153,7 @@ def test_encoder_layer_is_two_joined_sublayers(join: str, kind: type, same: Same
 
 
 @torch.no_grad()
-def test_transformer_is_its_parts_in_order(same: Same) -> None:
+def test_transformer_equals_its_parts_in_order(same: Same) -> None:
     """Projection, scaling by sqrt(width), positions, encoder layers, mean over time, linear output."""
     net = Transformer(small(scaling="none")).double().eval()
     x = torch.randn(2, 6, 3, dtype=torch.float64)
@@ -165,7 +165,7 @@ def test_transformer_is_its_parts_in_order(same: Same) -> None:
 
 
 @torch.no_grad()
-def test_rows_start_as_large_as_their_positions() -> None:
+def test_projected_rows_have_the_scale_of_positions() -> None:
     """A projected and scaled row of standard normal numbers has a deviation near 1 for all sizes."""
     net = Transformer(small(inputs=(6, 50), width=256))
     x = net.project(torch.randn(200, 50)) * net.gain
@@ -181,7 +181,7 @@ def test_image_is_read_line_by_line() -> None:
         net(torch.randn(3, 2, 6, 4))
 
 
-def test_sequences_of_other_lengths_are_taken() -> None:
+def test_sequences_may_have_other_lengths() -> None:
     """The length may differ from the config's; the features may not."""
     net = Transformer(small()).eval()
     assert net(torch.randn(2, 11, 3)).shape == (2, 4)
@@ -190,7 +190,7 @@ def test_sequences_of_other_lengths_are_taken() -> None:
 
 
 @pytest.mark.parametrize("layer", [SinusoidalPositions(8), MultiHeadAttention(8, 2), EncoderLayer(8, 2, 4)])
-def test_wrong_shapes_are_named(layer: nn.Module) -> None:
+def test_wrong_shapes_are_refused(layer: nn.Module) -> None:
     """A wrong width or a missing time axis is a ShapeError."""
     for shape in ((2, 3, 7), (8,)):
         with pytest.raises(ShapeError, match="expected"):
@@ -211,18 +211,18 @@ def test_wrong_shapes_are_named(layer: nn.Module) -> None:
         ("inputs", (5,)),
     ],
 )
-def test_meaningless_settings_are_named(setting: str, value: object) -> None:
+def test_invalid_settings_are_refused(setting: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{setting}:"):
         small(**{setting: value})
 
 
-def test_layer_refuses_heads_that_do_not_divide() -> None:
+def test_heads_must_divide_the_width() -> None:
     with pytest.raises(ConfigError, match="heads: expected a divisor of 8, got 3"):
         MultiHeadAttention(8, 3)
 
 
 @pytest.mark.parametrize(("join", "gates"), [("residual", 0), ("highway", 4)])
-def test_gates_are_seen(join: str, gates: int) -> None:
+def test_gates_are_recorded(join: str, gates: int) -> None:
     """A highway join has a gate and an output, two per layer in order of depth; a residual join has none."""
     net = Transformer(small(join=join, gate_bias=-5.0)).eval()
     with record_gates(net) as recordings:
@@ -236,7 +236,7 @@ def test_gates_are_seen(join: str, gates: int) -> None:
 
 
 @pytest.mark.parametrize("carry", ["coupled", "independent"])
-def test_carry_is_the_configs(carry: str) -> None:
+def test_carry_is_that_of_the_config(carry: str) -> None:
     """Depending on the config, every join has a carry gate or none."""
     net = Transformer(small(carry=carry, layers=3))
     joins = [module for module in net.modules() if isinstance(module, HighwayJoin)]
@@ -262,7 +262,7 @@ def test_gradient_reaches_every_parameter(join: str, carry: str) -> None:
 
 
 @torch.no_grad()
-def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
+def test_rows_of_a_batch_are_independent(same: Same) -> None:
     """In eval mode, rows do not influence each other."""
     net = Transformer(small()).eval()
     x = torch.randn(5, 6, 3)
@@ -270,7 +270,7 @@ def test_a_row_is_answered_alike_alone_and_in_a_batch(same: Same) -> None:
 
 
 @pytest.mark.parametrize("join", ["residual", "highway"])
-def test_loss_falls(join: str) -> None:
+def test_training_reduces_the_loss(join: str) -> None:
     """A few steps on a tiny batch halve the loss."""
     net = Transformer(small(join=join, dropout=0.0))
     x, labels = torch.randn(8, 6, 3), torch.arange(8) % 4

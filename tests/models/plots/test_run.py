@@ -72,7 +72,7 @@ class Fixed(Net):
         (RhnConfig(inputs=IMAGE, classes=3, width=5), True),
     ],
 )
-def test_draw_writes_whole_pictures_and_none_of_gates_that_are_not_there(
+def test_draw_writes_a_picture_of_gates_only_if_there_are_gates(
     tmp_path: Path, config: NetConfig, gated: bool
 ) -> None:
     """Every run gets a history and mistakes, and gates if it has some; the network's mode stays."""
@@ -101,7 +101,7 @@ def test_history_shows_every_epoch_and_marks_the_best() -> None:
     assert figure.get_suptitle() == "net on made: test accuracy 87.50%, test loss 0.5"
 
 
-def test_history_of_a_run_that_was_stopped_at_once(tmp_path: Path) -> None:
+def test_history_without_a_complete_epoch_says_so(tmp_path: Path) -> None:
     """Without a complete epoch there is nothing to plot, and the title says so."""
     assert "not tested" in pictures.history_figure(record(MLP, epochs=0)).get_suptitle()
     assert pictures.draw_run(tmp_path, build_network(MLP), record(MLP, epochs=0), dataset(images()))[
@@ -109,7 +109,7 @@ def test_history_of_a_run_that_was_stopped_at_once(tmp_path: Path) -> None:
     ].exists()
 
 
-def test_misclassified_shows_the_surest_mistakes_first() -> None:
+def test_misclassified_shows_the_most_confident_mistakes_first() -> None:
     """Ten mistakes are shown, with both labels and the predicted probability."""
     rows = images(15)
     logits = torch.zeros(15, 3)
@@ -124,7 +124,7 @@ def test_misclassified_shows_the_surest_mistakes_first() -> None:
     torch.testing.assert_close(torch.as_tensor(np.asarray(shown)), rows[14, 0].double() / 16)
 
 
-def test_misclassified_says_so_when_nothing_is() -> None:
+def test_misclassified_without_mistakes_says_so() -> None:
     """The figure of a network without mistakes says so."""
     data = dataset(images(6))
     figure = pictures.misclassified_figure(
@@ -146,7 +146,9 @@ def test_misclassified_says_so_when_nothing_is() -> None:
         (-torch.ones(4, 3), "patches"),
     ],
 )
-def test_misclassified_numbers_are_bars_a_curve_or_a_strip(tmp_path: Path, rows: Tensor, marks: str) -> None:
+def test_misclassified_numbers_are_shown_as_bars_curve_or_strip(
+    tmp_path: Path, rows: Tensor, marks: str
+) -> None:
     """Few numbers are bars, many a curve, and sequences a strip with time along x."""
     data = dataset(rows, "numbers")
     wrong = nn.functional.one_hot((data.test.y + 1) % 3) * 9.0
@@ -171,7 +173,7 @@ def test_misclassified_texts_are_spelled_out() -> None:
     assert "the only mistake in 1 test rows" in words(figure)[0]
 
 
-def test_gates_are_those_of_a_loop_over_the_layers(same: Any) -> None:
+def test_gates_equal_a_loop_over_the_layers(same: Any) -> None:
     """Biases, mean gates, one row's gates and outputs agree with the layers called one by one."""
     net = build_network(replace(MLP, activation="tanh", scaling="none")).eval()
     rows = torch.rand(7, *IMAGE)
@@ -222,7 +224,7 @@ def test_gates_of_recurrent_nets_are_averaged_over_time(same: Any) -> None:
         same(torch.tensor(grids.gates[0]).float(), torch.cat(gates).mean(0))
 
 
-def test_gates_of_texts_leave_padding_out(same: Any) -> None:
+def test_gates_of_texts_exclude_padding(same: Any) -> None:
     """Padding words do not count, however many there are."""
     net = build_network(CharacterCnnConfig(inputs=(4, 5), classes=2, alphabet=9)).eval()
     full = torch.randint(1, 9, (3, 2, 5))
@@ -234,7 +236,7 @@ def test_gates_of_texts_leave_padding_out(same: Any) -> None:
         same(torch.tensor(getattr(long, name)), torch.tensor(getattr(short, name)))
 
 
-def test_gates_show_each_unit_of_a_wide_net_and_signs_around_their_middle() -> None:
+def test_gates_show_each_unit_of_a_wide_network() -> None:
     """The widest layer has one pixel per unit; biases are colored around their median, outputs around 0."""
     config = MlpConfig(inputs=IMAGE, classes=3, width=900, layers=2)
     net = build_network(config)

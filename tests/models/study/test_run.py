@@ -95,7 +95,7 @@ def test_each_cell_is_trained_or_diverges(done: Done) -> None:
             assert (result.epoch, result.step, result.test_accuracy) == (1, 1, None)
 
 
-def test_twins_are_of_one_size(done: Done) -> None:
+def test_networks_of_one_depth_have_similar_size(done: Done) -> None:
     """The networks of all families have about the same number of parameters at each depth."""
     _, results, _ = done
     for depth in STUDY.depths:
@@ -104,7 +104,7 @@ def test_twins_are_of_one_size(done: Done) -> None:
     assert results[0].parameters == 64 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 10 + 10
 
 
-def test_progress_is_told_run_by_run(done: Done) -> None:
+def test_progress_is_reported_for_every_run(done: Done) -> None:
     """Progress is reported for every run: at the start, while it trains, and at its end."""
     _, results, progress_reports = done
     names = [result.run.name for result in results]
@@ -139,7 +139,7 @@ def test_study_writes_table_figures_and_picture(done: Done) -> None:
         assert min(image.size) > 300
 
 
-def test_second_run_trains_nothing(done: Done) -> None:
+def test_a_finished_study_trains_nothing(done: Done) -> None:
     """The results of a finished study, also of diverged runs, are read back, and no file changes."""
     folder, results, _ = done
     before = contents(folder)
@@ -166,7 +166,7 @@ def test_changed_study_is_refused(done: Done, changed: Study, named: str) -> Non
     assert contents(folder) == before
 
 
-def test_changed_study_is_refused_by_its_runs_alone(done: Done, tmp_path: Path) -> None:
+def test_changed_study_is_recognized_by_its_runs(done: Done, tmp_path: Path) -> None:
     """Without the study's own file, its runs are compared."""
     name = StudyRun("highway", 2, 1e-2).name
     (tmp_path / name).mkdir()
@@ -183,7 +183,7 @@ def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_stopped_study_goes_on_to_the_same_weights(long: Study, tmp_path: Path) -> None:
+def test_a_resumed_study_ends_with_the_same_weights(long: Study, tmp_path: Path) -> None:
     """Stopped once and interrupted once, a study ends with the same bits as an undisturbed one."""
     name = long.runs[0].name
     seen: list[RunProgress] = []
@@ -254,7 +254,7 @@ def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
         ({"width": 0}, "width: expected 1 or more"),
     ],
 )
-def test_study_that_makes_no_sense_is_refused(change: dict[str, object], named: str) -> None:
+def test_an_invalid_study_is_refused(change: dict[str, object], named: str) -> None:
     """A bad setting is named before anything is read or trained."""
     with pytest.raises(ConfigError, match=named):
         replace(STUDY, **change)  # type: ignore[arg-type]
@@ -265,7 +265,7 @@ def test_jobs_must_be_positive(tmp_path: Path) -> None:
         run_study(STUDY, tmp_path, jobs=0)
 
 
-def test_chance_is_what_can_be_had_blindly() -> None:
+def test_majority_baseline_worked_out_by_hand() -> None:
     """Accuracy of the most frequent class of the test rows; entropy of the training rows' classes."""
     train_rows = Split(torch.zeros(4, 2), torch.tensor([0, 0, 1, 3]))
     test_rows = Split(torch.zeros(10, 2), torch.tensor([1, 1, 1, 1, 0, 0, 0, 3, 3, 3]))
@@ -284,7 +284,7 @@ def run_result(lr: float, *, loss: float | None, state: RunState = "finished", *
     return RunResult(StudyRun("plain", 9, lr), state, 10, 4, loss=loss, history=history, **values)  # type: ignore[arg-type]
 
 
-def test_best_run_is_the_one_whose_training_loss_ended_lowest() -> None:
+def test_the_best_run_has_the_lowest_training_loss() -> None:
     """Not the one with the best test accuracy; a diverged run is shown only if all diverged."""
     low, high = run_result(1.0, loss=0.1, test_accuracy=0.2), run_result(2.0, loss=0.5, test_accuracy=0.9)
     lost = run_result(3.0, loss=0.01, state="diverged", epoch=2)

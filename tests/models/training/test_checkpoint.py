@@ -46,7 +46,7 @@ def record() -> TrainingRecord:
     )
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
+def test_a_saved_checkpoint_can_be_loaded(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
     """Network and record are restored, the network in eval mode with the same logits."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
@@ -64,7 +64,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 7, 100, -1])
-def test_a_cut_file_is_refused(tmp_path: Path, net: Net, record: TrainingRecord, keep: int) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path, net: Net, record: TrainingRecord, keep: int) -> None:
     """Wherever the file ends."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
@@ -91,7 +91,7 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-def test_a_foreign_safetensors_is_told_apart(tmp_path: Path) -> None:
+def test_a_safetensors_file_of_another_program_is_refused(tmp_path: Path) -> None:
     """Weights without a record were written by another program."""
     path = tmp_path / "other.safetensors"
     save_file({"w": torch.ones(1)}, path)
@@ -110,7 +110,7 @@ def test_a_foreign_safetensors_is_told_apart(tmp_path: Path) -> None:
         ('{"format": 1, "surprise": 2}', "malformed"),
     ],
 )
-def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, values: str, says: str) -> None:
+def test_an_invalid_record_is_refused(tmp_path: Path, values: str, says: str) -> None:
     """Damaged, foreign and future records each give a clear one-line error."""
     path = tmp_path / "model.safetensors"
     save_file({"w": torch.ones(1)}, path, metadata={METADATA_KEY: values})
@@ -127,7 +127,7 @@ def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, values: str, sa
         (lambda t: t.update({"output.bias": torch.ones(2).double()}), "got .* torch.float64"),
     ],
 )
-def test_weights_must_fit(
+def test_weights_must_match_the_network(
     tmp_path: Path, net: Net, record: TrainingRecord, change: object, says: str
 ) -> None:
     """A tensor that is missing, unknown, or of another shape or dtype is named."""
@@ -146,7 +146,7 @@ def test_a_claimed_size_is_not_allocated(tmp_path: Path, net: Net, record: Train
         load_network(tmp_path / "model.safetensors")
 
 
-def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
+def test_an_invalid_config_is_refused(tmp_path: Path, net: Net, record: TrainingRecord) -> None:
     """An unknown family or setting is reported with the file's name."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), replace(record, config={"family": "perceptron"}))
@@ -154,7 +154,7 @@ def test_a_config_that_makes_no_sense_is_refused(tmp_path: Path, net: Net, recor
         load_network(path)
 
 
-def test_a_failed_write_leaves_the_old_file(
+def test_a_failed_write_keeps_the_old_file(
     tmp_path: Path, net: Net, record: TrainingRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example, when the disk is full."""

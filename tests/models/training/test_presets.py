@@ -26,7 +26,7 @@ def rows_for(config: NetConfig, batch: int) -> Tensor:
 
 
 @every_preset
-def test_a_preset_makes_logits_and_learns(name: str) -> None:
+def test_a_preset_has_finite_logits_and_gradients(name: str) -> None:
     """A batch of its rows gives finite logits, and a gradient reaches every parameter."""
     config = find_preset(name).config
     net = build_network(config)
@@ -52,20 +52,20 @@ def test_a_row_does_not_depend_on_its_batch(name: str) -> None:
     assert not torch.equal(together[0], together[1])
 
 
-def test_an_unknown_name_is_told_the_known_ones() -> None:
+def test_an_unknown_preset_lists_the_known_ones() -> None:
     """The error lists every preset."""
     with pytest.raises(ConfigError) as caught:
         find_preset("digits-11")
     assert str(caught.value) == f"preset: expected one of {', '.join(PRESETS)}, got 'digits-11'"
 
 
-def test_the_default_is_among_them() -> None:
+def test_the_default_preset_exists() -> None:
     """It is found by its name, and its data needs no download."""
     assert find_preset(DEFAULT_PRESET) is PRESETS[DEFAULT_PRESET]
     assert find_preset(DEFAULT_PRESET).data == "digits"
 
 
-def test_every_preset_says_what_it_is_for() -> None:
+def test_every_preset_has_a_description() -> None:
     """Each has its own description, and the name of its data."""
     assert all(preset.description and preset.data for preset in PRESETS.values())
     assert len({preset.description for preset in PRESETS.values()}) == len(PRESETS)
@@ -73,7 +73,7 @@ def test_every_preset_says_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("kind", get_args(LayerKind))
 @pytest.mark.parametrize(("depth", "bias"), [(2, -2.0), (10, -2.0), (20, -2.0), (21, -4.0), (100, -4.0)])
-def test_figure_1_nets_are_as_deep_as_they_say(kind: LayerKind, depth: int, bias: float) -> None:
+def test_figure_1_networks_have_their_depth(kind: LayerKind, depth: int, bias: float) -> None:
     """One plain layer and depth - 1 of their kind, of 50 or 71 units; gates of deeper networks start further
     closed.
     """
@@ -92,13 +92,13 @@ def test_figure_1_nets_are_as_deep_as_they_say(kind: LayerKind, depth: int, bias
 
 
 @pytest.mark.parametrize(("kind", "width"), [("highway", 20), ("plain", 28), ("residual", 28)])
-def test_figure_1_nets_may_be_of_another_width(kind: LayerKind, width: int) -> None:
+def test_figure_1_networks_may_have_another_width(kind: LayerKind, width: int) -> None:
     """The width is that of highway layers; the other kinds get the matching one."""
     assert figure_1_config(kind, 10, width=20).width == width
 
 
 @pytest.mark.parametrize("depth", [-1, 0, 1])
-def test_figure_1_nets_have_two_layers_at_least(depth: int) -> None:
+def test_figure_1_networks_have_at_least_two_layers(depth: int) -> None:
     """The first layer is plain, and there is at least one of the network's kind."""
     with pytest.raises(ConfigError, match=f"^depths: expected 2 or more, .* got {depth}$"):
         figure_1_config("highway", depth)
@@ -108,7 +108,7 @@ def test_figure_1_nets_have_two_layers_at_least(depth: int) -> None:
 @pytest.mark.parametrize(
     ("suffix", "kind"), [("", "highway"), ("-plain", "plain"), ("-residual", "residual")]
 )
-def test_figure_1_is_among_the_presets(depth: int, suffix: str, kind: LayerKind) -> None:
+def test_figure_1_networks_are_presets(depth: int, suffix: str, kind: LayerKind) -> None:
     """Each depth has three networks, all with one recipe."""
     preset = find_preset(f"fig1-{depth}{suffix}")
     assert preset.config == figure_1_config(kind, depth)
@@ -128,7 +128,7 @@ def test_figure_1_is_among_the_presets(depth: int, suffix: str, kind: LayerKind)
         ("fitnet-c", 1_255_270),
     ],
 )
-def test_nets_have_as_many_parameters_as_published(preset: str, count: int) -> None:
+def test_networks_have_the_published_number_of_parameters(preset: str, count: int) -> None:
     """Counted without allocating them."""
     with torch.device("meta"):
         assert parameter_count(build_network(find_preset(preset).config)) == count
@@ -145,7 +145,7 @@ def test_convolutional_presets_have_the_layers_of_the_papers_tables(name: str, l
     assert convolutions + name.startswith("fitnet") == layers
 
 
-def test_transformers_are_twins_in_size() -> None:
+def test_transformer_presets_have_equal_size() -> None:
     """The residual one has within 1 % of the parameters of the highway one."""
     sizes = [
         parameter_count(build_network(find_preset(f"transformer{end}").config)) for end in ("", "-residual")

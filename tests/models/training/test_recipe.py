@@ -22,7 +22,7 @@ def test_a_constant_rate_is_constant() -> None:
     assert rates(7, lr=0.3) == [0.3] * 8
 
 
-def test_a_cosine_falls_from_the_lr_to_zero() -> None:
+def test_a_cosine_schedule_falls_from_the_lr_to_zero() -> None:
     """Half a cosine: all of it at first, half in the middle, nothing after the last step, always falling."""
     got = rates(100, lr=0.2, schedule="cosine")
     assert got[0] == 0.2
@@ -32,7 +32,7 @@ def test_a_cosine_falls_from_the_lr_to_zero() -> None:
     assert got == sorted(got, reverse=True)
 
 
-def test_one_cycle_rises_for_a_quarter_and_falls_to_zero() -> None:
+def test_a_one_cycle_schedule_rises_for_a_quarter_and_falls_to_zero() -> None:
     """It starts at a 25th of the lr, reaches it after a quarter of the steps, and falls to zero."""
     got = rates(400, lr=0.2, schedule="onecycle")
     assert got[0] == pytest.approx(0.2 / 25)
@@ -47,7 +47,7 @@ def test_one_cycle_rises_for_a_quarter_and_falls_to_zero() -> None:
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "onecycle"])
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
-def test_short_runs_have_rates_too(schedule: Any, steps: int) -> None:
+def test_short_runs_have_positive_rates(schedule: Any, steps: int) -> None:
     """Every step has a rate above zero, and never above the lr."""
     got = rates(steps, lr=0.5, schedule=schedule)[:steps]
     assert all(0 < rate <= 0.5 for rate in got)
@@ -74,14 +74,14 @@ def test_short_runs_have_rates_too(schedule: Any, steps: int) -> None:
         ("test_fraction", 1.0, "test fraction: expected a number between 0 and 1, got 1.0"),
     ],
 )
-def test_a_senseless_setting_is_refused(setting: str, value: Any, message: str) -> None:
+def test_an_invalid_setting_is_refused(setting: str, value: Any, message: str) -> None:
     """The message names the setting, its value and the valid ones."""
     with pytest.raises(ConfigError) as caught:
         Recipe(**{setting: value})
     assert str(caught.value) == message
 
 
-def test_a_recipe_comes_back_from_json_as_it_was() -> None:
+def test_a_recipe_survives_json() -> None:
     recipe = Recipe(
         epochs=3,
         batch=5,

@@ -14,7 +14,7 @@ def test_the_first_difference_by_name_is_reported() -> None:
     assert first_difference(current, recorded, ignored=["kind"]) == "expected width 8, got 9"
 
 
-def test_equal_settings_have_none() -> None:
+def test_equal_settings_have_no_difference() -> None:
     """Tuples equal the lists that JSON makes of them."""
     assert first_difference({"stages": ((16, 2),)}, {"stages": [[16, 2]]}) is None
 
@@ -25,7 +25,7 @@ def test_a_setting_on_one_side_only_differs() -> None:
     assert first_difference({}, {"old": 1}) == "expected old 1, got null"
 
 
-def test_long_values_are_cut() -> None:
+def test_long_values_are_truncated() -> None:
     """A message stays short."""
     message = first_difference({"labels": ["x" * 500]}, {"labels": []})
     assert message is not None

@@ -60,7 +60,7 @@ def assert_same_bits(one: Path, other: Path) -> None:
         assert torch.equal(a[name], b[name]), name
 
 
-def test_learns(tmp_path: Path, data: Dataset) -> None:
+def test_training_learns_separable_rows(tmp_path: Path, data: Dataset) -> None:
     """Some epochs on separable rows give an accuracy far above chance."""
     calm = replace(TINY, dropout=0.0)
     outcome = train(plan(tmp_path, data, calm, replace(RECIPE, epochs=30)))
@@ -69,7 +69,7 @@ def test_learns(tmp_path: Path, data: Dataset) -> None:
     assert outcome.state.history[-1]["loss"] < outcome.state.history[0]["loss"] / 2
 
 
-def test_the_kept_network_is_the_one_that_was_measured(tmp_path: Path, data: Dataset) -> None:
+def test_the_saved_network_has_the_recorded_metrics(tmp_path: Path, data: Dataset) -> None:
     """The saved network reproduces the validation and test figures of its record."""
     train(plan(tmp_path, data))
     net, record = load_network(tmp_path / BEST_CHECKPOINT)
@@ -96,7 +96,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, data: Dataset, st
     assert losses[0] == losses[1]
 
 
-def test_a_constant_rate_can_be_given_more_epochs(tmp_path: Path, data: Dataset) -> None:
+def test_a_run_with_a_constant_rate_can_get_more_epochs(tmp_path: Path, data: Dataset) -> None:
     """One epoch and then two more equal three, since the learning rate does not depend on their number."""
     constant = replace(RECIPE, schedule="constant")
     train(plan(tmp_path / "whole", data, recipe=constant))
@@ -105,8 +105,7 @@ def test_a_constant_rate_can_be_given_more_epochs(tmp_path: Path, data: Dataset)
     assert_same_bits(tmp_path / "whole" / LAST_CHECKPOINT, tmp_path / "parts" / LAST_CHECKPOINT)
 
 
-def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
-    """Resuming with fewer epochs is refused."""
+def test_resuming_with_fewer_epochs_is_refused(tmp_path: Path, data: Dataset) -> None:
     constant = replace(RECIPE, schedule="constant")
     train(plan(tmp_path, data, recipe=constant))
     with pytest.raises(CheckpointError, match="fewer epochs: expected 3 or more, got 2"):
@@ -130,10 +129,10 @@ def test_epochs_cannot_be_taken_back(tmp_path: Path, data: Dataset) -> None:
         ),
     ],
 )
-def test_another_plan_cannot_be_resumed(
+def test_resuming_with_another_plan_is_refused(
     tmp_path: Path, data: Dataset, change: dict[str, object], says: str
 ) -> None:
-    """Resuming with any change is refused; the error has the old and the new value."""
+    """The error has the old and the new value."""
     train(plan(tmp_path, data), **stopping_after(3))
     before = (tmp_path / LAST_CHECKPOINT).read_bytes()
     with pytest.raises(CheckpointError, match=says):
@@ -141,8 +140,8 @@ def test_another_plan_cannot_be_resumed(
     assert (tmp_path / LAST_CHECKPOINT).read_bytes() == before
 
 
-def test_seeds_and_only_seeds_change_a_run(tmp_path: Path, data: Dataset) -> None:
-    """Equal seeds give equal networks, bit for bit; another seed gives another network."""
+def test_equal_seeds_give_equal_networks(tmp_path: Path, data: Dataset) -> None:
+    """Equal bit for bit. Another seed gives another network."""
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         train(replace(plan(tmp_path / name, data), seed=seed))
     assert_same_bits(tmp_path / "a" / LAST_CHECKPOINT, tmp_path / "b" / LAST_CHECKPOINT)
@@ -150,7 +149,7 @@ def test_seeds_and_only_seeds_change_a_run(tmp_path: Path, data: Dataset) -> Non
         assert_same_bits(tmp_path / "a" / LAST_CHECKPOINT, tmp_path / "c" / LAST_CHECKPOINT)
 
 
-def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path, data: Dataset) -> None:
+def test_a_nan_loss_stops_and_names_the_module(tmp_path: Path, data: Dataset) -> None:
     """The error names the first module whose output overflowed, the epoch and the step."""
     wild = replace(RECIPE, lr=1e30, schedule="constant", clip=0.0, epochs=2)
     config = replace(TINY, batch_norm=False, dropout=0.0)
@@ -160,7 +159,7 @@ def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path: Path, data: Dat
         train(plan(tmp_path, data, config, wild))
 
 
-def test_a_network_that_blew_up_is_not_kept(tmp_path: Path, data: Dataset) -> None:
+def test_a_diverged_network_is_not_saved(tmp_path: Path, data: Dataset) -> None:
     """The last step of an epoch can ruin the weights although its loss is finite: then nothing is saved."""
     one_step = Recipe(epochs=1, batch=1000, lr=1e30)
     with pytest.raises(TrainingError, match=r"the loss is (nan|inf) at epoch 1, step 1 of 1"):
@@ -168,7 +167,7 @@ def test_a_network_that_blew_up_is_not_kept(tmp_path: Path, data: Dataset) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nan_in_the_rows_is_told_from_nan_in_the_network(tmp_path: Path, data: Dataset) -> None:
+def test_nan_in_the_rows_is_reported(tmp_path: Path, data: Dataset) -> None:
     """If training rows hold NaN, the error says so."""
     x = data.train.x.clone()
     x[3, 2] = float("nan")
@@ -177,12 +176,12 @@ def test_nan_in_the_rows_is_told_from_nan_in_the_network(tmp_path: Path, data: D
         train(plan(tmp_path, spoilt, replace(TINY, scaling="none")))
 
 
-def test_text_goes_to_networks_that_read_ids_only(tmp_path: Path, data: Dataset) -> None:
+def test_text_needs_a_network_that_reads_ids(tmp_path: Path, data: Dataset) -> None:
     with pytest.raises(ConfigError, match="mlp reads numbers, and blobs holds text"):
         train(plan(tmp_path, replace(data, kind="text")))
 
 
-def test_cuda_must_be_there_when_asked_for(tmp_path: Path, data: Dataset) -> None:
+def test_a_missing_cuda_device_is_an_error(tmp_path: Path, data: Dataset) -> None:
     """Training never falls back to the CPU silently."""
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
@@ -198,9 +197,7 @@ def test_a_last_batch_of_one_row_is_left_out(tmp_path: Path, data: Dataset) -> N
     train(plan(tmp_path, odd))
 
 
-def test_evaluation_leaves_the_mode_alone_and_weighs_rows(
-    data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_keeps_the_mode_and_weights_rows(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of unequal size count by their rows, and training mode is restored."""
     from models.networks.families import build_network
 
@@ -212,7 +209,7 @@ def test_evaluation_leaves_the_mode_alone_and_weighs_rows(
     assert parts == pytest.approx(whole)
 
 
-def test_the_digest_sees_every_row(data: Dataset) -> None:
+def test_the_digest_depends_on_every_row(data: Dataset) -> None:
     """One changed value or label gives another digest."""
     x, y = data.train.x.clone(), data.train.y.clone()
     x[-1, -1] += 1
@@ -230,7 +227,7 @@ def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:
     }
 
 
-def test_fresh_data_is_drawn_anew_each_epoch(tmp_path: Path) -> None:
+def test_generated_data_differs_in_each_epoch(tmp_path: Path) -> None:
     """If a data set generates new rows for each epoch, they are trained on."""
     seen: list[int] = []
 
@@ -259,7 +256,7 @@ def moved(image: Tensor, down: int, right: int) -> Tensor:
 
 @pytest.mark.parametrize("by", [1, 2])
 @pytest.mark.parametrize("shape", [(40, 1, 4, 4), (40, 3, 5, 4)])
-def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by: int) -> None:
+def test_random_shift_moves_within_bounds(shape: tuple[int, int, int, int], by: int) -> None:
     """Each result is one of the possible moves, the same for all channels, with zeros at the edges."""
     images = torch.rand(shape) + 1
     result = random_shift(images, by)
@@ -277,20 +274,19 @@ def test_every_image_is_moved_within_bounds(shape: tuple[int, int, int, int], by
     assert {down for down, _ in moves} == {right for _, right in moves} == set(range(-by, by + 1))
 
 
-def test_moving_by_nothing_changes_nothing() -> None:
+def test_random_shift_by_zero_changes_nothing() -> None:
     images = torch.rand(6, 2, 3, 4)
     assert torch.equal(random_shift(images, 0), images)
 
 
-def test_what_was_given_stays_as_it_was() -> None:
-    """The input images are not modified."""
+def test_random_shift_does_not_modify_its_input() -> None:
     images = torch.rand(6, 2, 3, 4)
     before = images.clone()
     random_shift(images, 2)
     assert torch.equal(images, before)
 
 
-def test_moves_come_from_pytorchs_generator() -> None:
+def test_random_shift_uses_pytorchs_generator() -> None:
     """The same seed gives the same moves, and the next draw differs."""
     images = torch.rand(30, 1, 4, 4)
     torch.manual_seed(8)

@@ -28,7 +28,7 @@ def application() -> Application:
     return Application(Settings(), NoSupervisor())
 
 
-def test_every_route_declares_whom_it_lets_in(application: Application) -> None:
+def test_every_route_declares_its_key_level(application: Application) -> None:
     """Only health, the dashboard and the API reference are open. Changing the service needs the admin key."""
     levels: dict[str, set[str]] = {}
     for entry in route_table(application):
@@ -62,7 +62,7 @@ def test_every_endpoint_is_documented(application: Application) -> None:
     assert documented == real
 
 
-def test_there_is_one_version() -> None:
+def test_all_versions_agree() -> None:
     """The service, the package turnpike and pyproject.toml agree."""
     import turnpike
 
@@ -70,7 +70,7 @@ def test_there_is_one_version() -> None:
     assert f'\nversion = "{VERSION}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def test_a_model_that_comes_later_is_loaded_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_models_are_loaded_with_low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests to served models go first. The first model is loaded at the usual priority."""
     application = Application(Settings(), NoSupervisor())
 

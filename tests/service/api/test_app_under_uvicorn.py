@@ -223,7 +223,7 @@ def test_uvicorn_gives_the_same_answers(worker: InProcessWorker, expected: dict[
         assert comparable(reply) == comparable(expected[name]), name
 
 
-def test_uvicorn_takes_our_protocol(worker: InProcessWorker, expected: dict[str, Reply]) -> None:
+def test_uvicorn_works_with_our_protocol(worker: InProcessWorker, expected: dict[str, Reply]) -> None:
     """The option `http` sets it. `proxy_headers` is off, as it would wrap the application."""
 
     def server(worker: InProcessWorker) -> AbstractAsyncContextManager[int]:
@@ -235,7 +235,7 @@ def test_uvicorn_takes_our_protocol(worker: InProcessWorker, expected: dict[str,
         assert reply.headers.get("connection") == expected[name].headers.get("connection"), name
 
 
-def test_uvicorn_ends_our_connections(worker: InProcessWorker) -> None:
+def test_uvicorn_closes_our_connections(worker: InProcessWorker) -> None:
     """An idle connection is closed, and one with a request in progress gets its last answer."""
 
     async def test() -> None:

@@ -123,7 +123,7 @@ def test_gzip_is_only_sent_to_clients_that_accept_it(app: Any, accepted: str) ->
 
 
 @pytest.mark.parametrize("address", ["/", "/dashboard/main.js", LIBRARY])
-def test_a_file_that_the_client_has_is_not_sent_again(app: Any, address: str) -> None:
+def test_a_matching_etag_gives_304(app: Any, address: str) -> None:
     """The ETag is that of the content: the same in every process and for every encoding."""
     etag = ask(app, "GET", address).headers["etag"]
     assert ask(make_app(), "GET", address, headers={"Accept-Encoding": "gzip"}).headers["etag"] == etag
@@ -136,7 +136,7 @@ def test_a_file_that_the_client_has_is_not_sent_again(app: Any, address: str) ->
     assert ask(app, "GET", address, headers={"If-None-Match": '"other"'}).status == 200
 
 
-def test_other_content_has_another_tag(app: Any) -> None:
+def test_different_files_have_different_etags(app: Any) -> None:
     etags = [
         ask(app, "GET", f"/dashboard/{name_of(path)}").headers["etag"]
         for path in FILES
@@ -145,7 +145,7 @@ def test_other_content_has_another_tag(app: Any) -> None:
     assert len(set(etags)) == len(etags)
 
 
-def test_a_file_is_served_as_it_was_first_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_cached_until_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So all files that a process sends fit together; a change is visible after a restart."""
     (tmp_path / "index.html").write_text("old")
     monkeypatch.setattr(dashboard, "FOLDER", tmp_path)
@@ -178,7 +178,7 @@ def test_files_of_the_dashboard_are_revalidated(app: Any) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", ""])
-def test_a_slow_reader_costs_no_copy(app: Any, encoding: str) -> None:
+def test_large_files_are_sent_in_small_pieces(app: Any, encoding: str) -> None:
     """A large file is sent in small pieces, as the client reads it."""
     sizes: list[int] = []
 
@@ -233,12 +233,12 @@ def test_files_of_another_kind_are_not_served(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("address", ["/", "/dashboard/main.js"])
-def test_other_methods_are_refused(app: Any, address: str) -> None:
+def test_only_get_and_head_are_allowed(app: Any, address: str) -> None:
     reply = ask(app, "POST", address)
     assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_a_setting_turns_it_off() -> None:
+def test_a_setting_disables_the_dashboard() -> None:
     app = make_app(dashboard=False)
     for address in ("/", "/dashboard/main.js", LIBRARY):
         reply = ask(app, "GET", address)
@@ -249,7 +249,7 @@ def test_a_setting_turns_it_off() -> None:
 
 
 @pytest.mark.parametrize("installed", ["nothing", "metadata only"])
-def test_it_works_without_the_chart_library(
+def test_the_page_works_without_the_chart_library(
     installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page has an empty version of the library, and the library's URL is 404."""
@@ -288,14 +288,14 @@ def test_every_script_starts_with_a_description() -> None:
     assert [path.name for path in SCRIPTS if not re.match(r"// [A-Z]\w*", text(path))] == []
 
 
-def test_nothing_is_fetched_from_elsewhere() -> None:
+def test_no_absolute_urls_are_fetched() -> None:
     """Nor from an absolute path, which would lose the path prefix of a proxy."""
     matches = {path.name: ABSOLUTE.findall(text(path).replace(SVG_NAMESPACE, "")) for path in FILES}
     assert {name: hits for name, hits in matches.items() if hits} == {}
 
 
 @pytest.mark.parametrize("forbidden", [MARKUP, INLINE_CODE], ids=["by a script", "in a tag"])
-def test_no_text_becomes_markup(forbidden: re.Pattern[str]) -> None:
+def test_no_script_sets_markup_from_text(forbidden: re.Pattern[str]) -> None:
     """Names of models and labels may come from untrusted files."""
     matches = {path.name: forbidden.findall(text(path)) for path in FILES}
     assert {name: hits for name, hits in matches.items() if hits} == {}

@@ -37,7 +37,7 @@ def array_of(tensor: dict[str, Any]) -> Array:
 
 
 @pytest.mark.parametrize("count", [1, 7, 200])
-def test_gates_are_the_networks_own(client: GatesClient, gated: Gated, count: int) -> None:
+def test_gates_equal_the_formula(client: GatesClient, gated: Gated, count: int) -> None:
     """Compared with the formula in double precision, in one run or several."""
     x = rows(count, seed=1)
     answer = client.gates(x, {"detail": "rows"}, id="seven")
@@ -57,7 +57,7 @@ def test_gates_are_the_networks_own(client: GatesClient, gated: Gated, count: in
     assert answer["route"]["carried"] == pytest.approx(carried.tolist(), abs=1e-5)
 
 
-def test_units_are_means_over_rows(client: GatesClient, gated: Gated) -> None:
+def test_detail_units_has_means_over_rows(client: GatesClient, gated: Gated) -> None:
     """The answer also has their standard deviations."""
     x = rows(9)
     answer = client.gates(x, {"detail": "units"})
@@ -74,7 +74,7 @@ def test_a_summary_has_no_tensors(client: GatesClient) -> None:
     assert [output["name"] for output in answer["outputs"]] == ["logits"]
 
 
-def test_a_summary_is_made_in_the_run(client: GatesClient) -> None:
+def test_summaries_are_computed_in_the_run(client: GatesClient) -> None:
     """The gate tensors are dropped after the run, unless the request asks for them."""
     client.gates(rows(2))
     assert len(client.results[-1].arrays) == 1
@@ -82,7 +82,9 @@ def test_a_summary_is_made_in_the_run(client: GatesClient) -> None:
     assert len(client.results[-1].arrays) == 4
 
 
-def test_one_summary_whichever_way_it_is_made(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summaries_of_small_and_large_gates_are_equal(
+    client: GatesClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small gates are summarized in the run, large ones after it."""
     in_run = client.gates(rows(9))
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
@@ -91,7 +93,7 @@ def test_one_summary_whichever_way_it_is_made(client: GatesClient, monkeypatch: 
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_gates_are_read_by_as_many_threads_as_a_run_has(
+def test_gates_are_read_by_the_number_of_threads_of_a_run(
     tmp_path: Path, gated: Gated, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     thread_counts: list[int] = []
@@ -106,7 +108,7 @@ def test_gates_are_read_by_as_many_threads_as_a_run_has(
     assert thread_counts == [threads]
 
 
-def test_blocks_are_the_layers_outputs(client: GatesClient, gated: Gated) -> None:
+def test_blocks_are_the_outputs_of_layers(client: GatesClient, gated: Gated) -> None:
     """The request's own parameters work as well as the query."""
     x = rows(3)
     answer = client.gates(x, parameters={"blocks": True})
@@ -116,7 +118,7 @@ def test_blocks_are_the_layers_outputs(client: GatesClient, gated: Gated) -> Non
     np.testing.assert_allclose(logits, gated.logits(x), atol=1e-5)
 
 
-def test_binary_tensors_follow_the_outputs(client: GatesClient, gated: Gated) -> None:
+def test_binary_tensors_follow_the_json_in_order(client: GatesClient, gated: Gated) -> None:
     """The header has the length of the JSON, and the bytes follow in the order of the tensors."""
     x = rows(5)
     for body, query in (
@@ -139,7 +141,7 @@ def test_binary_tensors_follow_the_outputs(client: GatesClient, gated: Gated) ->
         assert answer["route"]["per"] == "row"
 
 
-def test_a_binary_request_is_read_as_infers(client: GatesClient, gated: Gated) -> None:
+def test_binary_requests_are_accepted(client: GatesClient, gated: Gated) -> None:
     """The answer is in JSON unless the request asks for binary."""
     x = rows(2)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
@@ -149,7 +151,7 @@ def test_a_binary_request_is_read_as_infers(client: GatesClient, gated: Gated) -
     np.testing.assert_allclose(array_of(output), gated.logits(x), atol=1e-5)
 
 
-def test_outputs_are_answered_as_asked(client: GatesClient) -> None:
+def test_requested_outputs_are_returned(client: GatesClient) -> None:
     """Classification of an output, and a gate as an output that is also among the tensors."""
     outputs = [
         {"name": "logits", "parameters": {"classification": 1}},
@@ -161,9 +163,7 @@ def test_outputs_are_answered_as_asked(client: GatesClient) -> None:
     assert answer["outputs"][1]["data"] == answer["tensors"][1]["data"]
 
 
-def test_one_answer_whether_read_here_or_in_a_thread(
-    client: GatesClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_gates_are_read_in_a_thread(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large gates are read in a thread, beside the event loop."""
     here = client.gates(rows(50), {"detail": "units"})
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
@@ -178,7 +178,7 @@ def test_one_answer_whether_read_here_or_in_a_thread(
     assert len(threads) == 1
 
 
-def test_no_rows_are_an_answer(client: GatesClient) -> None:
+def test_zero_rows_are_answered_without_a_run(client: GatesClient) -> None:
     """The model does not run, and the gates are listed without figures."""
     answer = client.gates(rows(0), {"detail": "units"})
     assert answer["outputs"][0]["shape"] == [0, 3]
@@ -187,7 +187,7 @@ def test_no_rows_are_an_answer(client: GatesClient) -> None:
     assert client.gates(rows(0))["gates"] == answer["gates"]
 
 
-def test_rows_without_numbers_have_no_summary(client: GatesClient) -> None:
+def test_nan_in_a_gate_is_an_error(client: GatesClient) -> None:
     """Binary rows may have NaN. The error names the first gate that becomes NaN."""
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
@@ -196,7 +196,7 @@ def test_rows_without_numbers_have_no_summary(client: GatesClient) -> None:
         client.ask("gates", head + x.tobytes(), header=len(head))
 
 
-def test_too_much_is_refused_before_it_is_run(tmp_path: Path, gated: Gated) -> None:
+def test_a_response_over_the_limit_is_refused_before_the_run(tmp_path: Path, gated: Gated) -> None:
     """The model does not run for an answer that is too large. A summary of the same rows is small enough."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
     client.gates(rows(10))
@@ -210,7 +210,7 @@ def test_too_much_is_refused_before_it_is_run(tmp_path: Path, gated: Gated) -> N
     assert len(client.results) == before
 
 
-def test_what_only_a_run_tells_is_checked_after_it(tmp_path: Path, gated: Gated) -> None:
+def test_open_shapes_are_checked_after_the_run(tmp_path: Path, gated: Gated) -> None:
     """If the graph leaves a shape open, the size is that of the arrays."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=100)
     client.model.signature.hidden.update(  # type: ignore[attr-defined]
@@ -223,7 +223,7 @@ def test_what_only_a_run_tells_is_checked_after_it(tmp_path: Path, gated: Gated)
         client.gates(rows(2))
 
 
-def test_misspelt_wishes_and_missing_gates_are_refused(client: GatesClient, tmp_path: Path) -> None:
+def test_invalid_options_and_missing_gates_are_refused(client: GatesClient, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="detail: expected one of summary, units, rows"):
         client.gates(rows(1), {"detail": "everything"})
     plain = highway(layers=1)
@@ -236,7 +236,7 @@ def test_misspelt_wishes_and_missing_gates_are_refused(client: GatesClient, tmp_
         no_blocks.gates(rows(1), {"blocks": "true"})
 
 
-def test_readers_of_models_long_gone_are_dropped(
+def test_readers_of_replaced_models_are_dropped(
     client: GatesClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A repository that is reloaded for years must not fill the memory with readers."""

@@ -86,19 +86,19 @@ def wait(timeout: int | None, header: bytes | None) -> float:
         (900_000, b"700", 0.7),
     ],
 )
-def test_the_shortest_wait_counts(timeout: int | None, header: bytes | None, seconds: float) -> None:
+def test_the_shortest_timeout_counts(timeout: int | None, header: bytes | None, seconds: float) -> None:
     """A caller may shorten the usual time limit in two ways, and cannot extend it."""
     assert wait(timeout, header) == pytest.approx(seconds, abs=0.05)
 
 
 @pytest.mark.parametrize("header", [b"", b"0", b"-1", b"1.5", b"soon", b"9" * 11, b"\xb2"])
-def test_a_wait_that_makes_no_sense_is_refused(header: bytes) -> None:
+def test_an_invalid_timeout_is_refused(header: bytes) -> None:
     """The error names the header."""
     with pytest.raises(RequestError, match="X-Request-Timeout-Ms: expected whole milliseconds from 1, got '"):
         wait(None, header)
 
 
-def test_no_rows_are_answered_without_a_run() -> None:
+def test_zero_rows_are_answered_without_a_run() -> None:
     """Shapes come from the request and the graph. A dimension that only a run can determine is 0."""
     served = model()
     result = run(served, words_request(0, words=4))
@@ -108,7 +108,7 @@ def test_no_rows_are_answered_without_a_run() -> None:
     assert cast("Any", served.batcher).requests == []
 
 
-def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
+def test_a_run_error_caused_by_the_input_gives_400() -> None:
     """The answer is 400 with a message of the service. The message of onnxruntime stays in the log."""
     error = RunError("onnxruntime: idx=9 must be within the inclusive range [-5,4]", caused_by_input=True)
     with pytest.raises(RequestError, match="cannot be run on these values") as raised:
@@ -117,7 +117,7 @@ def test_values_that_the_model_does_not_know_are_the_callers_fault() -> None:
     assert "idx" not in str(raised.value)
 
 
-def test_any_other_failure_is_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_any_other_run_error_gives_500(caplog: pytest.LogCaptureFixture) -> None:
     """The answer is 500, and only the log says what happened."""
     with pytest.raises(InternalError, match="model 'net' failed on these rows"):
         run(model(error=RunError("out of memory at 0x7f")), words_request(1))
@@ -139,7 +139,9 @@ TWO_WITH_BYTES: ResponseBody = (b'{"b":[2]}123', 9)
         (ONE_WITH_BYTES, TWO_WITH_BYTES, b"xyz123"),
     ],
 )
-def test_two_answers_are_one(first: ResponseBody, second: ResponseBody, tail: bytes | None) -> None:
+def test_merge_json_joins_two_responses(
+    first: ResponseBody, second: ResponseBody, tail: bytes | None
+) -> None:
     """One JSON object, followed by the bytes of the first answer and then of the second."""
     content, length = merge_json(first, second)
     assert json.loads(content[:length]) == {"a": 1, "b": [2]}
@@ -148,7 +150,7 @@ def test_two_answers_are_one(first: ResponseBody, second: ResponseBody, tail: by
         assert content[length:] == tail
 
 
-def test_an_answer_within_another() -> None:
+def test_wrap_json_puts_a_response_into_another() -> None:
     """The bytes of the inner answer follow all of the JSON."""
     assert wrap_json("in", ONE) == (b'{"in":{"a":1}}', None)
     assert wrap_json("in", ONE_WITH_BYTES) == (b'{"in":{"a":1}}xyz', 14)

@@ -42,7 +42,7 @@ def softmax(logits: Array) -> Array:
 
 
 @pytest.mark.parametrize("count", [1, 6, 150])
-def test_closed_layers_are_left_out(client: GatesClient, gated: Gated, count: int) -> None:
+def test_closing_layers_equals_the_formula(client: GatesClient, gated: Gated, count: int) -> None:
     """Outputs, flips and changes against the formula in double precision, in one run or several."""
     x = rows(count)
     answer = client.lesion(x, close=[0, "layer02.transform_gate"], id="a")
@@ -62,13 +62,13 @@ def test_closed_layers_are_left_out(client: GatesClient, gated: Gated, count: in
     assert lesion["by_row"]["label"]["before"] == [LABELS[n] for n in before.argmax(1)]
 
 
-def test_the_answers_without_a_lesion_are_infers_to_the_bit(client: GatesClient) -> None:
+def test_outputs_before_the_lesion_equal_infer(client: GatesClient) -> None:
     """The gates route gives the same answers as infer, and so does this one."""
     x = rows(5)
     assert client.lesion(x, close=[1])["outputs"] == client.gates(x)["outputs"]
 
 
-def test_opened_and_shifted_gates(client: GatesClient, gated: Gated) -> None:
+def test_opened_and_shifted_gates_equal_the_formula(client: GatesClient, gated: Gated) -> None:
     """T is 1 in an opened layer, and the sigmoid of a higher logit in a shifted one."""
     x = rows(4)
     answer = client.lesion(x, open=[1], shift={"2": 0.75}, outputs=[{"name": "logits"}, *_gates(gated)])
@@ -91,7 +91,7 @@ def _gates(gated: Gated) -> list[dict[str, str]]:
     return [*({"name": gate.name} for gate in gated.gates), {"name": "layer01.output"}]
 
 
-def test_a_curve_closes_each_layer_in_its_turn(client: GatesClient, gated: Gated) -> None:
+def test_a_curve_closes_each_layer_in_turn(client: GatesClient, gated: Gated) -> None:
     """Each is compared with the unchanged network."""
     x = rows(30)
     answer = client.lesion(x, curve=True)
@@ -129,7 +129,7 @@ def test_a_layer_without_a_lever_is_skipped(tmp_path: Path, gated: Gated) -> Non
         client.lesion(rows(3), close=[1])
 
 
-def test_binary_answers_hold_both(client: GatesClient, gated: Gated) -> None:
+def test_binary_responses_have_both_outputs(client: GatesClient, gated: Gated) -> None:
     """First the outputs without the lesion, then those with it."""
     x = rows(2)
     headers, content = client.ask("lesion", infer(x, close=[0], parameters={"binary_data_output": True}))
@@ -140,14 +140,14 @@ def test_binary_answers_hold_both(client: GatesClient, gated: Gated) -> None:
     np.testing.assert_allclose(both[1], gated.logits(x, frozenset({0})), atol=1e-5)
 
 
-def test_no_rows_are_an_answer(client: GatesClient) -> None:
+def test_zero_rows_are_answered_without_a_run(client: GatesClient) -> None:
     """The model does not run, and nothing flips."""
     lesion = client.lesion(rows(0), close=[0])["lesion"]
     assert (lesion["rows"], lesion["flipped"], lesion["share_flipped"]) == (0, 0, None)
     assert client.lesion(rows(0), curve=True)["curve"]["layers"][0]["change"] is None
 
 
-def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> None:
+def test_without_classes_there_are_no_flips(tmp_path: Path) -> None:
     """Both outputs are in the answer. A curve is refused, as it needs classes to compare."""
     gated = highway(classes=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=()))
@@ -162,13 +162,13 @@ def test_a_model_without_classes_is_answered_without_flips(tmp_path: Path) -> No
         client.lesion(rows(2), curve=True)
 
 
-def test_labels_of_something_else_are_left_out(tmp_path: Path, gated: Gated) -> None:
+def test_labels_of_another_number_are_left_out(tmp_path: Path, gated: Gated) -> None:
     """Labels are used only if there is one for each class."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=("one", "two")))
     assert "label" not in client.lesion(rows(2), close=[0])["lesion"]["by_row"]
 
 
-def test_answers_that_are_no_numbers_are_not_compared(client: GatesClient) -> None:
+def test_nan_outputs_are_an_error(client: GatesClient) -> None:
     """Binary rows may have NaN."""
     x = np.full((1, 4), np.nan, np.float32)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
@@ -177,7 +177,7 @@ def test_answers_that_are_no_numbers_are_not_compared(client: GatesClient) -> No
         client.ask("lesion", head + x.tobytes(), header=len(head))
 
 
-def test_a_request_for_nothing_is_refused_and_counted(client: GatesClient) -> None:
+def test_an_empty_lesion_is_refused_and_counted(client: GatesClient) -> None:
     """It is refused before the model runs."""
     before = len(client.results)
     with pytest.raises(RequestError, match="expected close, open, shift or curve"):
@@ -187,7 +187,7 @@ def test_a_request_for_nothing_is_refused_and_counted(client: GatesClient) -> No
     assert len(client.results) == before
 
 
-def test_a_curve_of_too_much_is_refused(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_curve_over_the_row_limit_is_refused(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused before the first run."""
     monkeypatch.setattr(lesions, "MAX_CURVE_ROWS", 30)
     client.lesion(rows(10), curve=True)

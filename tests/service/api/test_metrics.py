@@ -72,7 +72,7 @@ def scrape(
 MODEL = (("model", "digits"), ("version", "1"))
 
 
-def test_workers_add_up() -> None:
+def test_metrics_are_sums_over_workers() -> None:
     """Counters and gauges are sums over workers."""
     _, values = scrape([worker(3, waiting=2), worker(4, waiting=1)])
     route = ("route", "/v2/models/{model}/infer")
@@ -113,7 +113,7 @@ def test_counters_of_ended_workers_still_count() -> None:
     assert values["turnpike_model_queue_depth", *MODEL] == 0
 
 
-def test_every_family_is_described() -> None:
+def test_every_metric_is_described() -> None:
     """Each has a type and a sentence. Counters end in _total, and times are in seconds."""
     families, _ = scrape([worker(1)])
     assert families["turnpike_build_info"].type == "gauge"
@@ -132,7 +132,7 @@ def test_every_family_is_described() -> None:
     }
 
 
-def test_states_and_reasons() -> None:
+def test_each_version_has_a_state_and_a_reason() -> None:
     """One state of a version is 1. A file that failed has its reason, even if an older one is served."""
     registry = FakeRegistry(
         index=(
@@ -155,7 +155,7 @@ def test_states_and_reasons() -> None:
     assert failed == [(MODEL[0], ("reason", 'a "new" file\nis damaged'), MODEL[1])]
 
 
-def test_drift_needs_enough_rows() -> None:
+def test_drift_needs_a_minimum_number_of_rows() -> None:
     """The rows of all workers count. With too few of them there is no index, instead of a zero."""
     registry = FakeRegistry(
         SimpleNamespace(name="digits", version=1, drift=FakeDrift()),
@@ -169,6 +169,6 @@ def test_drift_needs_enough_rows() -> None:
     assert not [key for key in values if key[0] == "turnpike_gate_drift_psi"]
 
 
-def test_a_scrape_without_workers() -> None:
+def test_a_scrape_without_workers_succeeds() -> None:
     _, values = scrape([])
     assert values["turnpike_workers",] == 0

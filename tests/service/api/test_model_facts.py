@@ -74,7 +74,7 @@ def tensor_parity(name: str, rms: float) -> TensorParity:
     return TensorParity(name=name, rms=rms, rms_torch=1e-7, max=1e-6, max_torch=1e-6)
 
 
-def test_a_response_is_rendered_once_and_in_a_thread(model: Model) -> None:
+def test_a_response_is_rendered_once_in_a_thread(model: Model) -> None:
     """Other requests do not wait for it. Each endpoint keeps its own response."""
     threads = []
 
@@ -90,7 +90,7 @@ def test_a_response_is_rendered_once_and_in_a_thread(model: Model) -> None:
     assert get(StaticModelEndpoint(context_of(model), lambda _: b"[]")) == b"[]"
 
 
-def test_another_file_has_another_response(tmp_path: Path, model: Model) -> None:
+def test_a_replaced_file_is_rendered_again(tmp_path: Path, model: Model) -> None:
     """A version that replaces a model is rendered again."""
 
     def render(rendered: Model) -> bytes:
@@ -101,7 +101,7 @@ def test_another_file_has_another_response(tmp_path: Path, model: Model) -> None
     assert get(StaticModelEndpoint(context_of(other), render)) == other.digest.encode()
 
 
-def test_an_endpoint_may_find_its_model_differently(model: Model) -> None:
+def test_an_endpoint_may_have_its_own_way_to_find_models(model: Model) -> None:
     """The routes of gates reject models without gates."""
 
     def find(context: ServiceContext, params: Mapping[str, str]) -> Model:
@@ -111,7 +111,7 @@ def test_an_endpoint_may_find_its_model_differently(model: Model) -> None:
         get(StaticModelEndpoint(context_of(model), lambda _: b"", find))
 
 
-def test_the_certificate_has_what_was_proved(tmp_path: Path) -> None:
+def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
     """Parity with its worst tensor, the digest of the file, and its source."""
     parity = PARITY.model_copy(
         update={
@@ -174,7 +174,7 @@ def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ending", "classes", "distribution"), [("softmax", 3, "probabilities"), ("logits", 1, None)]
 )
-def test_the_distribution_of_the_first_output(
+def test_the_certificate_has_the_distribution_of_the_first_output(
     tmp_path: Path, ending: Ending, classes: int, distribution: str | None
 ) -> None:
     model = opened(put(tmp_path, data=sealed(highway(ending=ending, classes=classes), labels=())))

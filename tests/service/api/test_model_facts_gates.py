@@ -28,7 +28,7 @@ def client(tmp_path: Path) -> GatesClient:
     )
 
 
-def test_every_route_is_there_with_and_without_a_version(client: GatesClient) -> None:
+def test_every_route_exists_with_and_without_a_version(client: GatesClient) -> None:
     """Gates and lesions take a body, stored facts do not. All have the level of inference."""
     routes = client.router.routes
     paths = {route.path: route.method for route in routes}
@@ -42,7 +42,7 @@ def test_every_route_is_there_with_and_without_a_version(client: GatesClient) ->
     assert len({route.name for route in routes}) == 12
 
 
-def test_the_profile_is_the_manifests(client: GatesClient, tmp_path: Path) -> None:
+def test_the_profile_is_that_of_the_manifest(client: GatesClient, tmp_path: Path) -> None:
     """As the export wrote it, or null if there is none."""
     answer = json.loads(client.ask("gates/profile")[1])
     manifest = client.model.manifest
@@ -56,11 +56,11 @@ def test_the_profile_is_the_manifests(client: GatesClient, tmp_path: Path) -> No
     assert bare["profile"] is bare["lesion"] is None
 
 
-def test_a_version_may_be_named(client: GatesClient) -> None:
+def test_a_version_may_be_in_the_path(client: GatesClient) -> None:
     assert client.ask("versions/3/gates/profile") == client.ask("gates/profile")
 
 
-def test_drift_is_that_of_all_workers(client: GatesClient) -> None:
+def test_drift_covers_all_workers(client: GatesClient) -> None:
     """Rows like those of the profile are no drift. Rows ten times as large are: the worst gate is named."""
     drift = client.model.drift
     assert drift is not None
@@ -81,7 +81,7 @@ def test_drift_is_that_of_all_workers(client: GatesClient) -> None:
     assert answer["worst"] in drift.gate_names
 
 
-def test_live_traffic_is_seen(client: GatesClient) -> None:
+def test_drift_observes_ordinary_runs(client: GatesClient) -> None:
     """Rows of an ordinary run are observed. Gates that a caller has moved are not part of the traffic."""
     drift = client.model.drift
     assert drift is not None
@@ -92,7 +92,7 @@ def test_live_traffic_is_seen(client: GatesClient) -> None:
     assert seen[0, 0] / 8 > 0.1
 
 
-def test_no_profile_no_drift(tmp_path: Path) -> None:
+def test_drift_without_a_profile_is_not_found(tmp_path: Path) -> None:
     """The error says what the model lacks."""
     gated = highway(layers=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated))
@@ -100,7 +100,7 @@ def test_no_profile_no_drift(tmp_path: Path) -> None:
         client.ask("gates/drift")
 
 
-def test_no_gates_nothing_to_tell(tmp_path: Path) -> None:
+def test_gate_routes_without_gates_are_not_found(tmp_path: Path) -> None:
     gated = highway(layers=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": ()}))
     for path in ("gates/profile", "gates/drift"):

@@ -27,7 +27,7 @@ def worker() -> dict[str, Any]:
     return {"counters": counters.snapshot(), "drift": {}}
 
 
-def test_every_number_is_in_its_place() -> None:
+def test_statistics_are_sums_over_workers() -> None:
     """Rows, runs, and the times of requests and of runs, summed over two workers."""
     (entry,) = model_stats([worker(), worker()], "digits", 1)
     assert entry.pop("last_inference") > 1_600_000_000_000
@@ -63,7 +63,7 @@ def test_every_number_is_in_its_place() -> None:
     }
 
 
-def test_models_and_versions_are_chosen_and_in_order() -> None:
+def test_statistics_can_be_selected_by_model_and_version() -> None:
     """All models, one, or one version. Versions are in numerical order."""
 
     def chosen(*selection: Any) -> list[tuple[str, str]]:
@@ -75,7 +75,7 @@ def test_models_and_versions_are_chosen_and_in_order() -> None:
     assert chosen("absent") == []
 
 
-def test_a_model_that_was_never_asked_has_zeros() -> None:
+def test_statistics_of_an_unused_model_are_zero() -> None:
     """It is listed, as clients read its fields without checking that they exist."""
     (entry,) = model_stats([worker()], "other")
     assert entry["inference_count"] == 0

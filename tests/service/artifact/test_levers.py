@@ -15,7 +15,7 @@ def gate(name: str, *levers: Lever) -> Gate:
     )
 
 
-def test_only_the_gates_part_of_a_fused_bias_changes() -> None:
+def test_a_lever_changes_only_its_part_of_a_fused_bias() -> None:
     """A lever changes its own part of a copy of the tensor, in the direction of its sign."""
     biases = {"fused": np.arange(4, dtype=np.float32), "carry": np.zeros((1, 2), np.float32)}
     t = Lever(tensor="fused", start=2, stop=4, sign=1)
@@ -30,7 +30,7 @@ def test_only_the_gates_part_of_a_fused_bias_changes() -> None:
     assert override_biases(biases, shifted=[(gate("a", c), 0.5)])["carry"].tolist() == [[-0.5, -0.5]]
 
 
-def test_two_gates_of_one_tensor_both_change() -> None:
+def test_two_gates_of_one_tensor_can_both_change() -> None:
     """Parts of one fused bias are one override. Time steps that share a part change it once."""
     biases = {"fused": np.zeros(4, np.float32)}
     low, high = (Lever(tensor="fused", start=start, stop=start + 2, sign=1) for start in (0, 2))

@@ -40,14 +40,14 @@ def manifest_json(**fields: Any) -> str:
     return json.dumps(json.loads(MANIFEST.to_json()) | fields)
 
 
-def test_it_survives_json() -> None:
+def test_a_manifest_survives_json() -> None:
     """Equal manifests give equal strings."""
     text = MANIFEST.to_json()
     assert Manifest.from_json(text, "x") == MANIFEST
     assert Manifest.from_json(text, "x").to_json() == text
 
 
-def test_older_files_can_be_read() -> None:
+def test_manifests_of_older_files_can_be_read() -> None:
     """They have no samples and ranges."""
     older = json.loads(MANIFEST.to_json())
     del older["samples"], older["ranges"]
@@ -55,8 +55,8 @@ def test_older_files_can_be_read() -> None:
     assert MANIFEST.samples == MANIFEST.ranges == ()
 
 
-def test_samples_are_bytes() -> None:
-    """In a shape that they fill."""
+def test_samples_are_read_as_bytes() -> None:
+    """They must fill their shape."""
     manifest = Manifest.from_json(manifest_json(samples=[{"label": "<b>", "inputs": [ROW]}]), "x")
     (sample,) = manifest.samples
     assert (sample.label, sample.inputs[0].shape, sample.inputs[0].raw) == ("<b>", (3,), b"\x00\x01\x02")
@@ -132,7 +132,7 @@ def test_a_manifest_cannot_have_a_failed_parity() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"'])
-def test_broken_text_is_no_manifest(text: str) -> None:
+def test_damaged_text_is_no_manifest(text: str) -> None:
     """Whatever another program wrote under the key."""
     with pytest.raises(ModelFileError, match="net.onnx: manifest: "):
         Manifest.from_json(text, "net.onnx")

@@ -198,7 +198,7 @@ def field_of(number: int, inner: bytes) -> bytes:
 
 
 @given(st.binary(max_size=300), st.integers(0, 2_000), st.integers(0, 255))
-def test_any_damage_is_one_clear_error(junk: bytes, position: int, byte: int) -> None:
+def test_any_damage_is_a_model_file_error(junk: bytes, position: int, byte: int) -> None:
     """Any bytes pass or are a ModelFileError."""
     damaged = bytearray(highway(layers=1).model)
     damaged[position % len(damaged)] = byte

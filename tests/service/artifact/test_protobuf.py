@@ -51,7 +51,7 @@ def test_integers_are_read_as_protobuf_writes_them(numbers: list[int]) -> None:
 
 
 @given(st.binary())
-def test_any_bytes_are_fields_or_an_error(message: bytes) -> None:
+def test_random_bytes_are_fields_or_an_error(message: bytes) -> None:
     """Fields do not overlap."""
     try:
         parsed = list(fields(memoryview(message)))

@@ -43,7 +43,7 @@ def model(*, outputs: tuple[str, ...] = ("output", "half"), metadata: dict[str, 
 X = np.zeros((2, 4), np.float32)
 
 
-def test_a_file_without_a_manifest_is_all_public() -> None:
+def test_without_a_manifest_all_outputs_are_public() -> None:
     """Its inputs, outputs and levers are read from the graph."""
     runtime = open_model(model())
     assert runtime.manifest is None
@@ -53,7 +53,7 @@ def test_a_file_without_a_manifest_is_all_public() -> None:
     assert [str(tensor) for tensor in runtime.levers] == ["bias:float32[4]"]
 
 
-def test_a_manifest_says_what_is_hidden() -> None:
+def test_a_manifest_hides_outputs() -> None:
     """Hidden outputs are returned only if they are requested."""
     runtime = open_model(model(metadata={METADATA_KEY: MANIFEST.to_json()}))
     assert runtime.manifest == MANIFEST
@@ -64,8 +64,7 @@ def test_a_manifest_says_what_is_hidden() -> None:
     assert half[0].tolist() == [0.5, 1, 1.5, 2]
 
 
-def test_a_lever_may_be_fed() -> None:
-    """It overrides the initializer of its name."""
+def test_a_fed_lever_overrides_its_initializer() -> None:
     (output,) = open_model(model()).run({"x": X, "bias": np.full(4, 7, np.float32)}, ["output"])
     assert output[0].tolist() == [7, 7, 7, 7]
 
@@ -138,8 +137,8 @@ def test_bound_runs_give_the_same_outputs() -> None:
             assert np.array_equal(actual, expected)
 
 
-def test_errors_caused_by_the_input() -> None:
-    """Wrong shapes and dtypes are. A missing input is not, since callers cannot cause it."""
+def test_run_errors_say_whether_the_input_caused_them() -> None:
+    """Wrong shapes and dtypes count as such. A missing input does not, since callers cannot cause it."""
     opened = open_model(model())
     for feeds in ({"x": X[:, :3]}, {"x": X.astype(np.float64)}, {"x": X, "bias": np.zeros(3, np.float32)}):
         with pytest.raises(RunError) as error:
@@ -151,7 +150,9 @@ def test_errors_caused_by_the_input() -> None:
 
 
 @pytest.mark.parametrize(("dims", "caused_by_input"), [(["batch", "words"], True), (["batch", 3], False)])
-def test_a_run_that_fails_on_a_shape(dims: list[str | int], caused_by_input: bool) -> None:
+def test_shape_errors_are_caused_by_the_input_if_shapes_are_free(
+    dims: list[str | int], caused_by_input: bool
+) -> None:
     """It is caused by the input only if the caller chooses shapes."""
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "to"], ["y"])],
@@ -172,5 +173,5 @@ def test_opening_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_models_above_are_valid() -> None:
+def test_the_models_of_these_tests_are_valid() -> None:
     onnx.checker.check_model(model(), full_check=True)

@@ -110,7 +110,7 @@ def test_rows_that_do_not_fit_are_rejected(tensor: Tensor, sample_input: SampleI
 
 
 @pytest.mark.parametrize("names", [["y"], ["x", "y"], ["x", "x"]])
-def test_other_inputs_are_rejected(names: list[str]) -> None:
+def test_unknown_and_repeated_inputs_are_rejected(names: list[str]) -> None:
     """An unknown input, one too many, and one twice."""
     with pytest.raises(ValueError, match=rf"samples\[0\]: expected inputs x, got {', '.join(names)}"):
         check([X], *(stored_input(name, [[1, 2], [3, 4]]) for name in names))
@@ -122,7 +122,7 @@ def test_a_sample_without_inputs_is_rejected() -> None:
         check_sample_rows(manifest, {"x": X})
 
 
-def test_ranges_must_be_of_inputs() -> None:
+def test_ranges_must_name_an_input() -> None:
     check([X], ranges=(InputRange(input="x", low=0, high=16),))
     with pytest.raises(ValueError, match="ranges: expected an input, x, got 'y'"):
         check([X], ranges=(InputRange(input="y", low=0, high=16),))

@@ -46,7 +46,7 @@ def call(*arguments: str) -> Any:
     return CliRunner().invoke(app, arguments)
 
 
-def test_every_setting_but_secrets_is_an_option() -> None:
+def test_every_setting_except_secrets_is_an_option() -> None:
     """Every user of the machine could read a key on the command line."""
     options = {name for option in typer.main.get_command(app).params for name in option.opts}
     flags = {f"--{name.replace('_', '-')}" for name in Settings.model_fields if name not in SECRETS}
@@ -60,20 +60,20 @@ def test_help_shows_defaults() -> None:
     assert "(default: 8000)" in text
 
 
-def test_options_are_settings(served: list[Settings]) -> None:
+def test_options_are_converted_to_settings(served: list[Settings]) -> None:
     """Numbers, switches and lists have their types."""
     result = call("--port", "0", "--no-docs", "--check-parity", "--cors", "*", "--cors", "http://a.org")
     assert result.exit_code == 0
     assert served == [Settings(port=0, docs=False, check_parity=True, cors=("*", "http://a.org"))]
 
 
-def test_without_options_it_serves_the_defaults(served: list[Settings]) -> None:
+def test_without_options_the_defaults_are_served(served: list[Settings]) -> None:
     """`turnpike serve` alone is enough."""
     call()
     assert served == [Settings()]
 
 
-def test_print_config_serves_nothing(served: list[Settings]) -> None:
+def test_print_config_does_not_start_the_service(served: list[Settings]) -> None:
     """It prints every value with its origin."""
     result = call("--print-config", "--workers", "3")
     assert result.exit_code == 0
@@ -103,14 +103,12 @@ def test_errors_are_one_line() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_the_status_of_the_supervisor_is_that_of_the_command(
-    status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_exit_status_is_that_of_the_supervisor(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "supervise", lambda settings, make_app: status)
     assert call().exit_code == status
 
 
-def test_an_interrupt_before_the_supervisor_handles_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_early_interrupt_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends without a traceback."""
 
     def interrupted(settings: Settings, make_app: object) -> int:
@@ -157,7 +155,7 @@ def imported_by(*modules: str) -> list[str]:
     return ran.stdout.split()
 
 
-def test_the_supervisor_imports_little() -> None:
+def test_the_supervisor_does_not_import_large_libraries() -> None:
     """Each of these libraries would take memory in a process that answers no request."""
     modules = imported_by("turnpike", "service.cli.serve")
     assert [name for name in NOT_IN_SUPERVISOR if name in modules] == []

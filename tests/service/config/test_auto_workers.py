@@ -50,7 +50,7 @@ def weight_size(tmp_path: Path, content: bytes) -> int:
     return median_weight_size(path)
 
 
-def test_what_was_measured_here_is_taken(tmp_path: Path) -> None:
+def test_a_tuned_file_of_this_machine_is_used(tmp_path: Path) -> None:
     """All four settings, and the origin of each is the file."""
     resolved = resolve_auto(tmp_path)
     settings = resolved.settings
@@ -64,7 +64,7 @@ def test_what_was_measured_here_is_taken(tmp_path: Path) -> None:
     assert tomllib.loads(text)["workers"] == 3
 
 
-def test_what_is_given_otherwise_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_sources_override_the_tuned_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flag, a variable or the file of --config overrides the tuned value of its own setting."""
     monkeypatch.setenv("TURNPIKE_MAX_DELAY_MS", "7")
     config = tmp_path / "serve.toml"
@@ -121,13 +121,13 @@ def test_an_unusable_file_is_reported_and_ignored(tmp_path: Path, text: str, mes
     assert resolved.origins["workers"].startswith("--workers auto: usual for 4 CPUs and ")
 
 
-def test_what_is_no_file_is_left(tmp_path: Path) -> None:
+def test_a_tuned_file_that_is_a_pipe_is_ignored(tmp_path: Path) -> None:
     """Opening a pipe would block the start."""
     os.mkfifo(tmp_path / TUNED_FILE)
     assert "expected a file, got something else" in resolve_auto(tmp_path, None).warning
 
 
-def test_another_device_is_another_machine(tmp_path: Path) -> None:
+def test_a_tuned_file_of_another_device_is_ignored(tmp_path: Path) -> None:
     """What was measured on the CPU does not apply to a GPU, for which the guess is one worker."""
     resolved = resolve_auto(tmp_path, device="cuda")
     assert resolved.settings.workers == 1
@@ -147,12 +147,14 @@ def test_another_device_is_another_machine(tmp_path: Path) -> None:
         (16.0, 1000, 16),
     ],
 )
-def test_default_workers(cpus: float, weight: int, expected: int) -> None:
+def test_the_default_number_of_workers_depends_on_cpus_and_weights(
+    cpus: float, weight: int, expected: int
+) -> None:
     """One worker per CPU for models with small weights, one per four CPUs for models with large ones."""
     assert default_workers(cpus, weight) == expected
 
 
-def test_the_largest_model_that_is_served_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_served_model_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions that are not served do not count; the weights of the bundled model are small."""
     for version, width in (("1", 1024), ("2", 64)):
         path = tmp_path / "net" / version / MODEL_FILE
@@ -167,7 +169,7 @@ def test_the_largest_model_that_is_served_decides(tmp_path: Path, monkeypatch: p
     assert resolve({"workers": "auto"}).settings.workers == 256
 
 
-def test_threads_that_were_given_are_counted(tmp_path: Path) -> None:
+def test_the_threads_setting_limits_the_workers(tmp_path: Path) -> None:
     """There are no more workers than there are CPUs for their threads."""
     settings = resolve_auto(tmp_path, None, threads="2").settings
     assert (settings.workers, settings.threads) == (2, 2)
@@ -181,7 +183,7 @@ def test_a_tuned_file_can_be_given_as_config(tmp_path: Path) -> None:
     assert resolve({}, file).settings == Settings(workers=3, threads=1, max_batch=32, max_delay_ms=0.5)
 
 
-def test_an_ignored_file_is_logged_before_it_serves(
+def test_an_ignored_file_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line, and the service starts with the guess."""
@@ -200,7 +202,7 @@ def test_an_ignored_file_is_logged_before_it_serves(
     assert record.message.startswith("--workers auto ignores")
 
 
-def test_the_median_weight(tmp_path: Path) -> None:
+def test_the_median_weight_is_measured(tmp_path: Path) -> None:
     """Biases and one large embedding do not change it. Name and header of a weight add a few bytes."""
     shapes = {"a": (256, 256), "b": (512, 256), "words": (9000, 256), "bias": (256,)}
     assert 0 <= weight_size(tmp_path, model_with_weights(shapes)) - 512 * 256 * 4 < 64
@@ -217,7 +219,7 @@ def test_small_weights_do_not_count(tmp_path: Path) -> None:
     assert weight_size(tmp_path, model_with_weights({})) == 0
 
 
-def test_no_file_and_no_model(tmp_path: Path) -> None:
+def test_missing_and_invalid_files_have_no_weights(tmp_path: Path) -> None:
     """Loading the file reports what is wrong. A file of zeros is not read to its end."""
     assert median_weight_size(tmp_path / "missing.onnx") == 0
     assert median_weight_size(tmp_path) == 0
@@ -230,7 +232,7 @@ def test_no_file_and_no_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_damaged_model(tmp_path: Path, seed: int) -> None:
+def test_the_weights_of_damaged_models_are_estimated(tmp_path: Path, seed: int) -> None:
     """A file that is cut anywhere, or with changed bytes, gives a number, and quickly."""
     whole = model_with_weights({"a": (128, 128), "b": (128, 128)})
     random = np.random.default_rng(seed)

@@ -58,7 +58,7 @@ def write_cgroups(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, 
         ("", {}, 16),
     ],
 )
-def test_the_least_of_all_limits_counts(
+def test_the_smallest_cpu_limit_counts(
     tmp_path: Path, own: str, files: dict[str, str], expected: float
 ) -> None:
     """Affinity, the process's own group, and those above it. Unreadable files limit nothing."""
@@ -75,7 +75,7 @@ def test_without_cgroups_the_affinity_counts(tmp_path: Path) -> None:
     ("allowed", "workers", "threads", "expected"),
     [(8.0, 1, 0, 8), (8.0, 3, 0, 2), (2.9, 1, 0, 2), (0.5, 1, 0, 1), (2.0, 4, 0, 1), (2.0, 4, 6, 6)],
 )
-def test_workers_share_the_cpus(
+def test_threads_are_divided_among_workers(
     monkeypatch: pytest.MonkeyPatch, allowed: float, workers: int, threads: int, expected: int
 ) -> None:
     """At least one thread for each worker, or the number of the setting."""
@@ -90,7 +90,7 @@ def test_workers_share_the_cpus(
         ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "0x41 0xd40"),
     ],
 )
-def test_the_cpu_has_a_name(tmp_path: Path, text: str, expected: str) -> None:
+def test_the_cpu_model_is_read(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "cpuinfo").write_text(text)
     assert cpu_model(tmp_path / "cpuinfo") == expected
     assert cpu_model(tmp_path / "absent")

@@ -51,7 +51,7 @@ def test_ordinary_files_are_not_buffered(tmp_path: Path) -> None:
     assert buffer_pipes(settings) == settings
 
 
-def test_a_pipe_that_is_gone_is_reported(tmp_path: Path) -> None:
+def test_a_missing_pipe_is_reported(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "keys")
     settings = Settings(api_keys_file=tmp_path / "keys")
     (tmp_path / "keys").unlink()

@@ -28,7 +28,7 @@ def error_of(flags: dict[str, Any] | None = None, config: Path | None = None) ->
     return str(raised.value)
 
 
-def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(
+def test_flags_override_environment_file_and_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each value has the origin of its source."""
@@ -54,7 +54,7 @@ def test_settings_created_directly_ignore_the_environment(monkeypatch: pytest.Mo
     assert Settings(workers=3).workers == 3
 
 
-def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_the_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--config overrides TURNPIKE_CONFIG."""
     (tmp_path / "a.toml").write_text("port = 1\n")
     (tmp_path / "b.toml").write_text("port = 2\n")
@@ -101,7 +101,7 @@ def test_an_invalid_value_is_reported(flags: dict[str, Any], message: str) -> No
     assert message in error_of(flags)
 
 
-def test_the_variable_or_the_line_of_the_file_is_named(
+def test_an_error_names_the_variable_or_the_key_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error says where the value was given, not only the name of the setting."""
@@ -130,14 +130,14 @@ def test_the_variable_or_the_line_of_the_file_is_named(
         ("admin_key = 4711", "admin_key: expected a string, got something else"),
     ],
 )
-def test_a_file_has_values_of_the_right_type(tmp_path: Path, line: str, message: str) -> None:
+def test_values_of_a_file_must_have_the_right_type(tmp_path: Path, line: str, message: str) -> None:
     """TOML has types, so nothing is converted; flags and variables are always strings."""
     file = tmp_path / "serve.toml"
     file.write_text(line + "\n")
     assert error_of(config=file) == f"{file}: {message}"
 
 
-def test_a_number_may_be_whole(tmp_path: Path) -> None:
+def test_a_float_setting_accepts_an_integer(tmp_path: Path) -> None:
     """A list may be empty, but an empty string is an error here too."""
     file = tmp_path / "serve.toml"
     file.write_text("poll = 2\ncors = []\n")
@@ -146,7 +146,7 @@ def test_a_number_may_be_whole(tmp_path: Path) -> None:
     assert error_of(config=file) == f"{file}: host: got an empty value: give one, or leave it out"
 
 
-def test_a_file_may_be_a_pipe() -> None:
+def test_the_config_file_may_be_a_pipe() -> None:
     """As with `--api-keys-file <(pass show keys)`."""
     reading, writing = os.pipe()
     try:
@@ -157,7 +157,7 @@ def test_a_file_may_be_a_pipe() -> None:
         os.close(writing)
 
 
-def test_one_half_of_tls_is_refused(tmp_path: Path) -> None:
+def test_a_tls_certificate_needs_its_key(tmp_path: Path) -> None:
     """Certificate and key belong together: the service must not fall back to plain HTTP."""
     (tmp_path / "pem").touch()
     pem = str(tmp_path / "pem")
@@ -166,9 +166,7 @@ def test_one_half_of_tls_is_refused(tmp_path: Path) -> None:
     assert resolve({"tls_key": pem, "tls_cert": pem}).settings.tls_key == tmp_path / "pem"
 
 
-def test_unknown_names_are_reported_with_the_nearest_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_settings_suggest_the_nearest_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt setting is not ignored, in the file or in the environment."""
     file = tmp_path / "serve.toml"
     file.write_text("max_bach = 3\n")
@@ -183,7 +181,7 @@ def test_unknown_names_are_reported_with_the_nearest_known(
     assert error_of() == "TURNPIKE_MY_PORT: there is no such setting; did you mean TURNPIKE_PORT?"
 
 
-def test_variables_of_others_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_environment_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables of other commands, and those that Kubernetes sets for Services of similar names."""
     monkeypatch.setenv("TURNPIKE_DATA", "/data")
     monkeypatch.setenv("TURNPIKE_CACHE", "/cache")
@@ -247,7 +245,9 @@ def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("key", ["api_keys", "admin_key"])
-def test_a_key_comes_from_one_place(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_a_file_and_a_variable_is_refused(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file and a variable together are an error."""
     (tmp_path / "keys").write_text("x")
     monkeypatch.setenv(f"TURNPIKE_{key.upper()}", "y")
@@ -257,7 +257,7 @@ def test_a_key_comes_from_one_place(key: str, tmp_path: Path, monkeypatch: pytes
     )
 
 
-def test_what_is_printed_can_be_read_back(tmp_path: Path) -> None:
+def test_the_printed_configuration_can_be_read_back(tmp_path: Path) -> None:
     """The printed TOML gives the same settings, whatever characters are in them."""
     folder = tmp_path / 'a "quoted" \\ földer \x7f'
     folder.mkdir()

@@ -41,7 +41,7 @@ async def double(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_both_ends_ask_and_answer(fast: bool) -> None:
+def test_both_ends_can_send_requests(fast: bool) -> None:
     """On both kinds of event loop: the supervisor runs asyncio's, workers run uvloop."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
@@ -52,7 +52,7 @@ def test_both_ends_ask_and_answer(fast: bool) -> None:
     run(test, fast=fast)
 
 
-def test_responses_find_their_requests() -> None:
+def test_responses_are_matched_to_their_requests() -> None:
     """A hundred requests at once, answered in another order."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
@@ -90,7 +90,7 @@ def test_a_notification_needs_no_response() -> None:
     "error",
     [NotFoundError("no such model"), ForbiddenError("no"), NotReadyError("wait"), OverloadedError("full")],
 )
-def test_an_error_of_ours_crosses(error: Exception) -> None:
+def test_service_errors_reach_the_other_end(error: Exception) -> None:
     """With its class, hence its status, and its message."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
@@ -126,7 +126,7 @@ def test_a_failure_is_reported_and_logged(fault: str, caplog: pytest.LogCaptureF
     run(test)
 
 
-def test_pending_requests_fail_when_the_other_end_is_gone() -> None:
+def test_pending_requests_fail_when_the_other_end_closes() -> None:
     """At once, as do requests after that."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
@@ -148,7 +148,7 @@ def test_pending_requests_fail_when_the_other_end_is_gone() -> None:
     run(test)
 
 
-def test_a_response_that_does_not_come_times_out() -> None:
+def test_a_missing_response_times_out() -> None:
     """A response that comes after the timeout is ignored."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:

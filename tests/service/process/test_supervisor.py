@@ -55,7 +55,7 @@ def problems(service: RunningService) -> list[str]:
     return [line["message"] for line in service.lines if line.get("level") not in ("info", "debug")]
 
 
-def test_it_serves_and_stops_cleanly(tmp_path: Path) -> None:
+def test_all_workers_serve_and_stop_cleanly(tmp_path: Path) -> None:
     """The log has the address, all workers answer, and a signal stops them with status 0."""
     with running(tmp_path, workers=2) as service:
         assert service.url.startswith("http://127.0.0.1:")
@@ -68,19 +68,19 @@ def test_it_serves_and_stops_cleanly(tmp_path: Path) -> None:
         assert problems(service) == []
 
 
-def test_libraries_are_not_collected_again_and_again(tmp_path: Path) -> None:
+def test_objects_of_libraries_are_excluded_from_garbage_collection(tmp_path: Path) -> None:
     """The collector ignores objects from before the first request: a full collection stops all threads."""
     with running(tmp_path) as service:
         assert service.get("/collected")["objects"] < 5000
 
 
-def test_threads_switch_often(tmp_path: Path) -> None:
+def test_the_switch_interval_is_short(tmp_path: Path) -> None:
     """A thread that runs Python code delays requests by a tenth of the default switch interval."""
     with running(tmp_path) as service:
         assert service.get("/switch")["seconds"] == pytest.approx(SWITCH_SECONDS)
 
 
-def test_it_answers_before_it_is_ready(tmp_path: Path) -> None:
+def test_requests_get_503_while_models_load(tmp_path: Path) -> None:
     """While models load, workers answer that they are not ready."""
     gate = tmp_path / "gate"
     models = tmp_path / "models"
@@ -96,7 +96,7 @@ def test_it_answers_before_it_is_ready(tmp_path: Path) -> None:
         assert service.wait() == 0
 
 
-def test_a_signal_ends_it_while_models_load(tmp_path: Path) -> None:
+def test_a_signal_while_models_load_stops_the_service(tmp_path: Path) -> None:
     """Stopping does not wait for a model that takes forever to load."""
     models = tmp_path / "models"
     write_file(models, "m", 1)
@@ -194,7 +194,7 @@ def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
             assert [model["version"] for model in deployments[-1]["models"]["m"]] == [1]
 
 
-def test_a_worker_that_does_not_answer_counts_with_its_last_report(tmp_path: Path) -> None:
+def test_a_hanging_worker_counts_with_its_last_report(tmp_path: Path) -> None:
     """Counters never decrease, and a scrape does not wait long for a worker that hangs."""
     with running(tmp_path, workers=2) as service:
         pids = service.pids(2)
@@ -254,7 +254,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
+def test_a_request_over_drain_seconds_is_cut_off(tmp_path: Path) -> None:
     """Status 1, and the log has the number of requests."""
     with running(tmp_path, drain_seconds=0.2) as service, PendingRequest(service, "/slow?30"):
         service.signal(signal.SIGTERM)
@@ -263,14 +263,14 @@ def test_a_request_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
+def test_a_hanging_worker_is_killed(tmp_path: Path) -> None:
     """It cannot even handle the signal, so the supervisor kills it."""
     with running(tmp_path, drain_seconds=0.2) as service, PendingRequest(service, "/block?60"):
         service.signal(signal.SIGTERM)
         assert service.wait(12) == 1
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     """With status 1 if a request was being processed."""
     with running(tmp_path, workers=2) as service, PendingRequest(service, "/slow?30"):
         service.signal(signal.SIGINT)
@@ -312,7 +312,7 @@ def test_a_failed_start_is_reported(tmp_path: Path, fault: str, status: int, mes
         assert service.url == ""
 
 
-def test_workers_that_keep_dying_are_replaced_ever_more_slowly(tmp_path: Path) -> None:
+def test_replacements_of_dying_workers_slow_down(tmp_path: Path) -> None:
     """The pause doubles each time, and the supervisor stays."""
     with running(tmp_path, env={"FAKE_LIFE": "0.02"}) as service:
         until(lambda: len(problems(service)) >= 3)
@@ -343,7 +343,7 @@ def test_poll_finds_new_files(tmp_path: Path) -> None:
         until(lambda: "serving m/1" in service.messages)
 
 
-def test_a_scan_that_fails_changes_nothing(tmp_path: Path) -> None:
+def test_a_failed_scan_changes_nothing(tmp_path: Path) -> None:
     """If the repository cannot be read, models are served on, and a later scan finds it again."""
     write_file(tmp_path / "models", "m", 1)
     with running(tmp_path / "models", poll=0.05) as service:
@@ -355,7 +355,7 @@ def test_a_scan_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert service.process.poll() is None
 
 
-def test_a_bug_in_a_scan_is_logged_only(
+def test_a_bug_in_a_scan_is_only_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
@@ -371,9 +371,7 @@ def test_a_bug_in_a_scan_is_logged_only(
     assert "the scan of the repository failed" in caplog.text
 
 
-def test_a_worker_that_lacks_a_file_tries_until_it_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_lacks_a_file_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rollout reloads once for each deployment, then only the worker tries again."""
     monkeypatch.setattr("service.process.supervisor.FIRST_PAUSE_SECONDS", 0)
     failed = [{"name": "m", "version": 1, "reason": "its file changed while it was loaded"}]
@@ -405,7 +403,7 @@ def test_a_worker_that_lacks_a_file_tries_until_it_has_it(
     assert reloaded == [{"m"}, {"m"}]
 
 
-def test_a_worker_that_cannot_be_brought_up_to_date_is_replaced(
+def test_a_worker_that_cannot_be_updated_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise it would live on and never accept a connection."""
@@ -431,7 +429,7 @@ def test_a_worker_that_cannot_be_brought_up_to_date_is_replaced(
     assert "worker 3 could not be brought up to date" in caplog.text
 
 
-def test_invalid_tls_files_stop_the_start(tmp_path: Path) -> None:
+def test_invalid_tls_files_prevent_the_start(tmp_path: Path) -> None:
     """Before the log has an address, and with the exit status of an invalid setting."""
     (tmp_path / "file").write_text("hello")
     pair = {"tls_cert": str(tmp_path / "file"), "tls_key": str(tmp_path / "file")}
@@ -442,7 +440,7 @@ def test_invalid_tls_files_stop_the_start(tmp_path: Path) -> None:
         ]
 
 
-def test_models_are_unloaded_and_loaded_everywhere(two: RunningService) -> None:
+def test_load_and_unload_reach_all_workers(two: RunningService) -> None:
     """A request of one worker changes all of them, and that worker gets the answer."""
     write_file(two.models, "m", 1)
     assert two.get("/ask?load=m")["answer"] == {"ok": True}
@@ -453,7 +451,7 @@ def test_models_are_unloaded_and_loaded_everywhere(two: RunningService) -> None:
     assert not two.get("/ask?load=absent")["answer"]["ok"]
 
 
-def test_connections_are_shared_out_evenly(two: RunningService) -> None:
+def test_connections_are_distributed_evenly(two: RunningService) -> None:
     """Even if all connections come at once, no worker has many more than another."""
     parts = urlsplit(two.url)
 
@@ -501,7 +499,7 @@ def test_the_descriptor_limit_is_raised() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_counts_that_were_shown_are_not_lost(tmp_path: Path) -> None:
+def test_counts_of_a_scrape_are_not_lost(tmp_path: Path) -> None:
     """Not even if the worker is killed right after a scrape."""
     with running(tmp_path, workers=1) as service:
         (first,) = service.pids(1)

@@ -45,7 +45,7 @@ def profile(gated: Gated) -> Profile:
     return Profile(rows=100, digest="0", epsilon=0.01, levels=(0.5,), layers=layers)
 
 
-def test_a_file_becomes_a_model(tmp_path: Path) -> None:
+def test_a_file_is_loaded_as_a_model(tmp_path: Path) -> None:
     """Name, signature, gates and levers come from the file, and outputs equal the file's."""
     gated = highway()
     file = put(tmp_path, "net", 4, sealed(gated))
@@ -76,7 +76,7 @@ def test_runs_are_counted(tmp_path: Path) -> None:
     assert model.counters.snapshot()["sizes"]["3"][0] == 1
 
 
-def test_another_name_inside_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_name_in_the_manifest_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The folder's name counts; the log also has the manifest's."""
     with caplog.at_level(logging.INFO):
         model = opened(put(tmp_path, "renamed"))
@@ -86,7 +86,7 @@ def test_another_name_inside_is_said(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert model.digest in caplog.text
 
 
-def test_without_a_manifest_nothing_is_served(tmp_path: Path) -> None:
+def test_a_file_without_a_manifest_is_refused(tmp_path: Path) -> None:
     """Unless that is allowed; the model then has neither labels nor gates."""
     file = put(tmp_path, data=highway().model)
     with pytest.raises(ModelFileError, match="expected a manifest with a parity proof") as error:
@@ -179,7 +179,7 @@ def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, says: str, public: s
     assert error.value.public_message == public
 
 
-def test_a_manifest_of_nonsense_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_manifest_is_refused(tmp_path: Path) -> None:
     """A manifest that cannot be read is an error even if none is required."""
     model = onnx.load_from_string(highway().model)
     onnx.helper.set_model_props(model, {"turnpike": "{}"})
@@ -187,7 +187,7 @@ def test_a_manifest_of_nonsense_is_refused(tmp_path: Path) -> None:
         opened(put(tmp_path, data=model.SerializeToString()), allow_unverified=True)
 
 
-def test_a_file_exchanged_while_it_is_opened_is_refused(
+def test_a_file_replaced_while_it_is_opened_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The served file must be the checked one."""
@@ -202,7 +202,7 @@ def test_a_file_exchanged_while_it_is_opened_is_refused(
         opened(file)
 
 
-def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
+def test_a_missing_device_is_an_error(tmp_path: Path) -> None:
     """The public message does not name providers."""
     file = put(tmp_path)
     with pytest.raises(ModelFileError, match="device: cuda needs an onnxruntime with") as error:
@@ -221,7 +221,9 @@ def test_a_missing_device_is_a_reason(tmp_path: Path) -> None:
         ([], None),
     ],
 )
-def test_the_batch_leads_every_input(dims: Sequence[tuple[int | str, ...]], batch: str | None) -> None:
+def test_the_batch_is_the_first_dimension_of_all_inputs(
+    dims: Sequence[tuple[int | str, ...]], batch: str | None
+) -> None:
     assert batch_dimension([Tensor(str(n), "float32", shape) for n, shape in enumerate(dims)]) == batch
 
 
@@ -240,7 +242,7 @@ COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
         (ProbeResult(ran=False), False, False, "it accepts none of the random rows"),
     ],
 )
-def test_only_rows_that_stay_the_same_are_batched(
+def test_models_whose_rows_change_in_a_batch_are_not_batched(
     result: ProbeResult, exact: bool, batched: bool, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Unless `exact` is off, batching must not change a bit; one warning says why not."""
@@ -248,7 +250,7 @@ def test_only_rows_that_stay_the_same_are_batched(
     assert [says in record.message for record in caplog.records] == [True] * bool(says)
 
 
-def test_what_is_known_to_be_coupled_is_no_surprise(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_declared_as_coupled_gives_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert not may_batch(STEADY, COUPLED, FILE, exact=False)
     assert caplog.records == []
 
@@ -257,13 +259,13 @@ def test_a_coupled_model_runs_each_request_alone(tmp_path: Path) -> None:
     assert not opened(put(tmp_path, data=sealed(highway(), batch_coupled=True))).batcher.batched
 
 
-def test_a_graph_of_one_size_runs_each_request_alone(tmp_path: Path) -> None:
+def test_a_graph_of_fixed_batch_size_runs_each_request_alone(tmp_path: Path) -> None:
     model = opened(put(tmp_path, data=sealed(highway(batch=2))))
     assert model.signature.batch is None
     assert not model.batcher.batched
 
 
-def test_the_service_s_own_limit_counts(tmp_path: Path) -> None:
+def test_max_batch_limits_the_rows_of_a_run(tmp_path: Path) -> None:
     model = opened(put(tmp_path), max_batch=4)
     asyncio.run(model.batcher.submit({"x": np.zeros((9, 4), np.float32)}, 9, ("logits",)))
     assert model.counters.snapshot()["sizes"].keys() == {"4", "1"}
@@ -291,7 +293,7 @@ def run_of(
     return lambda feeds: run(feeds, ("logits",))
 
 
-def test_drift_is_shown_the_gates_of_plain_traffic() -> None:
+def test_drift_observes_gates_of_ordinary_requests() -> None:
     """The result has the requested outputs only, with the same bits."""
     gated, monitor = highway(), FakeMonitor()
     x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
@@ -303,14 +305,14 @@ def test_drift_is_shown_the_gates_of_plain_traffic() -> None:
     assert np.allclose(gates[0], gated.gate_values(x)[0], atol=1e-6)
 
 
-def test_drift_is_not_shown_gates_that_were_moved() -> None:
+def test_drift_does_not_observe_moved_gates() -> None:
     monitor = FakeMonitor()
     bias = highway().biases["layers.0.gate.bias"]
     run_of(monitor)({"x": np.zeros((5, 4), np.float32), "layers.0.gate.bias": bias - 1})
     assert monitor.seen == []
 
 
-def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_drift_does_not_fail_the_request(caplog: pytest.LogCaptureFixture) -> None:
     """The failure is logged, and the request succeeds."""
 
     class Failing(FakeMonitor):
@@ -321,7 +323,7 @@ def test_drift_that_fails_fails_no_request(caplog: pytest.LogCaptureFixture) -> 
     assert "expected other bins" in caplog.text
 
 
-def test_a_copy_beside_a_lone_row_is_not_counted() -> None:
+def test_drift_does_not_count_padding_rows() -> None:
     """A padding copy does not count; two different rows count as two."""
     monitor = FakeMonitor()
     run = run_of(monitor, pad_single_rows=True)
@@ -331,7 +333,7 @@ def test_a_copy_beside_a_lone_row_is_not_counted() -> None:
     assert [rows for _, rows in monitor.seen] == [1, 2, 2]
 
 
-def test_a_profile_is_what_drift_is_told_from(tmp_path: Path) -> None:
+def test_a_model_with_a_profile_measures_drift(tmp_path: Path) -> None:
     gated = highway()
     model: Model = opened(put(tmp_path, data=sealed(gated, profile=profile(gated))))
     assert model.drift is not None
@@ -358,7 +360,7 @@ print((memory() - before) / large.size)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is measured as Linux tells it")
-def test_weights_are_held_once(tmp_path: Path) -> None:
+def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     """An open model takes little more memory than its file."""
     large = sealed(highway(layers=60, units=256))
     files = [put(tmp_path, "small"), put(tmp_path, "large", data=large)]
@@ -381,7 +383,7 @@ def test_levers_may_share_a_tensor(tmp_path: Path) -> None:
     assert list(opened(put(tmp_path, data=sealed(highway(), gates=gates))).biases) == [LEVER.tensor]
 
 
-def test_weights_that_were_not_proved_are_refused(tmp_path: Path) -> None:
+def test_changed_weights_are_refused(tmp_path: Path) -> None:
     """A single changed bit in the weights is noticed."""
     data = bytearray(sealed(highway()))
     place = data.index(

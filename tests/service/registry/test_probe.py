@@ -68,11 +68,11 @@ STEADY = ProbeResult(
 )
 
 
-def test_rows_that_mind_their_own_business() -> None:
+def test_independent_rows_can_be_batched() -> None:
     assert probe_model(FakeRuntime({"y": plain})) == STEADY
 
 
-def test_a_real_network() -> None:
+def test_a_highway_network_can_be_batched() -> None:
     runtime = highway().open()
     result = probe(runtime, "batch", 64)
     assert result.splittable == {tensor.name for tensor in (*runtime.outputs, *runtime.hidden)}
@@ -80,7 +80,7 @@ def test_a_real_network() -> None:
     assert not result.coupled
 
 
-def test_a_lone_row_may_be_another() -> None:
+def test_single_rows_may_round_differently() -> None:
     """A kernel for single rows rounds differently; in batches rows are stable all the same."""
     assert probe_model(
         FakeRuntime({"y": lambda x: last_bit_changed(plain(x)) if len(x) == 1 else plain(x)})
@@ -101,7 +101,7 @@ def test_a_lone_row_may_be_another() -> None:
     ],
     ids=["a pair", "odd numbers", "many", "the last of a run", "the first of a run"],
 )
-def test_last_bits_that_depend_on_company_are_seen(unsteady: Callable[[Array], Array]) -> None:
+def test_rounding_that_depends_on_the_batch_is_detected(unsteady: Callable[[Array], Array]) -> None:
     """Last bits may depend on the size of the batch or on the place in it."""
     result = probe_model(FakeRuntime({"y": unsteady}))
     assert not result.bit_stable
@@ -109,13 +109,13 @@ def test_last_bits_that_depend_on_company_are_seen(unsteady: Callable[[Array], A
     assert result.splittable == {"y"}
 
 
-def test_coupled_rows_are_seen() -> None:
+def test_coupled_rows_are_detected() -> None:
     result = probe_model(FakeRuntime({"y": lambda x: plain(x - x.mean(0, keepdims=True))}))
     assert result.coupled
     assert result.splittable == frozenset()
 
 
-def test_hidden_outputs_that_lie_otherwise_are_told_apart() -> None:
+def test_only_hidden_outputs_with_rows_first_are_splittable() -> None:
     """Only outputs with rows first, or words within rows, can be split."""
     hidden = {
         "by row": plain,
@@ -134,7 +134,7 @@ def test_hidden_outputs_that_lie_otherwise_are_told_apart() -> None:
     assert result.bit_stable
 
 
-def test_hidden_outputs_are_held_to_the_last_bit_too() -> None:
+def test_hidden_outputs_must_be_bit_stable() -> None:
     """Hidden outputs can be requested by name."""
     result = probe_model(
         FakeRuntime(
@@ -145,7 +145,7 @@ def test_hidden_outputs_are_held_to_the_last_bit_too() -> None:
     assert not result.bit_stable
 
 
-def test_short_rows_are_tried_as_well() -> None:
+def test_rows_of_length_one_are_probed() -> None:
     """If clients choose the length, a row of length 1 takes the kernel for single rows."""
     result = probe_model(
         FakeRuntime(
@@ -158,7 +158,7 @@ def test_short_rows_are_tried_as_well() -> None:
     assert result.bit_stable
 
 
-def test_numbers_that_the_model_takes_are_looked_for() -> None:
+def test_valid_ids_and_lengths_are_searched() -> None:
     """A table of eight ids, and a minimal length."""
 
     def embedded(x: Array) -> Array:
@@ -171,7 +171,7 @@ def test_numbers_that_the_model_takes_are_looked_for() -> None:
     assert result.splittable == {"y"}
 
 
-def test_a_model_that_takes_nothing_is_said() -> None:
+def test_a_model_that_rejects_all_rows_did_not_run() -> None:
 
     def never(x: Array) -> Array:
         raise RunError("no")
@@ -179,21 +179,21 @@ def test_a_model_that_takes_nothing_is_said() -> None:
     assert probe_model(FakeRuntime({"y": never})) == ProbeResult(ran=False)
 
 
-def test_without_a_batch_nothing_is_split() -> None:
+def test_without_a_batch_dimension_the_model_runs_once() -> None:
     """It still runs once to warm up."""
     runtime = FakeRuntime({"y": plain}, takes=Tensor("x", "float32", (2, 4)))
     assert probe_model(runtime, None) == ProbeResult(ran=True, distribution=False)
     assert set(runtime.ran) == {2}
 
 
-def test_the_largest_run_is_tried() -> None:
+def test_the_largest_batch_is_probed() -> None:
     runtime = FakeRuntime({"y": plain})
     probe_model(runtime, max_rows=64)
     assert max(runtime.ran) == 64
     assert {1, 2, 3, 8, 64} <= set(runtime.ran)
 
 
-def test_nan_is_the_same_as_itself() -> None:
+def test_equal_nan_outputs_are_stable() -> None:
     assert probe_model(FakeRuntime({"y": lambda x: plain(x) * np.float32("nan")})).bit_stable
 
 
@@ -209,14 +209,14 @@ def test_nan_is_the_same_as_itself() -> None:
         (lambda x: (x > 0).astype(np.int64), None),
     ],
 )
-def test_probabilities_are_told_from_logits(
+def test_probabilities_are_distinguished_from_logits(
     answer: Callable[[Array], Array], distribution: bool | None
 ) -> None:
     assert probe_model(FakeRuntime({"y": answer})).distribution is distribution
 
 
 @pytest.mark.parametrize("kind", ["bool", "uint8", "int8", "int64", "float16", "float64"])
-def test_rows_of_every_type_are_drawn(kind: str) -> None:
+def test_random_rows_have_the_dtype_of_the_input(kind: str) -> None:
     seen: list[Array] = []
 
     def record(x: Array) -> Array:
@@ -253,13 +253,13 @@ def cpu() -> Runtime:
 
 
 @pytest.mark.parametrize("by", [0.0, 1e-6])
-def test_the_same_arithmetic_passes(cpu: Runtime, by: float) -> None:
+def test_a_device_with_equal_results_is_accepted(cpu: Runtime, by: float) -> None:
     check_device_agreement(Device(cpu, "logits", by), cpu, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("off", ["logits", "layer01.transform_gate"])
 @pytest.mark.parametrize("by", [1e-3, -1e-3, float("nan"), float("inf")])
-def test_other_arithmetic_is_refused(cpu: Runtime, off: str, by: float) -> None:
+def test_a_device_with_other_results_is_refused(cpu: Runtime, off: str, by: float) -> None:
     """TF32, with ten bits of precision, fails in outputs and in gates; the tensor is named."""
     with pytest.raises(
         ModelFileError, match=f"a.onnx: {off}: expected TestProvider within .* of the CPU"
@@ -268,7 +268,7 @@ def test_other_arithmetic_is_refused(cpu: Runtime, off: str, by: float) -> None:
     assert error.value.public_message == "its device does not compute what the CPU computes"
 
 
-def test_shapes_and_nan_must_agree(cpu: Runtime) -> None:
+def test_shapes_and_nan_of_a_device_must_agree(cpu: Runtime) -> None:
     """NaN on both sides agrees, NaN on one side or another shape does not."""
     nan = Device(cpu, "logits", float("nan"))
     check_device_agreement(nan, nan, "batch", "a.onnx")  # type: ignore[arg-type]
@@ -277,7 +277,7 @@ def test_shapes_and_nan_must_agree(cpu: Runtime) -> None:
             check_device_agreement(device, truth, "batch", "a.onnx")  # type: ignore[arg-type]
 
 
-def test_a_model_that_takes_no_rows_cannot_be_compared(cpu: Runtime) -> None:
+def test_a_model_that_rejects_all_rows_cannot_be_compared(cpu: Runtime) -> None:
 
     class Never(Device):
         def run(self, feeds: Mapping[str, Array], names: Sequence[str] | None = None) -> list[Array]:

@@ -107,7 +107,7 @@ def test_models_are_found_by_name_and_version(registry: ModelRegistry) -> None:
         ("../net", None, "expected a model that is served"),
     ],
 )
-def test_what_is_not_there_is_unknown(
+def test_unknown_models_and_versions_are_not_found(
     registry: ModelRegistry, name: str, version: str | None, says: str
 ) -> None:
     """The message names the model, never a path."""
@@ -119,7 +119,7 @@ def test_what_is_not_there_is_unknown(
         registry.is_ready(name, version)
 
 
-def test_before_the_first_plan_nothing_is_ready(registry: ModelRegistry) -> None:
+def test_nothing_is_ready_before_the_first_deployment(registry: ModelRegistry) -> None:
     assert not registry.ready
     with pytest.raises(NotReadyError, match="the models are being loaded"):
         registry.find("net")
@@ -136,7 +136,7 @@ def test_an_empty_repository_is_ready(registry: ModelRegistry) -> None:
     assert registry.ready
 
 
-def test_a_repository_of_nothing_but_bad_files_is_not_ready(registry: ModelRegistry, loader: Loader) -> None:
+def test_a_repository_with_only_bad_files_is_not_ready(registry: ModelRegistry, loader: Loader) -> None:
     """Whether the deployment says so or this worker found out."""
     wait(registry.commit(deployment(failed=(UnavailableModel("net", 1, "its file is damaged"),))))
     assert not registry.ready
@@ -145,7 +145,7 @@ def test_a_repository_of_nothing_but_bad_files_is_not_ready(registry: ModelRegis
     assert not registry.ready
 
 
-def test_preparing_leaves_alone_what_is_served(registry: ModelRegistry, loader: Loader) -> None:
+def test_preparing_does_not_change_served_models(registry: ModelRegistry, loader: Loader) -> None:
     """The new version is loaded in a thread while the old one serves, and is found after commit."""
     wait(registry.commit(deployment(OLD)), registry.prepare(deployment(NEW, serial=2)))
     assert registry.find("net").version == 1
@@ -156,7 +156,7 @@ def test_preparing_leaves_alone_what_is_served(registry: ModelRegistry, loader: 
     assert threading.get_ident() not in loader.threads
 
 
-def test_a_bad_file_is_told_and_leaves_the_old(
+def test_a_bad_file_is_reported_and_the_old_one_stays(
     registry: ModelRegistry, loader: Loader, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reply has the public reason, the log the full one."""
@@ -189,7 +189,7 @@ def test_a_bad_file_is_in_the_index_at_once(registry: ModelRegistry, loader: Loa
     assert [entry["version"] for entry in registry.index()] == ["1"]
 
 
-def test_a_loader_that_breaks_is_a_bad_file(
+def test_an_unexpected_loader_error_counts_as_a_bad_file(
     registry: ModelRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The worker continues, and the public reason has no detail of the error."""
@@ -217,7 +217,7 @@ def test_a_file_is_loaded_once(registry: ModelRegistry, loader: Loader) -> None:
     assert registry.find("other") is kept
 
 
-def test_what_is_served_is_kept_while_others_are_prepared(registry: ModelRegistry, loader: Loader) -> None:
+def test_served_models_are_kept_while_others_are_prepared(registry: ModelRegistry, loader: Loader) -> None:
     wait(
         registry.commit(deployment(OLD)),
         registry.prepare(deployment(NEW, serial=2)),
@@ -237,7 +237,7 @@ def test_files_are_loaded_one_at_a_time(registry: ModelRegistry, loader: Loader)
     assert loader.loaded == [OLD, NEW]
 
 
-def test_what_is_prepared_and_not_wanted_is_let_go(registry: ModelRegistry, loader: Loader) -> None:
+def test_prepared_models_that_are_not_committed_are_freed(registry: ModelRegistry, loader: Loader) -> None:
     wait(
         registry.prepare(deployment(OLD, NEW)),
         registry.commit(deployment(OLD)),
@@ -248,12 +248,12 @@ def test_what_is_prepared_and_not_wanted_is_let_go(registry: ModelRegistry, load
     assert loader.loaded == [OLD, NEW, NEW, NEW]
 
 
-def test_an_older_plan_that_comes_late_is_passed_over(registry: ModelRegistry) -> None:
+def test_a_late_older_deployment_is_ignored(registry: ModelRegistry) -> None:
     wait(registry.commit(deployment(NEW, serial=5)), registry.commit(deployment(OLD, serial=4)))
     assert files_of(registry) == [NEW]
 
 
-def test_a_late_worker_serves_what_it_can(registry: ModelRegistry, loader: Loader) -> None:
+def test_a_late_worker_serves_the_files_it_can_load(registry: ModelRegistry, loader: Loader) -> None:
     """It loads the files itself; if one fails, the model served under that name stays."""
     again = file("net", 1, stamp=7)
     loader.bad = {again}
@@ -276,7 +276,7 @@ def test_a_late_worker_serves_what_it_can(registry: ModelRegistry, loader: Loade
 LEFT_OUT = (UnavailableModel("away", 1, "unloaded"), UnavailableModel("net", 3, "not chosen by versions=2"))
 
 
-def test_what_is_there_and_not_served_is_not_ready(registry: ModelRegistry) -> None:
+def test_models_that_are_not_served_are_not_ready(registry: ModelRegistry) -> None:
     """503 with the reason rather than 404."""
     failed = (
         UnavailableModel("bad", 1, "its file is damaged"),
@@ -299,7 +299,7 @@ def test_what_is_there_and_not_served_is_not_ready(registry: ModelRegistry) -> N
             registry.find(name, version)
 
 
-def test_the_index_has_everything(registry: ModelRegistry, loader: Loader) -> None:
+def test_the_index_has_all_models_with_state_and_reason(registry: ModelRegistry, loader: Loader) -> None:
     loader.bad = {file("late", 1)}
     failed = (
         UnavailableModel("net", 10, "its file is damaged"),
@@ -321,7 +321,7 @@ def test_the_index_has_everything(registry: ModelRegistry, loader: Loader) -> No
     ]
 
 
-def test_the_index_tells_what_is_being_loaded(registry: ModelRegistry, loader: Loader) -> None:
+def test_the_index_has_models_that_are_being_loaded(registry: ModelRegistry, loader: Loader) -> None:
     seen: list[Any] = []
     registry._load = lambda file: seen.extend(registry.index()) or loader(file)  # type: ignore[func-returns-value]
     wait(registry.prepare(deployment(OLD)))
@@ -329,7 +329,7 @@ def test_the_index_tells_what_is_being_loaded(registry: ModelRegistry, loader: L
     assert registry.index() == []
 
 
-def test_a_request_ends_on_the_model_it_began_with(tmp_path: Path) -> None:
+def test_a_request_keeps_its_model_during_a_swap(tmp_path: Path) -> None:
     """The old model is freed after its last request."""
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     first, second = put(tmp_path, version=1), put(tmp_path, version=2)
@@ -353,7 +353,7 @@ def test_a_request_ends_on_the_model_it_began_with(tmp_path: Path) -> None:
     asyncio.run(swap())
 
 
-def test_nothing_is_lost_while_models_are_swapped(tmp_path: Path) -> None:
+def test_no_request_is_lost_while_models_are_swapped(tmp_path: Path) -> None:
     """Under constant requests and swaps, each request is answered by one version or the other."""
     x = np.random.default_rng(0).normal(size=(1, 4)).astype(np.float32)
     files = [put(tmp_path, version=1), put(tmp_path, version=2)]
@@ -383,7 +383,7 @@ def test_nothing_is_lost_while_models_are_swapped(tmp_path: Path) -> None:
     asyncio.run(storm())
 
 
-def test_loading_and_failing_say_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_loading_and_failing_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The path of a damaged file is in the log and in no response."""
     bad = put(tmp_path, "bad", data=sealed(highway())[:-5])
     with caplog.at_level(logging.INFO):

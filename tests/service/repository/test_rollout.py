@@ -74,7 +74,7 @@ def start(root: Path, workers: Workers, policy: str = "latest") -> Rollout:
     return rollout
 
 
-def test_the_first_scan_serves_what_is_there(tmp_path: Path, workers: Workers) -> None:
+def test_the_first_scan_serves_the_repository(tmp_path: Path, workers: Workers) -> None:
     """All workers prepare, then all commit. A worker that starts later gets the same deployment."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2)
@@ -88,21 +88,19 @@ def test_the_first_scan_serves_what_is_there(tmp_path: Path, workers: Workers) -
 
 
 @pytest.mark.parametrize(("policy", "names"), [("all", ["net/1", "net/2"]), ("1,3", ["net/1"]), ("3", [])])
-def test_the_policy_says_which_versions(
-    tmp_path: Path, workers: Workers, policy: str, names: list[str]
-) -> None:
+def test_the_policy_selects_versions(tmp_path: Path, workers: Workers, policy: str, names: list[str]) -> None:
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2)
     assert start(tmp_path, workers, policy).names == names
 
 
-def test_an_invalid_policy_stops_the_start(tmp_path: Path, workers: Workers) -> None:
+def test_an_invalid_policy_is_a_setting_error(tmp_path: Path, workers: Workers) -> None:
     """Before anything is scanned."""
     with pytest.raises(SettingError, match="versions: expected"):
         Rollout(tmp_path, "newest", workers.broadcast)
 
 
-def test_an_empty_repository_is_committed_too(tmp_path: Path, workers: Workers) -> None:
+def test_an_empty_repository_is_committed(tmp_path: Path, workers: Workers) -> None:
     """So that workers know that there is nothing to wait for."""
     assert start(tmp_path, workers).names == []
     assert workers.committed == Deployment(serial=1)
@@ -116,7 +114,7 @@ def test_without_changes_no_request_is_sent(tmp_path: Path, workers: Workers) ->
     assert workers.requests == []
 
 
-def test_a_missing_repository_stops_the_start_and_no_more(tmp_path: Path, workers: Workers) -> None:
+def test_a_missing_repository_is_an_error_only_at_the_start(tmp_path: Path, workers: Workers) -> None:
     """At the start it is an invalid setting; later, what is served stays."""
     with pytest.raises(SettingError, match="models: expected a folder"):
         start(tmp_path / "gone", workers)
@@ -133,7 +131,7 @@ def test_a_missing_repository_stops_the_start_and_no_more(tmp_path: Path, worker
     }
 
 
-def test_a_poll_waits_until_files_stand_still(tmp_path: Path, workers: Workers) -> None:
+def test_a_poll_waits_until_files_stop_changing(tmp_path: Path, workers: Workers) -> None:
     """A file that changes between two scans may not be complete. Other models do not wait for it."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
@@ -155,7 +153,7 @@ def test_an_explicit_scan_accepts_changes_at_once(tmp_path: Path, workers: Worke
     assert rollout.names == ["net/1"]
 
 
-def test_a_model_that_is_removed_is_served_no_more(tmp_path: Path, workers: Workers) -> None:
+def test_a_removed_model_is_unloaded(tmp_path: Path, workers: Workers) -> None:
     """Once two scans agree that it is gone."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
@@ -166,7 +164,7 @@ def test_a_model_that_is_removed_is_served_no_more(tmp_path: Path, workers: Work
     assert rollout.names == []
 
 
-def test_a_bad_version_leaves_the_old_one(tmp_path: Path, workers: Workers) -> None:
+def test_a_bad_version_leaves_the_old_one_in_service(tmp_path: Path, workers: Workers) -> None:
     """One worker that cannot load it is enough. No worker commits it, and the reason is reported."""
     write(tmp_path, "net", 1)
     write(tmp_path, "other", 1)
@@ -179,7 +177,7 @@ def test_a_bad_version_leaves_the_old_one(tmp_path: Path, workers: Workers) -> N
     assert rollout.failed == workers.committed.failed
 
 
-def test_a_bad_version_at_the_start_leaves_the_one_before_it(tmp_path: Path, workers: Workers) -> None:
+def test_the_start_falls_back_to_the_highest_good_version(tmp_path: Path, workers: Workers) -> None:
     """The highest version that can be loaded counts as the latest, so a restart causes no outage."""
     for version, content in ((1, b"good"), (2, b"good"), (3, b"bad"), (4, b"bad")):
         write(tmp_path, "net", version, content)
@@ -188,7 +186,7 @@ def test_a_bad_version_at_the_start_leaves_the_one_before_it(tmp_path: Path, wor
     assert {failed.version for failed in rollout.failed} == {3, 4}
 
 
-def test_a_bad_file_in_the_place_of_a_good_one(tmp_path: Path, workers: Workers) -> None:
+def test_a_bad_file_in_place_of_a_good_one_keeps_the_old_content(tmp_path: Path, workers: Workers) -> None:
     """The old content is still served, and not an older version."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2)
@@ -200,7 +198,7 @@ def test_a_bad_file_in_the_place_of_a_good_one(tmp_path: Path, workers: Workers)
     assert rollout.failed == (UnavailableModel("net", 2, "its file is damaged"),)
 
 
-def test_a_bad_successor_of_what_was_removed(tmp_path: Path, workers: Workers) -> None:
+def test_a_bad_version_keeps_a_removed_one_in_service(tmp_path: Path, workers: Workers) -> None:
     """Version 1 is gone and 2 is bad: 1 is still served from memory."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
@@ -210,7 +208,7 @@ def test_a_bad_successor_of_what_was_removed(tmp_path: Path, workers: Workers) -
     assert rollout.names == ["net/1"]
 
 
-def test_a_bad_file_is_tried_once_and_again_when_it_changes(tmp_path: Path, workers: Workers) -> None:
+def test_a_bad_file_is_loaded_again_only_if_it_changes(tmp_path: Path, workers: Workers) -> None:
     """Polling does not load it again and again, but a good file in its place is loaded."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2, b"bad")
@@ -243,7 +241,7 @@ def test_skipped_models_are_reported(tmp_path: Path, workers: Workers) -> None:
     assert answer["reason"] == "model 'net' cannot be loaded: model.onnx is not a file"
 
 
-def test_unload_and_load(tmp_path: Path, workers: Workers) -> None:
+def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(tmp_path: Path, workers: Workers) -> None:
     """An unloaded model stays unloaded, whatever scans find, until it is loaded."""
     write(tmp_path, "net", 1)
     write(tmp_path, "other", 1)
@@ -262,7 +260,7 @@ def test_unload_and_load(tmp_path: Path, workers: Workers) -> None:
     assert workers.committed.left_out == (UnavailableModel("net", 1, "not chosen by versions=latest"),)
 
 
-def test_load_takes_one_model_only(tmp_path: Path, workers: Workers) -> None:
+def test_load_changes_one_model_only(tmp_path: Path, workers: Workers) -> None:
     """Changes of other models wait for a scan."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
@@ -276,7 +274,7 @@ def test_load_takes_one_model_only(tmp_path: Path, workers: Workers) -> None:
 
 
 @pytest.mark.parametrize("name", ["gone", "../net", "", "net/1", "."])
-def test_names_are_never_paths(tmp_path: Path, workers: Workers, name: str) -> None:
+def test_names_in_load_and_unload_are_never_paths(tmp_path: Path, workers: Workers, name: str) -> None:
     """Only what a scan has found can be loaded or unloaded."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path / "net", workers)
@@ -287,7 +285,7 @@ def test_names_are_never_paths(tmp_path: Path, workers: Workers, name: str) -> N
         assert str(tmp_path) not in answer["reason"]
 
 
-def test_a_load_that_fails_says_why(tmp_path: Path, workers: Workers) -> None:
+def test_a_failed_load_gives_the_reason(tmp_path: Path, workers: Workers) -> None:
     """What is served stays."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
@@ -325,7 +323,7 @@ def test_a_load_that_changes_anything_succeeds(tmp_path: Path, workers: Workers)
     assert run(rollout.load("net"))["reason"].endswith("its file is damaged; versions 2, 4 are still served")
 
 
-def test_a_load_that_serves_nothing_says_why(tmp_path: Path, workers: Workers) -> None:
+def test_a_load_without_a_good_file_gives_the_reason(tmp_path: Path, workers: Workers) -> None:
     """With the reason of the newest file."""
     write(tmp_path, "net", 3, b"bad")
     (tmp_path / "net" / "2" / MODEL_FILE).mkdir(parents=True)
@@ -333,14 +331,14 @@ def test_a_load_that_serves_nothing_says_why(tmp_path: Path, workers: Workers) -
     assert answer["reason"] == "model 'net' cannot be loaded: its file is damaged"
 
 
-def test_a_load_of_versions_that_are_not_to_be_served_says_so(tmp_path: Path, workers: Workers) -> None:
+def test_a_load_of_versions_outside_of_the_policy_is_refused(tmp_path: Path, workers: Workers) -> None:
     """The file is good, but the setting leaves it out."""
     write(tmp_path, "net", 1)
     answer = run(start(tmp_path, workers, "2").load("net"))
     assert answer["reason"] == "model 'net' cannot be loaded: none of its versions is among those to serve"
 
 
-def test_a_late_worker_cannot_take_down_what_others_serve(tmp_path: Path, workers: Workers) -> None:
+def test_a_late_worker_does_not_change_what_others_serve(tmp_path: Path, workers: Workers) -> None:
     """It fails on a file that was replaced, while others have the old file in memory."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
@@ -392,7 +390,7 @@ def start_with_registries(root: Path, count: int) -> tuple[Rollout, Registries]:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_new_file_is_served_if_a_worker_lacks_the_old(tmp_path: Path, count: int) -> None:
+def test_a_new_file_is_served_if_a_worker_lacks_the_old_one(tmp_path: Path, count: int) -> None:
     """By all workers, so that they serve the same. Changes of other models wait for a scan."""
     rollout, workers = start_with_registries(tmp_path, count)
     before = rollout.deployment_record["models"]["net"]
@@ -407,7 +405,7 @@ def test_a_new_file_is_served_if_a_worker_lacks_the_old(tmp_path: Path, count: i
 
 
 @pytest.mark.parametrize("away", ["net", "."])
-def test_what_another_worker_has_is_served_on(tmp_path: Path, away: str) -> None:
+def test_models_in_memory_of_another_worker_stay_in_service(tmp_path: Path, away: str) -> None:
     """If a model or the whole repository is removed, workers that serve it continue."""
     rollout, workers = start_with_registries(tmp_path / "models", 2)
     before = rollout.deployment_record["models"]
@@ -417,7 +415,7 @@ def test_what_another_worker_has_is_served_on(tmp_path: Path, away: str) -> None
     assert workers.served[0] == ["net/2", "other/1"]
 
 
-def test_a_bad_file_and_a_replaced_worker_together_take_nothing_away(tmp_path: Path) -> None:
+def test_a_bad_file_and_a_replaced_worker_keep_the_old_file(tmp_path: Path) -> None:
     """As long as another worker has the old file in memory."""
     rollout, workers = start_with_registries(tmp_path, 2)
     before = rollout.deployment_record["models"]
@@ -429,7 +427,7 @@ def test_a_bad_file_and_a_replaced_worker_together_take_nothing_away(tmp_path: P
 
 
 @pytest.mark.parametrize(("content", "failed"), [(b"bad", [2]), (None, [])])
-def test_what_no_worker_has_is_replaced_by_an_older_version(
+def test_a_file_that_no_worker_has_falls_back_to_an_older_version(
     tmp_path: Path, content: bytes | None, failed: list[int]
 ) -> None:
     """As at a start: the highest version that can be loaded, whether the newer is bad or gone."""
@@ -443,7 +441,7 @@ def test_what_no_worker_has_is_replaced_by_an_older_version(
     assert [model.version for model in rollout.failed] == failed
 
 
-def test_what_no_worker_has_is_served_by_none(tmp_path: Path) -> None:
+def test_a_file_that_no_worker_has_is_not_served(tmp_path: Path) -> None:
     """Without a replacement the deployment has only the reason. The other model is still served."""
     rollout, workers = start_with_registries(tmp_path, 1)
     (tmp_path / "net").rename(tmp_path / ".away")
@@ -453,7 +451,7 @@ def test_what_no_worker_has_is_served_by_none(tmp_path: Path) -> None:
     assert workers.replace_the_last(rollout) == set()
 
 
-def test_one_thing_at_a_time(tmp_path: Path, workers: Workers) -> None:
+def test_loads_unloads_and_scans_are_done_in_sequence(tmp_path: Path, workers: Workers) -> None:
     """Loads, unloads and scans at the same time are done one after another."""
     for name in ("one", "two", "three"):
         write(tmp_path, name, 1)
@@ -489,7 +487,7 @@ class KilledWorkers(Workers):
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_file_that_ends_workers_is_served_by_none(tmp_path: Path, count: int) -> None:
+def test_a_file_that_kills_workers_is_not_served(tmp_path: Path, count: int) -> None:
     """Even if no worker lived to report it. The old version is still served."""
     write(tmp_path, "net", 1)
     workers = KilledWorkers()
@@ -503,7 +501,7 @@ def test_a_file_that_ends_workers_is_served_by_none(tmp_path: Path, count: int) 
     ]
 
 
-def test_a_worker_that_ends_by_chance_fails_no_file(tmp_path: Path) -> None:
+def test_a_worker_that_dies_by_chance_does_not_fail_a_file(tmp_path: Path) -> None:
     """The files are prepared a second time, and then no worker ends."""
     write(tmp_path, "net", 1)
     workers = Workers()
@@ -520,7 +518,7 @@ def test_a_worker_that_ends_by_chance_fails_no_file(tmp_path: Path) -> None:
     assert rollout.names == ["net/2"]
 
 
-def test_with_real_registries(tmp_path: Path) -> None:
+def test_deployments_reach_real_registries(tmp_path: Path) -> None:
     """Two workers get a new version and a bad one, and a third worker starts later."""
     registries = [ModelRegistry(opened), ModelRegistry(opened)]
 

@@ -68,7 +68,7 @@ def test_only_whole_numbers_are_versions(tmp_path: Path, version: str) -> None:
     assert contents.skipped == ()
 
 
-def test_what_is_no_model_is_ignored(tmp_path: Path) -> None:
+def test_files_that_are_no_models_are_ignored(tmp_path: Path) -> None:
     """Hidden folders, drafts, files and folders without a model are neither served nor reported."""
     write_model(tmp_path, ".hidden")
     (tmp_path / "empty" / "1").mkdir(parents=True)
@@ -119,7 +119,7 @@ def test_a_folder_in_the_place_of_the_file_is_reported(tmp_path: Path) -> None:
     assert (skipped.name, skipped.version, skipped.reason) == ("net", 1, "model.onnx is not a file")
 
 
-def test_odd_names_are_not_served(tmp_path: Path) -> None:
+def test_unprintable_names_are_not_served(tmp_path: Path) -> None:
     """A name that cannot be printed is in no log, URL or label. It is reported with escapes."""
     write_model(tmp_path, "good")
     write_model(tmp_path, "line\nbreak")
@@ -144,7 +144,7 @@ def test_a_missing_repository_is_reported(tmp_path: Path) -> None:
     ("policy", "chosen"),
     [("latest", [10]), ("all", [1, 2, 10]), ("1,10", [1, 10]), (" 2 , 7", [2]), ("7", [])],
 )
-def test_a_policy_chooses_versions(tmp_path: Path, policy: str, chosen: list[int]) -> None:
+def test_a_policy_selects_versions(tmp_path: Path, policy: str, chosen: list[int]) -> None:
     """The highest, all, or those of the list that exist."""
     for version in ("1", "2", "10"):
         write_model(tmp_path, "net", version)
@@ -172,7 +172,7 @@ def test_only_the_scanned_file_is_read(tmp_path: Path) -> None:
     assert str(tmp_path) not in error.value.public_message
 
 
-def test_what_tune_writes_is_no_model(tmp_path: Path) -> None:
+def test_files_of_tune_are_ignored(tmp_path: Path) -> None:
     """Its settings and its page are beside the models, and are neither served nor reported."""
     write_model(tmp_path, "net")
     for name in ("tuned.toml", "tuned.html"):
@@ -182,7 +182,7 @@ def test_what_tune_writes_is_no_model(tmp_path: Path) -> None:
     assert contents.skipped == ()
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_refused(
+def test_a_file_truncated_while_it_is_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The part that was read does not count as the whole file."""
@@ -199,13 +199,13 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(
 
 
 @pytest.mark.parametrize("size", [0, 1, 5 << 20])
-def test_all_of_a_file_is_read(tmp_path: Path, size: int) -> None:
+def test_a_file_is_read_completely(tmp_path: Path, size: int) -> None:
     content = random.Random(0).randbytes(size)
     assert bytes(read_model_file(scanned_file(tmp_path, content))) == content
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no huge pages")
-def test_content_is_in_huge_pages(tmp_path: Path) -> None:
+def test_content_is_read_into_huge_pages(tmp_path: Path) -> None:
     """Freeing ordinary pages takes the time of many requests."""
     maps = Path("/proc/self/smaps")
     if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():

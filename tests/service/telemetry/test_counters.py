@@ -42,7 +42,7 @@ def worker() -> RequestCounters:
     return counters
 
 
-def test_a_value_falls_at_its_bound_or_below() -> None:
+def test_a_bucket_includes_its_upper_bound() -> None:
     """A bound belongs to its bucket; the last bucket has everything above."""
     histogram = Histogram((10, 20))
     for value in (0, 10, 11, 20, 21, 1000):
@@ -51,13 +51,13 @@ def test_a_value_falls_at_its_bound_or_below() -> None:
     assert histogram.total == 1062
 
 
-def test_bounds_grow() -> None:
+def test_bounds_are_sorted() -> None:
     """Unsorted bounds would put values into the wrong bucket."""
     assert list(TIME_BOUNDS_NS) == sorted(set(TIME_BOUNDS_NS))
     assert list(ROW_BOUNDS) == sorted(set(ROW_BOUNDS))
 
 
-def test_what_was_counted_is_told() -> None:
+def test_a_snapshot_has_all_counts() -> None:
     snapshot = worker().snapshot({("digits", 2): 4})
     assert snapshot["workers"] == 1
     assert snapshot["in_flight"] == 1
@@ -75,7 +75,7 @@ def test_what_was_counted_is_told() -> None:
     assert model["last"] > 1_600_000_000_000
 
 
-def test_a_snapshot_is_json_and_stays_as_it_is() -> None:
+def test_a_snapshot_is_json_and_does_not_change() -> None:
     """Later counts do not change an earlier snapshot."""
     counters = worker()
     snapshot = counters.snapshot()
@@ -88,7 +88,7 @@ def test_a_snapshot_is_json_and_stays_as_it_is() -> None:
     assert json.dumps(snapshot) == before
 
 
-def test_a_request_of_no_rows_ran_in_no_batch() -> None:
+def test_a_request_without_rows_counts_no_batch() -> None:
     counters = RequestCounters()
     counters.for_model("digits", 1).count_request(InferenceResult(()), NS_PER_MS, 1, 1, 0)
     model = counters.snapshot()["models"]["digits"]["1"]
@@ -96,7 +96,7 @@ def test_a_request_of_no_rows_ran_in_no_batch() -> None:
     assert model["sizes"] == {}
 
 
-def test_workers_add_up() -> None:
+def test_merge_adds_the_counts_of_workers() -> None:
     """Counts are added; of the last inference the latest counts, of the start the earliest."""
     first, second = worker().snapshot(), worker().snapshot({("digits", 2): 3})
     second["models"]["other"] = {"1": first["models"]["digits"]["2"]}
@@ -120,18 +120,18 @@ def test_workers_add_up() -> None:
     assert merged["models"]["other"]["1"]["rows"] == 5
 
 
-def test_merged_snapshots_merge_again() -> None:
+def test_merged_snapshots_can_be_merged() -> None:
     one, two, three = (worker().snapshot() for _ in range(3))
     assert merge([merge([one, two]), three]) == merge([one, two, three]) == merge([three, merge([two, one])])
 
 
-def test_nobody_is_a_snapshot_too() -> None:
+def test_merging_no_snapshots_gives_zeros() -> None:
     merged = merge([])
     assert merged["workers"] == 0
     assert merged["models"] == {}
 
 
-def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
+def test_an_ended_worker_keeps_counts_but_no_gauges() -> None:
     """Counts stay, gauges end with the worker."""
     counters = worker()
     # a name that is also one of our own words
@@ -146,7 +146,7 @@ def test_who_ended_leaves_counts_and_nothing_under_way() -> None:
     assert snapshot["in_flight"] == 1
 
 
-def test_a_version_has_one_meter() -> None:
+def test_each_version_has_one_set_of_counters() -> None:
     counters = RequestCounters()
     assert counters.for_model("digits", 1) is counters.for_model("digits", 1)
     assert counters.for_model("digits", 1) is not counters.for_model("digits", 2)

@@ -85,7 +85,7 @@ def test_a_record_is_a_json_object(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_a_traceback_stays_on_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_traceback_is_on_the_same_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log collector must not split it into several entries."""
     stream = StringIO()
     start_logging(monkeypatch, stream)
@@ -96,7 +96,7 @@ def test_a_traceback_stays_on_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_what_is_below_the_level_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_below_the_level_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this service's loggers and of uvicorn's, which have no handlers of their own any more."""
     stream = StringIO()
     start_logging(monkeypatch, stream, "warning")
@@ -108,7 +108,7 @@ def test_what_is_below_the_level_is_not_written(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(("level", "count"), [("debug", 1), ("info", 1), ("warning", 0), ("error", 0)])
-def test_lines_of_requests_are_news(
+def test_the_access_log_has_level_info(
     monkeypatch: pytest.MonkeyPatch, written: list[bytes], level: str, count: int
 ) -> None:
     """The access log has level info."""
@@ -123,7 +123,7 @@ def test_lines_of_requests_are_news(
 
 
 @pytest.mark.usefixtures("root")
-def test_a_line_has_its_level(monkeypatch: pytest.MonkeyPatch, written: list[bytes]) -> None:
+def test_debug_lines_need_level_debug(monkeypatch: pytest.MonkeyPatch, written: list[bytes]) -> None:
     """A line of level debug is written at level debug only."""
 
     async def main() -> None:
@@ -138,7 +138,7 @@ def test_a_line_has_its_level(monkeypatch: pytest.MonkeyPatch, written: list[byt
 
 
 @pytest.mark.usefixtures("root")
-def test_a_person_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     start_logging(monkeypatch, stream, worker=1)
     logging.getLogger("x").info("all is well")
@@ -148,7 +148,7 @@ def test_a_person_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not stream.getvalue().startswith("{")
 
 
-def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
+def test_access_log_lines_are_written_in_batches(written: list[bytes]) -> None:
     """The lines of many requests are written at once, after a moment."""
 
     async def main() -> None:
@@ -168,7 +168,7 @@ def test_lines_of_requests_wait_for_each_other(written: list[bytes]) -> None:
     assert (first["logger"], first["worker"], first["path"], first["status"]) == ("access", 2, "/0", 200)
 
 
-def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
+def test_a_flush_writes_the_remaining_lines(written: list[bytes]) -> None:
 
     async def main() -> None:
         lines = AccessLogBuffer()
@@ -183,7 +183,7 @@ def test_a_flush_writes_what_is_left(written: list[bytes]) -> None:
     assert [chunk[9:] for chunk in written] == [b"GET /a 200 0.5 ms\n", b"GET /b 200 0.5 ms\n"]
 
 
-def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_pipe_does_not_stop_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken pipe does not stop the service."""
 
     def broken(descriptor: int, data: memoryview) -> int:
@@ -202,7 +202,7 @@ def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     "sizes", [[], [1], [5000], [100] * 200, [4096, 1, 4096], [5000, 10, 10], [10, 5000, 10]]
 )
-def test_pieces_hold_whole_lines(sizes: list[int]) -> None:
+def test_chunks_have_whole_lines(sizes: list[int]) -> None:
     """No chunk exceeds PIPE_BUF unless it is a single line; nothing is lost."""
     waiting = [b"%d" % (number % 10) * (size - 1) + b"\n" for number, size in enumerate(sizes)]
     chunks_written = chunks(waiting)
