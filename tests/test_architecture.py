@@ -209,7 +209,7 @@ def test_packages_import_only_what_they_may(package: str) -> None:
     assert foreign_imports(package) == []
 
 
-def test_a_foreign_import_would_be_noticed(tmp_path: Path) -> None:
+def test_the_import_check_finds_foreign_imports(tmp_path: Path) -> None:
     """Also inside a function, with `from`, and for type checkers alone."""
     write(
         tmp_path,
@@ -264,7 +264,7 @@ def test_the_table_of_directions_is_complete(package: str) -> None:
     assert cycle(table) == []
 
 
-def test_a_wrong_direction_would_be_noticed(tmp_path: Path) -> None:
+def test_the_direction_check_finds_wrong_imports(tmp_path: Path) -> None:
     """An import up, one by a leaf, and one into a sub-folder; imports down and of leaves are fine."""
     write(
         tmp_path,
@@ -288,7 +288,7 @@ def test_no_cycles_between_folders(package: str) -> None:
     assert folder_cycle(package) == []
 
 
-def test_a_cycle_would_be_noticed(tmp_path: Path) -> None:
+def test_the_cycle_check_finds_cycles(tmp_path: Path) -> None:
     write(
         tmp_path,
         tune__run="from tune.search import search\n",
@@ -299,7 +299,7 @@ def test_a_cycle_would_be_noticed(tmp_path: Path) -> None:
     assert folder_cycle("tune", tmp_path) == ["plan", "run", "search", "plan"]
 
 
-def test_one_place_opens_onnxruntime() -> None:
+def test_only_runtime_py_imports_onnxruntime() -> None:
     """`service/artifact/runtime.py`; the float16 converter is part of the library but opens no model."""
     importers = {
         (str(path.relative_to(ROOT)), module)
@@ -353,14 +353,14 @@ def test_packages_can_be_imported_without_foreign_libraries(package: str, names:
     assert result.returncode == 0, result.stderr
 
 
-def test_an_absent_library_would_be_noticed() -> None:
+def test_the_library_check_finds_missing_libraries() -> None:
     """The same check fails for a package that needs the library."""
     result = run_without("models", {"torch"})
     assert result.returncode != 0
     assert "torch is not installed here" in result.stderr
 
 
-def test_the_command_line_imports_nothing_heavy() -> None:
+def test_the_command_line_imports_no_large_library() -> None:
     """`turnpike --help` and `import turnpike` need neither torch, onnx, onnxruntime, numpy nor fastapi."""
     code = (
         "import sys, turnpike\n"

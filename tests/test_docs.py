@@ -109,13 +109,13 @@ def shell_lines() -> list[tuple[str, str]]:
     ]
 
 
-def test_there_are_lines_to_check() -> None:
+def test_the_docs_have_commands_to_check() -> None:
     """Otherwise the next test would pass without checking anything."""
     assert len(shell_lines()) >= 5
 
 
 @pytest.mark.parametrize(("document", "line"), shell_lines())
-def test_shown_commands_are_real(document: str, line: str) -> None:
+def test_commands_in_the_docs_exist(document: str, line: str) -> None:
     """Every command, preset and option in the documentation exists."""
     _, name, *arguments = shlex.split(line)
     if name == "--help":
@@ -138,13 +138,13 @@ def python_blocks() -> list[Any]:
 
 
 @pytest.mark.parametrize("block", python_blocks())
-def test_shown_python_runs(block: str) -> None:
+def test_python_code_in_the_docs_runs(block: str) -> None:
     """The Python code of the documentation runs unchanged."""
     exec(compile(block, "document", "exec"), {})
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_have_existing_targets(path: Path) -> None:
     """Every relative link and picture is a file of the repository, and every anchor a heading of its page."""
     for target, anchor in re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", path.read_text(encoding="utf-8")):
         if "://" in target:
@@ -157,7 +157,7 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor[1:] in anchors, target + anchor
 
 
-def test_nothing_of_one_machine_is_kept() -> None:
+def test_no_registry_host_is_in_the_repository() -> None:
     """No tracked text names the host of a package registry, and the constraints hold only versions."""
     hosts = re.compile(
         r"(pypi|pythonhosted|registry\.npmjs|download\.pytorch|deb\.debian)\.[a-z]", re.IGNORECASE

@@ -48,27 +48,27 @@ def test_every_example_is_listed() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
-def test_train_and_serve(tmp_path: Path) -> None:
+def test_the_example_train_and_serve_runs(tmp_path: Path) -> None:
     printed = run(tmp_path, EXAMPLES / "train_and_serve.sh", "here", str(free_port()))
     assert '"label":"0"' in printed.replace(" ", "")
     assert (tmp_path / "here/repository/digits-10/1/model.onnx").exists()
     assert (tmp_path / "here/report/index.html").exists()
 
 
-def test_export_your_module(tmp_path: Path) -> None:
+def test_the_example_export_your_module_runs(tmp_path: Path) -> None:
     printed = run(tmp_path, sys.executable, EXAMPLES / "export_your_module.py")
     assert "layer00.transform_gate: layer 0, coupled, 20 units" in printed
     assert (tmp_path / "repository/mine/1/model.onnx").exists()
 
 
-def test_gates_client(server: Server, tmp_path: Path) -> None:
+def test_the_example_gates_client_runs(server: Server, tmp_path: Path) -> None:
     printed = run(tmp_path, sys.executable, EXAMPLES / "gates_client.py", server.url)
     assert printed.count("mean T") == 10
     assert printed.count("without layer") == 10
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
-def test_score_a_file(server: Server, tmp_path: Path, suffix: str) -> None:
+def test_the_example_score_a_file_runs(server: Server, tmp_path: Path, suffix: str) -> None:
     """The outputs are, bit for bit, those of the file."""
     rows = np.random.default_rng(0).integers(0, 17, (300, 64))
     if suffix == "npy":

@@ -29,7 +29,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     return run_in_process
 
 
-def test_help_reads_like_a_table_of_contents(tmp_path: Path) -> None:
+def test_help_has_one_line_per_command(tmp_path: Path) -> None:
     """Every command has one line in the help."""
     result = run(tmp_path, "--help")
     assert result.returncode == 0
@@ -48,7 +48,7 @@ def test_every_command_has_help(call: Callable[..., Result], name: str) -> None:
         assert parameter.opts[0] in result.stdout or parameter.param_type_name == "argument"
 
 
-def test_training_end_to_end(tmp_path: Path) -> None:
+def test_a_network_is_trained_from_the_command_line(tmp_path: Path) -> None:
     """Training a preset writes the checkpoints and pictures into --out, and nothing else."""
     result = run(tmp_path, "train", "digits-10", "--epochs", "2", "--out", "mine")
     assert result.returncode == 0, result.stderr
@@ -98,7 +98,7 @@ def test_training_end_to_end(tmp_path: Path) -> None:
         (["trian"], 2, "Did you mean 'train'"),
     ],
 )
-def test_wrong_use_is_one_clear_line(
+def test_usage_errors_are_one_line(
     call: Callable[..., Result], tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
     """Status 2 for wrong use, 1 for a failed job; the message says what was expected; nothing is written."""
@@ -119,7 +119,7 @@ def test_verbose_shows_the_traceback(tmp_path: Path, arguments: list[str]) -> No
 
 
 @pytest.mark.parametrize("wrong", [["--set", "widht=3"], ["--data", "absent.npz"], ["--seed", "-1"]])
-def test_a_wrong_fresh_run_costs_nothing(
+def test_an_invalid_fresh_run_keeps_the_old_run(
     call: Callable[..., Result], tmp_path: Path, wrong: list[str]
 ) -> None:
     """--fresh removes the old run only if the new one can start."""
@@ -131,7 +131,9 @@ def test_a_wrong_fresh_run_costs_nothing(
 
 
 @pytest.mark.parametrize("arguments", [["train", "digits-10"], ["demo"]])
-def test_a_file_is_no_folder(call: Callable[..., Result], tmp_path: Path, arguments: list[str]) -> None:
+def test_an_out_that_is_a_file_is_refused(
+    call: Callable[..., Result], tmp_path: Path, arguments: list[str]
+) -> None:
     """If --out is a file, the command stops before training, and leaves the file alone."""
     (tmp_path / "notes.txt").write_text("mine")
     result = call(*arguments, "--out", "notes.txt")
@@ -151,14 +153,14 @@ def test_a_fresh_run_leaves_no_pictures_of_the_old_one(call: Callable[..., Resul
     assert written == ["last.safetensors", "model.safetensors", "notes.txt"]
 
 
-def test_names_in_brackets_are_printed_as_they_are(call: Callable[..., Result], tmp_path: Path) -> None:
+def test_names_in_brackets_are_not_markup(call: Callable[..., Result], tmp_path: Path) -> None:
     """The name of a folder is not interpreted as markup."""
     result = call("train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "r[bold]/x[y]z")
     assert result.exit_code == 0, result.stderr
     assert "r[bold]/x[y]z/model.safetensors" in result.stdout
 
 
-def test_settings_and_data_change_a_preset_together(call: Callable[..., Result], tmp_path: Path) -> None:
+def test_options_override_settings_and_data_of_a_preset(call: Callable[..., Result], tmp_path: Path) -> None:
     """A network without an input layer needs its width set to that of the data's rows."""
     arguments = ["train", "deck-20", "--data", "digits", "--epochs", "1", "--no-pictures", "--out", "run"]
     assert "none needs rows of 784 values, got rows of 64" in call(*arguments).stderr
@@ -173,7 +175,7 @@ def test_embedded_data_needs_no_folder(call: Callable[..., Result], monkeypatch:
     assert "gone: expected a folder" in call("train", "fig1-10").stderr
 
 
-def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_run_is_only_overwritten_with_fresh(call: Callable[..., Result], tmp_path: Path) -> None:
     """A folder with a run in it is left alone unless --fresh replaces it."""
     arguments = ["train", "digits-10", "--epochs", "1", "--no-pictures"]
     assert call(*arguments).exit_code == 0
@@ -187,7 +189,7 @@ def test_nothing_is_overwritten_unasked(call: Callable[..., Result], tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_ctrl_c_saves_and_says_how_to_go_on(
+def test_ctrl_c_saves_and_explains_how_to_resume(
     tmp_path: Path, call: Callable[..., Result], number: signal.Signals
 ) -> None:
     """An interrupted run exits with 130 and shows the command that resumes it to the same weights."""
@@ -232,7 +234,7 @@ def test_a_killed_run_resumes_from_its_last_epoch(tmp_path: Path, call: Callable
     assert len(read_checkpoint(tmp_path / "run" / "model.safetensors")[1].history) == 12
 
 
-def test_the_demo_reuses_what_is_there(tmp_path: Path, call: Callable[..., Result]) -> None:
+def test_the_demo_reuses_existing_files(tmp_path: Path, call: Callable[..., Result]) -> None:
     """The first demo trains and exports; the second shows the same result and changes no file."""
     first = run(tmp_path, "demo")
     assert first.returncode == 0, first.stderr
@@ -250,7 +252,7 @@ def test_the_demo_reuses_what_is_there(tmp_path: Path, call: Callable[..., Resul
 
 
 @pytest.mark.slow
-def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
+def test_an_interrupted_demo_explains_how_to_resume(tmp_path: Path) -> None:
     """The printed command works: the demo continues its own run."""
     with subprocess.Popen(
         command("demo", "--out", "mine"), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
@@ -266,7 +268,7 @@ def test_an_interrupted_demo_says_how_to_go_on(tmp_path: Path) -> None:
     assert run(tmp_path, "demo", "--out", "mine").returncode == 0
 
 
-def test_the_demo_shows_no_other_run_as_its_own(call: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_demo_refuses_a_run_of_another_preset(call: Callable[..., Result], tmp_path: Path) -> None:
     """A folder with the run of another preset is refused."""
     call("train", "grid-lstm-1d", "--epochs", "1", "--no-pictures", "--out", "run")
     result = call("demo", "--out", "run")
@@ -283,7 +285,7 @@ def test_the_demo_shows_no_other_run_as_its_own(call: Callable[..., Result], tmp
         ("turnpike train digits-10 --data fash", ["fashion-mnist"]),
     ],
 )
-def test_shells_can_complete(tmp_path: Path, line: str, offers: list[str]) -> None:
+def test_bash_completion_works(tmp_path: Path, line: str, offers: list[str]) -> None:
     """bash completes commands, presets, options and data sets."""
     result = run(
         tmp_path,
@@ -302,7 +304,7 @@ def test_a_missing_library_names_its_extra(tmp_path: Path) -> None:
     assert "turnpike train needs torch, which is not installed: pip install -e '.[train]'" in result.stderr
 
 
-def test_an_unexpected_error_is_one_line_too(tmp_path: Path) -> None:
+def test_unexpected_errors_are_one_line(tmp_path: Path) -> None:
     """An error of the file system is shown with the system's message, without a traceback."""
     (tmp_path / "runs").write_text("a file where a folder should be")
     result = run(tmp_path, "train", "digits-10", "--epochs", "1")
@@ -311,14 +313,14 @@ def test_an_unexpected_error_is_one_line_too(tmp_path: Path) -> None:
     assert "runs" in result.stderr
 
 
-def test_the_version_is_said_once(tmp_path: Path) -> None:
+def test_version_equals_that_of_the_project(tmp_path: Path) -> None:
     """`--version` and the project file agree."""
     result = run(tmp_path, "--version")
     assert result.stdout.split() == ["turnpike", turnpike.VERSION]
     assert f'version = "{turnpike.VERSION}"' in (ROOT / "pyproject.toml").read_text()
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     """`from turnpike import NAME` works for each of `__all__`, and `dir(turnpike)` lists it."""
     for name in turnpike.__all__:
         assert getattr(turnpike, name).__name__ == name

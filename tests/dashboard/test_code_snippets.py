@@ -147,7 +147,7 @@ def test_model_names_do_not_break_out_of_quotes(dashboard: OpenDashboard, all_mo
         assert page.title() != "owned"
 
 
-def test_the_key_is_never_written(dashboard: OpenDashboard, tmp_path: Path) -> None:
+def test_snippets_never_contain_the_key(dashboard: OpenDashboard, tmp_path: Path) -> None:
     """The code reads the key from the environment."""
     secret = "a-key-that-nobody-guesses"
     keys = tmp_path / "keys"

@@ -54,7 +54,7 @@ def ready(page: Page) -> None:
     expect(page.locator("#try .request-time")).to_contain_text("sample: 0")
 
 
-def test_digits_drawn_in_many_ways_are_read(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_digits_drawn_in_many_ways_are_recognized(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """All sevens and at least 88 % of all digits are recognized."""
     handwriting = digit_drawings(10)
     with dashboard(bundled_server.url) as page:
@@ -94,7 +94,7 @@ def test_the_frame_is_learned_from_samples(dashboard: OpenDashboard, bundled_ser
 
 
 @pytest.mark.thorough
-def test_a_seven_drawn_by_mouse_is_a_seven(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_a_seven_drawn_by_mouse_is_recognized(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
     sevens = [drawing for drawing in digit_drawings(1) if drawing.label == "7"]
@@ -134,7 +134,7 @@ def test_a_finger_draws_and_does_not_scroll(dashboard: OpenDashboard, bundled_se
 
 
 @pytest.mark.thorough
-def test_drawing_by_keyboard(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_board_can_be_used_by_keyboard(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The board announces whether the pen is down; Undo removes the stroke."""
     from playwright.sync_api import expect
 
@@ -164,7 +164,9 @@ def test_drawing_by_keyboard(dashboard: OpenDashboard, bundled_server: Server) -
         assert page.evaluate(ROW) is None
 
 
-def test_a_drawing_may_be_left_as_it_is(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_fitting_a_drawing_to_the_frame_can_be_disabled(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     from playwright.sync_api import expect
 
     small = Drawing("", 0, [[(0.1, 0.1), (0.1, 0.3)]])

@@ -64,7 +64,7 @@ def test_maps_show_the_values_of_the_file(dashboard: OpenDashboard, bundled_serv
         np.testing.assert_allclose(outputs["z"], [tensors[gate["output"]][0] for gate in profile["gates"]])
 
 
-def test_charts_are_those_of_the_profile(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_charts_show_the_values_of_the_profile(dashboard: OpenDashboard, bundled_server: Server) -> None:
     profile = bundled_server.get("/v2/models/digits-10/gates/profile").json()
     layers, lesion = profile["profile"]["layers"], profile["lesion"]
     with dashboard(bundled_server.url) as page:
@@ -149,7 +149,7 @@ def test_labels_are_shown_as_text(dashboard: OpenDashboard, all_models_server: S
         assert page.title() != "owned"
 
 
-def test_without_a_profile_it_says_how_to_get_one(
+def test_without_a_profile_the_section_explains_how_to_get_one(
     dashboard: OpenDashboard, all_models_server: Server
 ) -> None:
     with dashboard(all_models_server.url, path=f"/#model={quote(MARKUP, safe='')}/1") as page:
@@ -162,7 +162,7 @@ def test_without_a_profile_it_says_how_to_get_one(
         assert traces_of(page, "T of this row")
 
 
-def test_without_gates_it_says_so(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_without_gates_the_section_says_so(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
     with dashboard(all_models_server.url, path="/#model=bare/1") as page:

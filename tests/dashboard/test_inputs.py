@@ -110,7 +110,7 @@ def test_files_without_numeric_arrays_are_refused(page: Page) -> None:
     )
 
 
-def test_a_file_has_one_or_several_rows(page: Page) -> None:
+def test_files_may_have_one_or_several_rows(page: Page) -> None:
     """Axes of length 1 may be missing or added, and a row may be flat."""
     rows = np.arange(24, dtype=np.float32)
     for shape in ((4, 1, 2, 3), (4, 2, 3), (4, 6)):
@@ -131,7 +131,7 @@ def test_a_file_has_one_or_several_rows(page: Page) -> None:
     )
 
 
-def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
+def test_rows_may_be_written_in_many_ways(page: Page) -> None:
     data = [1, 2, 3, 4.5, 5, 6]
     for text in (
         "[[[1, 2, 3], [4.5, 5, 6]]]",
@@ -180,7 +180,9 @@ def test_a_row_may_be_written_in_many_ways(page: Page) -> None:
         ),
     ],
 )
-def test_values_that_do_not_fit_are_refused(page: Page, field: Any, text: str, message: str) -> None:
+def test_values_that_do_not_fit_the_input_are_refused(
+    page: Page, field: Any, text: str, message: str
+) -> None:
     read = page.evaluate(READ, [field, text])
     assert isinstance(read, str), read
     assert read.startswith(message)
@@ -208,7 +210,7 @@ def test_text_becomes_ids_of_the_alphabet(page: Page) -> None:
         ([-1, 4], "aaaaa", "text: expected at most 4 characters, got 5"),
     ],
 )
-def test_texts_that_cannot_be_read_are_refused(page: Page, shape: list[int], text: str, message: str) -> None:
+def test_unsupported_texts_are_refused(page: Page, shape: list[int], text: str, message: str) -> None:
     field = {"name": "ids", "datatype": "INT64", "shape": shape}
     assert page.evaluate(SPELL, [field, " abc", text]) == message
 
@@ -260,7 +262,7 @@ def test_resizing_averages_areas(page: Page) -> None:
         ([2, 4, 5], None, None),
     ],
 )
-def test_pictures_are_known_by_their_shape(page: Page, shape: list[int], form: Any, likely: Any) -> None:
+def test_pictures_are_recognized_by_their_shape(page: Page, shape: list[int], form: Any, likely: Any) -> None:
     """A picture becomes a tensor in the model's layout, and back."""
     result = page.evaluate(
         """async (shape) => {

@@ -58,7 +58,7 @@ def page(dashboard: OpenDashboard, bundled_server: Server) -> Iterator[Page]:
         yield opened
 
 
-def test_samples_are_those_that_prometheus_reads(page: Page, bundled_server: Server) -> None:
+def test_samples_are_parsed_as_by_prometheus(page: Page, bundled_server: Server) -> None:
     """The parser agrees with that of prometheus_client."""
     bundled_server.post("/v2/models/digits-10/infer", {"inputs": [IMAGE]})
     bundled_server.post("/v2/models/digits-10/infer", b"{")
@@ -75,7 +75,7 @@ def test_samples_are_those_that_prometheus_reads(page: Page, bundled_server: Ser
     assert ours == theirs
 
 
-def test_samples_of_strange_text(page: Page) -> None:
+def test_samples_with_unusual_labels_are_parsed(page: Page) -> None:
     """Labels may contain anything, values need not be finite, and lines without a sample are skipped."""
     text = (
         '# TYPE a counter\na{model="b} 1 \\"c\\"",reason="d\\\\n\\ne,f=g"} 2\n'
@@ -101,7 +101,9 @@ def test_samples_of_strange_text(page: Page) -> None:
         ([], 0.5, None),
     ],
 )
-def test_quantiles(page: Page, counts: list[int], share: float, expected: float | None) -> None:
+def test_quantiles_are_interpolated_in_buckets(
+    page: Page, counts: list[int], share: float, expected: float | None
+) -> None:
     script = """async ([counts, share]) => {
       const { quantile } = await import("/dashboard/live/histogram.js");
       return quantile({ bounds: [1, 2, 4, Infinity].slice(0, counts.length), counts, sum: 0 }, share);
@@ -270,7 +272,7 @@ def test_a_late_drift_response_is_ignored(dashboard: OpenDashboard, all_models_s
 
 
 @pytest.mark.thorough
-def test_polling_intervals(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_polling_has_fixed_intervals(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Every two seconds, and drift only while it is visible."""
     with dashboard(bundled_server.url, height=500) as page:
         wait_until_idle(page)

@@ -95,7 +95,7 @@ def test_every_version_is_listed(dashboard: OpenDashboard, all_models_server: Se
         expect(entry_of(page, f"{MARKUP}/1")).to_be_visible()
 
 
-def test_a_version_that_is_not_served_says_why(
+def test_the_reason_of_an_unserved_version_is_shown(
     dashboard: OpenDashboard, repository_server: tuple[Path, Server]
 ) -> None:
     from playwright.sync_api import expect
@@ -140,7 +140,7 @@ def test_a_file_without_a_manifest_is_not_proved(dashboard: OpenDashboard, all_m
         expect(fact(summary(page), "Gates")).to_contain_text("none")
 
 
-def test_the_address_keeps_the_choice(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_the_url_keeps_the_chosen_model(dashboard: OpenDashboard, all_models_server: Server) -> None:
     """The choice survives a reload, and the back button undoes it."""
     from playwright.sync_api import expect
 
@@ -162,7 +162,7 @@ def test_the_address_keeps_the_choice(dashboard: OpenDashboard, all_models_serve
         expect(chosen(page)).to_have_text(f"{MARKUP}/1")
 
 
-def test_any_name_goes_through_the_address(
+def test_any_model_name_works_in_the_url(
     dashboard: OpenDashboard, repository_server: tuple[Path, Server]
 ) -> None:
     from playwright.sync_api import expect
@@ -185,7 +185,9 @@ def test_the_longest_name_fits_a_phone(
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_the_chosen_line_is_visible(dashboard: OpenDashboard, repository_server: tuple[Path, Server]) -> None:
+def test_the_list_scrolls_to_the_chosen_version(
+    dashboard: OpenDashboard, repository_server: tuple[Path, Server]
+) -> None:
     """The list scrolls to the chosen version, the page does not."""
     from playwright.sync_api import expect
 
@@ -199,7 +201,9 @@ def test_the_chosen_line_is_visible(dashboard: OpenDashboard, repository_server:
         assert page.evaluate("scrollY") == 0
 
 
-def test_a_link_to_a_part_keeps_the_choice(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_a_link_to_a_section_keeps_the_chosen_model(
+    dashboard: OpenDashboard, all_models_server: Server
+) -> None:
     from playwright.sync_api import expect
 
     with dashboard(all_models_server.url, path="/#model=own/1", reduced_motion="reduce") as page:
@@ -212,7 +216,7 @@ def test_a_link_to_a_part_keeps_the_choice(dashboard: OpenDashboard, all_models_
 
 
 @pytest.mark.parametrize("target", ["nobody/3", "net/9"])
-def test_an_address_of_an_unknown_version_shows_a_message(
+def test_a_url_of_an_unknown_version_shows_a_message(
     dashboard: OpenDashboard, repository_server: tuple[Path, Server], target: str
 ) -> None:
     """No other model is shown instead, but another version is offered."""
@@ -227,7 +231,7 @@ def test_an_address_of_an_unknown_version_shows_a_message(
 
 
 @pytest.mark.thorough
-def test_versions_come_and_go(dashboard: OpenDashboard, tmp_path: Path) -> None:
+def test_added_and_removed_versions_are_shown(dashboard: OpenDashboard, tmp_path: Path) -> None:
     """A new version does not take the focus; a removed one is reported, and loaded again when it is back."""
     from playwright.sync_api import expect
 
@@ -256,7 +260,7 @@ def test_versions_come_and_go(dashboard: OpenDashboard, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 100])
-def test_many_models_stay_few_requests(dashboard: OpenDashboard, bundled_server: Server, count: int) -> None:
+def test_many_models_cause_few_requests(dashboard: OpenDashboard, bundled_server: Server, count: int) -> None:
     """From eight versions on there is a filter, and only visible versions are requested."""
     from playwright.sync_api import expect
 
@@ -290,7 +294,7 @@ def test_many_models_stay_few_requests(dashboard: OpenDashboard, bundled_server:
             expect(page.locator("#models li.entry:visible")).to_have_count(0)
 
 
-def test_figures_of_the_last_seconds(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_list_shows_figures_of_the_last_seconds(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
     rows = {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}]}
@@ -310,7 +314,7 @@ def test_figures_of_the_last_seconds(dashboard: OpenDashboard, bundled_server: S
 
 
 @pytest.mark.thorough
-def test_the_last_choice_wins(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_the_last_chosen_model_is_shown(dashboard: OpenDashboard, all_models_server: Server) -> None:
     """A late response about the previous model is ignored."""
     from playwright.sync_api import expect
 
@@ -335,7 +339,7 @@ def test_the_last_choice_wins(dashboard: OpenDashboard, all_models_server: Serve
         expect(chosen(page)).to_have_text("pictures/1")
 
 
-def test_a_model_that_cannot_be_read_says_so(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_an_unreadable_model_shows_a_message(dashboard: OpenDashboard, all_models_server: Server) -> None:
     """The message is the API's own, and the user can retry."""
     from playwright.sync_api import expect
 
@@ -351,7 +355,7 @@ def test_a_model_that_cannot_be_read_says_so(dashboard: OpenDashboard, all_model
         expect(summary(page)).not_to_contain_text("could not be loaded")
 
 
-def test_a_list_that_cannot_be_read_says_so(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_an_unreadable_list_shows_a_message(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The message is the API's own; an empty repository has a hint how to add a model."""
     from playwright.sync_api import expect
 
@@ -365,7 +369,7 @@ def test_a_list_that_cannot_be_read_says_so(dashboard: OpenDashboard, bundled_se
         expect(page.locator("#try")).to_contain_text("There is no model to try")
 
 
-def test_a_replaced_model_file_is_noticed(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_a_replaced_model_file_is_detected(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Once a minute the page checks whether its model's file was replaced."""
     from playwright.sync_api import expect
 

@@ -91,7 +91,7 @@ def overflowing(page: Page) -> list[str]:
     }""")
 
 
-def test_it_opens_without_problems(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_page_opens_without_problems(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
@@ -143,7 +143,7 @@ def test_other_hosts_are_not_contacted(dashboard: OpenDashboard, bundled_server:
         page.log.requests[:] = [url for url in page.log.requests if not url.startswith(other.url)]
 
 
-def test_problems_fail_a_test(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_browser_problems_fail_a_test(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The fixture fails tests on console messages, exceptions, failed requests and other hosts."""
     scripts = {
         "console.warn('careful')": "careful",
@@ -163,7 +163,7 @@ def run_script(dashboard: OpenDashboard, url: str, script: str) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_an_idle_page_is_cheap(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_an_idle_page_sends_few_requests(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Less than one request per second, and none while the tab is hidden."""
     with dashboard(bundled_server.url, width=1600, height=8000, clock=True) as page:
         wait_until_idle(page)
@@ -205,7 +205,7 @@ def test_every_kind_of_model_fits_a_phone(
 
 
 @pytest.mark.parametrize("width", [390, thorough(768), thorough(1280), 3840])
-def test_it_fits_every_window(dashboard: OpenDashboard, bundled_server: Server, width: int) -> None:
+def test_the_page_fits_every_window(dashboard: OpenDashboard, bundled_server: Server, width: int) -> None:
     with dashboard(bundled_server.url, width=width) as page:
         scroll_through(page)
         assert overflowing(page) == []
@@ -223,7 +223,7 @@ def test_axe_finds_nothing_serious(
         assert axe_violations(page) == []
 
 
-def test_axe_would_find_something(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_axe_detects_planted_problems(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The check above finds a button without a name and a text with too little contrast."""
     with dashboard(bundled_server.url) as page:
         page.evaluate("""() => {
@@ -238,7 +238,7 @@ def test_axe_would_find_something(dashboard: OpenDashboard, bundled_server: Serv
         assert "color-contrast" in violations
 
 
-def test_strangers_names_are_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_model_names_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
     with dashboard(all_models_server.url, path=chosen(MARKUP)) as page:
@@ -281,7 +281,7 @@ def test_the_keyboard_reaches_every_control(
         assert missed == []
 
 
-def test_the_focus_stays(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_polling_keeps_the_focus(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Polling does not replace elements that the user is using."""
     with dashboard(bundled_server.url, clock=True) as page:
         wait_until_idle(page)
@@ -294,7 +294,7 @@ def test_the_focus_stays(dashboard: OpenDashboard, bundled_server: Server) -> No
         assert page.evaluate("() => document.activeElement === window.held && window.held.isConnected")
 
 
-def test_it_works_behind_a_proxy(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_page_works_behind_a_proxy(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """All URLs of the page are relative."""
     from playwright.sync_api import expect
 
@@ -310,7 +310,7 @@ def test_it_works_behind_a_proxy(dashboard: OpenDashboard, bundled_server: Serve
 
 @pytest.mark.thorough
 @pytest.mark.timeout(240)
-def test_an_outage_is_shown_and_ends_by_itself(dashboard: OpenDashboard) -> None:
+def test_an_outage_is_shown_until_it_ends(dashboard: OpenDashboard) -> None:
     from playwright.sync_api import expect
 
     port = free_port()
@@ -339,7 +339,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> object:
         yield server
 
 
-def test_a_key_is_asked_for(dashboard: OpenDashboard, locked: Server) -> None:
+def test_a_missing_key_opens_a_dialog(dashboard: OpenDashboard, locked: Server) -> None:
     """A wrong key is refused; the right one is kept as long as the tab, and only there."""
     from playwright.sync_api import expect
 
@@ -365,7 +365,7 @@ def test_a_key_is_asked_for(dashboard: OpenDashboard, locked: Server) -> None:
         )
 
 
-def test_a_tab_that_has_the_key_asks_for_none(dashboard: OpenDashboard, locked: Server) -> None:
+def test_a_stored_key_is_used_without_a_dialog(dashboard: OpenDashboard, locked: Server) -> None:
     """Not a single request is refused."""
     from playwright.sync_api import expect
 
@@ -376,7 +376,7 @@ def test_a_tab_that_has_the_key_asks_for_none(dashboard: OpenDashboard, locked: 
 
 
 @pytest.mark.thorough
-def test_nothing_moves_with_reduced_motion(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_reduced_motion_disables_animations(dashboard: OpenDashboard, bundled_server: Server) -> None:
     measure = "() => getComputedStyle(document.documentElement).scrollBehavior"
     with dashboard(bundled_server.url) as page:
         assert page.evaluate(measure) == "smooth"
@@ -388,7 +388,7 @@ def test_nothing_moves_with_reduced_motion(dashboard: OpenDashboard, bundled_ser
         assert page.evaluate(moving) == 0
 
 
-def test_it_works_without_the_chart_library(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_page_works_without_the_chart_library(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """If the chart library cannot be loaded, messages replace the charts and the rest works."""
     from playwright.sync_api import expect
 

@@ -45,7 +45,7 @@ def enter(page: Page, key: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_without_a_key_the_page_says_what_is_missing(dashboard: OpenDashboard, locked: Server) -> None:
+def test_without_a_key_the_page_names_the_problem(dashboard: OpenDashboard, locked: Server) -> None:
     """After the dialog is closed there is a button for it, and the page sends no more requests."""
     from playwright.sync_api import expect
 
@@ -72,7 +72,7 @@ def test_axe_finds_nothing_serious_when_a_key_is_required(dashboard: OpenDashboa
         assert axe_violations(page) == []
 
 
-def test_a_key_that_cannot_be_sent_is_refused(dashboard: OpenDashboard, locked: Server) -> None:
+def test_a_key_with_invalid_characters_is_refused(dashboard: OpenDashboard, locked: Server) -> None:
     from playwright.sync_api import expect
 
     with dashboard(locked.url, allowed="401") as page:
@@ -122,7 +122,7 @@ def test_a_server_without_keys_shows_no_button_for_one(
         expect(page.get_by_role("button", name="Key", exact=True)).not_to_be_visible()
 
 
-def test_it_works_without_browser_storage(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_page_works_without_browser_storage(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The browser may block storage: then no choice is stored, and everything else works."""
     from playwright.sync_api import expect
 
@@ -185,7 +185,7 @@ def test_states_are_visible_with_forced_colours(dashboard: OpenDashboard, bundle
 
 
 @pytest.mark.thorough
-def test_everything_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_path: Path) -> None:
+def test_all_data_is_reloaded_after_an_outage(dashboard: OpenDashboard, tmp_path: Path) -> None:
     """While the server is down the page keeps its content; then it reloads everything."""
     from playwright.sync_api import expect
 
@@ -239,7 +239,7 @@ def test_a_server_that_hangs_counts_as_down(dashboard: OpenDashboard, bundled_se
         expect(page.locator("#notice")).to_contain_text("The server does not answer")
 
 
-def test_number_formats(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_numbers_are_formatted(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Few digits, a real minus sign, and a dash for unknown values."""
     expected = {
         "number(0)": "0",

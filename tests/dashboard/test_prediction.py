@@ -77,7 +77,7 @@ def test_long_labels_are_broken(dashboard: OpenDashboard, bundled_server: Server
         assert page.evaluate("document.documentElement.scrollWidth") == 1280
 
 
-def test_nan_outputs_have_no_class(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_nan_outputs_show_no_class(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """NaN has no class; very many classes work like few."""
     with dashboard(bundled_server.url) as page:
         outcomes = page.evaluate(

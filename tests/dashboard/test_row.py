@@ -134,7 +134,9 @@ def test_a_layer_is_chosen_by_mouse_and_keyboard(dashboard: OpenDashboard, bundl
         assert frames == [4.5, 4.5]
 
 
-def test_a_layer_closed_changes_the_answer_at_once(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_closing_a_layer_changes_the_prediction_at_once(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     """The page requests exactly these layers; "Reset layers" undoes it."""
     from playwright.sync_api import expect
 
@@ -235,7 +237,7 @@ def test_a_refused_lesion_shows_the_message_of_the_api(
         expect(effect).to_contain_text("; as is: ")
 
 
-def test_layers_that_cannot_be_moved_say_why(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_fixed_layers_show_the_reason(dashboard: OpenDashboard, all_models_server: Server) -> None:
     """A layer whose gate has no bias in the file shows a note instead of its switch."""
     from playwright.sync_api import expect
 
@@ -313,7 +315,7 @@ def test_steps_are_shown_one_by_one(dashboard: OpenDashboard, all_models_server:
         expect(page.get_by_text("set together with layer 0")).to_be_visible()
 
 
-def test_the_route_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_route_of_a_row_is_shown(dashboard: OpenDashboard, bundled_server: Server) -> None:
     from playwright.sync_api import expect
 
     with dashboard(bundled_server.url) as page:
@@ -436,7 +438,7 @@ def test_names_and_labels_are_shown_as_text(dashboard: OpenDashboard, all_models
 
 
 @pytest.mark.thorough
-def test_a_chart_follows_theme_and_room(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_charts_follow_theme_and_size(dashboard: OpenDashboard, bundled_server: Server) -> None:
     with dashboard(bundled_server.url) as page:
         choose_sample(page, bundled_server, "digits-10")
         plot = chart(page, "Outputs of 10 layers")
@@ -470,7 +472,9 @@ def test_a_chart_follows_theme_and_room(dashboard: OpenDashboard, bundled_server
         assert left == [True, 0]
 
 
-def test_without_its_library_a_chart_says_so(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_charts_without_their_library_show_a_message(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     """The table still works, and the next chart tries to load the library again."""
     from playwright.sync_api import expect
 
@@ -489,7 +493,9 @@ def test_without_its_library_a_chart_says_so(dashboard: OpenDashboard, bundled_s
 
 
 @pytest.mark.thorough
-def test_it_fits_every_window_and_axe_finds_nothing(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_section_fits_every_window_and_is_accessible(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     for width, dark in ((360, True), (1280, False)):
         with dashboard(bundled_server.url, width=width, dark=dark) as page:
             choose_sample(page, bundled_server, "digits-10", 1)
@@ -531,7 +537,7 @@ def test_binary_tensors_are_read_in_order(dashboard: OpenDashboard, bundled_serv
         assert read == [[1], [1, 2], [-5], [-5, 2**-24], [0.25]]
 
 
-def test_values_by_unit_place_and_picture(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_values_are_grouped_by_unit_and_pixel(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """The unit axis may have steps before it and pixels after it."""
     with dashboard(bundled_server.url) as page:
         array = np.arange(2 * 3 * 2 * 2, dtype=np.float32).reshape(2, 3, 2, 2)
@@ -552,7 +558,7 @@ def test_values_by_unit_place_and_picture(dashboard: OpenDashboard, bundled_serv
         assert mean == array.mean((0, 1)).tolist()
 
 
-def test_predicted_class_text(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_predicted_class_has_its_probability(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """Logits become probabilities without overflow."""
     with dashboard(bundled_server.url) as page:
         texts = page.evaluate("""async () => {

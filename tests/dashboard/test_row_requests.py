@@ -142,7 +142,9 @@ def test_an_error_shows_the_message_of_the_server(dashboard: OpenDashboard, bund
         wait_for_prediction(page, "sample: 6")
 
 
-def test_the_reading_stays_while_the_server_is_down(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_prediction_stays_while_the_server_is_down(
+    dashboard: OpenDashboard, bundled_server: Server
+) -> None:
     """When the server is back, the page sends the current row by itself."""
     from playwright.sync_api import expect
 

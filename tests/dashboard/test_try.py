@@ -88,7 +88,7 @@ def test_an_image_file_is_fitted_to_the_frame(
         assert page.evaluate(CURRENT_ROW) == before
 
 
-def test_a_file_may_be_dropped(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_an_image_file_may_be_dropped(dashboard: OpenDashboard, bundled_server: Server) -> None:
     with dashboard(bundled_server.url) as page:
         wait_for_prediction(page, "sample: 0")
         page.evaluate(
@@ -140,7 +140,9 @@ LATE_PICTURES = """() => {
 
 
 @pytest.mark.thorough
-def test_a_file_that_opens_late_changes_nothing(dashboard: OpenDashboard, all_models_server: Server) -> None:
+def test_a_late_file_does_not_replace_a_newer_row(
+    dashboard: OpenDashboard, all_models_server: Server
+) -> None:
     """It replaces neither a sample chosen meanwhile nor the row of another model."""
     picture = seven(64, ink="white", paper="black")
     with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
@@ -161,7 +163,7 @@ def test_a_file_that_opens_late_changes_nothing(dashboard: OpenDashboard, all_mo
         wait_for_prediction(page, "text")
 
 
-def test_ink_may_be_dark_on_light(dashboard: OpenDashboard, bundled_server: Server) -> None:
+def test_the_board_follows_samples_with_dark_ink(dashboard: OpenDashboard, bundled_server: Server) -> None:
     """If samples have dark ink, so do the board and drawings."""
     response = bundled_server.get("/v2/models/digits-10/samples").json()
     for sample in response["samples"]:

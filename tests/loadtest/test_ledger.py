@@ -73,7 +73,7 @@ def test_ledgers_of_processes_add_up() -> None:
         assert merged.percentile(0.9) == pytest.approx(expected.percentile(0.9))
 
 
-def test_an_empty_ledger() -> None:
+def test_an_empty_ledger_has_zeros() -> None:
     summary = Ledger().total_summary()
     assert (summary.requests, summary.rate, summary.errors) == (0, 0, 0)
     assert math.isnan(summary.percentile(0.99))

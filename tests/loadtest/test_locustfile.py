@@ -84,7 +84,7 @@ class Faulty:
         return answer
 
 
-def test_headless(tmp_path: Path) -> None:
+def test_a_headless_test_writes_a_report(tmp_path: Path) -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:
         out = run_locust(
             server.url,
@@ -166,7 +166,7 @@ def occupied_port() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("occupied_port")
-def test_several_processes(tmp_path: Path) -> None:
+def test_several_processes_share_the_load(tmp_path: Path) -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:
         for options, least in (((), 30), (("--rate", 60, "--wire", "binary"), 90)):
             run_locust(server.url, "--run-time", "4s", "--processes", 2, "--report", tmp_path, *options)
@@ -178,7 +178,7 @@ def test_several_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_users_by_class(tmp_path: Path) -> None:
+def test_user_classes_have_their_own_wire_formats(tmp_path: Path) -> None:
     """User classes that are named run with their own wire formats, whatever --wire says."""
     with live_server.serving() as server:
         run_locust(
@@ -189,7 +189,7 @@ def test_users_by_class(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_shape(tmp_path: Path) -> None:
+def test_a_load_shape_changes_the_number_of_users(tmp_path: Path) -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:
         out = run_locust(
             server.url, "--run-time", "6s", "--shape", "step", "--users", 10, "--report", tmp_path
@@ -209,7 +209,7 @@ def test_invalid_options_are_rejected_before_the_load() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [(), ("--processes", 2)], ids=["one process", "three processes"])
-def test_the_web_page(processes: tuple[object, ...], tmp_path: Path) -> None:
+def test_the_web_page_starts_and_stops_the_load(processes: tuple[object, ...], tmp_path: Path) -> None:
     port = live_server.free_port()
     page = f"http://127.0.0.1:{port}"
     form = {"user_count": 4, "spawn_rate": 4, "rows": "2", "user_classes": "PredictBinary"}

@@ -85,7 +85,7 @@ def previous_answer(answer: FakeAnswer) -> FakeAnswer:
 
 
 @pytest.mark.parametrize("wire", ["json", "binary", "mixed"])
-def test_triton(wire: Wire) -> None:
+def test_triton_is_supported(wire: Wire) -> None:
     with fake_servers.fake_server(fake_servers.triton()) as server:
         client = Client.ready(server.url, wire=wire, rows=(1, 5))
         assert client.faults() == {None}
@@ -101,7 +101,7 @@ def test_triton_has_no_gates() -> None:
                 Client.ready(server.url, wire=wire)
 
 
-def test_mlserver(tmp_path: Path) -> None:
+def test_mlserver_is_supported(tmp_path: Path) -> None:
     """An id in every answer does not make answers wrong."""
     with fake_servers.fake_server(
         fake_servers.mlserver(inputs=[fake_servers.INPUT], outputs=[fake_servers.OUTPUT])
@@ -118,7 +118,7 @@ def test_mlserver(tmp_path: Path) -> None:
             Client.ready(server.url, wire="binary", data=tmp_path / "rows.npz")
 
 
-def test_kserve() -> None:
+def test_kserve_is_supported() -> None:
     with fake_servers.fake_server(fake_servers.kserve()) as server:
         mixed = Client.ready(server.url, wire="mixed", rows=(2,))
         assert mixed.faults() == {None}
@@ -145,7 +145,7 @@ def test_kserve() -> None:
         (previous_answer, "logits differs from the reference answer"),
     ],
 )
-def test_wrong_answers_in_json(change: Change, fault: str) -> None:
+def test_wrong_json_responses_are_found(change: Change, fault: str) -> None:
     faulty = Faulty()
     with fake_servers.fake_server(fake_servers.triton(faulty.infer)) as server:
         client = Client.ready(server.url, rows=(2,))
@@ -179,7 +179,7 @@ def test_wrong_answers_in_json(change: Change, fault: str) -> None:
         (previous_answer, "logits differs"),
     ],
 )
-def test_wrong_answers_in_binary(change: Change, fault: str) -> None:
+def test_wrong_binary_responses_are_found(change: Change, fault: str) -> None:
     faulty = Faulty()
     with fake_servers.fake_server(fake_servers.triton(faulty.infer)) as server:
         client = Client.ready(server.url, rows=(2,), wire="binary")
@@ -190,7 +190,7 @@ def test_wrong_answers_in_binary(change: Change, fault: str) -> None:
     assert fault_text.startswith(f"wrong: {fault}")
 
 
-def test_a_server_whose_answers_are_always_wrong() -> None:
+def test_invalid_reference_responses_stop_the_test() -> None:
     """An answer that contradicts the metadata is not taken as a reference."""
     for change, message in [
         (edit_output(lambda o: o["data"].__setitem__(0, float("inf"))), "'logits': expected finite numbers"),
@@ -214,7 +214,7 @@ def test_a_server_whose_answers_are_always_wrong() -> None:
 
 
 @pytest.mark.slow
-def test_our_own_server() -> None:
+def test_our_own_server_is_supported() -> None:
     """All wire formats are decoded, and answers to other rows are noticed."""
     with live_server.serving() as server:
         client = Client.ready(server.url, wire="mixed", rows=(1, 3))

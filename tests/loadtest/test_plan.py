@@ -38,7 +38,7 @@ def test_invalid_options_are_rejected(changes: dict[str, Any], message: str) -> 
     assert str(error.value).startswith(message)
 
 
-def test_open_and_closed_loops() -> None:
+def test_a_rate_or_a_search_makes_an_open_loop() -> None:
     assert not LoadPlan(URL).open_loop
     assert LoadPlan(URL, rate=10).open_loop
     assert LoadPlan(URL, find_capacity=True, slo=Slo.parse("p99<50ms")).open_loop

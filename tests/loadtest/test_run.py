@@ -63,7 +63,7 @@ class Responses:
         return answer
 
 
-def test_our_own_server(tmp_path: Path) -> None:
+def test_every_wire_format_works_with_our_own_server(tmp_path: Path) -> None:
     """Every wire format works, and the server counted as many requests as the report."""
     with live_server.serving() as server:
         output, document = run_load(
@@ -85,7 +85,7 @@ def test_our_own_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_starts_to_give_wrong_answers(tmp_path: Path) -> None:
+def test_wrong_answers_fail_the_test(tmp_path: Path) -> None:
     class Liar(Responses):
         def change(self, answer: FakeAnswer) -> FakeAnswer:
             # some answers stay good, whatever part of the test is counted
@@ -107,7 +107,7 @@ def test_a_server_that_starts_to_give_wrong_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_faults_within_the_slo(tmp_path: Path) -> None:
+def test_faults_within_the_slo_pass(tmp_path: Path) -> None:
     """Refusals are allowed as far as the SLO allows errors."""
 
     class Busy(Responses):
@@ -149,7 +149,7 @@ def count_slower(document: dict[str, Any], seconds: float) -> float:
 
 
 @pytest.mark.slow
-def test_a_stall_shows_in_every_request_that_was_due(tmp_path: Path) -> None:
+def test_a_stall_delays_every_request_that_was_due(tmp_path: Path) -> None:
     """In an open loop every request due in a stall waits; in a closed loop only those of its few users."""
     for loop, options in (("open", ("--rate", 50)), ("closed", ("--users", 2))):
         stalling = Stalling(after=1, seconds=2)
@@ -184,7 +184,7 @@ def test_a_known_capacity_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_away(tmp_path: Path) -> None:
+def test_a_server_that_stops_fails_the_test(tmp_path: Path) -> None:
     with live_server.serving() as server:
         process = start(server.url, "--duration", "3s", "--report", tmp_path / "out", "--slo", "errors<1%")
         until = time.monotonic() + 30
@@ -202,7 +202,7 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_servers(tmp_path: Path) -> None:
+def test_every_server_can_be_tested(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((64, 4), np.float32))
     np.savez(tmp_path / "rows.npz", x=np.random.default_rng(0).random((64, 4), np.float32))
     for name, routes, options, wires in (
@@ -219,7 +219,7 @@ def test_other_servers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_keys_and_certificates(tmp_path: Path) -> None:
+def test_a_server_with_key_and_certificate_can_be_tested(tmp_path: Path) -> None:
     """A server with an API key and a self-signed certificate needs both options."""
     (cert, key), keys = certificate(tmp_path), tmp_path / "keys"
     keys.write_text("secret-of-ours\n")

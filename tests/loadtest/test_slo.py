@@ -36,7 +36,7 @@ def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Peri
         ("p99<50ms, errors<0.1%", False),
     ],
 )
-def test_limits_hold_or_not(text: str, held: bool) -> None:
+def test_limits_worked_out_by_hand(text: str, held: bool) -> None:
     """By hand: 10, 20, 30 and 40 ms in one second, and one error; reaching a bound is a miss."""
     with_errors = text if "errors" in text else f"{text}, errors<100%"
     assert (not Slo.parse(with_errors).missed(summary([10, 20, 30, 40], bad=1))) == held
@@ -57,11 +57,11 @@ def test_missed_limits_are_named() -> None:
     assert [limit.text for limit in slo.missed(summary([10]))] == ["p99<5ms"]
 
 
-def test_without_any_request_nothing_is_kept() -> None:
+def test_without_requests_no_limit_is_kept() -> None:
     assert len(Slo.parse("p99<50ms, errors<1%, rate>0").missed(summary([]))) == 3
 
 
-def test_without_any_good_answer_no_time_is_kept() -> None:
+def test_without_good_answers_no_limit_on_times_is_kept() -> None:
     assert [limit.measure for limit in Slo.parse("p99<50ms, errors<100%").missed(summary([], bad=3))] == [
         "p99",
         "errors",
@@ -90,6 +90,6 @@ def test_an_invalid_limit_is_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["errors<0", "p99<0ms", "p99<50ms, errors<0.0%"])
-def test_a_limit_that_nothing_can_keep_is_rejected(text: str) -> None:
+def test_a_limit_of_zero_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="expected a limit above 0, because nothing can keep 0, got"):
         Slo.parse(text)

@@ -58,13 +58,13 @@ def test_every_service_is_hardened(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"prometheus", "grafana"}))
-def test_our_own_run_as_nobody(name: str) -> None:
+def test_our_own_images_run_without_root(name: str) -> None:
     """As a user that does not exist on the host."""
     assert SERVICES[name]["user"] == "10001:10001"
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - WITHOUT_HEALTH_CHECK))
-def test_every_server_is_asked_whether_it_lives(name: str) -> None:
+def test_every_server_has_a_health_check(name: str) -> None:
     """Every service that listens has a health check with a time limit."""
     check = SERVICES[name]["healthcheck"]
     assert check["test"][0] in ("CMD", "CMD-SHELL")
@@ -72,7 +72,7 @@ def test_every_server_is_asked_whether_it_lives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_the_health_check_asks_for_life_alone(name: str) -> None:
+def test_the_health_check_tests_liveness_only(name: str) -> None:
     """A service that drains or loads a model is not ready, but it is alive."""
     assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "alive", "8000", "/v2/health/live"]
 
@@ -85,7 +85,7 @@ def test_a_service_has_time_to_drain(name: str) -> None:
     assert seconds(SERVICES[name]["stop_grace_period"]) >= drain + 5
 
 
-def test_the_proxy_sees_a_drain_in_time() -> None:
+def test_the_proxy_detects_a_drain_in_time() -> None:
     """It checks a draining replica several times before that replica closes its port."""
     proxy = (ROOT / "deploy/proxy/haproxy.cfg").read_text(encoding="utf-8")
     (interval,) = re.findall(r"check inter (\d+)ms fall 1 ", proxy)
@@ -101,7 +101,7 @@ def test_the_proxy_outlasts_its_requests() -> None:
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_every_setting_of_the_service_has_a_way_in(name: str) -> None:
+def test_every_setting_of_the_service_can_be_given(name: str) -> None:
     """Each is set by the file, passed on from the environment, or left out for a reason."""
     variables = environment(name)
     passed_on = Settings.model_fields.keys() - SET_BY_FILE - NOT_PASSED_ON
@@ -110,7 +110,7 @@ def test_every_setting_of_the_service_has_a_way_in(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVING)
-def test_key_files_are_named_only_where_they_are_given(name: str) -> None:
+def test_key_files_are_set_only_if_they_are_given(name: str) -> None:
     """Without a file the service's variable must not be set, because an empty one stops the start."""
     entries = SERVICES[name]["environment"]
     for key in ("API_KEYS", "ADMIN_KEY"):
@@ -118,7 +118,7 @@ def test_key_files_are_named_only_where_they_are_given(name: str) -> None:
         assert FILE["secrets"][key.lower()] == {"file": f"${{{key}_FILE-/dev/null}}"}
 
 
-def test_models_are_read_only_where_they_are_served() -> None:
+def test_models_are_mounted_read_only_in_the_service() -> None:
     """A service cannot change what it serves; the one-shot never writes to a folder of the user."""
     for name in SERVING:
         assert SERVICES[name]["volumes"] == ["${MODELS:-models}:/models:ro"]
@@ -130,7 +130,7 @@ def test_the_export_has_no_network() -> None:
     assert "ports" not in SERVICES["export"]
 
 
-def test_ports_are_open_to_this_machine_alone() -> None:
+def test_ports_are_open_to_the_local_host_only() -> None:
     """Unless a variable says otherwise."""
     for name, service in SERVICES.items():
         for port in service.get("ports", []):
@@ -138,7 +138,7 @@ def test_ports_are_open_to_this_machine_alone() -> None:
 
 
 @pytest.mark.parametrize("profile", ["loadtest", "monitoring", "gpu", "scale"])
-def test_every_profile_is_there(profile: str) -> None:
+def test_every_profile_has_services(profile: str) -> None:
     """Each profile has services and is documented."""
     assert [name for name, service in SERVICES.items() if profile in service.get("profiles", [])]
     assert f"--profile {profile}" in DOCUMENT
@@ -155,7 +155,7 @@ def test_every_variable_is_documented() -> None:
             assert default == f"`{used[name]}`", name
 
 
-def test_folders_on_a_command_line_are_whole() -> None:
+def test_folders_in_documented_commands_are_absolute() -> None:
     """`docker compose run` would take a folder that begins with a dot for the name of a volume."""
     folders = re.findall(r"docker compose run .*--volume (\S+)", DOCUMENT)
     assert folders
@@ -174,7 +174,7 @@ def test_targets_are_those_of_the_dockerfile() -> None:
             } <= targets
 
 
-def test_the_dockerfile_needs_no_hub_but_for_its_base() -> None:
+def test_the_dockerfile_pulls_only_its_base() -> None:
     """Every stage builds on the base or on another stage; no `# syntax=` line loads a frontend."""
     froms = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
     stages = {name for _, name in froms} | {"${BASE}"}
@@ -184,7 +184,7 @@ def test_the_dockerfile_needs_no_hub_but_for_its_base() -> None:
 
 
 @pytest.mark.parametrize("script", ["roll", "first-model", "alive.py", "proxy/proxy.py"])
-def test_scripts_may_be_run(script: str) -> None:
+def test_scripts_are_executable(script: str) -> None:
     """They have a first line `#!` and are executable."""
     path = ROOT / "deploy" / script
     assert path.read_text(encoding="utf-8").startswith("#!")

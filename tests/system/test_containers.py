@@ -102,7 +102,7 @@ def under_load(url: str, action: Callable[[], Awaitable[object]], *, fresh: bool
     return asyncio.run(run())
 
 
-def test_a_fresh_clone_serves(stack: Project) -> None:
+def test_a_fresh_clone_answers_requests(stack: Project) -> None:
     """The model that was trained in the container answers the README's curl line, and shows its gates."""
     answer = stack.post(PREDICT, BODY)
     assert answer.status_code == 200, answer.text
@@ -135,7 +135,7 @@ def test_a_second_up_trains_nothing(stack: Project) -> None:
     assert (stack.inside("service", "ls -li --full-time /models/digits-10/1"), stack.ids("service")) == before
 
 
-def test_the_service_is_locked_down(stack: Project) -> None:
+def test_the_service_is_hardened(stack: Project) -> None:
     """No root user, no capability, nothing to write to, no compiler, and no training libraries."""
     inside = stack.inside
     assert inside("service", "id -u; id -g").split() == ["10001", "10001"]
@@ -192,7 +192,7 @@ def test_the_images_are_small(stack: Project, capsys: pytest.CaptureFixture[str]
     assert sizes["turnpike-proxy"] - sizes[BASE] < 20e6
 
 
-def test_a_killed_service_comes_back(stack: Project) -> None:
+def test_a_killed_service_restarts(stack: Project) -> None:
     """If its process is killed under load, only its current requests are lost, and it restarts by itself."""
     (container,) = stack.ids("service")
     starts = stack.inspect(container)["RestartCount"]
@@ -227,7 +227,7 @@ def test_a_stop_loses_nothing(stack: Project) -> None:
     stack.compose("up", "--wait")
 
 
-def test_a_killed_export_leaves_nothing_half(images: None) -> None:
+def test_a_killed_export_leaves_no_model(images: None) -> None:
     """A killed export leaves no model; the next start writes a whole project."""
     with temporary_project("killed") as project:
         project.compose("up", "--detach", "--no-deps", "export")
@@ -243,7 +243,7 @@ def test_a_killed_export_leaves_nothing_half(images: None) -> None:
         assert project.post(PREDICT, BODY).status_code == 200
 
 
-def test_keys_arrive_as_secrets(images: None, tmp_path: Path) -> None:
+def test_keys_are_read_from_secrets(images: None, tmp_path: Path) -> None:
     """With files of keys, requests need a key, and the admin key loads a model."""
     for name, text in (("api", "first-key\nsecond-key\n"), ("admin", "the-admin-key\n")):
         (tmp_path / name).write_text(text)
@@ -260,7 +260,7 @@ def test_keys_arrive_as_secrets(images: None, tmp_path: Path) -> None:
         assert not [key for key in ("first-key", "second-key", "the-admin-key") if key in visible]
 
 
-def test_an_empty_file_of_keys_opens_nothing(images: None, tmp_path: Path) -> None:
+def test_an_empty_key_file_stops_the_start(images: None, tmp_path: Path) -> None:
     """If a secret is missing, the service does not start, instead of starting without keys."""
     (tmp_path / "api").write_text("")
     with temporary_project(
@@ -270,7 +270,7 @@ def test_an_empty_file_of_keys_opens_nothing(images: None, tmp_path: Path) -> No
         assert "expected at least one key" in project.compose("logs", "service")
 
 
-def test_a_folder_of_models_is_served_and_nothing_is_trained(images: None, tmp_path: Path) -> None:
+def test_a_folder_of_models_is_served_without_training(images: None, tmp_path: Path) -> None:
     """With MODELS, the one-shot uses the small image and only checks the folder; the service reads it."""
     shutil.copytree(ROOT / "service/default/digits-10", tmp_path / "my-digits")
     tmp_path.chmod(0o755)
@@ -283,7 +283,7 @@ def test_a_folder_of_models_is_served_and_nothing_is_trained(images: None, tmp_p
         assert "/my-digits/1/model.onnx" in project.compose("logs", "export")
 
 
-def test_a_folder_without_models_is_said(images: None, tmp_path: Path) -> None:
+def test_a_folder_without_models_stops_the_start(images: None, tmp_path: Path) -> None:
     """A mistyped folder stops the start with the reason, and nothing is written into it."""
     with temporary_project("none", MODELS=str(tmp_path / "mistyped")) as project:
         assert project.run("docker", "compose", "up", "--wait").returncode != 0
@@ -292,7 +292,7 @@ def test_a_folder_without_models_is_said(images: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["kept connections", "a connection each"])
-def test_a_roll_loses_nothing(scaled: Project, fresh: bool) -> None:
+def test_a_rolling_update_loses_nothing(scaled: Project, fresh: bool) -> None:
     """All replicas are replaced under load, every answer is right, and `up` finds nothing out of date."""
     before = scaled.ids("replica")
 
@@ -310,7 +310,7 @@ def test_a_roll_loses_nothing(scaled: Project, fresh: bool) -> None:
     assert scaled.ids("replica") == after
 
 
-def test_a_roll_to_what_never_gets_ready_is_taken_back(scaled: Project) -> None:
+def test_a_rolling_update_that_is_never_ready_is_rolled_back(scaled: Project) -> None:
     """The new replica is removed, and the old ones answer all the time."""
     before = scaled.ids("replica")
 
@@ -325,7 +325,7 @@ def test_a_roll_to_what_never_gets_ready_is_taken_back(scaled: Project) -> None:
     assert scaled.ids("replica") == before
 
 
-def test_a_roll_to_what_cannot_start_is_taken_back(scaled: Project, tmp_path: Path) -> None:
+def test_a_rolling_update_that_cannot_start_is_rolled_back(scaled: Project, tmp_path: Path) -> None:
     """A replica that the engine creates but cannot start is removed."""
     before = scaled.ids("replica")
     (tmp_path / "file").touch()
@@ -335,7 +335,7 @@ def test_a_roll_to_what_cannot_start_is_taken_back(scaled: Project, tmp_path: Pa
     assert scaled.ids("replica") == before
 
 
-def test_the_proxy_says_in_json_that_nobody_is_ready(scaled: Project) -> None:
+def test_the_proxy_sends_json_if_no_replica_is_ready(scaled: Project) -> None:
     """Without replicas a request gets 503 with Retry-After; replicas are found again once they run."""
     front = Project(scaled.name, port=scaled.scale_port)
     scaled.compose("--profile", "scale", "stop", "replica")
@@ -378,7 +378,7 @@ def test_the_load_generator_loads_the_service(stack: Project) -> None:
     assert "digits-10" in output
 
 
-def test_locusts_page_loads_the_service(stack: Project) -> None:
+def test_the_page_of_locust_loads_the_service(stack: Project) -> None:
     """Locust's page starts a load, the workers send it, and no answer is bad."""
     stack.compose("--profile", "loadtest", "up", "--wait")
     page = "http://" + stack.compose("--profile", "loadtest", "port", "loadtest", "8089").strip()
@@ -397,7 +397,7 @@ def test_locusts_page_loads_the_service(stack: Project) -> None:
 
 
 @pytest.mark.parametrize("image", ["turnpike-proxy", "turnpike-loadtest", "turnpike-export"])
-def test_the_others_run_as_nobody(images: None, image: str) -> None:
+def test_no_image_runs_as_root(images: None, image: str) -> None:
     """No image starts as root. Only the export has training libraries."""
     assert docker("run", "--rm", image, "id", "-u") == "10001"
     libraries = ["torch", "onnx", "onnxruntime", "service", "models"]

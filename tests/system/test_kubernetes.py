@@ -70,7 +70,7 @@ def test_the_pod_is_hardened(pod: dict[str, Any], container: dict[str, Any]) -> 
     assert pod["enableServiceLinks"] is False
 
 
-def test_it_may_drain(pod: dict[str, Any], container: dict[str, Any]) -> None:
+def test_the_pod_has_time_to_drain(pod: dict[str, Any], container: dict[str, Any]) -> None:
     """The pod has more time than both drains, and is seen as not ready before its port closes."""
     wait, seconds = drain_seconds(container)
     assert pod["terminationGracePeriodSeconds"] > wait + seconds
@@ -81,7 +81,7 @@ def test_it_may_drain(pod: dict[str, Any], container: dict[str, Any]) -> None:
     assert read("deployment.yaml")["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
 
 
-def test_all_mean_the_same_pods(container: dict[str, Any]) -> None:
+def test_all_selectors_select_the_same_pods(container: dict[str, Any]) -> None:
     """Every selector selects the pods of the Deployment, and names their ports."""
     deployment = read("deployment.yaml")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -98,7 +98,7 @@ def test_all_mean_the_same_pods(container: dict[str, Any]) -> None:
     assert {endpoint["port"] for endpoint in endpoints} == ports
 
 
-def test_alerts_and_dashboard_know_the_pods() -> None:
+def test_the_job_label_is_that_of_alerts_and_dashboard() -> None:
     """Prometheus gives them the job that alerts and dashboard select."""
     label = read("prometheus/podmonitor.yaml")["spec"]["jobLabel"]
     assert read("deployment.yaml")["spec"]["template"]["metadata"]["labels"][label] == "turnpike"
@@ -126,7 +126,7 @@ def adapter_query(matchers: str, by: str) -> str:
     return query
 
 
-def test_the_autoscaler_asks_for_what_the_adapter_makes() -> None:
+def test_the_autoscaler_uses_the_metric_of_the_adapter() -> None:
     """It has the same name, and uses series that the service exposes."""
     (metric,) = read("autoscaler.yaml")["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] == adapter_rule()["name"]["as"]
@@ -134,7 +134,7 @@ def test_the_autoscaler_asks_for_what_the_adapter_makes() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
-def test_what_the_autoscaler_sees(tmp_path: Path) -> None:
+def test_the_autoscaler_gets_the_mean_wait_of_each_pod(tmp_path: Path) -> None:
     """The mean wait of each pod in milliseconds; 0, not nothing, for a pod without requests."""
     series = {
         'turnpike_model_queue_seconds_sum{namespace="n", pod="busy", model="one"}': "0+12x10",
@@ -181,7 +181,7 @@ def built_manifests(tmp_path: Path, components: tuple[str, ...]) -> list[dict[st
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
-def test_components_come_in_where_they_are_named(tmp_path: Path) -> None:
+def test_components_are_included_if_they_are_named(tmp_path: Path) -> None:
     """A volume of models and a file of keys for the service, and one of the keys for Prometheus."""
     everything = {manifest["kind"]: manifest for manifest in built_manifests(tmp_path, COMPONENTS)}
     pod = everything["Deployment"]["spec"]["template"]["spec"]
@@ -222,7 +222,7 @@ def test_kserve_runs_the_same_service() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 @pytest.mark.parametrize("components", [(), COMPONENTS])
-def test_the_schemas_of_kubernetes(tmp_path: Path, components: tuple[str, ...]) -> None:
+def test_manifests_match_the_schemas_of_kubernetes(tmp_path: Path, components: tuple[str, ...]) -> None:
     """Everything is valid, with no unknown field; PodMonitor is not a kind of Kubernetes itself."""
     manifests = built_manifests(tmp_path, components)
     manifests = [manifest for manifest in manifests if manifest["kind"] != "PodMonitor"]
@@ -246,7 +246,7 @@ def test_the_schemas_of_kubernetes(tmp_path: Path, components: tuple[str, ...]) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_classes_of_kserve() -> None:
+def test_manifests_match_the_classes_of_kserve() -> None:
     """KServe's own classes accept both manifests; an unknown or missing name is found."""
     runtime, digits = read("runtime.yaml", KSERVE), read("digits.yaml", KSERVE)
     environment = installed_programs(*KSERVE_CLIENT)

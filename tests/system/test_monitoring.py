@@ -54,7 +54,7 @@ def queries(interval: str = "40s") -> list[Any]:
 
 
 @pytest.mark.parametrize("query", queries())
-def test_panels_ask_for_what_there_is(query: str) -> None:
+def test_panels_query_existing_series(query: str) -> None:
     """Every series and label of a query exists, and no variable is left in it."""
     assert "$" not in query
     assert selected(query)
@@ -62,21 +62,21 @@ def test_panels_ask_for_what_there_is(query: str) -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
-def test_alerts_ask_for_what_there_is(alert: dict[str, Any]) -> None:
+def test_alerts_query_existing_series(alert: dict[str, Any]) -> None:
     """Every series and label of an alert exists; it has a severity and texts."""
     assert missing_series(alert["expr"]) == []
     assert alert["labels"]["severity"] in {"info", "warning", "critical"}
     assert set(alert["annotations"]) == {"summary", "description"}
 
 
-def test_what_is_not_there_is_found() -> None:
+def test_unknown_series_are_detected() -> None:
     """A misspelt series, label or grouping is reported."""
     assert missing_series("rate(turnpike_model_row_total[5m])") == ["turnpike_model_row_total"]
     assert missing_series('turnpike_workers{modle="m"}') == ["turnpike_workers{modle}"]
     assert missing_series('sum by (rout) (turnpike_http_requests_total{route="/{model}"})') == ["by (rout)"]
 
 
-def test_values_that_are_asked_for_exist() -> None:
+def test_states_and_reasons_in_queries_exist() -> None:
     """States and reasons in queries are those of the service."""
     reasons = {kind.reason for kind in [RequestError, *RequestError.__subclasses__()]}
     text = json.dumps([alert["expr"] for alert in ALERTS]) + json.dumps(DASHBOARD)
@@ -89,7 +89,7 @@ def test_values_that_are_asked_for_exist() -> None:
     assert named == {"overloaded", "expired"} <= reasons
 
 
-def test_drift_has_its_lines() -> None:
+def test_drift_thresholds_agree() -> None:
     """The dashboard, the alerts and the service have the same thresholds."""
     drift_panels = [panel for panel in panels() if "turnpike_gate_drift_psi" in panel["targets"][0]["expr"]]
     assert len(drift_panels) == 2
@@ -101,13 +101,13 @@ def test_drift_has_its_lines() -> None:
     assert f">= {ALARM}" in by_name["TurnpikeGatesAlarm"]
 
 
-def test_a_long_queue_is_half_of_all() -> None:
+def test_the_queue_alert_is_at_half_of_the_queue() -> None:
     """The alert's threshold is half of the default of --queue."""
     (expression,) = [alert["expr"] for alert in ALERTS if alert["alert"] == "TurnpikeQueueLong"]
     assert expression.endswith(f"> {Settings.model_fields['queue'].default // 2}")
 
 
-def test_the_dashboard_is_whole() -> None:
+def test_the_dashboard_layout_is_valid() -> None:
     """No two panels share an id or a place, none leaves the grid, and each uses the provisioned source."""
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
@@ -131,7 +131,7 @@ def test_the_dashboard_is_whole() -> None:
     assert {variable["name"] for variable in DASHBOARD["templating"]["list"]} == {"job", "instance", "model"}
 
 
-def test_the_containers_find_their_files() -> None:
+def test_paths_agree_with_the_compose_file() -> None:
     """Paths and names in the files are those that docker-compose.yml mounts and runs."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     prometheus, grafana = services["prometheus"], services["grafana"]
@@ -156,7 +156,7 @@ def test_the_containers_find_their_files() -> None:
         assert re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[a-z]+/[a-z]+:v?\d+\.\d+\.\d+\}", service["image"])
 
 
-def test_rates_are_taken_over_what_is_collected() -> None:
+def test_the_interval_of_grafana_is_the_scrape_interval() -> None:
     """Grafana's interval is Prometheus' scrape interval."""
     (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())[
         "datasources"
@@ -165,7 +165,7 @@ def test_rates_are_taken_over_what_is_collected() -> None:
     assert source["jsonData"]["timeInterval"] == configuration["global"]["scrape_interval"]
 
 
-def test_every_alert_is_tried() -> None:
+def test_every_alert_has_test_cases() -> None:
     """For each there is a case in which it fires and one in which it does not."""
     fires: dict[str, set[bool]] = {alert["alert"]: set() for alert in ALERTS}
     for case in CASES:
@@ -194,14 +194,14 @@ def test_every_alert_is_documented() -> None:
     ],
     ids=lambda arguments: " ".join(map(str, arguments[:2])),
 )
-def test_promtool_agrees(arguments: tuple[Any, ...]) -> None:
+def test_promtool_accepts_configuration_and_alerts(arguments: tuple[Any, ...]) -> None:
     """Prometheus' own tool accepts the configuration and the alerts, and their cases pass."""
     result = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 @needs_promtool
-def test_promtool_reads_the_dashboard(tmp_path: Path) -> None:
+def test_promtool_parses_every_query_of_the_dashboard(tmp_path: Path) -> None:
     """Every query of the dashboard parses."""
     rules = [{"record": f"panel:{number}", "expr": query.values[0]} for number, query in enumerate(queries())]
     file = tmp_path / "panels.yml"
@@ -213,7 +213,7 @@ def test_promtool_reads_the_dashboard(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_grafana_knows_every_field(tmp_path: Path) -> None:
+def test_grafana_classes_accept_the_dashboard(tmp_path: Path) -> None:
     """Grafana's own classes read the dashboard and write it back unchanged; they would drop a wrong field."""
     classes = installed_programs(*GRAFANA_CLASSES)
     assert run_client("grafana_dashboard.py", classes, GRAFANA / "dashboards/turnpike.json") == []
@@ -266,7 +266,7 @@ def test_every_panel_shows_something(monitored: tuple[Server, Prometheus], query
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
-def test_a_real_prometheus_alerts(monitored: tuple[Server, Prometheus]) -> None:
+def test_a_real_prometheus_fires_the_expected_alerts(monitored: tuple[Server, Prometheus]) -> None:
     """It collects with the key, evaluates every alert, and fires those that fit this service."""
     _, prometheus = monitored
     target = prometheus.target()
@@ -282,7 +282,9 @@ def test_a_real_prometheus_alerts(monitored: tuple[Server, Prometheus]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
-def test_a_prometheus_without_the_key_says_so(monitored: tuple[Server, Prometheus], tmp_path: Path) -> None:
+def test_a_prometheus_without_the_key_reports_401(
+    monitored: tuple[Server, Prometheus], tmp_path: Path
+) -> None:
     """If a key is needed and none is given, the target is down, with the reason."""
     with running_prometheus(tmp_path, urlsplit(monitored[0].url).netloc, "") as prometheus:
         target = prometheus.target()

@@ -53,7 +53,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[Project, Prometheus]]:
         yield project, Prometheus(f"http://127.0.0.1:{port}")
 
 
-def test_prometheus_collects_from_what_runs(watched: tuple[Project, Prometheus]) -> None:
+def test_prometheus_collects_from_the_running_service(watched: tuple[Project, Prometheus]) -> None:
     """It finds the service by name, collects with the key, has the alerts, and keeps its data."""
     project, prometheus = watched
     assert project.get("/metrics").status_code == 401

@@ -78,7 +78,7 @@ def array(tensor: dict[str, Any]) -> Array:
 
 @pytest.mark.parametrize("count", [1, 64])
 @pytest.mark.parametrize("flat", [True, False])
-def test_json_results_are_those_of_pytorch(served: ServedNetwork, count: int, flat: bool) -> None:
+def test_json_results_equal_pytorch(served: ServedNetwork, count: int, flat: bool) -> None:
     """Within the proved error, for one row and for many, with flat and nested data."""
     batch = rows(count)
     response = served.server.post("/v2/models/digits-10/infer", infer_request(batch, flat=flat))
@@ -89,7 +89,7 @@ def test_json_results_are_those_of_pytorch(served: ServedNetwork, count: int, fl
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_binary_results_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+def test_binary_results_equal_pytorch(served: ServedNetwork, count: int) -> None:
     """The same tensors as raw bytes in request and response."""
     batch = rows(count)
     head = (
@@ -108,7 +108,7 @@ def test_binary_results_are_those_of_pytorch(served: ServedNetwork, count: int) 
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_predictions_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+def test_predictions_equal_pytorch(served: ServedNetwork, count: int) -> None:
     """Labels and probabilities for a plain list of rows."""
     batch = rows(count)
     response = served.server.post("/v1/models/digits-10:predict", {"instances": batch.tolist()})
@@ -121,7 +121,7 @@ def test_predictions_are_those_of_pytorch(served: ServedNetwork, count: int) -> 
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_gates_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+def test_gates_equal_pytorch(served: ServedNetwork, count: int) -> None:
     """All values of T of every layer, and their means."""
     batch = rows(count)
     response = served.server.post("/v2/models/digits-10/gates?detail=rows", infer_request(batch))
@@ -150,7 +150,7 @@ def test_a_gate_can_be_requested_as_an_output(served: ServedNetwork) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 64])
-def test_lesions_are_those_of_pytorch(served: ServedNetwork, count: int) -> None:
+def test_lesions_equal_pytorch(served: ServedNetwork, count: int) -> None:
     """Closing a layer in the service is the same as a gate bias far below zero in PyTorch."""
     batch = rows(count)
     response = served.server.post("/v2/models/digits-10/lesion", infer_request(batch) | {"close": [2, 7]})

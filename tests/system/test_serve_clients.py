@@ -37,7 +37,7 @@ def expected(results: dict[str, Any], output: str = "output") -> Any:
     return open_model(DEFAULT).run({"x": rows}, [output])[0].tolist()
 
 
-def test_tritonclient(server: Server) -> None:
+def test_the_client_of_triton_works(server: Server) -> None:
     """Every request that its HTTP client can send, in every form."""
     results = run_client(
         "triton_client.py",
@@ -70,7 +70,7 @@ def test_tritonclient(server: Server) -> None:
     assert results["statistics"]["model_stats"][0]["inference_count"] >= 3 * 24
 
 
-def test_kserve(server: Server) -> None:
+def test_the_client_of_kserve_works(server: Server) -> None:
     """Its REST client uses both protocols."""
     results = run_client(
         "kserve_client.py", installed_programs("kserve", CLIENTS["kserve"]), server.url, "digits-10"
@@ -84,7 +84,7 @@ def test_kserve(server: Server) -> None:
     ]
 
 
-def test_schemathesis(server: Server) -> None:
+def test_schemathesis_finds_no_undocumented_response(server: Server) -> None:
     """Random requests to all operations of the OpenAPI document get only responses that it describes."""
     ran = subprocess.run(
         [

@@ -115,7 +115,7 @@ def test_killed_workers_lose_only_their_current_requests(kills: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", short_and_long(15, 60))
-def test_five_times_too_much_load_is_rejected_in_order(seconds: int) -> None:
+def test_an_overload_is_rejected_with_503_or_504(seconds: int) -> None:
     """Only 200, 503 and 504, with good responses in every second."""
     heavy = shots(8, sizes=(64,))
     with serving("--queue", 16) as server:

@@ -92,7 +92,7 @@ def until(condition: Any, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def test_every_result_is_that_of_an_unbatched_request(server: Server) -> None:
+def test_batched_results_equal_unbatched_results(server: Server) -> None:
     """Two thousand requests over 32 connections, which are batched as they arrive."""
     load = LoadGenerator(server.url, shots(64), 32)
     tally = asyncio.run(load.run(3))
@@ -198,7 +198,7 @@ def test_errors_are_one_sentence_of_json(server: Server, method: str, path: str,
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
 @pytest.mark.parametrize("document", ["README.md", "docs/how-to/serve.md"])
-def test_the_curl_line_of_the_docs_works(server: Server, document: str) -> None:
+def test_the_curl_command_of_the_docs_works(server: Server, document: str) -> None:
     """Verbatim except for the port."""
     (line,) = re.findall(r"^    (curl .*:predict .*)$", (ROOT / document).read_text(), re.MULTILINE)
     words = shlex.split(line.replace("http://127.0.0.1:8000", server.url))
@@ -310,7 +310,7 @@ def test_sigterm_under_load_loses_nothing(fresh: bool) -> None:
     assert load.tally.good
 
 
-def test_it_is_not_ready_before_the_port_closes() -> None:
+def test_draining_is_not_ready_before_the_port_closes() -> None:
     """A load balancer sees 503 while requests are still answered."""
     with serving("--drain-wait", 2) as server:
         server.process.send_signal(signal.SIGTERM)
@@ -343,7 +343,7 @@ def test_requests_of_a_disconnected_client_are_not_run() -> None:
         assert 'turnpike_model_failures_total{model="digits-10",reason="gone"' in server.get("/metrics").text
 
 
-def test_a_rejected_client_that_retries_at_once_has_to_wait() -> None:
+def test_a_rejected_client_that_retries_at_once_is_delayed() -> None:
     """Its connection is read after a pause if it ignores Retry-After, so that rejections cost little."""
     many = shots(4, sizes=(1,))
     with serving("--queue", 1, "--max-delay-ms", 300) as server:
@@ -353,7 +353,7 @@ def test_a_rejected_client_that_retries_at_once_has_to_wait() -> None:
     assert tally.statuses[503] < 14 * 3 * 6
 
 
-def test_gates_by_infer_have_the_same_limit() -> None:
+def test_gates_as_outputs_of_infer_have_the_same_limit() -> None:
     """All gates for many rows are rejected before the run; a few gates are returned."""
     gates = [{"name": f"layer{layer:02d}.transform_gate"} for layer in range(10)]
     row = {"name": "x", "shape": [256, 1, 8, 8], "datatype": "FP32", "data": [0] * 64 * 256}

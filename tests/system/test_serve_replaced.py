@@ -45,7 +45,7 @@ def index(server: Server) -> list[tuple[str, str, str]]:
     return [(entry["version"], entry["state"], entry["reason"]) for entry in entries]
 
 
-def test_a_replacement_serves_a_new_file(tmp_path: Path) -> None:
+def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
     """The only worker dies after its file was replaced by another good one."""
     put(tmp_path)
     with serving("--models", tmp_path) as server:
@@ -56,7 +56,7 @@ def test_a_replacement_serves_a_new_file(tmp_path: Path) -> None:
         assert index(server) == [("1", "READY", "")]
 
 
-def test_a_replacement_without_a_good_file_says_why(tmp_path: Path) -> None:
+def test_a_replacement_worker_without_a_good_file_gives_the_reason(tmp_path: Path) -> None:
     """The only worker dies after its file was damaged: 503 with the reason until the file is good again."""
     file = put(tmp_path)
     with serving("--models", tmp_path, "--poll", 0.1) as server:
@@ -96,7 +96,7 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
         until(lambda: server.get(READY).status_code == 200)
 
 
-def test_keys_may_come_by_pipe(tmp_path: Path) -> None:
+def test_keys_may_be_read_from_a_pipe(tmp_path: Path) -> None:
     """Every worker has them, also replacements."""
     reading, writing = os.pipe()
     os.write(writing, b"secret-key\n")

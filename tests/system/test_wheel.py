@@ -88,7 +88,7 @@ def serving(programs: Path, folder: Path) -> Iterator[str]:
         process.communicate(timeout=30)
 
 
-def test_the_wheel_holds_what_git_tracks_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_has_exactly_the_tracked_files(wheel: Path) -> None:
     """Every module and data file of the packages; no tests, no benchmarks, no examples."""
     tracked = subprocess.run(
         ["git", "ls-files", *PACKAGES, "turnpike.py"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -101,7 +101,7 @@ def test_the_wheel_holds_what_git_tracks_and_nothing_else(wheel: Path) -> None:
     assert names == {name for name in expected if not name.endswith(".md")}
 
 
-def test_the_checkout_is_not_on_the_path(programs: Path, tmp_path: Path) -> None:
+def test_the_tests_import_the_installed_packages(programs: Path, tmp_path: Path) -> None:
     """Otherwise the other tests of this file would prove nothing."""
     names = ", ".join((*PACKAGES, "turnpike"))
     code = f"import {names}, json; print(json.dumps([m.__file__ for m in ({names})]))"
@@ -133,7 +133,7 @@ def test_the_bundled_model_and_the_dashboard_are_served(programs: Path, tmp_path
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_the_templates_of_reports_are_there(programs: Path, tmp_path: Path) -> None:
+def test_report_templates_are_installed(programs: Path, tmp_path: Path) -> None:
     """All files in the template folders of the checkout can be read in the new environment."""
     names = [
         str(path.relative_to(ROOT))

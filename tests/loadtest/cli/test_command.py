@@ -65,7 +65,7 @@ def wait_for_load(
         (("http://127.0.0.1:1", "--users", "x"), 2, "error: --users: expected a whole number, got 'x'"),
     ],
 )
-def test_an_error_is_one_sentence(arguments: tuple[str, ...], status: int, message: str) -> None:
+def test_errors_are_one_line(arguments: tuple[str, ...], status: int, message: str) -> None:
     with command(*arguments) as process:
         output, _ = process.communicate(timeout=60)
     assert process.returncode == status
@@ -73,7 +73,7 @@ def test_an_error_is_one_sentence(arguments: tuple[str, ...], status: int, messa
     assert output.count("\n") == 1
 
 
-def test_help_is_quick() -> None:
+def test_help_does_not_import_large_libraries() -> None:
     code = (
         "import sys, turnpike\n"
         "for arguments in (['loadtest', '--help'], ['loadtest', 'http://h', '--users', 'x']):\n"

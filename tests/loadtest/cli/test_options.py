@@ -40,7 +40,7 @@ def test_every_field_of_a_plan_has_an_option() -> None:
     )
 
 
-def test_texts_become_a_plan(tmp_path: Path) -> None:
+def test_option_texts_are_parsed_into_a_plan(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("\n  first-key  \nsecond\n")
     plan = parse_plan(
         URL,
@@ -74,7 +74,7 @@ def test_texts_become_a_plan(tmp_path: Path) -> None:
     ("text", "expected"),
     [("60s", 60), ("5m", 300), ("1h30m", 5400), ("500ms", 0.5), ("1m30s", 90), ("90", 90), ("0.5", 0.5)],
 )
-def test_times(text: str, expected: float) -> None:
+def test_times_are_parsed_with_units(text: str, expected: float) -> None:
     assert parse_seconds("--duration", text) == pytest.approx(expected)
 
 
@@ -95,13 +95,13 @@ def test_times(text: str, expected: float) -> None:
         ("api_key", "/no/such/file", "--api-key-file: expected a readable file, got '/no/such/file'"),
     ],
 )
-def test_invalid_texts(field: str, text: str, message: str) -> None:
+def test_invalid_option_texts_are_rejected(field: str, text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_plan(URL, {field: text})
     assert str(error.value).startswith(message)
 
 
-def test_a_file_without_a_key(tmp_path: Path) -> None:
+def test_a_key_file_without_a_key_is_rejected(tmp_path: Path) -> None:
     """A secret that failed to arrive is more likely than a wish for no key."""
     (tmp_path / "keys").write_text("\n# none\n")
     with pytest.raises(UsageError, match="without one"):

@@ -69,7 +69,7 @@ def test_a_line_has_the_figures_of_the_last_seconds() -> None:
 
 
 @pytest.mark.parametrize(("elapsed", "rate"), [(0.4, 0), (1.3, 0), (3.3, 20), (4.3, 20)])
-def test_recent_figures_in_the_first_seconds(elapsed: float, rate: float) -> None:
+def test_recent_figures_are_correct_in_the_first_seconds(elapsed: float, rate: float) -> None:
     """A test that has just started does not look slower; the rate is 0 until a second is complete."""
     now = state(elapsed, sample_ledger())
     assert RecentFigures.of(now, START + 100 + elapsed).rate == rate
@@ -123,7 +123,7 @@ def test_each_step_is_printed_once(terminal: bool) -> None:
     assert "load generator too slow" in lines[3]
 
 
-def test_the_result_is_a_table() -> None:
+def test_the_result_is_shown_as_a_table() -> None:
     ledger = Ledger()
     add_requests(
         ledger, START, 10, 50, kinds=(("json, 1 row", 1), ("binary, 32 rows", 32)), faults={"503": 0.1}
@@ -160,7 +160,7 @@ def test_the_title_names_the_capacity() -> None:
     )
 
 
-def test_a_table_without_requests() -> None:
+def test_the_result_of_no_requests_can_be_shown() -> None:
     console = make_console()
     LoadProgress(console).show_result(sample_record(ledger=Ledger(), scrapes=(), first=START, last=START))
     assert "all" in output(console)
@@ -186,7 +186,7 @@ def test_an_error_ends_the_panel() -> None:
     assert show in output(console)
 
 
-def test_sparklines() -> None:
+def test_sparklines_are_scaled_to_their_maximum() -> None:
     assert sparkline([1, math.nan, 7, 0]) == "▂ █▁"
     assert sparkline([]) == ""
     assert sparkline([math.nan]) == ""

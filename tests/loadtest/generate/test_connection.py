@@ -58,7 +58,7 @@ def request(url: str, path: str = "/x") -> bytes:
     return compose_request(url, path, b"{}", {"Content-Type": "application/json"})
 
 
-def test_the_bytes_of_a_request() -> None:
+def test_a_request_is_composed_as_http() -> None:
     text = compose_request(
         "http://h:81/base/", "/v2/models/m/infer", b"{}", {"Authorization": "Bearer k"}
     ).decode()
@@ -112,7 +112,7 @@ CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\nab\r\n
     ],
     ids=["chunks", "until close", "in pieces"],
 )
-def test_every_form_of_a_body(parts: tuple[bytes, ...], kept: int) -> None:
+def test_every_framing_of_a_body_is_read(parts: tuple[bytes, ...], kept: int) -> None:
     with scripted_server(answering(*parts)) as url:
         pool = ConnectionPool(url, insecure=False)
         assert pool.post(request(url)).data == b"abc"
@@ -130,7 +130,7 @@ def test_every_form_of_a_body(parts: tuple[bytes, ...], kept: int) -> None:
         ((b"SSH-2.0-OpenSSH_9.2p1\r\n",), "the answer is not HTTP"),
     ],
 )
-def test_an_answer_that_ends_too_early(parts: tuple[bytes, ...], message: str) -> None:
+def test_a_truncated_response_is_a_fault(parts: tuple[bytes, ...], message: str) -> None:
     """It is a fault, never a short body, and the connection is not used again."""
     with scripted_server(answering(*parts)) as url:
         pool = ConnectionPool(url, insecure=False)
@@ -139,7 +139,7 @@ def test_an_answer_that_ends_too_early(parts: tuple[bytes, ...], message: str) -
         assert not pool._idle
 
 
-def test_no_server_there() -> None:
+def test_a_refused_connection_is_a_fault() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     pool = ConnectionPool(f"http://127.0.0.1:{port}", insecure=False)
@@ -156,7 +156,7 @@ def test_redirects_are_not_followed() -> None:
         pool.shrink(0)
 
 
-def test_connections_opened_ahead() -> None:
+def test_connections_can_be_opened_ahead() -> None:
     with fake_servers.fake_server({"POST /x": FakeAnswer(BODY)}) as server:
         pool = ConnectionPool(server.url, insecure=False)
         pool.open(3)

@@ -18,11 +18,11 @@ from loadtest.plan import SHAPES, Shape
         ("step", {0: 0.2, 0.19: 0.2, 0.21: 0.4, 0.5: 0.6, 0.79: 0.8, 0.81: 1, 1: 1}),
     ],
 )
-def test_load_factors(shape: Shape, factors: dict[float, float]) -> None:
+def test_load_factors_follow_the_shape(shape: Shape, factors: dict[float, float]) -> None:
     assert {time: load_factor(shape, time) for time in factors} == pytest.approx(factors)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_before_and_after(shape: Shape) -> None:
+def test_load_factors_before_and_after_the_test_are_constant(shape: Shape) -> None:
     assert load_factor(shape, -3) == load_factor(shape, 0)
     assert load_factor(shape, 7) == load_factor(shape, 1)

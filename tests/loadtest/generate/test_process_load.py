@@ -60,7 +60,7 @@ def summary(process_load: ProcessLoad) -> PeriodSummary:
     return process_load.ledger.total_summary()
 
 
-def test_closed_loop() -> None:
+def test_a_closed_loop_waits_for_each_response() -> None:
     with running_process_load() as (process_load, outcomes):
         requests = process_load.request_cycle("json")
         begun = now()
@@ -155,7 +155,7 @@ def test_latency_includes_lateness() -> None:
     assert all(outcome.latency > outcome.late for outcome in outcomes)
 
 
-def test_a_rate_beyond_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_rate_leaves_time_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate beyond reach leaves time to handle answers and to stop."""
     monkeypatch.setattr(open_loop, "MAX_IN_FLIGHT", 10)
     with running_process_load() as (process_load, _):
@@ -170,7 +170,7 @@ def test_a_rate_beyond_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary(process_load).bad > 0
 
 
-def test_arrivals_are_random_and_at_the_rate() -> None:
+def test_arrivals_are_a_poisson_process() -> None:
     """Gaps of a Poisson process have a standard deviation equal to their mean."""
     with running_process_load(samples=1) as (process_load, outcomes):
         gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
@@ -185,7 +185,7 @@ def test_arrivals_are_random_and_at_the_rate() -> None:
     assert all(outcome.late >= 0 for outcome in outcomes)
 
 
-def test_a_pause_and_a_new_rate() -> None:
+def test_a_schedule_does_not_catch_up_after_a_pause() -> None:
     """A schedule pauses at rate 0 and does not make up for the pause afterwards."""
     with running_process_load() as (process_load, outcomes):
         gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
@@ -203,7 +203,7 @@ def test_a_pause_and_a_new_rate() -> None:
         assert before < len(outcomes) < before + 75
 
 
-def test_too_many_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_requests_in_flight_are_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_loop, "MAX_IN_FLIGHT", 10)
     barrier = Barrier()
     with running_process_load(barrier) as (process_load, outcomes):
@@ -249,7 +249,7 @@ def test_the_timer_is_never_early() -> None:
     assert ran == [True]
 
 
-def test_the_timer_without_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timer_works_without_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     timer = PreciseTimer()
     begun = time.monotonic()

@@ -62,7 +62,7 @@ def run_search(
 
 @pytest.mark.parametrize("capacity", [30, 100, 333, 777])
 @pytest.mark.parametrize("start", [20, 100])
-def test_it_comes_close_from_below(capacity: float, start: float) -> None:
+def test_the_search_approaches_the_capacity_from_below(capacity: float, start: float) -> None:
     """The result kept the limits, and a rate five percent higher did not."""
     search, rates = run_search(server_with(capacity), start)
     assert search.rate is not None
@@ -107,7 +107,7 @@ def test_no_rate_is_confirmed() -> None:
     assert confirmations == MAX_CONFIRMATIONS
 
 
-def test_a_server_that_never_keeps_the_limits() -> None:
+def test_a_server_that_never_keeps_the_limits_has_no_rate() -> None:
     search, rates = run_search(server_with(0), 64)
     assert search.rate is None
     assert rates == sorted(rates, reverse=True)
@@ -135,18 +135,18 @@ def test_a_lasting_disturbance_counts() -> None:
     assert rates[:3] == [100, 200, 200]
 
 
-def test_a_clear_miss_is_not_tried_again() -> None:
+def test_a_clear_miss_is_not_repeated() -> None:
     _, rates = run_search(server_with(150), 100)
     assert rates[:3] == [100, 200, 150]
 
 
-def test_errors_are_a_limit_too() -> None:
+def test_errors_limit_the_rate() -> None:
     search, _ = run_search(lambda rate: period(rate, 0.01, faults=0.3 if rate > 120 else 0), 100)
     assert search.rate is not None
     assert 110 < search.rate <= 120
 
 
-def test_a_slow_generator_says_nothing_about_the_server() -> None:
+def test_a_slow_generator_limits_the_search() -> None:
     late, _ = run_search(server_with(150), 100, late=0.02)
     assert late.limited_by == "generator"
     few, _ = run_search(lambda rate: period(rate, 0.01, sent=min(1, 150 / rate)), 100)
@@ -155,7 +155,7 @@ def test_a_slow_generator_says_nothing_about_the_server() -> None:
     assert few.rate < 180
 
 
-def test_a_rate_that_held_was_not_limited() -> None:
+def test_a_rate_that_held_is_not_limited_by_the_generator() -> None:
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     result = record(search, 100, server_with(200)(100), late=0.04)
     assert result.held
@@ -163,7 +163,7 @@ def test_a_rate_that_held_was_not_limited() -> None:
 
 
 @pytest.mark.parametrize("tries", [(0.04, 0.0), (0.0, 0.04)])
-def test_a_late_generator_in_either_try_is_to_blame(tries: tuple[float, float]) -> None:
+def test_a_late_generator_in_either_try_is_recorded(tries: tuple[float, float]) -> None:
     """A rate that missed twice, once because the generator was late, says nothing about the server."""
     search = CapacitySearch(Slo.parse(LIMITS), 100)
     for late in tries:
@@ -191,7 +191,7 @@ def test_a_few_waiting_requests_are_not_a_queue() -> None:
     assert record(search, 1, period(1, 0.01), waiting=2).held
 
 
-def test_a_limit_on_the_rate_does_not_end_it() -> None:
+def test_a_limit_on_the_rate_does_not_end_the_search() -> None:
     """A required rate cannot be kept while the search is still below it."""
     search, _ = run_search(server_with(300), 50, limits="p99<50ms, rate>200")
     assert search.rate is not None

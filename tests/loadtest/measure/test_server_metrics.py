@@ -79,7 +79,7 @@ def test_a_value_beyond_the_last_bound_is_the_bound() -> None:
     assert Buckets((1.0, INF), (1.0, 9.0), 100.0).percentile(0.99) == 1.0
 
 
-def test_empty_buckets() -> None:
+def test_empty_buckets_have_no_percentile() -> None:
     assert math.isnan(Buckets().percentile(0.5))
     assert math.isnan(Buckets((1.0, INF), (0.0, 0.0)).percentile(0.99))
     assert math.isnan(Buckets().mean)
@@ -168,7 +168,7 @@ def test_the_scrape_after_a_failure_covers_both() -> None:
         ("", "is not that of turnpike"),
     ],
 )
-def test_a_server_without_these_metrics(answer: str | int, reason: str) -> None:
+def test_a_server_without_metrics_has_none(answer: str | int, reason: str) -> None:
     server = Server(answer, metrics())
     scraper = MetricsScraper(server, "m")
     assert scraper.scrape() is None
@@ -178,7 +178,7 @@ def test_a_server_without_these_metrics(answer: str | int, reason: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_real_server() -> None:
+def test_metrics_of_our_own_server_are_read() -> None:
     with serving() as server:
         scraper = MetricsScraper(HttpClient(server.url), "digits-10")
         assert scraper.scrape() is None

@@ -29,7 +29,7 @@ def ledger(**faults: float) -> Ledger:
     return result
 
 
-def test_a_test_that_is_passed() -> None:
+def test_a_passed_test_has_no_failures() -> None:
     assert failures(sample_record()) == ()
     assert failures(sample_record(LoadPlan(URL, slo=SLO), ledger(busy=0.5), missed_limits=())) == ()
 
@@ -52,7 +52,7 @@ def test_many_errors_fail_a_test_without_limits() -> None:
     assert failures(sample_record(LoadPlan(URL), ledger(busy=0.002), missed_limits=())) == ()
 
 
-def test_a_capacity_that_was_not_found() -> None:
+def test_a_capacity_that_was_not_found_is_a_failure() -> None:
     plan = LoadPlan(URL, find_capacity=True, slo=SLO)
     record = sample_record(plan, capacity=Capacity(None, "server"), missed_limits=())
     assert failures(record) == ("no rate kept p99<50ms, errors<90%",)
@@ -82,7 +82,7 @@ def notes(
     return " ".join(caveats(plan, workload, PeriodSummary(1, totals), busy))
 
 
-def test_no_notes() -> None:
+def test_an_ordinary_test_has_no_notes() -> None:
     assert notes(LoadPlan(URL), busy=(0.5, 0.5, 0.6, 0.9, 0.4, 0.3)) == ""
 
 
@@ -93,7 +93,7 @@ def test_no_notes() -> None:
         ("'json, 1 row' have the same answer", {"equal": ("json, 1 row",)}),
     ],
 )
-def test_notes_about_the_figures(text: str, options: dict[str, Any]) -> None:
+def test_unusual_figures_are_noted(text: str, options: dict[str, Any]) -> None:
     assert text in notes(LoadPlan(URL), **options)
 
 

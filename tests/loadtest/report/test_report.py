@@ -125,7 +125,7 @@ class Elements(HTMLParser):
             self.scripts[-1] += data
 
 
-def test_figures_are_those_of_the_requests() -> None:
+def test_figures_equal_those_of_numpy() -> None:
     """Percentiles, rates and errors equal those that numpy computes from the same outcomes."""
     ledger, draws = Ledger(), np.random.default_rng(0)
     latencies = draws.lognormal(-5, 1, 2000)
@@ -199,7 +199,7 @@ def test_requests_after_the_end_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(("every", "covered"), [(1.06, 9), (1.0, 9), (2.5, 9)])
-def test_scrapes_leave_no_gaps(every: float, covered: int) -> None:
+def test_scrapes_cover_each_second(every: float, covered: int) -> None:
     """Each second that a scrape covers has values, whatever the intervals of the scrapes."""
     scrapes = [replace(sample_scrape(START + every * n, 60), seconds=every) for n in range(1, 12)]
     report = build_document(sample_record(scrapes=tuple(scrapes)))
@@ -252,7 +252,7 @@ def test_the_document_is_strict_json(any_record: Record) -> None:
     assert json.loads(json.dumps(report, allow_nan=False)) == report
 
 
-def test_the_keys_are_those_of_the_documentation() -> None:
+def test_the_keys_are_documented() -> None:
     """Programs read them, so README.md documents each key."""
     table = (Path(loadtest.__file__).parent / "README.md").read_text(encoding="utf-8")
     keys = re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
@@ -363,7 +363,7 @@ def test_a_search_shows_its_steps() -> None:
     )
 
 
-def test_a_search_that_was_stopped_shows_its_steps() -> None:
+def test_a_stopped_search_shows_its_steps() -> None:
     """It has no capacity, which does not mean that there is none."""
     report = build_document(replace(sample_search_record(), capacity=None, interrupted=True))
     assert report["capacity"]["done"] is False
@@ -375,7 +375,7 @@ def test_a_search_that_was_stopped_shows_its_steps() -> None:
     assert "stopped early" not in render_report(build_document(sample_record()))
 
 
-def test_a_rate_that_was_tried_twice() -> None:
+def test_a_rate_that_was_tried_twice_is_one_point() -> None:
     steps = sample_search_record((100, 200, 100)).steps
     steps = (steps[0], steps[1], replace(steps[2], held=False))
     line, marks = make_charts(build_document(replace(sample_search_record((100, 200, 100)), steps=steps)))[
@@ -388,7 +388,7 @@ def test_a_rate_that_was_tried_twice() -> None:
 
 
 @pytest.mark.parametrize("rate", [400.0, None])
-def test_a_slow_generator_says_nothing_about_the_server(rate: float | None) -> None:
+def test_a_slow_generator_is_shown_as_the_limit(rate: float | None) -> None:
     record = sample_search_record()
     steps = tuple(replace(step, generator_limited=step.rate > 400) for step in record.steps)
     report = build_document(replace(record, steps=steps, capacity=Capacity(rate, "generator")))
@@ -404,7 +404,7 @@ def test_the_page_explains_coordinated_omission() -> None:
     assert "This test was an open loop" not in closed
 
 
-def test_reports_are_written(tmp_path: Path) -> None:
+def test_a_report_has_a_page_and_a_json_file(tmp_path: Path) -> None:
     path = write_report(tmp_path / "a" / "report", mixed())
     assert path == tmp_path / "a" / "report" / "report.html"
     report = json.loads(path.with_name("report.json").read_text(encoding="utf-8"))
@@ -458,7 +458,7 @@ def test_times_have_three_digits(value: float | None, text: str) -> None:
     assert fmt.seconds(value) == text
 
 
-def test_numbers_are_easy_to_read() -> None:
+def test_numbers_have_three_digits_and_separators() -> None:
     assert [fmt.number(value) for value in (0, 0.256, 12.34, 99.96, 1234.5, None)] == [
         "0",
         "0.256",
@@ -490,7 +490,7 @@ def test_numbers_are_easy_to_read() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixed", "search", "nothing"])
-def test_a_browser_draws_it(name: str, tmp_path: Path) -> None:
+def test_a_browser_draws_the_charts(name: str, tmp_path: Path) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")

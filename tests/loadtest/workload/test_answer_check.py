@@ -97,7 +97,7 @@ def changed(document: Document, change: Change) -> Reply:
     return reply(copy)
 
 
-def test_the_same_bytes_are_good() -> None:
+def test_equal_responses_are_good() -> None:
     for wire, right in [
         ("json", reply(infer())),
         ("binary", binary()),
@@ -108,7 +108,7 @@ def test_the_same_bytes_are_good() -> None:
         assert check(right, right, wire) is None  # type: ignore[arg-type]
 
 
-def test_other_bytes_may_have_the_same_meaning() -> None:
+def test_responses_of_equal_meaning_are_good() -> None:
     nested = infer(output() | {"data": VALUES})
     for other in (nested, infer() | {"id": "7"}, dict(reversed(infer().items()))):
         assert check(reply(infer()), reply(other)) is None
@@ -118,7 +118,7 @@ def test_other_bytes_may_have_the_same_meaning() -> None:
     assert check(reply(infer()), binary(np.float32(VALUES).tolist())) is None
 
 
-def test_any_other_status_is_a_fault() -> None:
+def test_other_statuses_are_faults() -> None:
     for status in (503, 429, 302, 204):
         assert check(reply(infer()), reply({"error": f"busy {status}"}, status)) == str(status)
 
@@ -144,14 +144,14 @@ def test_any_other_status_is_a_fault() -> None:
         (lambda d: d.update(model_name="n"), "model"),
     ],
 )
-def test_wrong_answers(change: Change, fault: str) -> None:
+def test_wrong_responses_are_found(change: Change, fault: str) -> None:
     fault_text = check(reply(infer()), changed(infer(), change))
     assert fault_text is not None
     assert fault_text.startswith(f"wrong: {fault}")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"outputs":', b"\xff", b"[" * 100_000])
-def test_answers_that_are_not_json_objects(data: bytes) -> None:
+def test_responses_that_are_no_json_objects_are_faults(data: bytes) -> None:
     fault_text = check(reply(infer()), Reply(200, {}, data))
     assert fault_text in ("wrong: not JSON", "wrong: not a JSON object")
 
@@ -169,7 +169,7 @@ def test_the_first_wrong_answer_is_described_in_full() -> None:
     )
 
 
-def test_tolerance() -> None:
+def test_differences_within_the_tolerance_are_good() -> None:
     """The allowed difference is absolute plus relative."""
     far = infer(output([[0.1, 0.2, 0.7], [0.5, 0.25, 0.26]]))
     assert check(reply(infer()), reply(far))
@@ -178,14 +178,14 @@ def test_tolerance() -> None:
     assert check(reply(infer(output(right))), reply(infer(output(near))), tolerance=0.01) is None
 
 
-def test_a_single_number() -> None:
+def test_single_numbers_are_compared() -> None:
     scalar = replace(TARGET, outputs=(TensorSpec("y", "FP32", ()),))
     right, wrong = reply(infer(output(0.5))), reply(infer(output(0.75)))
     assert check(right, right, target=scalar) is None
     assert check(right, wrong, target=scalar) == "wrong: y differs from the reference answer"
 
 
-def test_whole_numbers_are_exact() -> None:
+def test_integers_are_compared_exactly() -> None:
     whole = replace(TARGET, outputs=(TensorSpec("y", "INT64", (-1,)),))
     right, wrong = (reply(infer(output([10**6, last], datatype="INT64"))) for last in (10**6, 10**6 + 1))
     assert check(right, right, target=whole) is None
@@ -196,7 +196,7 @@ def test_whole_numbers_are_exact() -> None:
     assert check(right, wide, target=whole) == "wrong: values of another datatype"
 
 
-def test_texts_are_exact() -> None:
+def test_texts_are_compared_exactly() -> None:
     texts = replace(TARGET, outputs=(TensorSpec("y", "BYTES", (-1,)),))
     entry = output(["one", "tü"], datatype="BYTES")
     right = reply(infer(entry))
@@ -211,7 +211,7 @@ def test_texts_are_exact() -> None:
     assert check(right, short, target=texts) == "wrong: binary data of another length"
 
 
-def test_binary_answers() -> None:
+def test_binary_responses_are_compared() -> None:
     right = binary()
     size = int(right.headers[LENGTH])
     other = binary([[0.1, 0.2, 0.7], [0.5, 0.25, 0.5]])
@@ -229,7 +229,7 @@ def test_binary_answers() -> None:
         assert check(right, binary(parameters={"binary_data_size": size}), "binary")
 
 
-def test_bfloat16() -> None:
+def test_bfloat16_is_compared() -> None:
     target = replace(TARGET, outputs=(TensorSpec("y", "BF16", (-1, 1)),))
     upper = [[0x3F80], [0xC000]]  # 1 and -2
     right = binary(upper, "BF16", "<u2")
@@ -241,7 +241,7 @@ def test_bfloat16() -> None:
     assert checker.first_wrong.endswith("'y' at [1, 0]: expected -2 within 0.0001, got 2")
 
 
-def test_predictions() -> None:
+def test_predictions_are_compared() -> None:
     right = reply(predictions())
     assert check(right, reply(predictions("a")), "v1") == "wrong: label differs from the reference answer"
     renamed = reply(json.loads(json.dumps(predictions()).replace('"b":', '"bb":')))
@@ -262,13 +262,13 @@ def test_predictions() -> None:
     assert check(right, huge, "v1") == "wrong: values of another datatype"
 
 
-def test_a_label_follows_from_numbers() -> None:
+def test_a_label_may_differ_if_probabilities_tie() -> None:
     """If numbers differ within the tolerance, rounding may choose another of two equally good classes."""
     tied = changed(predictions("b"), lambda d: d["predictions"][0].update(probability=0.70001))
     assert check(reply(predictions()), tied, "v1") is None
 
 
-def test_gates() -> None:
+def test_gate_responses_are_compared() -> None:
     assert (
         check(reply(gates()), reply(gates(0.5)), "gates")
         == "wrong: mean of gates differs from the reference answer"
@@ -277,7 +277,7 @@ def test_gates() -> None:
     assert check(reply(gates()), reply(gates() | infer(output([[0, 0, 0]] * 2))), "gates")
 
 
-def test_faults_are_few() -> None:
+def test_faults_contain_no_names_of_the_server() -> None:
     """Names that a server makes up must not be part of a fault, because faults are counted by their text."""
     for odd in (infer(output(), output([float("nan")], "x1")), infer(output([float("nan")], "x1"))):
         assert check(reply(infer()), reply(odd)) == "wrong: outputs"
@@ -288,13 +288,13 @@ def test_faults_are_few() -> None:
     assert check(reply(gates()), reply(other), "gates") == "wrong: gate differs from the reference answer"
 
 
-def test_numbers_far_apart() -> None:
+def test_differences_that_overflow_are_faults() -> None:
     wide = replace(TARGET, outputs=(TensorSpec("y", "FP64", (-1,)),))
     right, wrong = (reply(infer(output([value] * 2, datatype="FP64"))) for value in (1.7e308, -1.7e308))
     assert check(right, wrong, target=wide) == "wrong: y differs from the reference answer"
 
 
-def test_lesions() -> None:
+def test_lesion_responses_are_compared() -> None:
     moved = lesion() | {"lesioned": infer(output([[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]]))}
     assert check(reply(lesion()), reply(moved), "lesion") == (
         "wrong: lesioned y differs from the reference answer"
@@ -304,7 +304,7 @@ def test_lesions() -> None:
     assert check(reply(lesion()), reply(infer()), "lesion") == "wrong: no outputs"
 
 
-def test_another_version() -> None:
+def test_another_version_may_have_other_values() -> None:
     """A version that appears during the load may give other values, but not other shapes or NaN."""
     other = infer(output([[0.9, 0.0, 0.1]] * 2)) | {"model_version": "2"}
     assert check(reply(infer()), reply(other)) is None
@@ -337,18 +337,18 @@ def test_another_version() -> None:
         (reply({"predictions": VALUES[:1]}), "v1", r"expected shape \[2, -1\], got \[1, 3\]"),
     ],
 )
-def test_invalid_reference_answers(answer: Reply, wire: Wire, message: str) -> None:
+def test_invalid_reference_responses_are_errors(answer: Reply, wire: Wire, message: str) -> None:
     with pytest.raises(TargetError, match=message):
         AnswerChecker(TARGET, LoadPlan(URL)).learn(make_payload(wire), answer)
 
 
-def test_a_server_that_does_not_describe_outputs() -> None:
+def test_responses_are_compared_without_output_metadata() -> None:
     silent = replace(TARGET, outputs=())
     assert check(reply(infer()), reply(infer()), target=silent) is None
     assert check(reply(infer()), reply(infer(output(VALUES[:1]))), target=silent) == "wrong: shape of y"
 
 
-def test_kinds_with_equal_answers() -> None:
+def test_kinds_with_equal_answers_are_noted() -> None:
     """If all answers are the same, an answer to the wrong request is not noticed."""
     checker = AnswerChecker(TARGET, LoadPlan(URL))
     for wire, values in (("json", VALUES), ("json", VALUES), ("gates", VALUES), ("gates", VALUES[::-1])):

@@ -45,7 +45,7 @@ def entries(payload: Payload) -> dict[str, Any]:
     return {entry["name"]: entry for entry in json.loads(payload.data)["inputs"]}
 
 
-def test_json() -> None:
+def test_json_payloads_have_the_requested_rows() -> None:
     everything = payloads(rows=(1, 4))
     assert Counter(payload.kind for payload in everything) == {"json, 1 row": 3, "json, 4 rows": 3}
     assert len({payload.data for payload in everything}) == 6
@@ -67,7 +67,7 @@ def test_binary_and_json_hold_the_same_values() -> None:
         assert values.tobytes() == binary.data[length:]
 
 
-def test_v1() -> None:
+def test_v1_payloads_have_instances() -> None:
     (payload, *_) = payloads(rows=(2,), wire="v1")
     assert payload.path == "/v1/models/m:predict"
     assert np.array(json.loads(payload.data)["instances"]).shape == (2, 2, 3)
@@ -77,7 +77,7 @@ def test_v1() -> None:
     assert (len(first["x"]), type(second["n"])) == (2, int)
 
 
-def test_a_model_without_rows() -> None:
+def test_a_model_without_a_batch_axis_gets_whole_inputs() -> None:
     whole = target_with(TensorSpec("x", "FP32", (3, 2)))
     assert entries(payloads(whole)[0])["x"]["shape"] == [3, 2]
     assert np.array(json.loads(payloads(whole, wire="v1")[0].data)["instances"]).shape == (1, 3, 2)
@@ -87,7 +87,7 @@ def test_a_model_without_rows() -> None:
         payloads(whole, rows=(1, 8))
 
 
-def test_gates_and_lesions() -> None:
+def test_gates_and_lesions_have_their_paths() -> None:
     assert payloads(wire="gates")[0].path == "/v2/models/m/gates"
     lesions = payloads(wire="lesion")
     assert {payload.path for payload in lesions} == {"/v2/models/m/lesion"}
@@ -141,7 +141,7 @@ def test_half_precision_needs_binary() -> None:
 
 
 @pytest.mark.parametrize("datatype", DTYPES)
-def test_every_datatype(datatype: str) -> None:
+def test_every_datatype_is_generated(datatype: str) -> None:
     """Whole numbers are 0 and 1, which every vocabulary contains."""
     target = target_with(TensorSpec("x", datatype, (-1, 50)))
     payload = payloads(target, wire="binary")[0]
@@ -158,12 +158,12 @@ def test_every_datatype(datatype: str) -> None:
 
 
 @pytest.mark.parametrize("datatype", ["BYTES", "BF16"])
-def test_datatypes_that_cannot_be_generated(datatype: str) -> None:
+def test_datatypes_that_cannot_be_generated_are_rejected(datatype: str) -> None:
     with pytest.raises(UsageError, match=f"input 'x': expected one of .*, got {datatype}"):
         payloads(target_with(TensorSpec("x", datatype, (-1,))))
 
 
-def test_free_dimensions() -> None:
+def test_free_dimensions_get_the_requested_length() -> None:
     target = target_with(TensorSpec("x", "INT64", (-1, -1)), TensorSpec("mask", "BOOL", (-1, -1, 4)))
     sent = entries(payloads(target, rows=(2,), length=7)[0])
     assert (sent["x"]["shape"], sent["mask"]["shape"]) == ([2, 7], [2, 7, 4])
@@ -234,7 +234,7 @@ def test_own_rows_replace_missing_metadata(tmp_path: Path) -> None:
         ({"x": np.full((1, 2, 3), 1j)}, "'x': expected values of FP32, got complex128"),
     ],
 )
-def test_rows_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_own_rows_of_another_shape_are_rejected(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(UsageError, match=f"--data: .*{message}"):
         payloads(data=tmp_path / "x.npz")
@@ -254,7 +254,7 @@ def test_nan_needs_binary(tmp_path: Path) -> None:
     assert payloads(data=tmp_path / "x.npy", wire="binary")
 
 
-def test_one_array_for_several_inputs(tmp_path: Path) -> None:
+def test_an_unnamed_array_for_several_inputs_is_rejected(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 2)))
     target = target_with(TensorSpec("a", "FP32", (-1, 2)), TensorSpec("b", "FP32", (-1, 2)))
     with pytest.raises(UsageError, match=r"with an array for 'a', 'b', got one without a name"):
@@ -264,7 +264,7 @@ def test_one_array_for_several_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04broken"])
-def test_files_that_hold_no_arrays(tmp_path: Path, content: bytes) -> None:
+def test_files_without_arrays_are_rejected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.npz"
     with pytest.raises(UsageError, match=r"expected arrays of numbers in .*x.npz .*: No such file"):
         payloads(data=path)

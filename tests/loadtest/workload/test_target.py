@@ -78,7 +78,7 @@ def test_a_server_without_an_index_needs_a_name() -> None:
         assert find(server, model="scale").model == "scale"
 
 
-def test_a_server_without_models() -> None:
+def test_a_server_without_models_is_an_error() -> None:
     with (
         fake_servers.fake_server(fake_servers.kserve() | {"GET /v2/models": {"models": []}}) as server,
         pytest.raises(TargetError, match="expected at least one model, got none"),
@@ -102,7 +102,7 @@ def test_the_newest_version_is_the_highest_number() -> None:
 
 
 @pytest.mark.parametrize("entry", [{"name": "x"}, {"name": "x", "datatype": "FP32", "shape": None}, "x"])
-def test_invalid_metadata(entry: Any) -> None:
+def test_invalid_metadata_is_an_error(entry: Any) -> None:
     with (
         fake_servers.fake_server(fake_servers.triton(inputs=[fake_servers.INPUT, entry])) as server,
         pytest.raises(TargetError, match=r"metadata of 'scale': inputs\[1\]: expected name, datatype and"),
@@ -110,7 +110,7 @@ def test_invalid_metadata(entry: Any) -> None:
         find(server)
 
 
-def test_layers_that_can_be_closed() -> None:
+def test_closable_layers_are_read() -> None:
     lever = {"tensor": "b", "start": 0, "stop": 4, "sign": 1}
     gates = [
         {"name": name, "layer": layer, "levers": levers}
@@ -134,7 +134,7 @@ def test_layers_that_can_be_closed() -> None:
         find(server)
 
 
-def test_the_key_goes_with_every_request() -> None:
+def test_the_key_is_sent_with_every_request() -> None:
     refused = FakeAnswer({"error": "expected a key"}, 401)
     with fake_servers.fake_server(fake_servers.triton()) as server:
         find(server, api_key="secret")
@@ -147,7 +147,7 @@ def test_the_key_goes_with_every_request() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "two words", "line\n", "clé"])
-def test_a_key_that_a_header_cannot_hold(key: str) -> None:
+def test_a_key_with_invalid_characters_is_rejected(key: str) -> None:
     with pytest.raises(UsageError, match="the API key: expected one word"):
         HttpClient("http://127.0.0.1:1", key)
 
@@ -164,19 +164,19 @@ def test_a_key_that_a_header_cannot_hold(key: str) -> None:
         "http://h/a b",
     ],
 )
-def test_invalid_urls(url: str) -> None:
+def test_invalid_urls_are_rejected(url: str) -> None:
     with pytest.raises(UsageError, match="URL: expected"):
         HttpClient(url)
 
 
-def test_a_path_before_the_protocol() -> None:
+def test_the_url_may_have_a_path_prefix() -> None:
     routes = {route.replace(" ", " /at", 1): answer for route, answer in fake_servers.triton().items()}
     with fake_servers.fake_server(routes) as server:
         plan = LoadPlan(f"{server.url}/at/")
         assert find_target(plan, HttpClient(plan.url)).model == "scale"
 
 
-def test_servers_that_cannot_be_reached() -> None:
+def test_unreachable_servers_are_errors() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(TargetError, match=r"expected an answer within 0.05 s, got none"):
@@ -195,7 +195,7 @@ def test_servers_that_cannot_be_reached() -> None:
         find(server)
 
 
-def test_an_answer_that_ends_early() -> None:
+def test_a_truncated_response_is_an_error() -> None:
     with (
         fake_servers.fake_server({"GET /v2": FakeAnswer(b"{", headers={"Content-Length": "10"})}) as server,
         pytest.raises(TargetError, match="the connection ended before the answer was complete"),
@@ -203,7 +203,7 @@ def test_an_answer_that_ends_early() -> None:
         find(server)
 
 
-def test_http_and_https_mistaken() -> None:
+def test_mistaken_http_and_https_are_reported() -> None:
     with (
         fake_servers.fake_server({}) as server,
         pytest.raises(TargetError, match="the server may speak http:// instead"),
@@ -211,7 +211,7 @@ def test_http_and_https_mistaken() -> None:
         HttpClient(server.url.replace("http:", "https:"), timeout=10).get("/v2")
 
 
-def test_an_untrusted_certificate(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_an_error(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
@@ -221,12 +221,12 @@ def test_an_untrusted_certificate(tmp_path: Path) -> None:
         assert HttpClient(server.url, insecure=True, timeout=10).get("/v2").document()["name"] == "triton"
 
 
-def test_an_invalid_host_name() -> None:
+def test_an_invalid_host_name_is_an_error() -> None:
     with pytest.raises(TargetError, match="there is no host with this name"):
         HttpClient("http://" + "a" * 70).get("/v2")
 
 
-def test_something_else_than_http() -> None:
+def test_a_server_of_another_protocol_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:

@@ -111,7 +111,9 @@ def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
         ("endless", "expected at most 5120 bytes, got more"),
     ],
 )
-def test_without_a_good_mirror_the_cache_stays_empty(site: Site, tmp_path: Path, bad: str, reason: str) -> None:
+def test_without_a_good_mirror_the_cache_stays_empty(
+    site: Site, tmp_path: Path, bad: str, reason: str
+) -> None:
     """If no mirror is good, the cache stays empty, and the error gives the reasons and what to do."""
     with pytest.raises(DataError) as caught:
         fetch(site.remote(bad), tmp_path)
