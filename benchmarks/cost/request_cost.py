@@ -40,6 +40,7 @@ from service.http.connection.server import DrainTiming, Server
 from service.repository.deployment import Deployment
 from service.telemetry import log
 from tests.support.gates_app import profile_of
+from tests.support.in_process_worker import NoSupervisor
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put, sealed
 
@@ -125,13 +126,6 @@ def one_row_requests() -> dict[str, bytes]:
 def encode_post(action: str, body: bytes, *headers: str) -> bytes:
     lines = [f"POST /v2/models/net/{action} HTTP/1.1", "Host: here", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-
-
-class NoSupervisor:
-    """The control channel of a worker that has no supervisor and no other workers."""
-
-    async def ask(self, what: str, argument: Any = None) -> Any:
-        raise AssertionError(f"expected no question to other workers, got {what}")
 
 
 @asynccontextmanager
