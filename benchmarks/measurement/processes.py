@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterable
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 # option of prctl(2)
 PR_SET_CHILD_SUBREAPER = 36

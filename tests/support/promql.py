@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import TYPE_CHECKING, cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metrics import collect_metrics, metrics_response
 from tests.service.api.test_metrics import FakeDrift, FakeRegistry, worker
+
+if TYPE_CHECKING:
+    from service.registry.registry import ModelRegistry
 
 # labels that Prometheus itself adds to every series of a target
 TARGET_LABELS = {"job", "instance"}
@@ -36,9 +40,8 @@ def exposed() -> dict[str, set[str]]:
     drift = FakeDrift()
     index = {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": "damaged"}
     model = type("Model", (), {"name": "digits", "version": 1, "drift": drift})
-    text = metrics_response(
-        collect_metrics([worker(1, drift_rows=1000)], FakeRegistry(model, index=(index,)))
-    ).body.decode()
+    registry = cast("ModelRegistry", FakeRegistry(model, index=(index,)))
+    text = bytes(metrics_response(collect_metrics([worker(1, drift_rows=1000)], registry)).body).decode()
     series: dict[str, set[str]] = {"up": set(TARGET_LABELS)}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

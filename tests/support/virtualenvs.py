@@ -44,7 +44,7 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin/python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
     (site_packages,) = folder.glob("lib/python*/site-packages")
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,8 @@ def export(file: Path, name: str, precision: str, scratch: Path) -> None:
 
     (model_input,) = onnxruntime.InferenceSession(file).get_inputs()
     rows = np.random.default_rng(0).standard_normal((PROFILE_ROWS, *model_input.shape[1:])).astype(np.float32)
-    np.savez(scratch / "rows.npz", **{model_input.name: rows})
+    arrays: dict[str, Any] = {model_input.name: rows}
+    np.savez(scratch / "rows.npz", **arrays)
     command = [sys.executable, "-m", "turnpike", "export", str(file), "--to", str(scratch / "repository")]
     command += ["--name", name, "--precision", precision, "--data", str(scratch / "rows.npz")]
     # agreement of a lower precision is meaningless for random weights, so any is accepted
