@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import gevent
 
 from loadtest.generate.coordinator import LoadCoordinator, running_workers
 from loadtest.generate.load_shape import LoadProfile, load_factor
 from loadtest.generate.users import LocustShape
-from loadtest.interrupt import interruptible
 from loadtest.ledger import now
 from loadtest.measure.capacity import CapacitySearch
 from loadtest.measure.record import Capacity, LiveState, RateStep, Record
@@ -29,6 +30,9 @@ SETTLING_SECONDS = 1.0
 CONFIRMATION_FACTOR = 3
 # the search starts at this fraction of the rate that one connection could reach
 START_FRACTION = 0.5
+
+# a load test that gets one of these ends early, and still reports what it measured
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 OnState = Callable[[LiveState], None]
 
@@ -196,6 +200,33 @@ class LoadTest:
             capacity=self._capacity,
             interrupted=self._interrupted,
         )
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns True once a signal has arrived; a second signal ends the process at once.
+
+    The handlers are gevent's, because Python's own handlers do not run while gevent's event loop waits.
+    """
+    stopping = False
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def restore() -> None:
+        for handler in handlers:
+            handler.cancel()
+        for number, action in previous.items():
+            signal.signal(number, action)
+
+    def on_signal() -> None:
+        nonlocal stopping
+        restore()
+        stopping = True
+
+    handlers = [gevent.signal_handler(number, on_signal) for number in SIGNALS]
+    try:
+        yield lambda: stopping
+    finally:
+        restore()
 
 
 def run_load_test(plan: LoadPlan, on_state: OnState) -> Record:
