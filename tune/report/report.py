@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from loadtest.report import number_format as fmt
 from loadtest.report.html_output import ensure_writable, render_page, write_all
-from service.config.auto_workers import TUNED_FILE
+from service.config.auto_workers import MEASURED_TABLE, TUNED_FILE, TUNED_SETTINGS
 from tune.errors import TuneError, UsageError
 from tune.report import sentences
 from tune.report.charts import make_charts
-from tune.report.tuned_file import render_tuned_toml
+from tune.report.sentences import result_sentences, users_text
 from tune.result import TuneResult
+from tune.search.measurements import LoadFigures
 
 HTML_FILE = "tuned.html"
 TEMPLATE = Path(__file__).parent / "template" / HTML_FILE
@@ -35,6 +41,65 @@ def write_results(folder: Path, result: TuneResult) -> tuple[Path, Path]:
 
 
 def render_html(result: TuneResult) -> str:
-    """The whole page."""
+    """The text of `tuned.html`."""
     best = result.decision.best
     return render_page(TEMPLATE, make_charts(result), result=result, best=best, sentences=sentences)
+
+
+def render_tuned_toml(result: TuneResult) -> str:
+    """The text of `tuned.toml`: the best settings, as serve reads them, and how they were measured."""
+    return "\n".join([*_comment(result), *_settings(result), "", *_measured(result)]) + "\n"
+
+
+def _comment(result: TuneResult) -> Iterator[str]:
+    """The result in sentences, and a table of all candidates."""
+    yield "# Written by turnpike tune. `turnpike serve --workers auto` uses these settings if this file is in"
+    yield "# its model repository and the machine is similar. `turnpike serve --config` works on any machine."
+    yield "#"
+    for sentence in result_sentences(result):
+        yield from textwrap.wrap(_printable(sentence), 100, initial_indent="# ", subsequent_indent="# ")
+    yield "#"
+    header = ["workers x threads", "gain", *(users_text(users) for users in result.plan.users)]
+    rows = [
+        [tried.candidate.name, f"{tried.gain:.2f}", *map(_cell, tried.trial)] for tried in result.candidates
+    ]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in [header, *rows]:
+        yield ("# " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+    yield ""
+
+
+def _settings(result: TuneResult) -> Iterator[str]:
+    for name in TUNED_SETTINGS:
+        yield f"{name} = {getattr(result.decision.best, name)}"
+
+
+def _measured(result: TuneResult) -> Iterator[str]:
+    """The table that says how the settings were measured."""
+    values: dict[str, Any] = {
+        **result.machine,
+        "date": result.ended.isoformat(timespec="seconds"),
+        "model": result.model.name,
+        "slo": result.plan.slo or "none",
+        "kept": result.decision.keeps_slo,
+        "users": list(result.plan.users),
+        "rows": result.plan.rows,
+        "wire": result.plan.wire,
+        "seconds": result.load_seconds,
+        "noise": round(result.decision.noise, 4),
+        **{name.replace("-", "_"): version for name, version in result.versions.items()},
+    }
+    yield f"[{MEASURED_TABLE}]"
+    for name, value in values.items():
+        # numbers, lists and strings of JSON are valid TOML
+        yield f"{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _cell(figures: LoadFigures) -> str:
+    missed = " missed" if figures.failures else ""
+    return f"{fmt.number(figures.rate)}/s p99 {fmt.seconds(figures.p99)}{missed}"
+
+
+def _printable(sentence: str) -> str:
+    """The sentence without characters that would end its comment, which names of files may contain."""
+    return "".join(letter if letter.isprintable() else " " for letter in sentence)

@@ -15,9 +15,8 @@ from service.config.settings import Settings
 from service.config.sources import resolve
 from tests.support.tune_results import BASE, sample_result, sample_trial
 from tune.errors import TuneError, UsageError
-from tune.report.report import prepare_folder, render_html, write_results
+from tune.report.report import prepare_folder, render_html, render_tuned_toml, write_results
 from tune.report.sentences import result_sentences
-from tune.report.tuned_file import render_tuned_toml
 from tune.result import PrecisionResult
 from tune.search.candidates import Candidate
 
