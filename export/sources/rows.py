@@ -12,8 +12,8 @@ from export.errors import SourceError
 from export.input_spec import InputSpec
 from export.source import Array, Rows
 from models.data.dataset import Dataset
+from models.data.embedded import parse_parity_name
 from models.data.load import known_datasets, load_dataset
-from models.data.parity_bits import parse_parity_name
 from models.errors import ModelsError
 
 # enough rows for the quantiles of gates; more would only take longer

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from models.data.cifar import find_cifar_files, read_cifar
-from models.data.dataset import Dataset, RawDataset, Split, split_dataset
+from models.data.dataset import Dataset, RawDataset, split_dataset
 from models.data.download import DownloadProgress
+from models.data.embedded import parse_parity_name, read_digits, read_names, read_parity
 from models.data.image_folder import read_image_folder
 from models.data.mnist import IDX_DATASETS, find_idx_files, read_mnist
 from models.data.npz import read_npz
-from models.data.parity_bits import parse_parity_name, read_parity
-from models.data.unicode_names import read_names
 from models.errors import ConfigError, DataError
 
 
@@ -78,17 +75,6 @@ def _read(source: str, data_dir: Path | None, progress: DownloadProgress | None)
         return read_npz(path)
     names = ", ".join(known_datasets())
     raise DataError(f"data: expected one of {names}, an .npz file or a folder of images, got {source!r}")
-
-
-def read_digits() -> RawDataset:
-    """Return 1,797 handwritten digits of 8x8 pixels, 0 to 16, which scikit-learn includes."""
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    x = torch.from_numpy(digits.images).to(torch.uint8).unsqueeze(1)
-    return RawDataset(
-        "digits", Split(x, torch.from_numpy(digits.target).long()), None, tuple("0123456789"), "image"
-    )
 
 
 def _expect_image_folder(folder: Path) -> None:
