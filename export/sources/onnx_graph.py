@@ -6,20 +6,25 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, version_converter
 
-from export.errors import RefusedError, SourceError, UsageError
+from export.errors import RefusedError, SourceError, UsageError, warn_user
 from export.input_spec import DTYPES, NAME_PATTERN, InputSpec, expect_batch_dimension, with_user_names
-from export.source import Source
+from export.source import Array, Source
 from export.sources.onnx_checks import MAX_ELEMENTS, STANDARD_DOMAINS, read_model
-from export.sources.onnx_opset import upgrade
-from export.trace.trace import strip_metadata
+from export.trace.trace import DEFAULT_OPSET, strip_metadata
+from service.artifact.runtime import Runtime, open_model
 
 # the IR version that torch.onnx writes; newer ones add to functions only, which are inlined here
 IR_VERSION = 10
+# the oldest opset that is exported as it is
+MIN_OPSET = 17
+# sizes to try for dynamic dimensions other than the batch: image networks need images of some size
+TRIAL_SIZES = (8, 64, 224)
 # elements; a larger bias is not copied for each gate that uses it
 MAX_COPIED_ELEMENTS = 1 << 16
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
@@ -119,6 +124,62 @@ def untie_biases(graph: ir.Graph) -> None:
         graph.register_initializer(bias)
         output.replace_all_uses_with(bias)
         graph.remove(node, safe=True)
+
+
+def upgrade(model: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> ModelProto:
+    """The model, converted if its opset is too old; a conversion must compute the same on random rows."""
+    old = next(opset.version for opset in model.opset_import if opset.domain in STANDARD_DOMAINS)
+    if old >= MIN_OPSET:
+        return model
+    try:
+        converted = version_converter.convert_version(model, DEFAULT_OPSET)
+        onnx.checker.check_model(converted, full_check=True)
+    except Exception as error:  # the converter raises whatever its C++ side raises
+        reason = " ".join(str(error).split())[:200]
+        raise SourceError(
+            f"{where}: expected opset {MIN_OPSET} or later, got {old}, which cannot be converted ({reason}): "
+            "export the model again"
+        ) from error
+    expect_same_results(model, converted, inputs, f"{where}: opset {old} converted to {DEFAULT_OPSET}")
+    warn_user(f"{where}: opset {old} was converted to {DEFAULT_OPSET}")
+    return converted
+
+
+def expect_same_results(old: ModelProto, new: ModelProto, inputs: tuple[InputSpec, ...], where: str) -> None:
+    """Raise a SourceError unless both models return the same for the same rows, within rounding."""
+    try:
+        before, after = (open_model(model.SerializeToString(), where=where) for model in (old, new))
+        expected, feeds = run_on_random_rows(before, inputs)
+        outputs = after.run(feeds)
+    except Exception as error:  # onnxruntime's own exceptions share no base
+        reason = " ".join(str(error).split())[:200]
+        raise SourceError(f"{where}: cannot be compared with the original ({reason})") from error
+    for tensor, reference, output in zip(before.outputs, expected, outputs, strict=True):
+        same = reference.shape == output.shape and np.allclose(
+            reference, output, rtol=1e-4, atol=1e-5, equal_nan=True
+        )
+        if not same:
+            raise SourceError(f"{where}: {tensor.name!r} computes something else: export the model again")
+
+
+def run_on_random_rows(
+    runtime: Runtime, inputs: tuple[InputSpec, ...]
+) -> tuple[list[Array], dict[str, Array]]:
+    """Run a model on random rows; returns its outputs and the rows."""
+    random = np.random.default_rng(0)
+    for size in TRIAL_SIZES:
+        feeds = {}
+        for tensor, spec in zip(runtime.inputs, inputs, strict=True):
+            dims = [dim for dim in spec.dims if isinstance(dim, str)]
+            shape = spec.shape(**{dim: 2 if dim == spec.dims[0] else size for dim in dims})
+            values = random.standard_normal(shape) if "float" in spec.dtype else np.zeros(shape)
+            feeds[tensor.name] = values.astype(spec.dtype)
+        try:
+            return runtime.run(feeds), feeds
+        except Exception:
+            if size == TRIAL_SIZES[-1]:
+                raise
+    raise AssertionError
 
 
 def apply_names(model: ModelProto, inputs: tuple[InputSpec, ...]) -> ModelProto:

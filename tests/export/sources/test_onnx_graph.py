@@ -24,7 +24,7 @@ from export.errors import (
 )
 from export.input_spec import parse_inputs
 from export.source import Source
-from export.sources import onnx_checks, onnx_opset
+from export.sources import onnx_checks, onnx_graph
 from export.sources.onnx_graph import read_onnx
 from service.artifact.manifest import METADATA_KEY
 from service.artifact.runtime import open_model
@@ -575,7 +575,7 @@ def test_a_conversion_that_changes_the_results_is_rejected(
 ) -> None:
     """Even if the converter reports success."""
     changed = model_of([helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Neg", ["h"], ["y"])])
-    monkeypatch.setattr(onnx_opset.version_converter, "convert_version", lambda model, version: changed)
+    monkeypatch.setattr(onnx_graph.version_converter, "convert_version", lambda model, version: changed)
     with pytest.raises(SourceError, match="opset 11 converted to 20: 'y' computes something else"):
         read(model_of(dense(), version=11))
 
