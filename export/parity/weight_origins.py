@@ -11,7 +11,7 @@ import onnx_ir as ir
 import torch
 
 from export.errors import ParityError
-from export.parity.torch_reference import recompute_constant
+from export.parity.network_runs import recompute_constant
 from export.source import Array, Source
 from export.trace.trace import TracedGraph
 

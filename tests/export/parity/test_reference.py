@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +10,13 @@ import onnx_ir as ir
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.export import Dim
 
-from export.errors import ParityError, UntraceableError
+from export.errors import ParityError
 from export.gates.instrument import Origin
 from export.input_spec import parse_inputs
 from export.parity.batches import ProofBatch
 from export.parity.reference import RejectedError, equal_up_to_rounding
-from export.parity.torch_reference import NetworkCopy, TorchReference, recompute_constant
+from export.parity.torch_reference import TorchReference
 from export.source import Source
 from export.trace.trace import TracedGraph, trace
 
@@ -151,116 +149,6 @@ def test_a_batch_that_the_network_does_not_accept_is_rejected(source: Source, tr
         ParityError, match="the traced program does not accept the batch 'b', which the network"
     ):
         reference_for(source, traced).native(wider)
-
-
-def test_a_strided_batch_has_the_same_values(source: Source) -> None:
-    network = NetworkCopy(source)
-    strided = ProofBatch("b", 2, BATCH.arrays, BATCH.axes, strided=True)
-    assert not network.tensors(strided)[0].is_contiguous()
-    assert network.tensors(BATCH)[0].is_contiguous()
-    np.testing.assert_array_equal(network.float64(strided)[0], network.float64(BATCH)[0])
-
-
-def test_a_network_may_write_into_its_input() -> None:
-    """The batch itself does not change."""
-
-    class Writing(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.mul_(2)
-
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Writing()))
-    before = BATCH.arrays["x"].copy()
-    assert np.array_equal(network.native(BATCH)[0], 2 * before)
-    assert np.array_equal(BATCH.arrays["x"], before)
-
-
-def test_a_network_in_train_mode_is_run_in_eval_mode() -> None:
-    """In eval mode, so without dropout."""
-    module = nn.Dropout(0.5).train()
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=module))
-    assert np.array_equal(network.native(BATCH)[0], BATCH.arrays["x"])
-    assert module.training
-
-
-class Stateful(nn.Module):
-    """Changes a tensor during forward."""
-
-    def __init__(self, change: Callable[[nn.Module], None]) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-        self.register_buffer("seen", torch.zeros(1))
-        self.change = change
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.change(self)
-        return x * self.weight
-
-
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        (lambda net: net.seen.add_(1), "seen"),
-        (lambda net: net.seen.data.add_(1), "seen"),
-        (lambda net: setattr(net, "seen", net.seen + 1), "seen"),
-        (lambda net: net.weight.data.mul_(2), "weight"),
-        (lambda net: None, None),
-    ],
-)
-def test_a_run_that_changes_a_tensor_is_found(change: Callable[[nn.Module], None], name: str | None) -> None:
-    """In place, through .data, or by assignment."""
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Stateful(change)))
-    assert network.changed_by(BATCH) == name
-
-
-def test_a_program_without_a_module_is_the_original() -> None:
-    """As for a .pt2 source. Arguments are put back into their nested structure."""
-
-    class Two(nn.Module):
-        def forward(self, pair: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:
-            return {"sum": pair["a"] + pair["b"] * scale}
-
-    a, b, scale = torch.rand(3, 3, 2)
-    axis = {0: Dim("batch")}
-    program = torch.export.export(
-        Two(), ({"a": a, "b": b}, scale), dynamic_shapes=({"a": axis, "b": axis}, axis)
-    )
-    inputs = parse_inputs([f"{name}:float32[batch,2]" for name in ("a", "b", "scale")])
-    source = Source("s", "pt2", inputs, program=program)
-    arrays = {name: np.full((2, 2), value, np.float32) for name, value in (("a", 1), ("b", 2), ("scale", 3))}
-    assert np.array_equal(
-        NetworkCopy(source).float64(ProofBatch("b", 2, arrays, {}))[0], np.full((2, 2), 7.0)
-    )
-
-
-def test_each_run_draws_its_own_random_numbers() -> None:
-    """Otherwise a network that draws random numbers would seem repeatable."""
-
-    class Drawing(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.rand_like(x)
-
-    network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Drawing()))
-    assert not np.array_equal(network.native(BATCH)[0], network.native(BATCH)[0])
-
-
-def test_a_graph_alone_is_no_network() -> None:
-    with pytest.raises(UntraceableError, match="got only a graph"):
-        NetworkCopy(Source("s", "onnx", parse_inputs([INPUT])))
-
-
-def test_constants_of_a_program_are_recomputed() -> None:
-    """In float64, if they depend on no input."""
-
-    class Positions(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x + torch.sin(torch.arange(3) / 10)
-
-    _, traced = traced_of(Positions())
-    np.testing.assert_allclose(recompute_constant(traced.program, "sin"), np.sin([0, 0.1, 0.2]), rtol=1e-15)
-    assert recompute_constant(traced.program, "add") is None or "add" not in {
-        n.name for n in traced.program.graph.nodes
-    }
-    assert recompute_constant(traced.program, "absent") is None
 
 
 @pytest.mark.parametrize(
