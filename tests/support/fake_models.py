@@ -41,15 +41,15 @@ class Doubler:
         return [[float(row.flat[0]) for row in feeds["x"]] for feeds in self.feeds]
 
 
-class Gate:
-    """A model whose runs wait until `open` is set."""
+class BlockedRuns:
+    """A model whose runs wait until `release` is set."""
 
     def __init__(self) -> None:
-        self.open = threading.Event()
+        self.release = threading.Event()
         self.model = Doubler(lambda feeds: self.wait())
 
     def wait(self) -> None:
-        assert self.open.wait(10)
+        assert self.release.wait(10)
 
 
 def make_runner(run: Any, **changes: Any) -> BatchRunner:
@@ -80,13 +80,13 @@ def rows(*tags: float, width: int = 2) -> dict[str, Array]:
     return {"x": np.repeat(np.array(tags, np.float32)[:, None], width, axis=1)}
 
 
-def short(batcher: Batcher) -> Batcher:
+def with_short_runs(batcher: Batcher) -> Batcher:
     """Teach a batcher that runs of every size are short."""
     for bits in range(20):
         batcher._run_times.observe(1 << bits, 1, 1000)
     return batcher
 
 
-def sleeps(seconds: float) -> Rule:
+def sleep_for(seconds: float) -> Rule:
     """A rule that makes each run take this long."""
     return lambda feeds: time.sleep(seconds)

@@ -22,7 +22,7 @@ _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
 
 
-def selected(query: str) -> dict[str, set[str]]:
+def selected_series(query: str) -> dict[str, set[str]]:
     """Each series in a query, with the labels that its matchers use."""
     series: dict[str, set[str]] = defaultdict(set)
     for name, matchers in _SELECTOR.findall(query):
@@ -30,12 +30,12 @@ def selected(query: str) -> dict[str, set[str]]:
     return series
 
 
-def grouped(query: str) -> set[str]:
+def grouping_labels(query: str) -> set[str]:
     """The labels that a query groups or joins by."""
     return {label.strip() for labels in _GROUPING.findall(query) for label in labels.split(",")}
 
 
-def exposed() -> dict[str, set[str]]:
+def exposed_series() -> dict[str, set[str]]:
     """Each series that the service exposes, with its labels; `up` comes from Prometheus itself."""
     drift = FakeDrift()
     index = {"name": "digits", "version": "1", "state": "UNAVAILABLE", "reason": "damaged"}
@@ -51,10 +51,13 @@ def exposed() -> dict[str, set[str]]:
 
 def missing_series(query: str) -> list[str]:
     """Series, labels and groupings in a query that do not exist."""
-    have, used = exposed(), selected(query)
-    missing = [name for name in used if name not in have]
+    exposed, used = exposed_series(), selected_series(query)
+    missing = [name for name in used if name not in exposed]
     missing += [
-        f"{name}{{{label}}}" for name, labels in used.items() if name in have for label in labels - have[name]
+        f"{name}{{{label}}}"
+        for name, labels in used.items()
+        if name in exposed
+        for label in labels - exposed[name]
     ]
-    known = set().union(*(have[name] for name in used if name in have))
-    return missing + [f"by ({label})" for label in grouped(query) - known]
+    known = set().union(*(exposed[name] for name in used if name in exposed))
+    return missing + [f"by ({label})" for label in grouping_labels(query) - known]

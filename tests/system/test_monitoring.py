@@ -23,7 +23,7 @@ from service.gates.drift import ALARM, WATCH
 from tests.support.live_server import Server, serving
 from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.support.prometheus import FOLDER, Prometheus, running_prometheus
-from tests.support.promql import missing_series, selected
+from tests.support.promql import missing_series, selected_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
 from tests.system.test_serve_faults import DEFAULT
 
@@ -57,7 +57,7 @@ def queries(interval: str = "40s") -> list[Any]:
 def test_panels_query_existing_series(query: str) -> None:
     """Every series and label of a query exists, and no variable is left in it."""
     assert "$" not in query
-    assert selected(query)
+    assert selected_series(query)
     assert missing_series(query) == []
 
 

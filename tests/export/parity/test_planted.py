@@ -217,7 +217,7 @@ def test_a_baked_random_number_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "says"),
+    ("make", "error", "message"),
     [
         (
             changed_after_tracing("random", True),
@@ -233,8 +233,8 @@ def test_a_baked_random_number_is_found() -> None:
     ],
 )
 def test_values_that_a_trace_cannot_hold_are_found(
-    make: Callable[[], Subject], error: type[ExportError], says: str
+    make: Callable[[], Subject], error: type[ExportError], message: str
 ) -> None:
     """Random numbers, a buffer that is updated, and a number that has changed since."""
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         make().prove_spoilt()

@@ -312,7 +312,7 @@ def test_a_fixed_batch_passes() -> None:
     assert not proof.batch_coupled
 
 
-def adopted() -> Source:
+def onnx_source() -> Source:
     """A file from elsewhere: one layer y = relu(x W) T + x (1 - T)."""
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal((4, 4)).astype(np.float32) for name in ("wh", "wt")}
@@ -334,12 +334,12 @@ def adopted() -> Source:
         opset_imports=[helper.make_opsetid("", 20)],
         ir_version=10,
     )
-    return Source("adopted", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
+    return Source("onnx_source", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
 
 
 def test_an_onnx_source_is_proved_against_itself() -> None:
     """With gates exposed and levers added it computes the same; a change is found."""
-    source = adopted()
+    source = onnx_source()
     model = ir.from_proto(source.graph)
     origins = instrument(model).origins
     assert "layer00.transform_gate" in origins

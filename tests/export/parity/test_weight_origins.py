@@ -80,7 +80,7 @@ def test_other_weights_are_named(array: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("array", "says"),
+    ("array", "message"),
     [
         (
             change_last_bit(W),
@@ -94,9 +94,9 @@ def test_other_weights_are_named(array: np.ndarray) -> None:
         (-np.abs(W) * 0, "bit for bit, 12 of 12 differ"),
     ],
 )
-def test_a_weight_is_compared_with_the_parameter_of_its_name(array: np.ndarray, says: str) -> None:
+def test_a_weight_is_compared_with_the_parameter_of_its_name(array: np.ndarray, message: str) -> None:
     """Not the weight of another layer, nor its own transposed."""
-    with pytest.raises(ParityError, match=says):
+    with pytest.raises(ParityError, match=message):
         check(graph(w=array))
 
 

@@ -27,7 +27,7 @@ def test_labels_may_be_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"", "expected 2 names or more, got 0"),
         (b"one\n", "expected 2 names or more, got 1"),
@@ -39,10 +39,10 @@ def test_labels_may_be_a_list() -> None:
         (b"[" * 100_000, "expected a JSON list of names, cannot read it"),
     ],
 )
-def test_invalid_labels_are_rejected(tmp_path: Path, content: bytes, says: str) -> None:
+def test_invalid_labels_are_rejected(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "labels.txt"
     path.write_bytes(content)
-    with pytest.raises(SourceError, match=rf"^labels: .*labels.txt: {says}"):
+    with pytest.raises(SourceError, match=rf"^labels: .*labels.txt: {message}"):
         read_labels(path)
 
 

@@ -164,7 +164,7 @@ def test_the_number_of_rows_is_limited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         ([], "data.labels is of an unexpected type"),
         ({"labels": "0123456789"}, "data.labels is of an unexpected type"),
@@ -173,9 +173,9 @@ def test_the_number_of_rows_is_limited(tmp_path: Path) -> None:
         ({"labels": ["a", "b"]}, "expected 10 labels, one per class, got 2"),
     ],
 )
-def test_a_record_with_invalid_fields_is_rejected(tmp_path: Path, data: object, says: str) -> None:
+def test_a_record_with_invalid_fields_is_rejected(tmp_path: Path, data: object, message: str) -> None:
     """The file may come from anyone."""
-    with pytest.raises(SourceError, match=f"net.safetensors: .*{says}"):
+    with pytest.raises(SourceError, match=f"net.safetensors: .*{message}"):
         load_source(save_checkpoint(tmp_path / "net.safetensors", data=data))
 
 
@@ -253,7 +253,7 @@ def test_each_kind_of_source_is_recognized(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "says"),
+    ("name", "kind", "message"),
     [
         ("absent", None, "absent: no such file"),
         ("net.py", SourceError, "got .py|add the factory, as in net.py:make"),
@@ -268,11 +268,11 @@ def test_each_kind_of_source_is_recognized(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_rejected_with_a_remedy(
-    tmp_path: Path, name: str, kind: type[ExportError] | None, says: str
+    tmp_path: Path, name: str, kind: type[ExportError] | None, message: str
 ) -> None:
     if kind is not None:
         (tmp_path / name).touch()
-    with pytest.raises(kind or SourceError, match=says):
+    with pytest.raises(kind or SourceError, match=message):
         load_source(tmp_path / name)
 
 
@@ -294,14 +294,14 @@ def test_objects_that_cannot_be_exported_are_rejected() -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted = torch.jit.script(nn.Linear(4, 4))
         traced = torch.jit.trace(nn.Linear(4, 4), torch.ones(1, 4))
-    for module, says in (
+    for module, message in (
         (scripted, "a TorchScript module has no Python to trace"),
         (traced, "a TorchScript module has no Python to trace"),
         (nn.Module(), "Module has no forward"),
         (nn.LazyLinear(4), "weight has no shape before the first call"),
         (nn.Linear(4, 4, device="meta"), "weight is on the meta device and has no values"),
     ):
-        with pytest.raises(ExportError, match=says):
+        with pytest.raises(ExportError, match=message):
             load_source(module, inputs=INPUTS)
     for other in ("", 3, nn.Linear):
         with pytest.raises(UsageError, match="source: expected a path, a torch.nn.Module or an Exported"):

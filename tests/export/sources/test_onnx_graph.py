@@ -237,7 +237,7 @@ def in_a_node(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], No
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (external, r"its numbers are in another file \('../../etc/passwd'\), and only one file is read"),
         (oversize, "claims more numbers than the file has"),
@@ -249,13 +249,13 @@ def in_a_node(change: Callable[[ModelProto], None]) -> Callable[[ModelProto], No
 def test_constants_must_be_complete_in_the_file(
     read: Callable[..., Source],
     change: Callable[[ModelProto], None],
-    says: str,
+    message: str,
     where: Callable[[Callable[[ModelProto], None]], Callable[[ModelProto], None]],
 ) -> None:
     """No other file is read, and no memory allocated for elements that the file does not have."""
     model = model_of(dense())
     where(change)(model)
-    with pytest.raises(RefusedError, match=says):
+    with pytest.raises(RefusedError, match=message):
         read(model)
 
 
@@ -276,7 +276,7 @@ def test_a_file_over_the_size_limit_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "nodes", "says"),
+    ("inputs", "nodes", "message"),
     [
         ((value("x", "n", 1 << 32),), dense(), "its shape .* claims more than 2.31 numbers a row"),
         (
@@ -291,11 +291,11 @@ def test_a_file_over_the_size_limit_is_not_read(tmp_path: Path) -> None:
     ],
 )
 def test_values_of_absurd_size_are_rejected(
-    read: Callable[..., Source], inputs: Sequence[ValueInfoProto], nodes: list[NodeProto], says: str
+    read: Callable[..., Source], inputs: Sequence[ValueInfoProto], nodes: list[NodeProto], message: str
 ) -> None:
     """Inputs and inner values."""
     size = numpy_helper.from_array(np.array([1 << 20, 1 << 20], np.int64), "size")
-    with pytest.raises(RefusedError, match=says):
+    with pytest.raises(RefusedError, match=message):
         read(model_of(nodes, inputs, initializers=(WEIGHT, size)))
 
 
@@ -312,17 +312,17 @@ def branches(node: NodeProto) -> list[NodeProto]:
 def test_operators_of_other_domains_are_rejected(read: Callable[..., Source], domain: str) -> None:
     """At the top level, in a branch and in a function."""
     opsets = [helper.make_opsetid(domain, 1)] if domain != "com.microsoft" else []
-    says = f"Custom of the domain '{domain}' is not of the ONNX standard"
+    message = f"Custom of the domain '{domain}' is not of the ONNX standard"
     node = helper.make_node("Custom", ["h"], ["y"], domain=domain)
-    with pytest.raises(RefusedError, match=says):
+    with pytest.raises(RefusedError, match=message):
         read(model_of(dense(node), imports=opsets))
     node = helper.make_node("Custom", ["h"], ["b"], domain=domain)
-    with pytest.raises(RefusedError, match=says):
+    with pytest.raises(RefusedError, match=message):
         read(model_of(branches(node), imports=opsets))
     body = [helper.make_node("Custom", ["a"], ["c"], domain=domain)]
     function = helper.make_function("own", "F", ["a"], ["c"], body, [helper.make_opsetid(domain, 1)])
     call = helper.make_node("F", ["h"], ["y"], domain="own")
-    with pytest.raises(RefusedError, match=says):
+    with pytest.raises(RefusedError, match=message):
         read(model_of(dense(call), functions=[function], imports=[*opsets, helper.make_opsetid("own", 1)]))
 
 
@@ -376,7 +376,7 @@ def test_dropout_in_eval_mode_is_accepted(read: Callable[..., Source]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "says"),
+    ("inputs", "outputs", "message"),
     [
         ((value("x", "n", 4, dtype=TensorProto.STRING),), (value("y", "n", 3),), "input 'x': .* got string"),
         ((value("x", "n", 4, dtype=TensorProto.COMPLEX64),), (value("y", "n", 3),), "got complex64"),
@@ -410,10 +410,10 @@ def test_inputs_and_outputs_are_tensors_that_can_be_served(
     read: Callable[..., Source],
     inputs: Sequence[ValueInfoProto],
     outputs: Sequence[ValueInfoProto],
-    says: str,
+    message: str,
 ) -> None:
     """Other kinds of values are named in the message."""
-    with pytest.raises(SourceError, match=says):
+    with pytest.raises(SourceError, match=message):
         read(model_of(dense(), inputs, outputs))
 
 

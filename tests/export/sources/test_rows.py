@@ -89,7 +89,7 @@ def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "says"),
+    ("arrays", "message"),
     [
         ({"z": X}, "expected an array 'x', got none"),
         ({"x": X[:, :3]}, r"x: expected shape \(rows, 4\), got \(3, 3\)"),
@@ -111,8 +111,8 @@ def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
         ({"x": X, "y": Y, "labels": ["a", "b"]}, "expected classes from 0 to 1, got 0 to 2"),
     ],
 )
-def test_rows_of_another_shape_are_rejected(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:
-    with pytest.raises(SourceError, match=rf"data: .*rows.npz: {says}"):
+def test_rows_of_another_shape_are_rejected(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(SourceError, match=rf"data: .*rows.npz: {message}"):
         read_rows(save_npz(tmp_path, **arrays), ONE)
 
 

@@ -139,7 +139,7 @@ def test_missing_and_other_files_are_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda t: t.pop("0.bias"), "w: expected a tensor '0.bias', which is missing"),
         (lambda t: t.update(extra=torch.ones(1)), "w: 'extra' belongs to no part of the module"),
@@ -147,12 +147,12 @@ def test_missing_and_other_files_are_an_error(tmp_path: Path) -> None:
         (lambda t: t.update({"0.bias": torch.ones(2).half()}), "w: 0.bias: expected .* got .* torch.float16"),
     ],
 )
-def test_weights_must_match_the_module(net: nn.Module, change: object, says: str) -> None:
+def test_weights_must_match_the_module(net: nn.Module, change: object, message: str) -> None:
     """The first tensor that does not is named, and the module is not changed."""
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     tensors = incremented(net)
     change(tensors)  # type: ignore[operator]
-    with pytest.raises(SourceError, match=says):
+    with pytest.raises(SourceError, match=message):
         fit_weights(net, tensors, "w")
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
 

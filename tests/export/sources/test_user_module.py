@@ -98,7 +98,7 @@ def test_weights_of_the_file_are_loaded(net_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("factory", "says"),
+    ("factory", "message"),
     [
         ("absent", "net.py: has no 'absent', only Net, Needy"),
         ("number", "net.py:number: expected a function or a class, got int"),
@@ -108,13 +108,13 @@ def test_weights_of_the_file_are_loaded(net_file: Path, tmp_path: Path) -> None:
         ("leaves", "net.py:37: SystemExit: goodbye$"),
     ],
 )
-def test_errors_of_user_code_are_one_line_with_the_place(net_file: Path, factory: str, says: str) -> None:
-    with pytest.raises(SourceError, match=says):
+def test_errors_of_user_code_are_one_line_with_the_place(net_file: Path, factory: str, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
         read_factory(f"{net_file}:{factory}", INPUTS)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("def make(:\n", "net.py:1: SyntaxError: "),
         (
@@ -124,10 +124,10 @@ def test_errors_of_user_code_are_one_line_with_the_place(net_file: Path, factory
         ("from inner import boom\n", "inner.py:2: ValueError: boom twice$"),
     ],
 )
-def test_a_file_that_does_not_load_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_that_does_not_load_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     """Also if the error is in a file that the first one imports."""
     path = write_modules(tmp_path, {"net": text, "inner": "\nraise ValueError('boom\\ntwice')\n"}) / "net.py"
-    with pytest.raises(SourceError, match=says):
+    with pytest.raises(SourceError, match=message):
         read_factory(f"{path}:make", INPUTS)
     assert getattr(sys.modules.get("net"), "__file__", "") != str(path)
 
@@ -139,7 +139,7 @@ def test_ctrl_c_in_user_code_stops_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("factory", "inputs", "says"),
+    ("factory", "inputs", "message"),
     [
         ("make", [], r"expected one for each argument of forward\(x, scale=1.0\), as in --input x:float32"),
         ("Two", [], "as in --input x:.* --input y:"),
@@ -153,10 +153,10 @@ def test_ctrl_c_in_user_code_stops_the_command(tmp_path: Path) -> None:
     ],
 )
 def test_inputs_must_match_the_arguments_of_forward(
-    net_file: Path, factory: str, inputs: list[str], says: str
+    net_file: Path, factory: str, inputs: list[str], message: str
 ) -> None:
     specs = tuple(InputSpec(f"x{number}", "float32", ("b", 4)) for number in range(len(inputs)))
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=message):
         read_factory(f"{net_file}:{factory}", specs)
 
 

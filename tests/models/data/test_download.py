@@ -114,7 +114,7 @@ def test_the_next_mirror_is_tried(site: Site, tmp_path: Path, bad: str) -> None:
 def test_without_a_good_mirror_the_cache_stays_empty(
     site: Site, tmp_path: Path, bad: str, reason: str
 ) -> None:
-    """If no mirror is good, the cache stays empty, and the error gives the reasons and what to do."""
+    """The error gives the reason of each mirror and suggests --data-dir."""
     with pytest.raises(DataError) as caught:
         fetch(site.remote(bad), tmp_path)
     message = str(caught.value)

@@ -36,7 +36,7 @@ STUDY = Study(
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def long_study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A study of one run of a few hundred steps, on small data that loads quickly."""
     path = tmp_path_factory.mktemp("data") / "rows.npz"
     x = np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32)
@@ -57,7 +57,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RunResult], list[RunProgress]]:
+def finished_study(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, list[RunResult], list[RunProgress]]:
     """A study that was trained once, in two processes."""
     folder = tmp_path_factory.mktemp("study")
     progress_reports: list[RunProgress] = []
@@ -68,14 +70,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[RunResult
     )
 
 
-Done = tuple[Path, list[RunResult], list[RunProgress]]
+FinishedStudy = tuple[Path, list[RunResult], list[RunProgress]]
 
 
-def test_each_cell_is_trained_or_diverges(done: Done) -> None:
+def test_each_cell_is_trained_or_diverges(finished_study: FinishedStudy) -> None:
     """Each family, depth and learning rate is a run; a huge learning rate diverges, and its epoch is
     recorded.
     """
-    folder, results, _ = done
+    folder, results, _ = finished_study
     assert [result.run for result in results] == [
         StudyRun(family, depth, lr)
         for depth in (2, 3)
@@ -95,18 +97,18 @@ def test_each_cell_is_trained_or_diverges(done: Done) -> None:
             assert (result.epoch, result.step, result.test_accuracy) == (1, 1, None)
 
 
-def test_networks_of_one_depth_have_similar_size(done: Done) -> None:
+def test_networks_of_one_depth_have_similar_size(finished_study: FinishedStudy) -> None:
     """The networks of all families have about the same number of parameters at each depth."""
-    _, results, _ = done
+    _, results, _ = finished_study
     for depth in STUDY.depths:
         sizes = [result.parameters for result in results if result.run.depth == depth]
         assert max(sizes) / min(sizes) < 1.5  # so narrow, the input's map weighs most
     assert results[0].parameters == 64 * 8 + 8 + 2 * (8 * 8 + 8) + 8 * 10 + 10
 
 
-def test_progress_is_reported_for_every_run(done: Done) -> None:
+def test_progress_is_reported_for_every_run(finished_study: FinishedStudy) -> None:
     """Progress is reported for every run: at the start, while it trains, and at its end."""
-    _, results, progress_reports = done
+    _, results, progress_reports = finished_study
     names = [result.run.name for result in results]
     assert [(progress.name, progress.step) for progress in progress_reports[:8]] == [
         (name, 0) for name in names
@@ -118,9 +120,9 @@ def test_progress_is_reported_for_every_run(done: Done) -> None:
     assert all("-3-" in name for name in begun[:2])  # the deepest first
 
 
-def test_study_writes_table_figures_and_picture(done: Done) -> None:
+def test_study_writes_table_figures_and_picture(finished_study: FinishedStudy) -> None:
     """The table has the best run of each family and depth; the JSON has all runs; the PNG is valid."""
-    folder, results, _ = done
+    folder, results, _ = finished_study
     text = (folder / "compare.md").read_text()
     best, every = (part.splitlines() for part in text.split("All runs:"))
     assert len([line for line in best if line.startswith(("| 2 ", "| 3 "))]) == 4
@@ -139,9 +141,9 @@ def test_study_writes_table_figures_and_picture(done: Done) -> None:
         assert min(image.size) > 300
 
 
-def test_a_finished_study_trains_nothing(done: Done) -> None:
+def test_a_finished_study_trains_nothing(finished_study: FinishedStudy) -> None:
     """The results of a finished study, also of diverged runs, are read back, and no file changes."""
-    folder, results, _ = done
+    folder, results, _ = finished_study
     before = contents(folder)
     progress_reports: list[RunProgress] = []
     assert run_study(STUDY, folder, on_progress=progress_reports.append) == results
@@ -157,20 +159,20 @@ def test_a_finished_study_trains_nothing(done: Done) -> None:
         (replace(STUDY, seed=1), "rows|seed"),
     ],
 )
-def test_changed_study_is_refused(done: Done, changed: Study, named: str) -> None:
+def test_changed_study_is_refused(finished_study: FinishedStudy, changed: Study, named: str) -> None:
     """Other settings in the same folder are an error that names them, and no file changes."""
-    folder, _, _ = done
+    folder, _, _ = finished_study
     before = contents(folder)
     with pytest.raises(ConfigError, match=named):
         run_study(changed, folder)
     assert contents(folder) == before
 
 
-def test_changed_study_is_recognized_by_its_runs(done: Done, tmp_path: Path) -> None:
+def test_changed_study_is_recognized_by_its_runs(finished_study: FinishedStudy, tmp_path: Path) -> None:
     """Without the study's own file, its runs are compared."""
     name = StudyRun("highway", 2, 1e-2).name
     (tmp_path / name).mkdir()
-    (tmp_path / name / BEST_CHECKPOINT).write_bytes((done[0] / name / BEST_CHECKPOINT).read_bytes())
+    (tmp_path / name / BEST_CHECKPOINT).write_bytes((finished_study[0] / name / BEST_CHECKPOINT).read_bytes())
     with pytest.raises(ConfigError, match="expected epochs 2, got 3"):
         run_study(replace(STUDY, recipe=replace(STUDY.recipe, epochs=3)), tmp_path)
     assert not (tmp_path / "compare.json").exists()
@@ -183,12 +185,12 @@ def test_damaged_study_is_an_error_not_a_crash(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_study_ends_with_the_same_weights(long: Study, tmp_path: Path) -> None:
+def test_a_resumed_study_ends_with_the_same_weights(long_study: Study, tmp_path: Path) -> None:
     """Stopped once and interrupted once, a study ends with the same bits as an undisturbed one."""
-    name = long.runs[0].name
+    name = long_study.runs[0].name
     seen: list[RunProgress] = []
     (result,) = run_study(
-        long, tmp_path, on_progress=seen.append, should_stop=lambda: any(p.step for p in seen)
+        long_study, tmp_path, on_progress=seen.append, should_stop=lambda: any(p.step for p in seen)
     )
     assert result.state == "unfinished"
     assert 0 < result.step < result.steps
@@ -200,16 +202,21 @@ def test_a_resumed_study_ends_with_the_same_weights(long: Study, tmp_path: Path)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(long, tmp_path, on_progress=interrupt)
+        run_study(long_study, tmp_path, on_progress=interrupt)
     assert not multiprocessing.active_children()
     again = checkpoint.read_checkpoint(tmp_path / name / LAST_CHECKPOINT)[1].progress["step"]
     assert result.step < again < result.steps
 
-    (result,) = run_study(long, tmp_path)
+    (result,) = run_study(long_study, tmp_path)
     assert result.state == "finished"
-    data = long.load_data()
+    data = long_study.load_data()
     alone = RunPlan(
-        "", long.config_for(result.run, data), long.recipe_for(result.run), data, tmp_path / "alone", 3
+        "",
+        long_study.config_for(result.run, data),
+        long_study.recipe_for(result.run),
+        data,
+        tmp_path / "alone",
+        3,
     )
     train(alone)
     expected, record = checkpoint.read_checkpoint(tmp_path / "alone" / BEST_CHECKPOINT)
@@ -219,9 +226,9 @@ def test_a_resumed_study_ends_with_the_same_weights(long: Study, tmp_path: Path)
     assert result.test_accuracy == record.metrics["test_accuracy"]
 
 
-def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: Path) -> None:
+def test_failing_run_stops_the_study_and_keeps_the_rest(long_study: Study, tmp_path: Path) -> None:
     """A run that cannot be trained is a one-line error that names it; results of other runs stay."""
-    study = replace(long, depths=(2, 3), recipe=Recipe(epochs=1, batch=200))
+    study = replace(long_study, depths=(2, 3), recipe=Recipe(epochs=1, batch=200))
     bad = study.runs[0].name
     (tmp_path / bad).write_text("in the way of the run's folder")
     with pytest.raises(TrainingError, match=f"{bad}: [A-Za-z]+Error") as caught:
@@ -231,7 +238,7 @@ def test_failing_run_stops_the_study_and_keeps_the_rest(long: Study, tmp_path: P
     assert [run["state"] for run in values["runs"]] == ["unfinished", "finished"]
 
 
-def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
+def test_killed_process_is_reported(long_study: Study, tmp_path: Path) -> None:
     """A killed process, as when memory runs out, is an error and not a hang."""
 
     def kill(progress: RunProgress) -> None:
@@ -240,7 +247,7 @@ def test_killed_process_is_reported(long: Study, tmp_path: Path) -> None:
                 child.kill()
 
     with pytest.raises(TrainingError, match="highway-2-lr0.001: its process was ended by SIGKILL"):
-        run_study(long, tmp_path, on_progress=kill)
+        run_study(long_study, tmp_path, on_progress=kill)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_safetensors_file_of_another_program_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ("not json", "malformed"),
         ("[]", "malformed"),
@@ -110,16 +110,16 @@ def test_a_safetensors_file_of_another_program_is_refused(tmp_path: Path) -> Non
         ('{"format": 1, "surprise": 2}', "malformed"),
     ],
 )
-def test_an_invalid_record_is_refused(tmp_path: Path, values: str, says: str) -> None:
+def test_an_invalid_record_is_refused(tmp_path: Path, values: str, message: str) -> None:
     """Damaged, foreign and future records each give a clear one-line error."""
     path = tmp_path / "model.safetensors"
     save_file({"w": torch.ones(1)}, path, metadata={METADATA_KEY: values})
-    with pytest.raises(CheckpointError, match=says):
+    with pytest.raises(CheckpointError, match=message):
         read_checkpoint(path)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda t: t.pop("output.bias"), "expected a tensor 'output.bias', which is missing"),
         (lambda t: t.update(extra=torch.ones(1)), "the network has no tensor 'extra'"),
@@ -128,13 +128,13 @@ def test_an_invalid_record_is_refused(tmp_path: Path, values: str, says: str) ->
     ],
 )
 def test_weights_must_match_the_network(
-    tmp_path: Path, net: Net, record: TrainingRecord, change: object, says: str
+    tmp_path: Path, net: Net, record: TrainingRecord, change: object, message: str
 ) -> None:
     """A tensor that is missing, unknown, or of another shape or dtype is named."""
     tensors = dict(net.state_dict())
     change(tensors)
     save_checkpoint(tmp_path / "model.safetensors", tensors, record)
-    with pytest.raises(CheckpointError, match=says):
+    with pytest.raises(CheckpointError, match=message):
         load_network(tmp_path / "model.safetensors")
 
 

@@ -113,7 +113,7 @@ def test_resuming_with_fewer_epochs_is_refused(tmp_path: Path, data: Dataset) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"recipe": replace(RECIPE, lr=0.02)}, "recipe of the run: expected lr 0.01, got 0.02"),
         ({"recipe": replace(RECIPE, epochs=9)}, "expected epochs 3, got 9"),
@@ -130,12 +130,12 @@ def test_resuming_with_fewer_epochs_is_refused(tmp_path: Path, data: Dataset) ->
     ],
 )
 def test_resuming_with_another_plan_is_refused(
-    tmp_path: Path, data: Dataset, change: dict[str, object], says: str
+    tmp_path: Path, data: Dataset, change: dict[str, object], message: str
 ) -> None:
     """The error has the old and the new value."""
     train(plan(tmp_path, data), **stopping_after(3))
     before = (tmp_path / LAST_CHECKPOINT).read_bytes()
-    with pytest.raises(CheckpointError, match=says):
+    with pytest.raises(CheckpointError, match=message):
         train(replace(plan(tmp_path, data), **change), resume=True)
     assert (tmp_path / LAST_CHECKPOINT).read_bytes() == before
 

@@ -103,7 +103,9 @@ def test_named_dimensions_agree_over_inputs() -> None:
         (Tensor("x", "int8", ("batch", 2)), stored_input("x", [251, 0]), "finite numbers that fit x:"),
     ],
 )
-def test_rows_that_do_not_fit_are_rejected(tensor: Tensor, sample_input: SampleInput, message: str) -> None:
+def test_rows_that_do_not_match_the_input_are_rejected(
+    tensor: Tensor, sample_input: SampleInput, message: str
+) -> None:
     """Another shape or batch size, FP16, and numbers that the dtype or JSON cannot represent."""
     with pytest.raises(ValueError, match=rf"samples\[0\]: expected {message}"):
         check([tensor], sample_input)

@@ -66,9 +66,9 @@ def test_inputs_are_stacked_by_name(make_request: MakeRequest) -> None:
     def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
         return [feeds["x"] - feeds["y"]]
 
-    first = {"x": np.array([[5.0]]), "y": np.array([[1.0]])}
+    first_value = {"x": np.array([[5.0]]), "y": np.array([[1.0]])}
     second = {"y": np.array([[2.0]]), "x": np.array([[9.0]])}
-    requests = [make_request(first), make_request(second)]
+    requests = [make_request(first_value), make_request(second)]
     make_runner(run, inputs=("x", "y")).run(requests, inline=True)
     assert [arrays(request) for request in requests] == [[[[4]]], [[[7]]]]
 

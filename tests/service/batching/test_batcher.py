@@ -17,78 +17,78 @@ from service.batching.batch_run import CompletedBatch
 from service.batching.batcher import MAX_YIELDS, Batcher
 from service.errors import DeadlineError
 from service.inference_types import InferenceResult
-from tests.support.fake_models import Doubler, Gate, make_batcher, rows, short, sleeps
+from tests.support.fake_models import BlockedRuns, Doubler, make_batcher, rows, sleep_for, with_short_runs
 
-Go = Callable[[Coroutine[Any, Any, None]], None]
+RunInLoop = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def go(request: pytest.FixtureRequest) -> Go:
+def run_in_loop(request: pytest.FixtureRequest) -> RunInLoop:
     """Both event loops: their clocks and the order of their callbacks differ."""
     return request.param
 
 
-def first(answer: InferenceResult) -> float:
+def first_value(answer: InferenceResult) -> float:
     return float(answer.arrays[0].flat[0])
 
 
-def test_requests_of_one_event_loop_turn_share_a_run(go: Go) -> None:
+def test_requests_of_one_event_loop_turn_share_a_run(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
         model = Doubler()
         batcher = make_batcher(model.run)
         answers = await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
-        assert [first(answer) for answer in answers] == [0, 2, 4, 6, 8]
+        assert [first_value(answer) for answer in answers] == [0, 2, 4, 6, 8]
         assert model.rows == [[0, 1, 2, 3, 4]]
         assert batcher.waiting == 0
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_lone_request_runs_within_submit(go: Go) -> None:
+def test_a_lone_request_runs_within_submit(run_in_loop: RunInLoop) -> None:
     """The run takes place within submit."""
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         for n in range(3):
             steps = batcher.submit(rows(n), 1, ("double",))
             with pytest.raises(StopIteration) as end:
                 steps.send(None)
-            assert first(end.value.value) == 2 * n
+            assert first_value(end.value.value) == 2 * n
             await asyncio.sleep(0)
         assert model.rows == [[0], [1], [2]]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_requests_after_the_first_of_a_turn_share_a_run(go: Go) -> None:
+def test_requests_after_the_first_of_a_turn_share_a_run(run_in_loop: RunInLoop) -> None:
     """The first request has run by itself when the second arrives; the rest of the turn runs together."""
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
         assert model.rows == [[0], [1, 2, 3, 4]]
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(5)))
         assert model.rows[2:] == [[0, 1, 2, 3, 4]]
 
-    go(main())
+    run_in_loop(main())
 
 
-async def crowd(batcher: Batcher, model: Doubler) -> None:
+async def run_concurrent_requests(batcher: Batcher, model: Doubler) -> None:
     """Teach the batcher that requests come together."""
     await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(4)))
     model.feeds.clear()
 
 
-def test_a_run_is_postponed_while_requests_arrive(go: Go) -> None:
+def test_a_run_is_postponed_while_requests_arrive(run_in_loop: RunInLoop) -> None:
     """Requests of the next turns join the batch, up to MAX_YIELDS turns."""
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run, max_rows=100))
-        await crowd(batcher, model)
+        batcher = with_short_runs(make_batcher(model.run, max_rows=100))
+        await run_concurrent_requests(batcher, model)
         tasks = []
         for n in range(2 * MAX_YIELDS + 4):
             tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for _ in range(2)]
@@ -99,39 +99,39 @@ def test_a_run_is_postponed_while_requests_arrive(go: Go) -> None:
             n for n in range(2 * MAX_YIELDS + 4) for _ in range(2)
         ]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_full_run_is_not_postponed(go: Go) -> None:
+def test_a_full_run_is_not_postponed(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run, max_rows=2))
-        await crowd(batcher, model)
+        batcher = with_short_runs(make_batcher(model.run, max_rows=2))
+        await run_concurrent_requests(batcher, model)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(2)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert len(model.feeds) == 1
         await asyncio.gather(*tasks)
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_lone_request_after_concurrent_traffic_waits_a_turn(go: Go) -> None:
+def test_a_lone_request_after_concurrent_traffic_waits_a_turn(run_in_loop: RunInLoop) -> None:
     """After concurrent traffic a lone request waits a turn; after some lone ones, none waits any more."""
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
 
         async def turns_until_run() -> int:
             task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
-            before, turns = len(model.feeds), 0
+            before, loop_turns = len(model.feeds), 0
             while len(model.feeds) == before:
                 await asyncio.sleep(0)
-                turns += 1
+                loop_turns += 1
             await task
-            return turns
+            return loop_turns
 
         alone = await turns_until_run()
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(8)))
@@ -140,54 +140,54 @@ def test_a_lone_request_after_concurrent_traffic_waits_a_turn(go: Go) -> None:
             await turns_until_run()
         assert await turns_until_run() == alone
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_short_runs_are_inline_and_long_runs_in_a_thread(go: Go) -> None:
+def test_short_runs_are_inline_and_long_runs_in_a_thread(run_in_loop: RunInLoop) -> None:
     """The event loop goes on during a long run."""
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         await batcher.submit(rows(1), 1, ("double",))
         assert model.threads == [threading.get_ident()]
-        slow = Doubler(sleeps(0.05))
+        slow = Doubler(sleep_for(0.05))
         observed: list[CompletedBatch] = []
         batcher = make_batcher(slow.run, observed)
         task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
-        turns = 0
+        loop_turns = 0
         while not task.done():
             await asyncio.sleep(0.001)
-            turns += 1
-        assert turns > 5
+            loop_turns += 1
+        assert loop_turns > 5
         assert slow.threads != [threading.get_ident()]
         assert [batch.inline for batch in observed] == [False]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_requests_during_a_run_form_the_next_batch(go: Go) -> None:
+def test_requests_during_a_run_form_the_next_batch(run_in_loop: RunInLoop) -> None:
     """Requests that arrive during a run form the next batch."""
 
     async def main() -> None:
-        gate = Gate()
-        batcher = make_batcher(gate.model.run)
+        blocked = BlockedRuns()
+        batcher = make_batcher(blocked.model.run)
         tasks = []
         for n in range(6):
             tasks.append(asyncio.create_task(batcher.submit(rows(n), 1, ("double",))))
             await asyncio.sleep(0.002)
-        gate.open.set()
-        assert [first(await task) for task in tasks] == [0, 2, 4, 6, 8, 10]
-        assert gate.model.rows == [[0], [1, 2, 3, 4, 5]]
+        blocked.release.set()
+        assert [first_value(await task) for task in tasks] == [0, 2, 4, 6, 8, 10]
+        assert blocked.model.rows == [[0], [1, 2, 3, 4, 5]]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_max_delay_waits_for_more_requests(go: Go) -> None:
+def test_max_delay_waits_for_more_requests(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run, max_delay=0.3))
+        batcher = with_short_runs(make_batcher(model.run, max_delay=0.3))
         first_task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.02)
         second_task = asyncio.create_task(batcher.submit(rows(2), 1, ("double",)))
@@ -196,14 +196,14 @@ def test_max_delay_waits_for_more_requests(go: Go) -> None:
         await asyncio.gather(first_task, second_task)
         assert model.rows == [[1, 2]]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_full_batch_ends_the_delay(go: Go) -> None:
+def test_a_full_batch_ends_the_delay(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run, max_delay=60))
+        batcher = with_short_runs(make_batcher(model.run, max_delay=60))
         first_task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.01)
         assert model.rows == []
@@ -211,15 +211,15 @@ def test_a_full_batch_ends_the_delay(go: Go) -> None:
         await first_task
         assert model.rows == [[1, 2, 3, 4, 5, 6, 7, 8]]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_deadline_within_the_delay_ends_the_delay(go: Go) -> None:
+def test_a_deadline_within_the_delay_ends_the_delay(run_in_loop: RunInLoop) -> None:
     """A request must not expire because it waits for others."""
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run, max_delay=60))
+        batcher = with_short_runs(make_batcher(model.run, max_delay=60))
         first_task = asyncio.create_task(batcher.submit(rows(1), 1, ("double",)))
         await asyncio.sleep(0.01)
         assert model.rows == []
@@ -227,7 +227,7 @@ def test_a_deadline_within_the_delay_ends_the_delay(go: Go) -> None:
         await first_task
         assert model.rows == [[1, 2]]
 
-    go(main())
+    run_in_loop(main())
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_deadline_within_the_delay_ends_the_delay(go: Go) -> None:
     ],
 )
 def test_requests_that_cannot_share_a_run_run_alone(
-    go: Go, names: tuple[str, ...], extra: bool, alone: bool, options: dict[str, Any]
+    run_in_loop: RunInLoop, names: tuple[str, ...], extra: bool, alone: bool, options: dict[str, Any]
 ) -> None:
     """An output that cannot be split, levers, `unbatched=True`, and a model that couples rows."""
 
@@ -255,10 +255,10 @@ def test_requests_that_cannot_share_a_run_run_alone(
         together = [[3], [4]] if options else [[3, 4]]
         assert model.rows == [[0], [1], [2], *together]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_every_successful_run_is_observed(go: Go) -> None:
+def test_every_successful_run_is_observed(run_in_loop: RunInLoop) -> None:
     """A run that failed is not reported."""
 
     async def main() -> None:
@@ -268,8 +268,8 @@ def test_every_successful_run_is_observed(go: Go) -> None:
 
         observed: list[CompletedBatch] = []
         model = Doubler(rule)
-        batcher = short(make_batcher(model.run, observed))
-        await crowd(batcher, model)
+        batcher = with_short_runs(make_batcher(model.run, observed))
+        await run_concurrent_requests(batcher, model)
         observed.clear()
         answers = await asyncio.gather(
             batcher.submit(rows(1, 2), 2, ("double",)), batcher.submit(rows(3), 1, ("double",))
@@ -281,10 +281,10 @@ def test_every_successful_run_is_observed(go: Go) -> None:
         assert batch.queue_ns == sum(answer.queue_ns for answer in answers) > 0
         assert batch.run_ns == answers[0].run_ns > 0
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_ten_thousand_requests_get_their_own_results(go: Go) -> None:
+def test_ten_thousand_requests_get_their_own_results(run_in_loop: RunInLoop) -> None:
     """Of mixed shapes, some cancelled, late or faulty: each request gets its own rows or its own error."""
 
     async def main() -> None:
@@ -294,7 +294,7 @@ def test_ten_thousand_requests_get_their_own_results(go: Go) -> None:
             if (feeds["x"] < 0).any():
                 raise ArithmeticError
             if speed.random() < 0.01:
-                sleeps(0.002)(feeds)
+                sleep_for(0.002)(feeds)
 
         batcher = make_batcher(Doubler(rule).run, max_rows=32, max_queue=10_000, pad_single_rows=True)
         loop = asyncio.get_running_loop()
@@ -342,4 +342,4 @@ def test_ten_thousand_requests_get_their_own_results(go: Go) -> None:
         assert min(outcomes.values()) > 100
         assert batcher.waiting == 0
 
-    go(main())
+    run_in_loop(main())

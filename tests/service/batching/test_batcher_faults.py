@@ -16,53 +16,53 @@ import uvloop
 
 from service.errors import DeadlineError, InternalError, OverloadedError
 from service.inference_types import Array, InferenceResult
-from tests.support.fake_models import Doubler, Gate, make_batcher, rows, short, sleeps
+from tests.support.fake_models import BlockedRuns, Doubler, make_batcher, rows, sleep_for, with_short_runs
 
-Go = Callable[[Coroutine[Any, Any, None]], None]
+RunInLoop = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def go(request: pytest.FixtureRequest) -> Go:
+def run_in_loop(request: pytest.FixtureRequest) -> RunInLoop:
     """Both event loops: their clocks and the order of their callbacks differ."""
     return request.param
 
 
-def first(answer: InferenceResult) -> float:
+def first_value(answer: InferenceResult) -> float:
     return float(answer.arrays[0].flat[0])
 
 
-async def turns(count: int = 5) -> None:
+async def loop_turns(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def test_a_full_queue_rejects_requests_at_once(go: Go) -> None:
+def test_a_full_queue_rejects_requests_at_once(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
-        gate = Gate()
-        batcher = make_batcher(gate.model.run, max_queue=3)
+        blocked = BlockedRuns()
+        batcher = make_batcher(blocked.model.run, max_queue=3)
         tasks = [asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))]
-        await turns()
+        await loop_turns()
         tasks += [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(1, 4)]
-        await turns()
+        await loop_turns()
         assert batcher.is_full
         assert batcher.waiting == 3
         with pytest.raises(
             OverloadedError, match="fewer than 3 requests waiting for the model, and there are 3"
         ):
             await batcher.submit(rows(9), 1, ("double",))
-        gate.open.set()
-        assert [first(await task) for task in tasks] == [0, 2, 4, 6]
+        blocked.release.set()
+        assert [first_value(await task) for task in tasks] == [0, 2, 4, 6]
         assert not batcher.is_full
 
-    go(main())
+    run_in_loop(main())
 
 
 def test_retry_after_is_the_expected_time_of_the_queue() -> None:
     """The retry time is the expected time of the queue in whole seconds, at least one."""
 
     async def main() -> None:
-        batcher = make_batcher(Gate().model.run)
+        batcher = make_batcher(BlockedRuns().model.run)
         assert batcher.overloaded_error().retry_after == 1
         batcher._run_times.observe(1, 1, 800_000_000)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(4)]
@@ -75,18 +75,18 @@ def test_retry_after_is_the_expected_time_of_the_queue() -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_request_leaves_the_queue(go: Go) -> None:
+def test_a_cancelled_request_leaves_the_queue(run_in_loop: RunInLoop) -> None:
     """A cancelled request leaves the queue and frees its arrays at once, even during a long run."""
 
     async def main() -> None:
-        gate = Gate()
-        batcher = make_batcher(gate.model.run, max_queue=2)
+        blocked = BlockedRuns()
+        batcher = make_batcher(blocked.model.run, max_queue=2)
         running = asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))
-        await turns()
+        await loop_turns()
         feeds = rows(1)
         held = weakref.ref(feeds["x"])
         tasks = [asyncio.create_task(batcher.submit(feeds, 1, ("double",))) for _ in range(2)]
-        await turns()
+        await loop_turns()
         assert batcher.is_full
         for task in tasks:
             task.cancel()
@@ -95,14 +95,14 @@ def test_a_cancelled_request_leaves_the_queue(go: Go) -> None:
         del tasks, task, feeds
         gc.collect()
         assert held() is None
-        gate.open.set()
-        assert first(await running) == 0
-        assert gate.model.rows == [[0]]
+        blocked.release.set()
+        assert first_value(await running) == 0
+        assert blocked.model.rows == [[0]]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_request_cancelled_in_the_turn_of_its_run_is_not_run(go: Go) -> None:
+def test_a_request_cancelled_in_the_turn_of_its_run_is_not_run(run_in_loop: RunInLoop) -> None:
     """A request cancelled in the turn in which the run starts is dropped; the others get their rows."""
 
     async def main() -> None:
@@ -114,13 +114,13 @@ def test_a_request_cancelled_in_the_turn_of_its_run_is_not_run(go: Go) -> None:
         tasks[1].cancel()
         tasks[3].cancel()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [first(answers[n]) for n in (0, 2, 4)] == [0, 4, 8]
+        assert [first_value(answers[n]) for n in (0, 2, 4)] == [0, 4, 8]
         assert model.rows == [[0, 2, 4]]
 
-    go(main())
+    run_in_loop(main())
 
 
-class Read(dict[str, Any]):
+class CountedRepr(dict[str, Any]):
     """Feeds that count how often they are formatted."""
 
     def __init__(self, feeds: dict[str, Any]) -> None:
@@ -132,45 +132,45 @@ class Read(dict[str, Any]):
         return ""
 
 
-def test_cancelling_during_the_run_does_not_format_arrays(go: Go) -> None:
+def test_cancelling_during_the_run_does_not_format_arrays(run_in_loop: RunInLoop) -> None:
     """deque.remove formats the item that it does not find, which would take long for arrays."""
-    feeds = Read(rows(1.0))
+    feeds = CountedRepr(rows(1.0))
     assert repr(feeds) == ""
 
     async def main() -> None:
-        gate = Gate()
-        task = asyncio.create_task(make_batcher(gate.model.run).submit(feeds, 1, ("double",)))
-        while not gate.model.feeds:
+        blocked = BlockedRuns()
+        task = asyncio.create_task(make_batcher(blocked.model.run).submit(feeds, 1, ("double",)))
+        while not blocked.model.feeds:
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        gate.open.set()
+        blocked.release.set()
 
-    go(main())
+    run_in_loop(main())
     assert feeds.written == 1
 
 
-def test_cancelling_during_the_run_does_not_affect_other_requests(go: Go) -> None:
+def test_cancelling_during_the_run_does_not_affect_other_requests(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
-        gate = Gate()
-        batcher = make_batcher(gate.model.run)
+        blocked = BlockedRuns()
+        batcher = make_batcher(blocked.model.run)
         tasks = [asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(4)]
-        await turns()
+        await loop_turns()
         tasks[0].cancel()
         tasks[2].cancel()
-        await turns()
-        gate.open.set()
+        await loop_turns()
+        blocked.release.set()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [first(answers[n]) for n in (1, 3)] == [2, 6]
-        assert gate.model.rows == [[0, 1, 2, 3]]
-        assert first(await batcher.submit(rows(5), 1, ("double",))) == 10
+        assert [first_value(answers[n]) for n in (1, 3)] == [2, 6]
+        assert blocked.model.rows == [[0, 1, 2, 3]]
+        assert first_value(await batcher.submit(rows(5), 1, ("double",))) == 10
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_request_past_its_deadline_is_not_run(go: Go) -> None:
+def test_a_request_past_its_deadline_is_not_run(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
         model = Doubler()
@@ -181,20 +181,22 @@ def test_a_request_past_its_deadline_is_not_run(go: Go) -> None:
             return_exceptions=True,
         )
         assert isinstance(answers[0], DeadlineError)
-        assert first(answers[1]) == 120
+        assert first_value(answers[1]) == 120
         assert model.rows == [[60]]
 
-    go(main())
+    run_in_loop(main())
 
 
 @pytest.mark.parametrize("order", [(60, 0.03, 0.06), (0.03, 60, 0.06), (0.06, 0.03, 60)])
 @pytest.mark.parametrize("before", [True, False], ids=["queued", "arriving"])
-def test_requests_expire_during_a_long_run(go: Go, order: tuple[float, ...], before: bool) -> None:
+def test_requests_expire_during_a_long_run(
+    run_in_loop: RunInLoop, order: tuple[float, ...], before: bool
+) -> None:
     """Requests expire at their own time even if the run in the thread takes longer."""
 
     async def main() -> None:
-        gate = Gate()
-        batcher = make_batcher(gate.model.run, max_rows=1)
+        blocked = BlockedRuns()
+        batcher = make_batcher(blocked.model.run, max_rows=1)
         loop = asyncio.get_running_loop()
         ended: dict[float, float] = {}
 
@@ -206,7 +208,7 @@ def test_requests_expire_during_a_long_run(go: Go, order: tuple[float, ...], bef
 
         running = asyncio.create_task(batcher.submit(rows(0), 1, ("double",)))
         if not before:
-            await turns()
+            await loop_turns()
         tasks = {wait: asyncio.create_task(call(wait)) for wait in order}
         await asyncio.wait([tasks[0.03]], timeout=10)
         await asyncio.wait([tasks[0.06]], timeout=10)
@@ -214,30 +216,30 @@ def test_requests_expire_during_a_long_run(go: Go, order: tuple[float, ...], bef
         assert min(ended.values()) > -0.005
         assert batcher.waiting == 1
         tasks[60].cancel()
-        gate.open.set()
+        blocked.release.set()
         await running
         await asyncio.wait(tasks.values())
-        assert gate.model.rows == [[0]]
+        assert blocked.model.rows == [[0]]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_a_distant_deadline_does_not_keep_the_batcher_alive(go: Go) -> None:
+def test_a_distant_deadline_does_not_keep_the_batcher_alive(run_in_loop: RunInLoop) -> None:
     """A timer for a distant deadline must not keep a dropped batcher alive."""
 
     async def main() -> None:
-        gate = Gate()
-        gate.open.set()
-        batcher = make_batcher(gate.model.run, max_rows=1)
+        blocked = BlockedRuns()
+        blocked.release.set()
+        batcher = make_batcher(blocked.model.run, max_rows=1)
         far = asyncio.get_running_loop().time() + 3600
         await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",), deadline=far) for n in range(3)))
-        await turns()
+        await loop_turns()
         gone = weakref.ref(batcher)
         del batcher
         gc.collect()
         assert gone() is None
 
-    go(main())
+    run_in_loop(main())
 
 
 def test_the_thread_ends_with_its_batcher() -> None:
@@ -256,7 +258,7 @@ def test_the_thread_ends_with_its_batcher() -> None:
     asyncio.run(main())
 
 
-def test_a_faulty_request_fails_alone(go: Go) -> None:
+def test_a_faulty_request_fails_alone(run_in_loop: RunInLoop) -> None:
 
     async def main() -> None:
         error = ArithmeticError("seven")
@@ -269,15 +271,17 @@ def test_a_faulty_request_fails_alone(go: Go) -> None:
         answers = await asyncio.gather(
             *(batcher.submit(rows(n), 1, ("double",)) for n in range(6, 9)), return_exceptions=True
         )
-        assert first(answers[0]) == 12
+        assert first_value(answers[0]) == 12
         assert answers[1] is error
-        assert first(answers[2]) == 16
+        assert first_value(answers[2]) == 16
 
-    go(main())
+    run_in_loop(main())
 
 
 @pytest.mark.parametrize("error", [StopIteration, MemoryError, asyncio.CancelledError])
-def test_any_exception_reaches_the_waiting_requests(go: Go, error: type[BaseException]) -> None:
+def test_any_exception_reaches_the_waiting_requests(
+    run_in_loop: RunInLoop, error: type[BaseException]
+) -> None:
     """Errors that are not ordinary exceptions leave no request waiting either."""
 
     async def main() -> None:
@@ -290,9 +294,9 @@ def test_any_exception_reaches_the_waiting_requests(go: Go, error: type[BaseExce
             *(batcher.submit(rows(7), 1, ("double",)) for _ in range(2)), return_exceptions=True
         )
         assert all(isinstance(answer, (InternalError, MemoryError, RuntimeError)) for answer in answers)
-        assert first(await batcher.submit(rows(1), 1, ("double",))) == 2
+        assert first_value(await batcher.submit(rows(1), 1, ("double",))) == 2
 
-    go(main())
+    run_in_loop(main())
 
 
 def test_failed_requests_free_their_arrays() -> None:
@@ -302,7 +306,7 @@ def test_failed_requests_free_their_arrays() -> None:
         def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
             raise ArithmeticError
 
-        batcher = short(make_batcher(run))
+        batcher = with_short_runs(make_batcher(run))
         held = []
 
         async def call() -> None:
@@ -321,7 +325,7 @@ def test_failed_requests_free_their_arrays() -> None:
         gc.enable()
 
 
-def test_failed_runs_do_not_count_as_short(go: Go) -> None:
+def test_failed_runs_do_not_count_as_short(run_in_loop: RunInLoop) -> None:
     """A model that fails quickly is not taken for a fast one."""
 
     async def main() -> None:
@@ -336,7 +340,7 @@ def test_failed_runs_do_not_count_as_short(go: Go) -> None:
                 await batcher.submit(rows(7), 1, ("double",))
         assert threading.get_ident() not in model.threads
 
-    go(main())
+    run_in_loop(main())
 
 
 def test_a_failing_observer_does_not_fail_requests() -> None:
@@ -353,41 +357,43 @@ def test_a_failing_observer_does_not_fail_requests() -> None:
         answers = await asyncio.gather(
             *(batcher.submit(rows(n, width=n), 1, ("double",)) for n in range(1, 4))
         )
-        assert [first(answer) for answer in answers] == [2, 4, 6]
+        assert [first_value(answer) for answer in answers] == [2, 4, 6]
         await asyncio.sleep(0)
         assert [type(context["exception"]) for context in contexts] == [ArithmeticError] * 3
 
     asyncio.run(main())
 
 
-def test_runs_are_inline_if_no_thread_can_start(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_inline_if_no_thread_can_start(
+    run_in_loop: RunInLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     def none(pool: ThreadPoolExecutor) -> None:
         raise RuntimeError("can't start new thread")
 
     async def main() -> None:
-        model = Doubler(sleeps(0.003))
+        model = Doubler(sleep_for(0.003))
         batcher = make_batcher(model.run)
         with monkeypatch.context() as patch:
             patch.setattr(ThreadPoolExecutor, "_adjust_thread_count", none)
-            assert first(await batcher.submit(rows(1), 1, ("double",))) == 2
-        assert first(await batcher.submit(rows(2), 1, ("double",))) == 4
+            assert first_value(await batcher.submit(rows(1), 1, ("double",))) == 2
+        assert first_value(await batcher.submit(rows(2), 1, ("double",))) == 4
         assert model.rows == [[1], [2]]
         assert model.threads[0] == threading.get_ident() != model.threads[1]
 
-    go(main())
+    run_in_loop(main())
 
 
-def test_closing_the_loop_cancels_waiting_requests(go: Go) -> None:
+def test_closing_the_loop_cancels_waiting_requests(run_in_loop: RunInLoop) -> None:
     """The waiting requests and those in the run are cancelled; the run itself ends without an error."""
-    gate = Gate()
+    blocked = BlockedRuns()
     tasks: list[asyncio.Task[InferenceResult]] = []
 
     async def main() -> None:
-        batcher = make_batcher(gate.model.run, max_rows=1)
+        batcher = make_batcher(blocked.model.run, max_rows=1)
         tasks.extend(asyncio.create_task(batcher.submit(rows(n), 1, ("double",))) for n in range(3))
-        await turns()
+        await loop_turns()
 
-    go(main())
+    run_in_loop(main())
     assert all(task.cancelled() for task in tasks)
-    gate.open.set()
+    blocked.release.set()

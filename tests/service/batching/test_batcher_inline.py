@@ -15,7 +15,7 @@ import uvloop
 from service.batching.batcher import Batcher
 from service.errors import DeadlineError
 from service.http.driver import DriverWaiter
-from tests.support.fake_models import Doubler, Gate, make_batcher, rows, short
+from tests.support.fake_models import BlockedRuns, Doubler, make_batcher, rows, with_short_runs
 
 SMALL, LARGE = 2, 64
 
@@ -63,7 +63,7 @@ class Caller:
             self.error, self._steps = error, None
 
 
-async def over(*callers: Caller) -> None:
+async def wait_for_callers(*callers: Caller) -> None:
     async with asyncio.timeout(5):
         while not all(caller.done for caller in callers):
             await asyncio.sleep(0)
@@ -103,7 +103,7 @@ def test_resubmitting_when_woken_does_not_start_a_second_run() -> None:
         assert batcher.waiting == 2
         gates[1].set()
         gates[2].set()
-        await over(*callers)
+        await wait_for_callers(*callers)
         assert begun == [1, 2, 9, 3]
         assert most == 1
         assert [caller.got for caller in callers] == [[1, 3], [2], [9]]
@@ -115,14 +115,14 @@ def test_resubmitting_repeatedly_does_not_starve_others() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         greedy, other = Caller(), Caller()
         asyncio.get_running_loop().call_soon(lambda: other.ask(batcher, -1))
         greedy.ask(batcher, *range(100))
         assert len(greedy.got) == 1
-        await over(other)
+        await wait_for_callers(other)
         assert len(greedy.got) < 5
-        await over(greedy)
+        await wait_for_callers(greedy)
         assert greedy.got == list(range(100))
 
     uvloop.run(main())
@@ -132,13 +132,13 @@ def test_inline_runs_keep_the_order() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         for _ in range(20):
             model.feeds.clear()
             callers = [Caller() for _ in range(6)]
             for tag, caller in enumerate(callers):
                 caller.ask(batcher, tag, unbatched=tag % 3 == 0, width=SMALL + tag // 4)
-            await over(*callers)
+            await wait_for_callers(*callers)
             assert [tag for run in model.rows for tag in run] == [0, 1, 2, 3, 4, 5]
             assert [caller.got for caller in callers] == [[tag] for tag in range(6)]
 
@@ -149,13 +149,13 @@ def test_a_late_request_is_not_run_inline() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         late, next_ = Caller(), Caller()
         late.ask(batcher, 1, deadline=monotonic() - 1)
         assert isinstance(late.error, DeadlineError)
         assert batcher.waiting == 0
         next_.ask(batcher, 2, deadline=monotonic() + 5)
-        await over(next_)
+        await wait_for_callers(next_)
         assert model.rows == [[2]]
 
     uvloop.run(main())
@@ -169,11 +169,11 @@ def test_an_inline_failure_fails_only_its_caller() -> None:
 
     async def main() -> None:
         model = Doubler(refuse)
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         callers = [Caller() for _ in range(5)]
         for tag, caller in zip((13, 1, 13, 2, 3), callers, strict=True):
             caller.ask(batcher, tag)
-        await over(*callers)
+        await wait_for_callers(*callers)
         assert [type(caller.error) for caller in callers] == [ValueError, type(None)] * 2 + [type(None)]
         assert [caller.got for caller in callers] == [[], [1], [], [2], [3]]
         assert batcher.waiting == 0
@@ -186,7 +186,7 @@ def test_levers_are_fed_to_their_own_request_only() -> None:
 
     async def main() -> None:
         model = Doubler()
-        batcher = short(make_batcher(model.run))
+        batcher = with_short_runs(make_batcher(model.run))
         lever = np.ones(3, np.float32)
         answers = await asyncio.gather(
             batcher.submit({**rows(1), "lever": lever}, 1, ("double",)),
@@ -206,16 +206,16 @@ def test_a_cancelled_request_gets_cancelled_error_once(when: str) -> None:
     """The caller gets CancelledError once, in a turn of its own, whatever the result of the run."""
 
     async def main() -> None:
-        gate = Gate()
-        model = gate.model
+        blocked = BlockedRuns()
+        model = blocked.model
         batcher = make_batcher(model.run)
-        first, second = Caller(), Caller()
-        first.ask(batcher, 1, 3, unbatched=True)
+        first_value, second = Caller(), Caller()
+        first_value.ask(batcher, 1, 3, unbatched=True)
         second.ask(batcher, 2, unbatched=True)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert batcher.waiting == 1
-        gone, other = (second, first) if when == "waiting" else (first, second)
+        gone, other = (second, first_value) if when == "waiting" else (first_value, second)
         signal = gone._waits_for
         steps: list[str] = []
 
@@ -234,8 +234,8 @@ def test_a_cancelled_request_gets_cancelled_error_once(when: str) -> None:
         await asyncio.sleep(0)
         assert steps == ["cancelled"]
         assert batcher.waiting == (0 if when == "waiting" else 1)
-        gate.open.set()
-        await over(other)
+        blocked.release.set()
+        await wait_for_callers(other)
         assert steps == ["cancelled"]
         assert gone.got == []
         assert other.got == ([1, 3] if when == "waiting" else [2])

@@ -13,7 +13,7 @@ from service.config.settings import Settings
 
 
 @pytest.fixture
-def sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
+def sixteen_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose affinity allows sixteen CPUs."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
 
@@ -28,7 +28,7 @@ def write_cgroups(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, 
     return folder / "cgroup", folder / "own"
 
 
-@pytest.mark.usefixtures("sixteen")
+@pytest.mark.usefixtures("sixteen_cpus")
 @pytest.mark.parametrize(
     ("own", "files", "expected"),
     [
@@ -65,7 +65,7 @@ def test_the_smallest_cpu_limit_counts(
     assert available_cpus(*write_cgroups(tmp_path, own, files)) == expected
 
 
-@pytest.mark.usefixtures("sixteen")
+@pytest.mark.usefixtures("sixteen_cpus")
 def test_without_cgroups_the_affinity_counts(tmp_path: Path) -> None:
     """As on systems other than Linux."""
     assert available_cpus(tmp_path / "absent", tmp_path / "absent") == 16

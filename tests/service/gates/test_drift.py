@@ -51,11 +51,11 @@ def gates(count: int) -> list[Gate]:
 EVEN = [0.25] * 4
 
 
-def of(*histograms: list[float], rows: int = 10_000) -> DriftMonitor:
+def monitor_of(*histograms: list[float], rows: int = 10_000) -> DriftMonitor:
     return DriftMonitor(profile(*histograms), gates(len(histograms)), rows)
 
 
-def even(rows: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Array:
+def even_values(rows: int, low: float = 0.0, high: float = 1.0, seed: int = 0) -> Array:
     values = np.random.default_rng(seed).uniform(low, high, size=(rows, UNITS))
     return values.astype(np.float32)
 
@@ -65,7 +65,7 @@ def report(drift: DriftMonitor) -> DriftReport:
 
 
 def test_psi_worked_out_by_hand() -> None:
-    drift = of(EVEN)
+    drift = monitor_of(EVEN)
     drift.observe([np.repeat(np.array([[0.1], [0.9]], np.float32), 500, axis=0)], 1000)
     (layer,) = report(drift).layers
     # the empty bins are lifted to about 0.0001
@@ -77,8 +77,8 @@ def test_psi_worked_out_by_hand() -> None:
 
 def test_traffic_like_the_profile_is_no_drift() -> None:
     """The index stays below the report's bias."""
-    drift = of([0.05] * 20)
-    drift.observe([even(400)], 400)
+    drift = monitor_of([0.05] * 20)
+    drift.observe([even_values(400)], 400)
     drift_report = report(drift)
     assert drift_report.level == "ok"
     assert drift_report.bias == pytest.approx(19 * (1 / 400 + 1e-5))
@@ -88,8 +88,8 @@ def test_traffic_like_the_profile_is_no_drift() -> None:
 
 @pytest.mark.parametrize(("high", "level"), [(0.98, "ok"), (0.75, "alarm")])
 def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
-    drift = of([0.05] * 20, [0.05] * 20, [0.05] * 20)
-    drift.observe([even(900), even(900, high=high, seed=1), even(900, seed=2)], 900)
+    drift = monitor_of([0.05] * 20, [0.05] * 20, [0.05] * 20)
+    drift.observe([even_values(900), even_values(900, high=high, seed=1), even_values(900, seed=2)], 900)
     drift_report = report(drift)
     assert drift_report.level == level
     if level == "alarm":
@@ -100,7 +100,7 @@ def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
 @pytest.mark.parametrize(("low", "level"), [(630, "ok"), (700, "watch"), (760, "alarm")])
 def test_levels_worked_out_by_hand(low: int, level: str) -> None:
     """Against two bins of equal shares, worked out by hand for 1,000 rows."""
-    drift = of([0.5, 0.5])
+    drift = monitor_of([0.5, 0.5])
     drift.observe([np.repeat(np.array([[0.2], [0.8]], np.float32), [low, 1000 - low], axis=0)], 1000)
     (layer,) = report(drift).layers
     p = low / 1000
@@ -109,8 +109,8 @@ def test_levels_worked_out_by_hand(low: int, level: str) -> None:
 
 
 def test_too_few_rows_give_a_reason_instead_of_a_level() -> None:
-    drift = of(EVEN)
-    drift.observe([even(MIN_ROWS - 1)], MIN_ROWS - 1)
+    drift = monitor_of(EVEN)
+    drift.observe([even_values(MIN_ROWS - 1)], MIN_ROWS - 1)
     drift_report = report(drift)
     assert drift_report.reason == "expected at least 200 rows of traffic to measure drift, got 199"
     assert (
@@ -121,31 +121,31 @@ def test_too_few_rows_give_a_reason_instead_of_a_level() -> None:
         is drift_report.layers[0].mean
         is None
     )
-    drift.observe([even(1)], 1)
+    drift.observe([even_values(1)], 1)
     assert report(drift).reason is None
 
 
 def test_without_traffic_there_is_no_level() -> None:
-    drift_report = of(EVEN).merge([])
+    drift_report = monitor_of(EVEN).merge([])
     assert (drift_report.rows, drift_report.level) == (0, None)
     json.dumps(drift_report.to_json())
 
 
 def test_old_traffic_is_forgotten() -> None:
     """After some windows of other traffic the old one is forgotten; the total never exceeds the window."""
-    drift = of(EVEN, rows=1000)
+    drift = monitor_of(EVEN, rows=1000)
     for seed in range(20):
-        drift.observe([even(100, high=0.25, seed=seed)], 100)
+        drift.observe([even_values(100, high=0.25, seed=seed)], 100)
     assert report(drift).level == "alarm"
     for seed in range(100):
-        drift.observe([even(100, seed=seed)], 100)
+        drift.observe([even_values(100, seed=seed)], 100)
     drift_report = report(drift)
     assert drift_report.level == "ok"
     assert drift_report.rows == drift_report.window == 1000
 
 
 def test_counts_are_exact_until_the_window_is_full() -> None:
-    drift = of(EVEN, rows=1000)
+    drift = monitor_of(EVEN, rows=1000)
     drift.observe([np.full((600, 1), 0.1, np.float32)], 600)
     drift.observe([np.full((400, 1), 0.9, np.float32)], 400)
     assert drift.snapshot()["seen"][0][1:] == [600, 0, 0, 400]
@@ -154,18 +154,18 @@ def test_counts_are_exact_until_the_window_is_full() -> None:
 
 
 def test_a_run_larger_than_the_window_counts_as_a_window() -> None:
-    drift = of(EVEN, rows=100)
-    drift.observe([even(100, high=0.25)], 100)
-    drift.observe([even(128)], 128)
+    drift = monitor_of(EVEN, rows=100)
+    drift.observe([even_values(100, high=0.25)], 100)
+    drift.observe([even_values(128)], 128)
     assert report(drift).rows == 100
     assert report(drift).level == "ok"
 
 
-def test_workers_add_up() -> None:
+def test_reports_of_workers_are_merged() -> None:
     """Two workers with half of the values each give the same report as one with all."""
-    low, high = of(EVEN), of(EVEN)
-    low.observe([even(500, high=0.5)], 500)
-    high.observe([even(500, low=0.5)], 500)
+    low, high = monitor_of(EVEN), monitor_of(EVEN)
+    low.observe([even_values(500, high=0.5)], 500)
+    high.observe([even_values(500, low=0.5)], 500)
     assert report(low).level == report(high).level == "alarm"
     drift_report = low.merge([json.loads(json.dumps(monitor.snapshot())) for monitor in (low, high)])
     assert (drift_report.level, drift_report.rows) == ("ok", 1000)
@@ -173,24 +173,24 @@ def test_workers_add_up() -> None:
 
 def test_snapshots_of_another_file_are_left_out() -> None:
     """During a reload, workers may report two files under one version, with other bins."""
-    drift = of(EVEN)
-    drift.observe([even(300)], 300)
+    drift = monitor_of(EVEN)
+    drift.observe([even_values(300)], 300)
     other = DriftMonitor(profile(EVEN, digest="others"), gates(1), 1000)
-    other.observe([even(300, high=0.25)], 300)
+    other.observe([even_values(300, high=0.25)], 300)
     longer = {"profile": "rows", "seen": [[0.0] * 9]}
     drift_report = drift.merge([drift.snapshot(), other.snapshot(), longer])
     assert (drift_report.rows, drift_report.level) == (300, "ok")
 
 
 def test_zero_and_one_fall_into_the_outer_bins() -> None:
-    drift = of(EVEN)
+    drift = monitor_of(EVEN)
     drift.observe([np.repeat(np.array([[0.0], [1.0]], np.float32), 150, axis=0)], 300)
     assert drift.snapshot()["seen"] == [[150, 150, 0, 0, 150]]
 
 
 def test_nan_values_are_left_out() -> None:
-    drift = of(EVEN, EVEN)
-    some = even(300)
+    drift = monitor_of(EVEN, EVEN)
+    some = even_values(300)
     some[::2] = np.nan
     drift.observe([some, np.full((300, UNITS), np.nan, np.float32)], 300)
     seen = np.array(drift.snapshot()["seen"])
@@ -200,7 +200,7 @@ def test_nan_values_are_left_out() -> None:
 
 
 def test_a_run_without_rows_counts_no_rows() -> None:
-    drift = of(EVEN)
+    drift = monitor_of(EVEN)
     drift.observe([np.zeros((0, UNITS), np.float32)], 0)
     assert report(drift).rows == 0
 
@@ -209,7 +209,7 @@ def test_sampling_covers_all_parts_of_large_gates() -> None:
     """Sampling covers units, pixels and rows evenly, whatever their numbers."""
     t = np.zeros((64, 8, 32, 32), np.float32)
     t[:, 3] = 0.3  # an eighth of all values, every eighth stretch of 1024
-    drift = of(EVEN)
+    drift = monitor_of(EVEN)
     for _ in range(8):
         drift.observe([t], 64)
     seen = np.array(drift.snapshot()["seen"])[0, 1:]
@@ -221,7 +221,7 @@ def test_each_sample_takes_other_values() -> None:
     """A value that one sample leaves out is in another one."""
     t = np.zeros((1, 2 * MAX_SAMPLED_VALUES), np.float32)
     t[0, 0] = 1.0
-    drift = of(*[EVEN] * 8, rows=10**6)
+    drift = monitor_of(*[EVEN] * 8, rows=10**6)
     rises = []
     for _ in range(20):
         before = drift.snapshot()["seen"][0][4]
@@ -235,7 +235,7 @@ def test_runs_are_sampled_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> 
     """At most one run in a tenth of a second; after a slow one, twenty times its duration passes."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    drift = of(EVEN)
+    drift = monitor_of(EVEN)
     assert drift.should_sample()
     assert not drift.should_sample()
     now += 0.05
@@ -243,7 +243,7 @@ def test_runs_are_sampled_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> 
     now += 0.06
     assert drift.should_sample()
     now += 1.0
-    drift.observe([even(1)], 1)
+    drift.observe([even_values(1)], 1)
     now += 19.0
     assert not drift.should_sample()
     now += 1.1
@@ -254,14 +254,14 @@ def test_an_unobserved_sample_does_not_delay_the_next(monkeypatch: pytest.Monkey
     """A sample that was never observed delays nothing."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    drift = of(EVEN)
+    drift = monitor_of(EVEN)
     assert drift.should_sample()
     now += 0.2
     assert drift.should_sample()
 
 
 @pytest.mark.parametrize(
-    ("made_of", "count", "says"),
+    ("made_of", "count", "message"),
     [
         (profile(EVEN, EVEN), 1, "expected gates of the model, got 'g1'"),
         (profile(EVEN, [0.5, 0.5]), 2, "expected histograms of one length"),
@@ -269,8 +269,8 @@ def test_an_unobserved_sample_does_not_delay_the_next(monkeypatch: pytest.Monkey
         (profile(), 1, "expected histograms of one length"),
     ],
 )
-def test_an_inconsistent_profile_is_refused(made_of: Profile, count: int, says: str) -> None:
+def test_an_inconsistent_profile_is_refused(made_of: Profile, count: int, message: str) -> None:
     """The public message has no detail."""
-    with pytest.raises(ModelFileError, match=says) as error:
+    with pytest.raises(ModelFileError, match=message) as error:
         DriftMonitor(made_of, gates(count), 1000)
     assert error.value.public_message == "its manifest's profile makes no sense"

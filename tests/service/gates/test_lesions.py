@@ -62,7 +62,7 @@ def test_gates_that_share_a_bias_move_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "says"),
+    ("parameters", "message"),
     [
         ({}, "expected close, open, shift or curve to say what to do, got none of them"),
         ({"curve": False}, "expected close, open, shift or curve"),
@@ -90,9 +90,9 @@ def test_gates_that_share_a_bias_move_together() -> None:
         ({"shift": {str(n): 1 for n in range(9)}}, "shift: expected at most 8 layers and gates, got 9"),
     ],
 )
-def test_invalid_lesions_are_refused(parameters: dict[str, Any], says: str) -> None:
+def test_invalid_lesions_are_refused(parameters: dict[str, Any], message: str) -> None:
     """The message names the field, the valid values and the actual one."""
-    with pytest.raises(RequestError, match=says):
+    with pytest.raises(RequestError, match=message):
         parse_lesion_request(parameters, GATES).bias_overrides(BIASES)
 
 

@@ -42,7 +42,7 @@ def test_options_come_from_the_url_and_the_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "parameters", "says"),
+    ("query", "parameters", "message"),
     [
         (b"detial=rows", {}, "query: expected detail, blocks or binary, got 'detial'"),
         (b"detail=all", {}, "detail: expected one of summary, units, rows, got 'all'"),
@@ -53,9 +53,9 @@ def test_options_come_from_the_url_and_the_parameters() -> None:
         (b"\xff=\xff", {}, "query: expected detail"),
     ],
 )
-def test_invalid_options_are_refused(query: bytes, parameters: Mapping[str, Any], says: str) -> None:
+def test_invalid_options_are_refused(query: bytes, parameters: Mapping[str, Any], message: str) -> None:
     """A misspelt option is an error."""
-    with pytest.raises(RequestError, match=says):
+    with pytest.raises(RequestError, match=message):
         parse_gate_query(query, parameters)
 
 
@@ -96,8 +96,8 @@ def test_each_detail_level_has_its_tensors() -> None:
     arrays = {name: np.arange(6, dtype=np.float32).reshape(2, 3) for name in "abcy"}
     assert block_names(GATES) == ("y",)
 
-    def named(wish: GateQuery, rows: int = 2) -> list[str]:
-        return [name for name, _ in requested_tensors(wish, GATES, ("a", "b", "c"), arrays, rows)]
+    def named(query: GateQuery, rows: int = 2) -> list[str]:
+        return [name for name, _ in requested_tensors(query, GATES, ("a", "b", "c"), arrays, rows)]
 
     assert named(GateQuery()) == []
     assert named(GateQuery("rows")) == ["a", "b", "c"]

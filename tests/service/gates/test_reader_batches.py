@@ -61,54 +61,54 @@ def test_nan_in_a_gate_fails_only_its_own_request() -> None:
 
 
 @pytest.fixture
-def laid(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The threads that stacked T, and the number of values."""
     seen: list[tuple[str, int]] = []
 
     def noted(*given: Any) -> Any:
-        laid = stack_gates(*given)
-        seen.append((current_thread().name, laid.size))
-        return laid
+        passes = stack_gates(*given)
+        seen.append((current_thread().name, passes.size))
+        return passes
 
     monkeypatch.setattr(reading, "stack_gates", noted)
     return seen
 
 
 def test_a_pass_reads_a_limited_number_of_values(
-    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+    monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
 ) -> None:
     """A request on its own is never cut; one thread needs no pool."""
     monkeypatch.setattr(reading, "MAX_VALUES_PER_PASS", 30)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None)
     assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
-    assert sorted(size for _, size in laid) == [18, 27, 27]
-    laid.clear()
+    assert sorted(size for _, size in passes) == [18, 27, 27]
+    passes.clear()
     assert len(reader.read({"a": random(8, 9)}, 4, 2)) == 2
-    assert [size for _, size in laid] == [36, 36]
-    assert {name for name, _ in laid} == {current_thread().name}
+    assert [size for _, size in passes] == [36, 36]
+    assert {name for name, _ in passes} == {current_thread().name}
 
 
 def test_large_batches_are_read_by_several_threads(
-    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+    monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
 ) -> None:
     monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3)
     for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
         assert len(reader.read({"a": random(requests, 9)}, 1, requests)) == requests
-        assert sorted(size for _, size in laid) == sizes
-        others = {name for name, _ in laid if name.startswith("gates")}
+        assert sorted(size for _, size in passes) == sizes
+        others = {name for name, _ in passes if name.startswith("gates")}
         assert bool(others) is (len(sizes) > 1)
-        laid.clear()
+        passes.clear()
 
 
 def test_if_no_thread_is_free_the_result_is_the_same(
-    monkeypatch: pytest.MonkeyPatch, laid: list[tuple[str, int]]
+    monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
 ) -> None:
     """Without a free thread the result is the same, and the pool keeps nothing."""
     monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     sig, given = signature({"a": ("batch", 9)}), random(8, 9)
     expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
-    laid.clear()
+    passes.clear()
 
     def none(thread: Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -116,7 +116,7 @@ def test_if_no_thread_is_free_the_result_is_the_same(
     monkeypatch.setattr(Thread, "start", none)
     reader = GateReader([gate("a", 0)], sig, None, 3)
     assert reader.read({"a": given}, 1, 8) == expected
-    assert [size for _, size in laid] == [18, 27, 27]
+    assert [size for _, size in passes] == [18, 27, 27]
     pool_input = ref(given)
     del given
     collect()

@@ -16,14 +16,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 NAMES = ("a", "bc", "100%b", "four", "füüf", 'a "quoted" one')
 
 
-def form() -> JsonTemplate:
+def template() -> JsonTemplate:
     quoted = [json.dumps(name, ensure_ascii=False).encode() for name in NAMES]
     return JsonTemplate([b"{%b:" % quoted[0], *[b",%b:" % name for name in quoted[1:]], b"}"])
 
 
 def read(*lines: Any) -> list[Any]:
     """The numbers of each row, parsed from its text."""
-    texts = form().render(np.array(lines, np.float32))
+    texts = template().render(np.array(lines, np.float32))
     return [None if text is None else [json.loads(text)[name] for name in NAMES] for text in texts]
 
 
@@ -40,7 +40,7 @@ def test_every_millionth_is_rendered() -> None:
     """Numbers around the border between the two lookup tables."""
     every = np.random.default_rng(0).permutation(999_996 + 6)[:600_000].reshape(-1, 6) / 1e6
     every = np.minimum(every, 1)
-    for text, line in zip(form().render(every.astype(np.float32))[::50], every[::50], strict=True):
+    for text, line in zip(template().render(every.astype(np.float32))[::50], every[::50], strict=True):
         assert list(json.loads(text or b"").values()) == line.round(6).tolist()
 
 
@@ -61,10 +61,10 @@ def test_nan_and_infinity_have_no_text(odd: float) -> None:
 def test_a_line_is_rendered_alike_alone_and_with_others() -> None:
     lines = np.random.default_rng(1).random((50, 6), np.float32)
     lines[7, 3], lines[9, 0] = 2, np.nan
-    assert form().render(lines) == [form().render(line[None])[0] for line in lines]
+    assert template().render(lines) == [template().render(line[None])[0] for line in lines]
 
 
 def test_values_that_are_already_text_are_inserted() -> None:
     """Such as null for an unknown number."""
-    text = form().render_text([b"null"] * 6)
+    text = template().render_text([b"null"] * 6)
     assert json.loads(text) == dict.fromkeys(NAMES)

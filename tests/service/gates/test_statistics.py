@@ -63,20 +63,20 @@ def test_gates_are_stacked_row_by_row(
     shape: tuple[int, ...], axis: int | None, requests: int, rows: int
 ) -> None:
     arrays = [random(*shape, seed=n) for n in range(2)]
-    laid = stack_gates(arrays, axis, requests, rows)
-    assert laid.flags.c_contiguous
-    assert laid.shape[:3] == (requests, 2, rows)
+    stacked = stack_gates(arrays, axis, requests, rows)
+    assert stacked.flags.c_contiguous
+    assert stacked.shape[:3] == (requests, 2, rows)
     for gate, array in enumerate(arrays):
         by_row = np.moveaxis(array, axis or 0, 0).reshape(requests, rows, -1)
-        assert (laid[:, gate] == by_row).all()
+        assert (stacked[:, gate] == by_row).all()
 
 
 def test_carry_gates_of_different_shapes_are_averaged() -> None:
     wide, narrow = random(4, 6), random(4, 2, seed=1)
-    laid = stack_carry_gates([wide, narrow], 0, (2, 2, 2, 6))
-    assert laid.shape == (2, 2, 2, 1)
-    assert laid[:, 0, :, 0].ravel().tolist() == pytest.approx(wide.mean(1).tolist())
-    assert laid[:, 1, :, 0].ravel().tolist() == pytest.approx(narrow.mean(1).tolist())
+    stacked = stack_carry_gates([wide, narrow], 0, (2, 2, 2, 6))
+    assert stacked.shape == (2, 2, 2, 1)
+    assert stacked[:, 0, :, 0].ravel().tolist() == pytest.approx(wide.mean(1).tolist())
+    assert stacked[:, 1, :, 0].ravel().tolist() == pytest.approx(narrow.mean(1).tolist())
     assert (stack_carry_gates([wide], 0, (2, 1, 2, 6)) == stack_gates([wide], 0, 2, 2)).all()
 
 

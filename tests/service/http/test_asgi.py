@@ -32,7 +32,7 @@ def drive(request: Request, endpoint: AsgiEndpoint) -> list[BaseException | None
     return ends
 
 
-async def end(ends: list[BaseException | None]) -> BaseException | None:
+async def wait_for_end(ends: list[BaseException | None]) -> BaseException | None:
     async with asyncio.timeout(5):
         while not ends:
             await asyncio.sleep(0)
@@ -50,7 +50,7 @@ def test_an_application_runs_in_a_task_and_names_its_route() -> None:
         scope["route"] = SimpleNamespace(path="/the/{route}")
 
     async def test() -> None:
-        assert await end(drive(request, AsgiEndpoint(app))) is None
+        assert await wait_for_end(drive(request, AsgiEndpoint(app))) is None
         task, in_task, waiter = inside
         assert isinstance(task, asyncio.Task)
         assert task is not asyncio.current_task()
@@ -86,7 +86,7 @@ def test_an_error_of_the_application_reaches_the_middleware(driven: bool) -> Non
     async def test() -> None:
         request = AsgiFakeRequest()
         if driven:
-            assert isinstance(await end(drive(request, AsgiEndpoint(app))), KeyError)
+            assert isinstance(await wait_for_end(drive(request, AsgiEndpoint(app))), KeyError)
         else:
             with pytest.raises(KeyError):
                 await AsgiEndpoint(app)(request)
@@ -115,7 +115,7 @@ def test_a_cancelled_request_cancels_the_application(started: bool) -> None:
             await asyncio.sleep(0)
         assert request.driver is not None
         request.driver.cancel()
-        assert isinstance(await end(ends), asyncio.CancelledError)
+        assert isinstance(await wait_for_end(ends), asyncio.CancelledError)
         assert steps == (["started", "cancelled"] if started else [])
         assert not request.in_task
 

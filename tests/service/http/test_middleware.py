@@ -113,8 +113,8 @@ def service(counters: RequestCounters, *, cors: tuple[str, ...] = (), access_log
     return Service(counters, cors, access_log)
 
 
-def answered(counters: RequestCounters) -> Any:
-    return counters.snapshot()["answered"]
+def response_counts(counters: RequestCounters) -> Any:
+    return counters.snapshot()["response_counts"]
 
 
 def test_a_response_is_sent_logged_and_counted(lines: list[Any], counters: RequestCounters) -> None:
@@ -142,7 +142,7 @@ def test_a_response_is_sent_logged_and_counted(lines: list[Any], counters: Reque
         "run_ms": 2.5,
         "batch": 4,
     }
-    assert answered(counters) == {ROUTE: {"POST": {"200": 1}}}
+    assert response_counts(counters) == {ROUTE: {"POST": {"200": 1}}}
     assert counters.snapshot()["refused"] == {}
     assert counters.in_flight == 0
 
@@ -152,7 +152,7 @@ def test_fastapi_routes_are_counted(lines: list[Any], counters: RequestCounters)
     reply = ask(service(counters), "GET", "/v2/models/digits")
     assert reply.json == {"name": "digits", "deep": 0}
     assert lines[0]["route"] == "/v2/models/{model}"
-    assert answered(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
+    assert response_counts(counters) == {"/v2/models/{model}": {"GET": {"200": 1}}}
 
 
 def test_path_labels_have_no_converter(lines: list[Any], counters: RequestCounters) -> None:
@@ -192,7 +192,7 @@ def test_every_error_is_json_with_one_field(
     assert reply.headers["x-request-id"] == lines[0]["id"]
     assert lines[0]["error"] == reply.json["error"]
     assert counters.snapshot()["refused"] == {reason: 1}
-    assert answered(counters) == {route: {method: {str(status): 1}}}
+    assert response_counts(counters) == {route: {method: {str(status): 1}}}
 
 
 def test_successful_probes_are_logged_at_debug(
@@ -244,7 +244,7 @@ def test_nothing_is_sent_to_a_disconnected_client(
     reply = ask(service(counters), "POST", f"/v2/models/{name}/infer")
     assert reply.status is None
     assert lines[0]["status"] == 499
-    assert answered(counters) == {ROUTE: {"POST": {"499": 1}}}
+    assert response_counts(counters) == {ROUTE: {"POST": {"499": 1}}}
     assert counters.snapshot()["refused"] == {}
 
 
@@ -260,7 +260,7 @@ def test_unknown_methods_share_a_label(lines: list[Any], counters: RequestCounte
     """Clients must not be able to create new labels."""
     for method in ("BREW", "WHEN"):
         assert ask(service(counters), method, "/v2/models/digits/infer").status == 405
-    assert answered(counters) == {ROUTE: {"unknown": {"405": 2}}}
+    assert response_counts(counters) == {ROUTE: {"unknown": {"405": 2}}}
 
 
 def test_long_paths_are_truncated_in_the_log(lines: list[Any], counters: RequestCounters) -> None:
@@ -275,7 +275,7 @@ def test_the_access_log_can_be_disabled(lines: list[Any], counters: RequestCount
     """Requests are still counted."""
     ask(service(counters, access_log=False), "POST", "/v2/models/digits/infer")
     assert lines == []
-    assert answered(counters) == {ROUTE: {"POST": {"200": 1}}}
+    assert response_counts(counters) == {ROUTE: {"POST": {"200": 1}}}
 
 
 def test_cors_allows_only_configured_origins(lines: list[Any], counters: RequestCounters) -> None:

@@ -324,17 +324,17 @@ def test_replacements_of_dying_workers_slow_down(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """Two workers and a repository that each test may add to."""
     with running(tmp_path_factory.mktemp("models"), workers=2) as service:
         yield service
 
 
-def test_a_hang_up_signal_rescans_the_repository(two: RunningService) -> None:
-    write_file(two.models, "hung", 3)
-    two.signal(signal.SIGHUP)
-    until(lambda: any("hung/3" in message for message in two.messages))
-    until(lambda: all("hung" in deployments[-1]["models"] for deployments in deployments_of(two)))
+def test_a_hang_up_signal_rescans_the_repository(two_workers: RunningService) -> None:
+    write_file(two_workers.models, "hung", 3)
+    two_workers.signal(signal.SIGHUP)
+    until(lambda: any("hung/3" in message for message in two_workers.messages))
+    until(lambda: all("hung" in deployments[-1]["models"] for deployments in deployments_of(two_workers)))
 
 
 def test_poll_finds_new_files(tmp_path: Path) -> None:
@@ -440,20 +440,20 @@ def test_invalid_tls_files_prevent_the_start(tmp_path: Path) -> None:
         ]
 
 
-def test_load_and_unload_reach_all_workers(two: RunningService) -> None:
+def test_load_and_unload_reach_all_workers(two_workers: RunningService) -> None:
     """A request of one worker changes all of them, and that worker gets the answer."""
-    write_file(two.models, "m", 1)
-    assert two.get("/ask?load=m")["answer"] == {"ok": True}
-    assert all("m" in deployments[-1]["models"] for deployments in deployments_of(two))
-    assert two.get("/ask?unload=m")["answer"] == {"ok": True}
+    write_file(two_workers.models, "m", 1)
+    assert two_workers.get("/ask?load=m")["answer"] == {"ok": True}
+    assert all("m" in deployments[-1]["models"] for deployments in deployments_of(two_workers))
+    assert two_workers.get("/ask?unload=m")["answer"] == {"ok": True}
     unloaded = {"name": "m", "version": 1, "reason": "unloaded"}
-    assert all(unloaded in deployments[-1]["left_out"] for deployments in deployments_of(two))
-    assert not two.get("/ask?load=absent")["answer"]["ok"]
+    assert all(unloaded in deployments[-1]["left_out"] for deployments in deployments_of(two_workers))
+    assert not two_workers.get("/ask?load=absent")["answer"]["ok"]
 
 
-def test_connections_are_distributed_evenly(two: RunningService) -> None:
+def test_connections_are_distributed_evenly(two_workers: RunningService) -> None:
     """Even if all connections come at once, no worker has many more than another."""
-    parts = urlsplit(two.url)
+    parts = urlsplit(two_workers.url)
 
     async def answering_pid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")

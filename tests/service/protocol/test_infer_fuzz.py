@@ -71,7 +71,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-def fits(inference: InferenceRequest, model: Signature) -> None:
+def expect_valid(inference: InferenceRequest, model: Signature) -> None:
     """Nothing but what the model takes may come out of the decoder."""
     assert inference.feeds.keys() == model.inputs.keys()
     for name, array in inference.feeds.items():
@@ -86,7 +86,7 @@ def fits(inference: InferenceRequest, model: Signature) -> None:
     assert set(inference.output_names) <= model.outputs.keys() | model.hidden.keys()
 
 
-def told(error: RequestError) -> None:
+def expect_error_message(error: RequestError) -> None:
     """A sentence that can be sent as it stands."""
     said = str(error)
     assert 400 <= error.status < 500
@@ -101,22 +101,24 @@ def told(error: RequestError) -> None:
     assert "_ERROR" not in said
 
 
-def fire(held: bytes, header: int | None, model: Signature) -> None:
+def decode_and_check(content: bytes, header: int | None, model: Signature) -> None:
     try:
-        fits(decode_infer(held, header, model, LIMITS, frozenset({"more"})), model)
+        expect_valid(decode_infer(content, header, model, LIMITS, frozenset({"more"})), model)
     except RequestError as error:
-        told(error)
+        expect_error_message(error)
     try:
-        fits(decode_instances(held, model, LIMITS), model)
+        expect_valid(decode_instances(content, model, LIMITS), model)
     except RequestError as error:
-        told(error)
+        expect_error_message(error)
 
 
 @quick
 @given(st.binary(max_size=60), st.none() | st.integers(0, 70), st.sampled_from(MODELS))
-def test_random_bytes_raise_only_declared_errors(held: bytes, header: int | None, model: Signature) -> None:
+def test_random_bytes_raise_only_declared_errors(
+    content: bytes, header: int | None, model: Signature
+) -> None:
     """Random bytes behind any header."""
-    fire(held, header, model)
+    decode_and_check(content, header, model)
 
 
 @quick
@@ -126,7 +128,7 @@ def test_near_valid_requests_raise_only_declared_errors(
 ) -> None:
     """JSON that resembles a request, with a tail and a header that is a few bytes off."""
     text = json.dumps(request).encode()
-    fire(text if plain else text + tail, None if plain else max(0, len(text) + off), model)
+    decode_and_check(text if plain else text + tail, None if plain else max(0, len(text) + off), model)
 
 
 @quick
@@ -137,17 +139,17 @@ def test_a_damaged_valid_request_raises_only_declared_errors(data: st.DataObject
     wanted = {"id": "7", "outputs": [{"name": "logits", "parameters": {"binary_data": True}}]}
     header: int | None = None
     if as_json:
-        held = body(entry(x.tolist(), 2, 2, 3), **wanted)
+        content = body(entry(x.tolist(), 2, 2, 3), **wanted)
     else:
         sized = {"name": "x", "shape": [2, 2, 3], "datatype": "FP32", "parameters": {"binary_data_size": 48}}
-        held, header = binary({"inputs": [sized], **wanted}, x.tobytes())
-    spoiled = bytearray(held)
+        content, header = binary({"inputs": [sized], **wanted}, x.tobytes())
+    spoiled = bytearray(content)
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(spoiled) - 1))
         spoiled[at : at + data.draw(st.integers(0, 2))] = data.draw(
             st.sampled_from([b"", b"[", b"]", b'"', b"-", b"9", b"\0", b"\xff", b"{", b",", b"e", b"\\"])
         )
-    fire(bytes(spoiled), header, ROWS)
+    decode_and_check(bytes(spoiled), header, ROWS)
 
 
 @quick
@@ -170,13 +172,13 @@ def test_nested_data_is_read_as_by_numpy(data: st.DataObject) -> None:
     if expected is not None and expected.ndim == 1 and expected.size == np.prod(shape):
         expected = expected.reshape(shape)
     more = data.draw(st.sampled_from([{}, {"other": [[]]}]))
-    held = body(entry(values, *shape, datatype="FP64"), **more)
+    content = body(entry(values, *shape, datatype="FP64"), **more)
     if expected is None or expected.shape != shape:
         with pytest.raises(RequestError):
-            decode_infer(held, None, model, LIMITS)
+            decode_infer(content, None, model, LIMITS)
     else:
         np.testing.assert_array_equal(
-            decode_infer(held, None, model, LIMITS).feeds["x"], expected, strict=True
+            decode_infer(content, None, model, LIMITS).feeds["x"], expected, strict=True
         )
 
 
@@ -193,5 +195,5 @@ def test_a_response_sent_back_has_the_same_bits(values: list[float]) -> None:
         )
         answer = json.loads(text[:header])
         again = json.dumps({"inputs": answer["outputs"]}).encode()
-        held, length = (again + text[header:], len(again)) if as_binary else (again, None)
-        assert decode_infer(held, length, model, LIMITS).feeds["x"].tobytes() == array.tobytes()
+        content, length = (again + text[header:], len(again)) if as_binary else (again, None)
+        assert decode_infer(content, length, model, LIMITS).feeds["x"].tobytes() == array.tobytes()

@@ -22,8 +22,8 @@ HALVES = signature(Tensor("x", "float16", ("batch", 3)))
 WHOLE = signature(Tensor("x", "float32", (3,)), batch=None)
 
 
-def decode(*inputs: Any, of: Signature = ROWS, limits: RequestLimits = LIMITS, **more: Any) -> Any:
-    return decode_infer(body(*inputs, **more), None, of, limits)
+def decode(*inputs: Any, model: Signature = ROWS, limits: RequestLimits = LIMITS, **more: Any) -> Any:
+    return decode_infer(body(*inputs, **more), None, model, limits)
 
 
 def sized(size: int, *shape: int, name: str = "x", datatype: str = "FP32") -> dict[str, Any]:
@@ -57,8 +57,8 @@ def test_a_binary_request_is_decoded() -> None:
         ([second, first], [b, a]),
         ([entry(b.tolist(), 2, name="b", datatype="INT8"), first], [a]),
     ):
-        held, header = binary({"inputs": inputs}, *(tensor.tobytes() for tensor in tensors))
-        got = decode_infer(held, header, PAIR, LIMITS)
+        content, header = binary({"inputs": inputs}, *(tensor.tobytes() for tensor in tensors))
+        got = decode_infer(content, header, PAIR, LIMITS)
         np.testing.assert_array_equal(got.feeds["a"], a.reshape(2, 2), strict=True)
         np.testing.assert_array_equal(got.feeds["b"], b, strict=True)
         assert got.rows == 2
@@ -79,7 +79,7 @@ def test_a_raw_request_is_decoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "of", "says"),
+    ("content", "model", "message"),
     [
         (bytes(23), ROWS, "body: expected a multiple of 6 values, got 5|expected 24 bytes"),
         (bytes(25), ROWS, "body: expected 24 bytes for shape .1, 2, 3. FP32, got 25"),
@@ -88,10 +88,10 @@ def test_a_raw_request_is_decoded() -> None:
         (bytes(8), PAIR, "0 needs a model with one input, and this one has 2"),
     ],
 )
-def test_a_raw_request_of_the_wrong_size_is_refused(held: bytes, of: Signature, says: str) -> None:
+def test_a_raw_request_of_the_wrong_size_is_refused(content: bytes, model: Signature, message: str) -> None:
     """Sizes that fit no number of rows, and models whose shape does not follow from the size."""
-    with pytest.raises(RequestError, match=says):
-        decode_infer(held, 0, of, LIMITS)
+    with pytest.raises(RequestError, match=message):
+        decode_infer(content, 0, model, LIMITS)
 
 
 def test_requested_outputs_are_read() -> None:
@@ -125,29 +125,29 @@ def test_requested_extra_keys_are_kept() -> None:
 def test_empty_data_must_be_nested_like_its_shape() -> None:
     """Without values to count, the arrays around them are counted."""
     for data in ([], [[], []]):
-        assert decode(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS).feeds["ids"].shape == (2, 0)
+        assert decode(entry(data, 2, 0, name="ids", datatype="INT64"), model=IDS).feeds["ids"].shape == (2, 0)
     for data in ([[]], [[], [], []], [[[]], []]):
         with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
-            decode(entry(data, 2, 0, name="ids", datatype="INT64"), of=IDS)
+            decode(entry(data, 2, 0, name="ids", datatype="INT64"), model=IDS)
 
 
 def test_rows_of_models_with_and_without_a_batch() -> None:
     assert decode(entry([], 0, 2, 3)).rows == 0
-    assert decode(entry([1, 2, 3], 3), of=WHOLE).rows == 1
+    assert decode(entry([1, 2, 3], 3), model=WHOLE).rows == 1
 
 
 def test_fp16_is_accepted_only_as_binary() -> None:
     with pytest.raises(RequestError, match="data: FP16 cannot be written in JSON; expected binary data"):
-        decode(entry([1, 2, 3], 1, 3, datatype="FP16"), of=HALVES)
-    held, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
-    assert decode_infer(held, header, HALVES, LIMITS).feeds["x"].tolist() == [[1, 2, 3]]
+        decode(entry([1, 2, 3], 1, 3, datatype="FP16"), model=HALVES)
+    content, header = binary({"inputs": [sized(6, 1, 3, datatype="FP16")]}, np.float16([1, 2, 3]).tobytes())
+    assert decode_infer(content, header, HALVES, LIMITS).feeds["x"].tolist() == [[1, 2, 3]]
 
 
 GOOD = entry([0] * 6, 1, 2, 3)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (body(), "inputs: expected one named 'x', which is missing"),
         (b"{}", "inputs: expected an array, got null"),
@@ -204,15 +204,15 @@ GOOD = entry([0] * 6, 1, 2, 3)
         ),
     ],
 )
-def test_invalid_requests_are_refused(text: bytes, says: str) -> None:
+def test_invalid_requests_are_refused(text: bytes, message: str) -> None:
     """Each message names the place, the expected value and the actual value."""
-    with pytest.raises(RequestError, match=says) as caught:
+    with pytest.raises(RequestError, match=message) as caught:
         decode_infer(text, None, ROWS, LIMITS)
     assert caught.value.status == 400
 
 
 @pytest.mark.parametrize(
-    ("held", "header", "says"),
+    ("content", "header", "message"),
     [
         (b"{}", 3, "Inference-Header-Content-Length: expected at most the 2 bytes of the body, got 3"),
         (body(GOOD) + b"x", len(body(GOOD)), "body: expected .* bytes, .* got"),
@@ -223,20 +223,20 @@ def test_invalid_requests_are_refused(text: bytes, says: str) -> None:
         (*binary({"inputs": [sized(-1, 1, 2, 3)]}, bytes(24)), "expected a whole number from 0, got -1"),
     ],
 )
-def test_wrong_lengths_are_refused(held: bytes, header: int, says: str) -> None:
+def test_wrong_lengths_are_refused(content: bytes, header: int, message: str) -> None:
     """Wrong sizes of the JSON, of a tensor or of the body."""
-    with pytest.raises(RequestError, match=says):
-        decode_infer(held, header, ROWS, LIMITS)
+    with pytest.raises(RequestError, match=message):
+        decode_infer(content, header, ROWS, LIMITS)
 
 
 def test_inputs_must_have_the_same_number_of_rows() -> None:
     with pytest.raises(RequestError, match=r"inputs\[1\].shape: expected .* batch = 2 as before, got \[3\]"):
-        decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 3, 3, name="b", datatype="INT8"), of=PAIR)
+        decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 3, 3, name="b", datatype="INT8"), model=PAIR)
     nameless = signature(Tensor("a", "float32", ("?", 2)), Tensor("b", "float32", ("?", 2)), batch="?")
     with pytest.raises(
         RequestError, match=r"inputs\[1\].shape: expected 2 rows as in the inputs before it, got 1"
     ):
-        decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 2, 1, 2, name="b"), of=nameless)
+        decode(entry([0] * 4, 2, 2, name="a"), entry([0] * 2, 1, 2, name="b"), model=nameless)
 
 
 def test_an_array_in_place_of_a_number_is_refused() -> None:
@@ -249,7 +249,7 @@ def test_an_array_in_place_of_a_number_is_refused() -> None:
                 decode(entry(data, 1, 2, 3), **more)
     # what one input has too many, no other has too few
     with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
-        decode(entry([[0, [1]]], 1, 2, name="a"), entry([1], 1, name="b", datatype="INT8"), of=PAIR)
+        decode(entry([[0, [1]]], 1, 2, name="a"), entry([1], 1, name="b", datatype="INT8"), model=PAIR)
 
 
 @pytest.mark.parametrize("outside", [True, False])
@@ -285,8 +285,8 @@ def test_json_size_is_checked_before_parsing() -> None:
     assert decode_infer(text, None, ROWS, few).rows == 1
     with pytest.raises(TooLargeError):
         decode_infer(text + b" ", None, ROWS, few)
-    held, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
-    assert decode_infer(held, header, ROWS, RequestLimits(max_json_bytes=header)).rows == 1
+    content, header = binary({"inputs": [sized(24, 1, 2, 3)]}, X.tobytes())
+    assert decode_infer(content, header, ROWS, RequestLimits(max_json_bytes=header)).rows == 1
 
 
 def test_the_size_of_extra_keys_is_limited() -> None:

@@ -41,11 +41,11 @@ def model(signature: Signature, digest: str = "0") -> Model:
 def outcome(work: Callable[[], InferenceRequest]) -> tuple[Any, ...]:
     """The fields of a request, or the error."""
     try:
-        made = work()
+        request = work()
     except RequestError as error:
         return type(error), str(error)
-    feeds = [(name, array.dtype, array.shape, array.tobytes()) for name, array in made.feeds.items()]
-    return feeds, made.rows, made.outputs, made.id, made.timeout_us, made.parameters
+    feeds = [(name, array.dtype, array.shape, array.tobytes()) for name, array in request.feeds.items()]
+    return feeds, request.rows, request.outputs, request.id, request.timeout_us, request.parameters
 
 
 class Pair:
@@ -55,15 +55,15 @@ class Pair:
         self.limits = limits
         self.decoder = CachingDecoder(limits, EXTRA)
 
-    def agree(self, body: bytes, header: int | None, of: Model) -> bool:
+    def agree(self, body: bytes, header: int | None, model_and_digest: Model) -> bool:
         """Whether the body is valid; both decoders must agree on the result."""
-        got = outcome(lambda: self.decoder.decode(body, header, *of))
-        expected = outcome(lambda: decode_infer(body, header, of[0], self.limits, EXTRA))
+        got = outcome(lambda: self.decoder.decode(body, header, *model_and_digest))
+        expected = outcome(lambda: decode_infer(body, header, model_and_digest[0], self.limits, EXTRA))
         assert got == expected, body
         return len(got) > 2
 
     @property
-    def known(self) -> int:
+    def cached(self) -> int:
         return len(self.decoder._templates)
 
 
@@ -85,37 +85,50 @@ WORDS += ['"more":[1,2]', '"more":"\\"data\\":["', '"data" :[1]', '"parameters":
 WORDS += ["{", "}", "[", "]"]
 
 
-def other_numbers(drawn: random.Random, body: bytes) -> bytes:
+def change_numbers(generator: random.Random, body: bytes) -> bytes:
     start, stop = body.find(b"[", body.find(b'"data"')), body.find(b"]", body.find(b'"data"'))
-    some = [repr(drawn.uniform(-9, 9)) if drawn.random() < 0.95 else drawn.choice(NUMBERS) for _ in range(6)]
-    some += ["3"] * (drawn.random() < 0.1)
-    return body[: start + 1] + drawn.choice([",", ", ", " ,\n"]).join(some).encode() + body[stop:]
+    some = [
+        repr(generator.uniform(-9, 9)) if generator.random() < 0.95 else generator.choice(NUMBERS)
+        for _ in range(6)
+    ]
+    some += ["3"] * (generator.random() < 0.1)
+    return body[: start + 1] + generator.choice([",", ", ", " ,\n"]).join(some).encode() + body[stop:]
 
 
-def one_number(drawn: random.Random, body: bytes) -> bytes:
+def change_number(generator: random.Random, body: bytes) -> bytes:
     start, stop = body.find(b"[", body.find(b'"data"')), body.find(b"]", body.find(b'"data"'))
     some = body[start + 1 : stop].split(b",")
-    some[drawn.randrange(len(some))] = drawn.choice(NUMBERS).encode("latin-1")
+    some[generator.randrange(len(some))] = generator.choice(NUMBERS).encode("latin-1")
     return body[: start + 1] + b",".join(some) + body[stop:]
 
 
-def a_byte(drawn: random.Random, body: bytes) -> bytes:
-    place = drawn.randrange(len(body) + 1)
-    written = drawn.choice([b"", b'"', b"[", b"]", b"{", b"}", b",", b":", b" ", b"\\", b"0", b"e", b"\xff"])
-    return body[:place] + written + body[place + drawn.randrange(2) :]
+def change_byte(generator: random.Random, body: bytes) -> bytes:
+    place = generator.randrange(len(body) + 1)
+    written = generator.choice(
+        [b"", b'"', b"[", b"]", b"{", b"}", b",", b":", b" ", b"\\", b"0", b"e", b"\xff"]
+    )
+    return body[:place] + written + body[place + generator.randrange(2) :]
 
 
-def a_word(drawn: random.Random, body: bytes) -> bytes:
-    place = 1 + drawn.choice([-1] + [place for place, byte in enumerate(body) if byte in b",{["])
-    return body[:place] + drawn.choice(WORDS).encode() + drawn.choice([b"", b","]) + body[place:]
+def insert_word(generator: random.Random, body: bytes) -> bytes:
+    place = 1 + generator.choice([-1] + [place for place, byte in enumerate(body) if byte in b",{["])
+    return body[:place] + generator.choice(WORDS).encode() + generator.choice([b"", b","]) + body[place:]
 
 
-def a_part(drawn: random.Random, body: bytes) -> bytes:
-    first, last = sorted(drawn.choices(range(len(body) + 1), k=2))
-    return body[:first] + drawn.choice([b"", 2 * body[first:last]]) + body[last:]
+def remove_or_repeat_part(generator: random.Random, body: bytes) -> bytes:
+    first, last = sorted(generator.choices(range(len(body) + 1), k=2))
+    return body[:first] + generator.choice([b"", 2 * body[first:last]]) + body[last:]
 
 
-MUTATIONS: list[Mutation] = [other_numbers, other_numbers, one_number, one_number, a_byte, a_word, a_part]
+MUTATIONS: list[Mutation] = [
+    change_numbers,
+    change_numbers,
+    change_number,
+    change_number,
+    change_byte,
+    insert_word,
+    remove_or_repeat_part,
+]
 # numbers of no tensor
 ELSEWHERE = b'{"data":[1,2],' + text("[]", "[0,2,3]")[1:].replace(
     b'"data":[]', b'"parameters":{"binary_data_size":0}'
@@ -141,10 +154,10 @@ JSON = [
 
 def test_cached_json_decoding_equals_uncached_decoding() -> None:
     """Random changes of numbers, bytes and words."""
-    drawn = random.Random(7)
+    generator = random.Random(7)
     good = 0
     pair = Pair()
-    models = [model(of, str(number)) for number, (of, _) in enumerate(JSON)]
+    models = [model(inputs, str(number)) for number, (inputs, _) in enumerate(JSON)]
     for turn in range(3500):
         number = turn % len(JSON)
         base = JSON[number][1]
@@ -152,20 +165,22 @@ def test_cached_json_decoding_equals_uncached_decoding() -> None:
         if not turn % 500:
             pair = Pair()
         pair.agree(base, None, models[number])
-        body = drawn.choice(MUTATIONS)(drawn, base)
-        if drawn.random() < 0.2:
-            body = drawn.choice(MUTATIONS)(drawn, body)
+        body = generator.choice(MUTATIONS)(generator, base)
+        if generator.random() < 0.2:
+            body = generator.choice(MUTATIONS)(generator, body)
         # whatever came of it is kept, and is met again by its like
         good += pair.agree(body, None, models[number])
-        good += pair.agree(other_numbers(drawn, body) if b'"data"' in body else body, None, models[number])
+        good += pair.agree(
+            change_numbers(generator, body) if b'"data"' in body else body, None, models[number]
+        )
         assert pair.agree(base, None, models[number])
         # with the same words, another model
-        pair.agree(body, None, drawn.choice(models))
+        pair.agree(body, None, generator.choice(models))
     assert good > 1000
-    assert pair.known > 20
+    assert pair.cached > 20
 
 
-def tensors(of: dict[str, np.ndarray[Any, Any]], **more: Any) -> tuple[bytes, int]:
+def tensors(arrays: dict[str, np.ndarray[Any, Any]], **more: Any) -> tuple[bytes, int]:
     names = {"float32": "FP32", "int16": "INT16", "float16": "FP16", "bool": "BOOL"}
     entries = [
         {
@@ -174,9 +189,9 @@ def tensors(of: dict[str, np.ndarray[Any, Any]], **more: Any) -> tuple[bytes, in
             "datatype": names[array.dtype.name],
             "parameters": {"binary_data_size": array.nbytes},
         }
-        for name, array in of.items()
+        for name, array in arrays.items()
     ]
-    return binary({"inputs": entries, **more}, *(array.tobytes() for array in of.values()))
+    return binary({"inputs": entries, **more}, *(array.tobytes() for array in arrays.values()))
 
 
 BINARY = [
@@ -191,31 +206,33 @@ BINARY = [
 
 def test_cached_binary_decoding_equals_uncached_decoding() -> None:
     """Other bytes, cut or extended, with another JSON size or none."""
-    drawn = random.Random(8)
+    generator = random.Random(8)
     good = 0
     pair = Pair()
-    models = [model(of, str(number)) for number, (of, _) in enumerate(BINARY)]
+    models = [model(inputs, str(number)) for number, (inputs, _) in enumerate(BINARY)]
     for turn in range(3000):
         number = turn % len(BINARY)
         base, header = BINARY[number][1]
         assert pair.agree(base, header, models[number])
-        others = drawn.randbytes(len(base) - header)
+        others = generator.randbytes(len(base) - header)
         good += pair.agree(base[:header] + others, header, models[number])
-        body = drawn.choice(
+        body = generator.choice(
             [
-                base[: drawn.randrange(len(base) + 1)],
-                base + b"x" * drawn.randrange(1, 3),
-                a_byte(drawn, base),
-                a_byte(drawn, base[:header]) + others,
+                base[: generator.randrange(len(base) + 1)],
+                base + b"x" * generator.randrange(1, 3),
+                change_byte(generator, base),
+                change_byte(generator, base[:header]) + others,
                 base[:header],
                 base[:header] + b"[1,2]",
             ]
         )
-        length = drawn.choice([header, header, header, None, 0, 1, header - 1, header + 1, len(base), 10**6])
+        length = generator.choice(
+            [header, header, header, None, 0, 1, header - 1, header + 1, len(base), 10**6]
+        )
         good += pair.agree(body, length, models[number])
-        pair.agree(body, length, drawn.choice(models))
+        pair.agree(body, length, generator.choice(models))
     assert good > 1000
-    assert pair.known > 4
+    assert pair.cached > 4
 
 
 def test_a_cached_request_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,10 +242,10 @@ def test_a_cached_request_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -
     decoder.decode(text(), None, *model(ROWS, "rows"))
     decoder.decode(body, header, *model(PAIR, "pair"))
     monkeypatch.setattr(module, "decode_infer", None)
-    made = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, *model(ROWS, "rows"))
-    assert made.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1.5]
-    made = decoder.decode(body[:header] + bytes(len(body) - header), header, *model(PAIR, "pair"))
-    assert not made.feeds["a"].any()
+    request = decoder.decode(text("[6, 5,4,3,2,1.5]"), None, *model(ROWS, "rows"))
+    assert request.feeds["x"].ravel().tolist() == [6, 5, 4, 3, 2, 1.5]
+    request = decoder.decode(body[:header] + bytes(len(body) - header), header, *model(PAIR, "pair"))
+    assert not request.feeds["a"].any()
 
 
 def test_binary_and_json_templates_are_not_confused() -> None:
@@ -288,12 +305,12 @@ def test_models_with_different_inputs_share_a_decoder() -> None:
     pair = Pair()
     body, header = tensors({"x": np.arange(6, dtype=np.float32).reshape(1, 2, 3)})
     for _ in range(2):
-        for number, of in enumerate(
+        for number, inputs in enumerate(
             (ROWS, DOUBLE, SMALL, signature(Tensor("x", "float32", ("batch", 3, 2))))
         ):
-            pair.agree(text(), None, model(of, str(number)))
-            pair.agree(body, header, model(of, str(number)))
-    assert pair.known == 2
+            pair.agree(text(), None, model(inputs, str(number)))
+            pair.agree(body, header, model(inputs, str(number)))
+    assert pair.cached == 2
 
 
 def test_the_json_size_limit_holds_for_cached_requests() -> None:

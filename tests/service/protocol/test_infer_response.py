@@ -18,8 +18,10 @@ def encoded(
     *pairs: tuple[RequestedOutput, Array], labels: Any = (), name: str | None = None
 ) -> tuple[bytes, int | None]:
     """The answer to a request of two rows whose id is `name`."""
-    wanted, arrays = zip(*pairs, strict=True)
-    return encode_infer("digits", 3, InferenceRequest({}, 2, wanted, name), InferenceResult(arrays), labels)
+    requested, arrays = zip(*pairs, strict=True)
+    return encode_infer(
+        "digits", 3, InferenceRequest({}, 2, requested, name), InferenceResult(arrays), labels
+    )
 
 
 def outputs(*pairs: tuple[RequestedOutput, Array], **more: Any) -> list[dict[str, Any]]:
@@ -46,8 +48,8 @@ def test_a_json_response_is_encoded() -> None:
 @pytest.mark.parametrize("dtype", [name for name in WIRE_DTYPES if name != "float16"])
 def test_json_keeps_every_bit(dtype: str) -> None:
     """The text is decoded to the same bits, up to the limits of each dtype."""
-    made = np.random.default_rng(0).integers(0, 256, 80_000, np.uint8)
-    array = made > 127 if dtype == "bool" else made.view(dtype)
+    random_bytes = np.random.default_rng(0).integers(0, 256, 80_000, np.uint8)
+    array = random_bytes > 127 if dtype == "bool" else random_bytes.view(dtype)
     array = array[np.isfinite(array)]
     (got,) = outputs((RequestedOutput("y"), array))
     assert got["datatype"] == DATATYPES[dtype]

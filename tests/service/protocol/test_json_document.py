@@ -21,7 +21,7 @@ NAN = b'{"a": NaN}'
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (b"", "got something else"),
         (b"{", "got something else"),
@@ -40,9 +40,9 @@ NAN = b'{"a": NaN}'
         (b"null", "expected an object, got null"),
     ],
 )
-def test_anything_but_a_json_object_is_refused(text: bytes, says: str) -> None:
+def test_anything_but_a_json_object_is_refused(text: bytes, message: str) -> None:
     """The message says what came instead, without the parser's own words."""
-    with pytest.raises(RequestError, match=says) as caught:
+    with pytest.raises(RequestError, match=message) as caught:
         parse(text)
     assert caught.value.status == 400
     assert "_ERROR" not in str(caught.value)
@@ -70,7 +70,7 @@ def test_strings_numbers_and_booleans_keep_their_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (b'{"a": null}', r"parameters.'a': expected a string, a number or a boolean, got null"),
         (b'{"a": []}', "got an array"),
@@ -78,9 +78,9 @@ def test_strings_numbers_and_booleans_keep_their_type() -> None:
         (b'{"a": 1, "a": 1}', "each key once"),
     ],
 )
-def test_parameters_of_other_types_are_refused(text: bytes, says: str) -> None:
+def test_parameters_of_other_types_are_refused(text: bytes, message: str) -> None:
     """The message names the place of the parameter."""
-    with pytest.raises(RequestError, match=says):
+    with pytest.raises(RequestError, match=message):
         scalars(parse(text), "parameters")
 
 

@@ -67,7 +67,7 @@ def test_a_model_without_a_batch_axis_takes_one_instance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instances", "of", "says"),
+    ("instances", "of", "message"),
     [
         (3, ROWS, "instances: expected an array, got a number"),
         (None, ROWS, "instances: expected an array, got null"),
@@ -94,9 +94,9 @@ def test_a_model_without_a_batch_axis_takes_one_instance() -> None:
         ([[[[[[[[1]]]]]]]], ROWS, "body: expected JSON nested at most 8 deep, got 9"),
     ],
 )
-def test_invalid_instances_are_refused(instances: Any, of: Signature, says: str) -> None:
+def test_invalid_instances_are_refused(instances: Any, of: Signature, message: str) -> None:
     """The message names the input, the expected value and the actual value."""
-    with pytest.raises(RequestError, match=says) as caught:
+    with pytest.raises(RequestError, match=message) as caught:
         decoded(instances, of)
     assert caught.value.status == 400
 

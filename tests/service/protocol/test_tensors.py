@@ -151,8 +151,8 @@ def test_binary_data_is_read_from_any_offset(dtype: str, start: int) -> None:
     """The array is aligned and has the same bits, wherever the tensor is in the body."""
     data = np.random.default_rng(0).integers(0, 2, 6 * WIRE_DTYPES[dtype].itemsize, np.uint8)
     body = b"\xff" * start + data.tobytes() + b"\xff"
-    for held in (body, memoryview(body)):
-        got = read_binary(held, start, data.size, (2, 3), WIRE_DTYPES[dtype], "here")
+    for content in (body, memoryview(body)):
+        got = read_binary(content, start, data.size, (2, 3), WIRE_DTYPES[dtype], "here")
         assert got.tobytes() == data.tobytes()
         assert got.dtype == WIRE_DTYPES[dtype]
         assert got.shape == (2, 3)
@@ -216,7 +216,7 @@ def test_a_matching_shape_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"),
+    ("shape", "message"),
     [
         ([3, 1, 8], r"shape: expected 4 dimensions \[batch, 1, 8, width\], got 3"),
         ([], "expected 4 dimensions"),
@@ -232,9 +232,9 @@ def test_a_matching_shape_is_accepted() -> None:
         ([0, 1, 8, 2**63], "shape: expected dimensions that fit into memory"),
     ],
 )
-def test_a_shape_that_does_not_match_is_refused(shape: Any, says: str) -> None:
+def test_a_shape_that_does_not_match_is_refused(shape: Any, message: str) -> None:
     """The message names the dimensions as the model does."""
-    with pytest.raises(RequestError, match=says):
+    with pytest.raises(RequestError, match=message):
         read_request_shape(shape)
 
 
@@ -250,11 +250,11 @@ def test_a_shape_is_inferred_from_the_number_of_values() -> None:
     assert infer_shape(("batch", 2, 3), 12, "body") == (2, 2, 3)
     assert infer_shape((2, 3), 6, "body") == (2, 3)
     assert infer_shape(("batch",), 0, "body") == (0,)
-    for dims, count, says in (
+    for dims, count, message in (
         (("batch", 2, 3), 13, "body: expected a multiple of 6 values, got 13"),
         ((2, 3), 12, "body: expected 6 values, got 12"),
         (("batch", "time"), 6, "more than one of .batch, time. varies"),
         (("batch", 0), 6, "expected a multiple of 0 values"),
     ):
-        with pytest.raises(RequestError, match=says):
+        with pytest.raises(RequestError, match=message):
             infer_shape(dims, count, "body")

@@ -117,7 +117,7 @@ LEVER = GATE.levers[0]
 
 
 @pytest.mark.parametrize(
-    ("data", "says", "public"),
+    ("data", "message", "public"),
     [
         (b"", "expected an ONNX model", "its file is damaged or not an ONNX model"),
         (sealed(highway())[:-9], "expected an ONNX model", "its file is damaged or not an ONNX model"),
@@ -170,10 +170,10 @@ LEVER = GATE.levers[0]
         ),
     ],
 )  # fmt: skip
-def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, says: str, public: str) -> None:
+def test_a_bad_file_is_refused(tmp_path: Path, data: bytes, message: str, public: str) -> None:
     """The log has path and reason; the public message has neither path nor text of a library."""
     file = put(tmp_path, data=data)
-    with pytest.raises(ModelFileError, match=says) as error:
+    with pytest.raises(ModelFileError, match=message) as error:
         opened(file)
     assert str(file.path) in str(error.value)
     assert error.value.public_message == public
@@ -233,7 +233,7 @@ COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
 
 
 @pytest.mark.parametrize(
-    ("result", "exact", "batched", "says"),
+    ("result", "exact", "batched", "message"),
     [
         (STEADY, True, True, ""),
         (replace(STEADY, bit_stable=False), True, False, "rows get other last bits in a batch"),
@@ -243,11 +243,11 @@ COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
     ],
 )
 def test_models_whose_rows_change_in_a_batch_are_not_batched(
-    result: ProbeResult, exact: bool, batched: bool, says: str, caplog: pytest.LogCaptureFixture
+    result: ProbeResult, exact: bool, batched: bool, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Unless `exact` is off, batching must not change a bit; one warning says why not."""
     assert may_batch(result, MANIFEST, FILE, exact=exact) is batched
-    assert [says in record.message for record in caplog.records] == [True] * bool(says)
+    assert [message in record.message for record in caplog.records] == [True] * bool(message)
 
 
 def test_a_model_declared_as_coupled_gives_no_warning(caplog: pytest.LogCaptureFixture) -> None:

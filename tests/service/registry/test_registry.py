@@ -65,13 +65,13 @@ def registry(loader: Loader) -> ModelRegistry:
     return ModelRegistry(loader)
 
 
-def wait(*works: Coroutine[Any, Any, Any]) -> Any:
+def run_in_order(*works: Coroutine[Any, Any, Any]) -> Any:
     """Await all in order; return the last result."""
 
-    async def one_by_one() -> Any:
+    async def await_in_order() -> Any:
         return [await work for work in works][-1]
 
-    return asyncio.run(one_by_one())
+    return asyncio.run(await_in_order())
 
 
 def files_of(registry: ModelRegistry) -> list[ModelFile]:
@@ -82,7 +82,7 @@ OLD, NEW = file("net", 1), file("net", 2)
 
 
 def test_models_are_found_by_name_and_version(registry: ModelRegistry) -> None:
-    wait(registry.commit(deployment(file("net", 9), file("net", 10), file("other", 3))))
+    run_in_order(registry.commit(deployment(file("net", 9), file("net", 10), file("other", 3))))
     assert registry.find("net").version == 10
     assert registry.find("net", "9").version == 9
     assert registry.find("other").version == 3
@@ -97,7 +97,7 @@ def test_models_are_found_by_name_and_version(registry: ModelRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "says"),
+    ("name", "version", "message"),
     [
         ("gone", None, "model 'gone': expected a model that is served"),
         ("gone", "1", "model 'gone' version '1': expected a model that is served"),
@@ -108,11 +108,11 @@ def test_models_are_found_by_name_and_version(registry: ModelRegistry) -> None:
     ],
 )
 def test_unknown_models_and_versions_are_not_found(
-    registry: ModelRegistry, name: str, version: str | None, says: str
+    registry: ModelRegistry, name: str, version: str | None, message: str
 ) -> None:
     """The message names the model, never a path."""
-    wait(registry.commit(deployment(OLD)))
-    with pytest.raises(NotFoundError, match=says) as error:
+    run_in_order(registry.commit(deployment(OLD)))
+    with pytest.raises(NotFoundError, match=message) as error:
         registry.find(name, version)
     assert "secret" not in str(error.value)
     with pytest.raises(NotFoundError):
@@ -124,32 +124,32 @@ def test_nothing_is_ready_before_the_first_deployment(registry: ModelRegistry) -
     with pytest.raises(NotReadyError, match="the models are being loaded"):
         registry.find("net")
     assert registry.index() == []
-    wait(registry.prepare(deployment(OLD)))
+    run_in_order(registry.prepare(deployment(OLD)))
     assert not registry.ready
-    wait(registry.commit(deployment(OLD)))
+    run_in_order(registry.commit(deployment(OLD)))
     assert registry.ready
     assert registry.is_ready("net")
 
 
 def test_an_empty_repository_is_ready(registry: ModelRegistry) -> None:
-    wait(registry.commit(deployment()))
+    run_in_order(registry.commit(deployment()))
     assert registry.ready
 
 
 def test_a_repository_with_only_bad_files_is_not_ready(registry: ModelRegistry, loader: Loader) -> None:
     """Whether the deployment says so or this worker found out."""
-    wait(registry.commit(deployment(failed=(UnavailableModel("net", 1, "its file is damaged"),))))
+    run_in_order(registry.commit(deployment(failed=(UnavailableModel("net", 1, "its file is damaged"),))))
     assert not registry.ready
     loader.bad = {OLD}
-    wait(registry.commit(deployment(OLD, serial=2)))
+    run_in_order(registry.commit(deployment(OLD, serial=2)))
     assert not registry.ready
 
 
 def test_preparing_does_not_change_served_models(registry: ModelRegistry, loader: Loader) -> None:
     """The new version is loaded in a thread while the old one serves, and is found after commit."""
-    wait(registry.commit(deployment(OLD)), registry.prepare(deployment(NEW, serial=2)))
+    run_in_order(registry.commit(deployment(OLD)), registry.prepare(deployment(NEW, serial=2)))
     assert registry.find("net").version == 1
-    wait(registry.commit(deployment(NEW, serial=2)))
+    run_in_order(registry.commit(deployment(NEW, serial=2)))
     assert registry.find("net").version == 2
     assert registry.versions("net") == [2]
     assert loader.loaded == [OLD, NEW]
@@ -161,7 +161,7 @@ def test_a_bad_file_is_reported_and_the_old_one_stays(
 ) -> None:
     """The reply has the public reason, the log the full one."""
     loader.bad = {NEW}
-    answer = wait(
+    answer = run_in_order(
         registry.commit(deployment(OLD)), registry.prepare(deployment(NEW, file("other", 1), serial=2))
     )
     assert answer == {"failed": [{"name": "net", "version": 2, "reason": "its file is damaged"}]}
@@ -172,7 +172,7 @@ def test_a_bad_file_is_reported_and_the_old_one_stays(
 def test_a_bad_file_is_in_the_index_at_once(registry: ModelRegistry, loader: Loader) -> None:
     """The failure stays known until the next deployment, also while others are prepared."""
     loader.bad = {NEW}
-    wait(
+    run_in_order(
         registry.commit(deployment(OLD)),
         registry.prepare(deployment(OLD, NEW, serial=2)),
         registry.prepare(deployment(OLD, serial=2)),
@@ -183,9 +183,9 @@ def test_a_bad_file_is_in_the_index_at_once(registry: ModelRegistry, loader: Loa
     ]
     again = file("net", 2, stamp=7)
     loader.bad = {again}
-    wait(registry.prepare(deployment(OLD, again, serial=2)))
+    run_in_order(registry.prepare(deployment(OLD, again, serial=2)))
     assert list(registry._failed) == [again]
-    wait(registry.commit(deployment(OLD, serial=2)))
+    run_in_order(registry.commit(deployment(OLD, serial=2)))
     assert [entry["version"] for entry in registry.index()] == ["1"]
 
 
@@ -198,7 +198,7 @@ def test_an_unexpected_loader_error_counts_as_a_bad_file(
         raise MemoryError("at 0x7f00")
 
     registry._load = broken
-    answer = wait(registry.prepare(deployment(OLD)))
+    answer = run_in_order(registry.prepare(deployment(OLD)))
     assert answer == {"failed": [{"name": "net", "version": 1, "reason": "it could not be loaded"}]}
     assert "0x7f00" in caplog.text
 
@@ -206,19 +206,19 @@ def test_an_unexpected_loader_error_counts_as_a_bad_file(
 def test_a_file_is_loaded_once(registry: ModelRegistry, loader: Loader) -> None:
     """Loaded files are reused; a new file at the same path counts as another one."""
     both = (OLD, file("other", 1))
-    wait(
+    run_in_order(
         registry.prepare(deployment(*both)),
         registry.prepare(deployment(*both)),
         registry.commit(deployment(*both)),
     )
     kept = registry.find("other")
-    wait(registry.commit(deployment(file("net", 1, stamp=7), file("other", 1), serial=2)))
+    run_in_order(registry.commit(deployment(file("net", 1, stamp=7), file("other", 1), serial=2)))
     assert loader.loaded == [OLD, file("other", 1), file("net", 1, stamp=7)]
     assert registry.find("other") is kept
 
 
 def test_served_models_are_kept_while_others_are_prepared(registry: ModelRegistry, loader: Loader) -> None:
-    wait(
+    run_in_order(
         registry.commit(deployment(OLD)),
         registry.prepare(deployment(NEW, serial=2)),
         registry.commit(deployment(OLD, serial=3)),
@@ -238,18 +238,20 @@ def test_files_are_loaded_one_at_a_time(registry: ModelRegistry, loader: Loader)
 
 
 def test_prepared_models_that_are_not_committed_are_freed(registry: ModelRegistry, loader: Loader) -> None:
-    wait(
+    run_in_order(
         registry.prepare(deployment(OLD, NEW)),
         registry.commit(deployment(OLD)),
         registry.prepare(deployment(OLD, NEW, serial=2)),
     )
     assert loader.loaded == [OLD, NEW, NEW]
-    wait(registry.prepare(deployment(OLD, serial=2)), registry.prepare(deployment(OLD, NEW, serial=2)))
+    run_in_order(
+        registry.prepare(deployment(OLD, serial=2)), registry.prepare(deployment(OLD, NEW, serial=2))
+    )
     assert loader.loaded == [OLD, NEW, NEW, NEW]
 
 
 def test_a_late_older_deployment_is_ignored(registry: ModelRegistry) -> None:
-    wait(registry.commit(deployment(NEW, serial=5)), registry.commit(deployment(OLD, serial=4)))
+    run_in_order(registry.commit(deployment(NEW, serial=5)), registry.commit(deployment(OLD, serial=4)))
     assert files_of(registry) == [NEW]
 
 
@@ -257,19 +259,19 @@ def test_a_late_worker_serves_the_files_it_can_load(registry: ModelRegistry, loa
     """It loads the files itself; if one fails, the model served under that name stays."""
     again = file("net", 1, stamp=7)
     loader.bad = {again}
-    wait(
+    run_in_order(
         registry.commit(deployment(OLD, file("other", 1))),
         registry.commit(deployment(again, file("other", 2), serial=2)),
     )
     assert files_of(registry) == [OLD, file("other", 2)]
-    wait(registry.commit(deployment(again, file("net", 3), serial=3)))
+    run_in_order(registry.commit(deployment(again, file("net", 3), serial=3)))
     assert files_of(registry) == [OLD, file("net", 3)]
     loader.bad = {NEW}
-    answer = wait(registry.commit(deployment(NEW, serial=4)))
+    answer = run_in_order(registry.commit(deployment(NEW, serial=4)))
     assert answer == {"failed": [{"name": "net", "version": 2, "reason": "its file is damaged"}]}
     assert files_of(registry) == [OLD, file("net", 3)]
     loader.bad = set()
-    assert wait(registry.commit(deployment(NEW, serial=5))) == {"failed": []}
+    assert run_in_order(registry.commit(deployment(NEW, serial=5))) == {"failed": []}
     assert files_of(registry) == [NEW]
 
 
@@ -282,8 +284,8 @@ def test_models_that_are_not_served_are_not_ready(registry: ModelRegistry) -> No
         UnavailableModel("bad", 1, "its file is damaged"),
         UnavailableModel("link", None, "it leaves the repository"),
     )
-    wait(registry.commit(deployment(OLD, failed=failed, left_out=LEFT_OUT)))
-    for name, version, says in (
+    run_in_order(registry.commit(deployment(OLD, failed=failed, left_out=LEFT_OUT)))
+    for name, version, message in (
         ("bad", None, "model 'bad' is not served: its file is damaged"),
         ("bad", "1", "model 'bad' version '1' is not served: its file is damaged"),
         ("link", None, "it leaves the repository"),
@@ -291,7 +293,7 @@ def test_models_that_are_not_served_are_not_ready(registry: ModelRegistry) -> No
         ("away", "1", "model 'away' version '1' is not served: unloaded"),
         ("net", "3", "model 'net' version '3' is not served: not chosen by versions=2"),
     ):
-        with pytest.raises(NotReadyError, match=says):
+        with pytest.raises(NotReadyError, match=message):
             registry.find(name, version)
         assert not registry.is_ready(name, version)
     for name, version in (("bad", "2"), ("away", "3"), ("net", "2")):
@@ -307,7 +309,7 @@ def test_the_index_has_all_models_with_state_and_reason(registry: ModelRegistry,
         UnavailableModel("net", 2, "its file is damaged"),
     )
     served = (file("net", 9), file("net", 2), file("late", 1))
-    wait(registry.commit(deployment(*served, failed=failed, left_out=LEFT_OUT)))
+    run_in_order(registry.commit(deployment(*served, failed=failed, left_out=LEFT_OUT)))
     newer = "an older file is served, the new one is not: its file is damaged"
     damaged = {"state": "UNAVAILABLE", "reason": "its file is damaged"}
     assert registry.index() == [
@@ -324,7 +326,7 @@ def test_the_index_has_all_models_with_state_and_reason(registry: ModelRegistry,
 def test_the_index_has_models_that_are_being_loaded(registry: ModelRegistry, loader: Loader) -> None:
     seen: list[Any] = []
     registry._load = lambda file: seen.extend(registry.index()) or loader(file)  # type: ignore[func-returns-value]
-    wait(registry.prepare(deployment(OLD)))
+    run_in_order(registry.prepare(deployment(OLD)))
     assert seen == [{"name": "net", "version": "1", "state": "LOADING", "reason": ""}]
     assert registry.index() == []
 
@@ -387,7 +389,7 @@ def test_loading_and_failing_are_logged(tmp_path: Path, caplog: pytest.LogCaptur
     """The path of a damaged file is in the log and in no response."""
     bad = put(tmp_path, "bad", data=sealed(highway())[:-5])
     with caplog.at_level(logging.INFO):
-        answer = wait(ModelRegistry(opened).prepare(deployment(put(tmp_path), bad)))
+        answer = run_in_order(ModelRegistry(opened).prepare(deployment(put(tmp_path), bad)))
     assert answer == {
         "failed": [{"name": "bad", "version": 1, "reason": "its file is damaged or not an ONNX model"}]
     }

@@ -129,7 +129,7 @@ def test_every_error_has_the_same_schema(document: dict[str, Any]) -> None:
         assert {"200", "400", "431", "500"} <= operation["responses"].keys()
 
 
-def test_examples_run(application: Application, document: dict[str, Any]) -> None:
+def test_examples_of_the_document_are_accepted(application: Application, document: dict[str, Any]) -> None:
     """Every route that runs a model has examples. The bundled model accepts them, and the responses fit."""
     for verb, path, operation in operations(document):
         if "504" in operation["responses"]:
@@ -148,7 +148,7 @@ def test_the_example_is_classified_correctly(application: Application) -> None:
     assert reply.json["predictions"][0]["label"] == "2"
 
 
-def test_every_get_fits_its_schema(application: Application, document: dict[str, Any]) -> None:
+def test_every_get_response_matches_its_schema(application: Application, document: dict[str, Any]) -> None:
     for verb, path, operation in operations(document):
         if verb == "get":
             reply = ask(application, "GET", url(path))
