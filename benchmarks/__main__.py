@@ -22,7 +22,7 @@ from benchmarks.under_load import model_loading, worker_profile
 
 
 def main() -> None:
-    # what terminates the benchmark has to end the servers that it started, too
+    # without this, SIGTERM would leave the servers running that the benchmark started
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments(sys.argv[1:])
     try:
@@ -76,12 +76,12 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     command = add_measurement(
         "growth", run_growth, 2, "measure cost by rows, connections, depth, width and number of models"
     )
-    command.add_argument("--only", choices=growth.GROWTHS, help="measure only one of them")
+    command.add_argument("--only", choices=growth.GROWTHS, help="measure only this growth")
     add_rounds(command)
-    add_rounds(add_measurement("gates", run_gates, 2, "measure what requests for gates cost"))
     add_rounds(
-        add_measurement("loading", run_loading, 4, "measure what users notice while another model is loaded")
+        add_measurement("gates", run_gates, 2, "measure requests for gates, compared with predictions")
     )
+    add_rounds(add_measurement("loading", run_loading, 4, "measure latency while another model is loaded"))
     add_measurement("profile", run_profile, 20, "show where a loaded worker's time goes, with py-spy")
     command = add_command(
         "cost", run_cost, "count Python instructions and C calls of a request, and compare with the record"

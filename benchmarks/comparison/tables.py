@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from benchmarks.results.results_file import ResultLine
-from benchmarks.results.tables import connections_label, describe_measurement, markdown_table
+from benchmarks.results.tables import connections_label, counted, describe_measurement, markdown_table
 
 TURNPIKE = "turnpike"
 # kind of request, rows in each, connections
 WorkloadKey = tuple[str, int, int]
-# the cell of a server that does not know a workload
+# the cell of a server that does not support a workload
 BLANK = "-"
 
 
@@ -27,15 +27,15 @@ def comparison(lines: Sequence[ResultLine]) -> str:
         workload_lines = [line for line in network_lines if line["kind"] == "cell"]
         server_lines = [line for line in network_lines if line["kind"] == "server"]
         parts += [
-            f"**{network}, requests a second**",
+            f"**{network}, requests per second**",
             server_table(workload_lines, rate_cell),
-            f"**{network}, requests of turnpike for each request of the other server**",
+            f"**{network}, requests per second of turnpike, divided by those of the other server**",
             server_table(workload_lines, ratio_cell),
             f"**{network}, p50 / p99 in milliseconds**",
             server_table(workload_lines, latency_cell),
-            f"**{network}, memory under load and start**",
+            f"**{network}, memory under load, and time to start**",
             memory_table(server_lines),
-            f"**{network}, rows a second of onnxruntime without a server, and turnpike's share**",
+            f"**{network}, rows per second of onnxruntime without a server, and turnpike's share**",
             ceiling_table(network_lines, workload_lines),
         ]
     failures = sorted({line["failed"] for line in lines if line["kind"] == "failed"})
@@ -43,7 +43,7 @@ def comparison(lines: Sequence[ResultLine]) -> str:
 
 
 def describe_rounds(lines: Sequence[ResultLine]) -> str:
-    """When and where it was measured, the number of rounds, and what may have disturbed it."""
+    """Date and machine, the number of rounds, and figures that show disturbances."""
     workload_lines = [line for line in lines if line["kind"] == "cell"]
     rounds = 1 + max((line["round"] for line in workload_lines), default=-1)
     failed_requests = sum(line["lost"] + line["refused"] for line in workload_lines)
@@ -77,7 +77,7 @@ def server_table(
 
 
 def rate_cell(of_server: list[ResultLine], _: list[ResultLine]) -> str:
-    """Requests a second."""
+    """Requests per second."""
     return f"{median(line['rate'] for line in of_server):,.0f}"
 
 
@@ -102,16 +102,17 @@ def memory_table(lines: Sequence[ResultLine]) -> str:
             f"{median(line[field] for line in starts):,.0f}" for field in ("rss_mib", "pss_mib", "processes")
         ]
         rows.append([server, *memory, f"{median(line['started'] for line in starts):.1f}"])
-    return markdown_table(["", "RSS, MiB", "PSS, MiB", "processes", "start to first right answer, s"], rows)
+    return markdown_table(["", "RSS, MiB", "PSS, MiB", "processes", "start to first correct answer, s"], rows)
 
 
 def ceiling_table(network_lines: Sequence[ResultLine], workload_lines: Sequence[ResultLine]) -> str:
-    """A row for each number of processes and threads, and a sentence on how close turnpike comes."""
+    """A row for each number of processes and threads, and a sentence with turnpike's share of the best."""
     ceilings = [line for line in network_lines if line["kind"] == "ceiling"]
     batches = list(dict.fromkeys(line["batch"] for line in ceilings))
     rows = []
     for shape in dict.fromkeys(ceiling_shape(line) for line in ceilings):
-        row = ["{}, {} processes x {} threads".format(*shape)]
+        precision, processes, threads = shape
+        row = [f"{precision}, {counted(processes, 'process', 'es')} x {counted(threads, 'thread', 's')}"]
         for batch in batches:
             rates = [
                 line["rows"] for line in ceilings if (ceiling_shape(line), line["batch"]) == (shape, batch)
@@ -133,7 +134,9 @@ def ceiling_table(network_lines: Sequence[ResultLine], workload_lines: Sequence[
         shares += [max(row_rates) / highest] if row_rates else []
     if not shares:
         return table
-    return f"{table}\n\nThe best workload of turnpike: {median(shares):.0%} of the highest rate measured."
+    return (
+        f"{table}\n\nThe best workload of turnpike reached {median(shares):.0%} of the highest rate measured."
+    )
 
 
 def ceiling_shape(line: ResultLine) -> tuple[str, int, int]:
@@ -147,4 +150,4 @@ def workload_key(line: ResultLine) -> WorkloadKey:
 def workload_label(key: WorkloadKey) -> str:
     """The head of a workload's column."""
     request, rows, connections = key
-    return f"{request}, {rows} row{'s' * (rows > 1)}, {connections_label(connections)}"
+    return f"{request}, {counted(rows, 'row', 's')}, {connections_label(connections)}"

@@ -2,10 +2,11 @@
 
     python -m benchmarks.cost.batcher_cost [SECONDS]
 
-It is compared with the same run called in a plain coroutine, one request after the other. The time left after
-subtracting the runs is the cost. Runs are fakes of a fixed duration, whatever their rows: 0; 50 µs of busy
-CPU, like a short run; and 10 ms of sleep, like a long run, which leaves Python to others. Bias: all callers
-are in one event loop and send their next request at once, so that batches are fuller than over a network.
+The comparison is the same run called in a plain coroutine, one request after the other. The cost is the time
+that is left after subtracting the runs. Runs are fakes whose duration does not depend on their rows: 0; 50 µs
+of busy CPU, like a short run; and 10 ms of sleep, like a long run, which lets other Python code run. Bias:
+all callers are in one event loop and send their next request at once, so that batches are fuller than over a
+network.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ async def answer_plain(model: FakeModel, seconds: float) -> tuple[int, float]:
 
 def main(seconds: float) -> None:
     """Print a table of rates, and of the time that each run and request takes besides the run itself."""
-    print("| run | callers | requests/s | rows a run | added to a run, µs | added to a request, µs |")
+    print("| run | callers | requests/s | rows per run | added per run, µs | added per request, µs |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for run_seconds in RUN_SECONDS:
         for callers in CALLERS:

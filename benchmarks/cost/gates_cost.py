@@ -54,7 +54,7 @@ def gates_path(infer: str) -> str:
 
 
 def gates_table(lines: Sequence[ResultLine]) -> str:
-    """Requests a second, and in brackets the time relative to a prediction, by number of connections."""
+    """Requests per second, and in brackets the time relative to a prediction, by number of connections."""
     lines = [line for line in lines if line["kind"] == "gates"]
     connections = sorted({line["connections"] for line in lines})
     rows = []
@@ -67,13 +67,15 @@ def gates_table(lines: Sequence[ResultLine]) -> str:
                 cost = median(prediction_rates[number] / rate for number, rate in rates.items())
                 row.append(f"{median(rates.values()):,.0f} ({cost:.2f})")
             rows.append(row)
-    return markdown_table(["requests/s (cost)", *(connections_label(count) for count in connections)], rows)
+    return markdown_table(
+        ["requests/s (relative time)", *(connections_label(count) for count in connections)], rows
+    )
 
 
 def rates_by_round(
     lines: Sequence[ResultLine], network: str, request: str, connections: int
 ) -> dict[int, float]:
-    """Requests a second by number of the round."""
+    """Requests per second by number of the round."""
     key = (network, request, connections)
     return {
         line["round"]: line["rate"]

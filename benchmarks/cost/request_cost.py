@@ -1,10 +1,10 @@
 """Counts the Python instructions and C calls that one request costs in a worker, and compares with a record.
 
-Counts do not depend on the speed or the load of the machine, so that one added function call shows up
-where a measurement of time would not. They do depend on the version of Python, which the record names.
+Counts do not depend on the speed or the load of the machine, so they show one added function call, which a
+measurement of time would not. They do depend on the version of Python, which the record names.
 
 A request goes over a socket to a whole worker in this process, with everything on that is on by default.
-Its cost goes from the moment when the connection has bytes to the moment before the next request's bytes.
+Counting starts when the connection has the request's bytes, and ends before the next request's bytes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class CallCounter:
             sys.settrace(None)
 
     def median_cost(self) -> RequestCost:
-        """The median over all requests but the last, which also has what comes after it."""
+        """The median over all requests except the last, whose counts include what comes after it."""
         return RequestCost(median(self.instructions[1:-1]), median(self.c_calls[1:-1]))
 
     def _trace_call(self, frame: FrameType, event: str, argument: object) -> Any:

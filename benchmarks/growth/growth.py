@@ -1,7 +1,7 @@
 """Measures how the cost of a request grows with rows, connections, depth, width and number of models.
 
 One worker of one thread serves, so that the CPU time of the worker is the cost of its requests. Each point is
-measured beside what it should cost at least: onnxruntime's runs, or the floor of HTTP.
+compared with what it should cost at least: onnxruntime's runs, or the floor of HTTP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEPTHS = (5, 10, 20, 40, 80)
 WIDTHS = (32, 64, 128, 256, 512, 1024)
 MODELS = (1, 10, 100)
 
-# connections where something else grows
+# connections in benchmarks in which something else grows
 DEFAULT_CONNECTIONS = 16
 CEILING_SECONDS = 0.3
 ONE_WORKER = turnpike("turnpike", workers=1)
@@ -112,7 +112,7 @@ def measure_network(
 
 
 def measure_models(writer: ResultsWriter, round_number: int, seconds: int) -> None:
-    """Measure requests that go to all models in turn, beside one model whose runs have one request each."""
+    """Measure requests to all models in turn, compared with one model whose runs have one request each."""
     NETWORK_S.ensure_files()
     workload = Workload("JSON", 1, DEFAULT_CONNECTIONS)
     with running_server(UNBATCHED, NETWORK_S) as server:
@@ -145,9 +145,9 @@ def model_names(count: int) -> list[str]:
 
 
 def run_times(network: BenchmarkNetwork, rows: int) -> dict[str, float]:
-    """onnxruntime's microseconds for a request: `alone_us` in a run of its own, `company_us` in a full run.
+    """onnxruntime's microseconds per request: `alone_us` if a run has one request, `company_us` in full runs.
 
-    A full run has the rows of as many requests as are open at a time and fit into a run.
+    A full run has the rows of all requests that are open at a time, as far as they fit into a run.
     """
     full_run = max(rows, min(MAX_ROWS, rows * DEFAULT_CONNECTIONS) // rows * rows)
     rates = onnxruntime_ceiling.measure_ceiling(

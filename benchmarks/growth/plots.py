@@ -1,4 +1,4 @@
-"""Plots of how costs grow: CPU time of turnpike for a request, beside what it should cost at least."""
+"""Plots of how costs grow: turnpike's CPU time per request, compared with what it should cost at least."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def curves_with_runs(growth: str) -> tuple[Curve, ...]:
 
 
 def run_curves(growth: str) -> tuple[Curve, ...]:
-    """onnxruntime's time for a request, in a run of its own and in full runs."""
+    """onnxruntime's time for a request: alone in a run, and in full runs."""
     return (
-        Curve(growth, "alone_us", "onnxruntime, by itself", canvas.GREY, ":"),
-        Curve(growth, "company_us", "onnxruntime, full runs", canvas.GREY, "--"),
+        Curve(growth, "alone_us", "onnxruntime alone, one request per run", canvas.GREY, ":"),
+        Curve(growth, "company_us", "onnxruntime alone, full runs", canvas.GREY, "--"),
     )
 
 
 # label of the horizontal axis, and curves
 PLOTS: dict[str, tuple[str, tuple[Curve, ...]]] = {
     "rows": (
-        "rows a request",
+        "rows per request",
         (
             Curve("rows, JSON", "cpu_us", f"{TURNPIKE_LABEL}, JSON", canvas.BLUE, "-"),
             Curve("rows, binary", "cpu_us", f"{TURNPIKE_LABEL}, binary", canvas.ORANGE, "-"),
@@ -60,14 +60,14 @@ PLOTS: dict[str, tuple[str, tuple[Curve, ...]]] = {
             Curve("connections", "floor_us", "floor of HTTP", canvas.GREY, "--"),
         ),
     ),
-    "depth": ("highway layers of 64", curves_with_runs("depth")),
-    "width": ("width of 10 layers", curves_with_runs("width")),
+    "depth": ("highway layers, 64 units each", curves_with_runs("depth")),
+    "width": ("units per highway layer (10 layers)", curves_with_runs("width")),
     "models": (
         "models served",
         (
             Curve("models", "cpu_us", TURNPIKE_LABEL, canvas.BLUE, "-"),
-            Curve("models", "single_us", "one model, runs of one request", canvas.GREY, "--"),
-            Curve("models", "alone_us", "onnxruntime, so many sessions", canvas.GREY, ":"),
+            Curve("models", "single_us", "turnpike, one model, one request per run", canvas.GREY, "--"),
+            Curve("models", "alone_us", "onnxruntime alone, one session per model", canvas.GREY, ":"),
         ),
     ),
 }
@@ -82,7 +82,7 @@ def save_plot(lines: Sequence[ResultLine], name: str, path: Path) -> None:
 
 
 def plot_growth(lines: Sequence[ResultLine], label: str, curves: Sequence[Curve]) -> Figure:
-    """Microseconds of a request by size, on logarithmic axes: proportional growth is a straight line."""
+    """Microseconds per request by size, on logarithmic axes: proportional growth is a straight line."""
     figure = canvas.new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
     canvas.style_axes(axes)
@@ -118,6 +118,6 @@ def plot_growth(lines: Sequence[ResultLine], label: str, curves: Sequence[Curve]
 
     # labels
     axes.set_xlabel(label, fontsize=11)
-    axes.set_ylabel("µs a request", fontsize=11)
+    axes.set_ylabel("µs per request", fontsize=11)
     axes.legend(fontsize=10, frameon=False)
     return figure

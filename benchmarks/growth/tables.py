@@ -1,4 +1,4 @@
-"""Tables of how costs grow: medians over the rounds."""
+"""Tables of how costs grow: a row for each size, with medians over the rounds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Column = tuple[str, Callable[[Medians], str]]
 MEASURED_COLUMNS: tuple[Column, ...] = (
     ("requests/s", lambda medians: f"{medians('rate'):,.0f}"),
     ("p50, ms", lambda medians: f"{medians('p50_ms'):.2f}"),
-    ("CPU a request, µs", lambda medians: f"{medians('cpu_us'):,.0f}"),
+    ("CPU per request, µs", lambda medians: f"{medians('cpu_us'):,.0f}"),
 )
 RUN_COLUMNS: tuple[Column, ...] = (
-    ("onnxruntime, by itself, µs", lambda medians: f"{medians('alone_us'):,.0f}"),
-    ("in full runs, µs", lambda medians: f"{medians('company_us'):,.0f}"),
-    ("CPU beside full runs, µs", lambda medians: f"{medians('cpu_us') - medians('company_us'):,.0f}"),
+    ("onnxruntime alone, one request per run, µs", lambda medians: f"{medians('alone_us'):,.0f}"),
+    ("onnxruntime alone, full runs, µs", lambda medians: f"{medians('company_us'):,.0f}"),
+    ("CPU minus full runs, µs", lambda medians: f"{medians('cpu_us') - medians('company_us'):,.0f}"),
 )
 # columns that each growth is compared with
 REFERENCE_COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -31,14 +31,14 @@ REFERENCE_COLUMNS: dict[str, tuple[Column, ...]] = {
     "width": RUN_COLUMNS,
     "connections": (
         ("floor of HTTP, requests/s", lambda medians: f"{medians('floor_rate'):,.0f}"),
-        ("its CPU a request, µs", lambda medians: f"{medians('floor_us'):,.0f}"),
-        ("CPU beside it, µs", lambda medians: f"{medians('cpu_us') - medians('floor_us'):,.0f}"),
+        ("floor of HTTP, CPU per request, µs", lambda medians: f"{medians('floor_us'):,.0f}"),
+        ("CPU minus floor, µs", lambda medians: f"{medians('cpu_us') - medians('floor_us'):,.0f}"),
     ),
     "models": (
-        ("one model, runs of one request, µs", lambda medians: f"{medians('single_us'):,.0f}"),
-        ("onnxruntime, so many sessions in turn, µs", lambda medians: f"{medians('alone_us'):,.0f}"),
+        ("one model, one request per run, µs", lambda medians: f"{medians('single_us'):,.0f}"),
+        ("onnxruntime alone, one session per model, µs", lambda medians: f"{medians('alone_us'):,.0f}"),
         ("RSS, MiB", lambda medians: f"{medians('rss_mib'):,.0f}"),
-        ("start, s", lambda medians: f"{medians('started'):.1f}"),
+        ("time to start, s", lambda medians: f"{medians('started'):.1f}"),
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Measures onnxruntime without a server, in several processes: the rows a second that no server can exceed.
+"""Measures onnxruntime without a server, in several processes: the rows per second that no server can exceed.
 
     python -m benchmarks.measurement.onnxruntime_ceiling FILE SESSIONS THREADS SECONDS BATCH[,BATCH...]
 
@@ -33,7 +33,7 @@ def measure_ceiling(
     sessions: int = 1,
     precision: str = "fp32",
 ) -> dict[int, float]:
-    """Rows a second of all processes together, by rows of a run.
+    """Rows per second of all processes together, by rows of a run.
 
     Arguments:
         network: the network whose file is run
@@ -86,7 +86,7 @@ def expect_line(process: subprocess.Popen[str], prefix: str) -> str:
 
 
 def run_process(file: Path, session_count: int, threads: int, seconds: float, batches: Sequence[int]) -> None:
-    """For each size: print "ready", wait for a line on stdin, run, and print the rows a second."""
+    """For each size: print "ready", wait for a line on stdin, run, and print the rows per second."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     sessions = [

@@ -25,7 +25,7 @@ ANSWER_TIMEOUT_SECONDS = 30
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What wrk counted: `lost` requests had no answer, `refused` ones a status other than 200."""
+    """The counts of wrk: `lost` requests had no answer, `refused` ones a status other than 200."""
 
     requests: int
     seconds: float
@@ -37,7 +37,7 @@ class LoadResult:
 
     @property
     def rate(self) -> float:
-        """Answers with 200 a second."""
+        """Answers with status 200 per second."""
         return (self.requests - self.refused) / self.seconds
 
 

@@ -22,5 +22,10 @@ def describe_measurement(lines: Sequence[ResultLine]) -> str:
     )
 
 
+def counted(number: int, noun: str, plural_ending: str) -> str:
+    """A number with its noun: 1 row, 2 rows."""
+    return f"{number} {noun}{plural_ending * (number > 1)}"
+
+
 def connections_label(connections: int) -> str:
-    return f"{connections} connection{'s' * (connections > 1)}"
+    return counted(connections, "connection", "s")

@@ -4,7 +4,7 @@
 
 Starts `turnpike serve` with the bundled model. Sends predictions in JSON and binary, requests for gates and
 requests that are refused, over connections that are replaced every thousand requests. Prints the resident
-memory of all processes at intervals, and at the end the slope of a line fitted to the second half.
+memory of all processes at intervals. At the end it prints the slope of a line fitted to the second half.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def measure(pid: int, address: tuple[str, int], requests: int, connections: int)
         raise SystemExit(f"expected {requests:,} answered requests, got {sum(sent):,}: a connection failed")
     counts, sizes = zip(*samples[len(samples) // 2 :], strict=True)
     slope = float(np.polyfit(counts, sizes, 1)[0])
-    print(f"slope over the second half: {slope * 1e6 / 2**20:+.3f} MiB a million requests")
+    print(f"slope over the second half: {slope * 1e6 / 2**20:+.3f} MiB per million requests")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from benchmarks.measurement import wrk
 from benchmarks.measurement.measure import Workload, measure, warm_up
 from benchmarks.measurement.server_process import running_server
 from benchmarks.results.results_file import ResultLine, ResultsWriter
-from benchmarks.results.tables import connections_label, markdown_table
+from benchmarks.results.tables import connections_label, counted, markdown_table
 
 WORKERS = (1, 2)
 CONNECTIONS = (1, 16)
@@ -47,8 +47,8 @@ def measure_loading(writer: ResultsWriter, *, rounds: int, seconds: int) -> None
                     workload = Workload("JSON", 1, connections)
                     at_rest = measure(server, workload, seconds)
                     with RepeatedLoads(server.port) as loads:
-                        # one attempt: CPU time of loading cannot be told apart from that of other
-                        # processes, so that a second attempt would not look quieter
+                        # one attempt: CPU time of loading counts as that of other processes, so a
+                        # second attempt would not look quieter
                         while_loading = measure(server, workload, seconds, max_attempts=1)
                     fields: dict[str, Any] = {"kind": "loading", "round": round_number}
                     fields |= {"workers": workers, "connections": connections}
@@ -110,7 +110,7 @@ def loading_table(lines: Sequence[ResultLine]) -> str:
         pairs = [(at_rest[round_number], while_loading[round_number]) for round_number in at_rest]
         rows.append(
             [
-                f"{workers} worker{'s' * (workers > 1)}, {connections_label(connections)}",
+                f"{counted(workers, 'worker', 's')}, {connections_label(connections)}",
                 *(f"{median(rest[field] for rest, _ in pairs):.2f}" for field in ("p50_ms", "p99_ms")),
                 *(f"{median(load[field] for _, load in pairs):.2f}" for field in ("p50_ms", "p99_ms")),
                 f"{median(load['p99_ms'] / rest['p99_ms'] for rest, load in pairs):.2f}",
@@ -118,5 +118,5 @@ def loading_table(lines: Sequence[ResultLine]) -> str:
                 f"{median(load['loads'] / load['seconds'] for _, load in pairs):.1f}",
             ]
         )
-    head = ["", "p50, ms", "p99", "p50 while it loads", "p99 while it loads", "ratio of p99", "of requests/s"]
-    return markdown_table([*head, "loads/s"], rows)
+    head = ["", "p50 at rest, ms", "p99 at rest, ms", "p50 while loading, ms", "p99 while loading, ms"]
+    return markdown_table([*head, "ratio of p99", "ratio of requests/s", "loads/s"], rows)

@@ -1,10 +1,10 @@
-"""Measures successful answers a second under five times too much load, beside those at the peak.
+"""Measures successful answers per second under five times too much load, compared with the peak.
 
     python -m benchmarks.under_load.overload [--seconds 60]
 
 One worker serves requests of 64 rows, with a queue of 16. At the peak, 16 connections send their next request
 when they have an answer. Under overload, 80 connections do the same and ignore Retry-After. Peak and overload
-are measured in turn. Bias: the load comes from the same machine, and takes more of it with more connections.
+are measured in turn. Bias: the load comes from the same machine, and more connections take more CPU time.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ from benchmarks.measurement.server_process import running_server
 from benchmarks.results.results_file import ResultLine, ResultsWriter
 from benchmarks.results.tables import markdown_table
 
-# each sample stops the worker for a moment; at 400 a second it hardly runs at all
+# each sample stops the worker for a moment; at 400 per second it hardly runs at all
 SAMPLES_PER_SECOND = 50
 # functions that are recorded for each workload
 MAX_FUNCTIONS = 25
-# seconds for which the load goes on beyond the samples, to begin before the first and end after the last
+# seconds that the load lasts longer than sampling, to begin before the first sample and end after the last
 LOAD_MARGIN_SECONDS = 4
 # workloads by name of the network: predictions, and requests for gates
 WORKLOADS = {
@@ -73,7 +73,7 @@ def profile(writer: ResultsWriter, *, seconds: int) -> None:
 
 
 def find_worker() -> psutil.Process:
-    """The worker: of the server's processes the one that uses most CPU time within a second."""
+    """The worker: the process of the server that uses most CPU time within a second."""
     candidates = [process for process in processes.descendants() if process.name() != "wrk"]
     before = [processes.cpu_seconds([process]) for process in candidates]
     time.sleep(1)
@@ -84,7 +84,7 @@ def find_worker() -> psutil.Process:
 
 
 def sample_stacks(py_spy: Path, worker: psutil.Process, seconds: int) -> list[str]:
-    """py-spy's stacks of a process, each followed by the number of samples that found it."""
+    """py-spy's stacks of a process, each followed by its number of samples."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "stacks"
         options = ["--native", "--rate", str(SAMPLES_PER_SECOND), "--duration", str(seconds)]

@@ -54,7 +54,7 @@ def test_a_cell_that_a_server_does_not_have_is_blank() -> None:
     assert "| other | 5 | - |" in text
 
 
-def test_what_went_wrong_is_told() -> None:
+def test_failures_are_listed() -> None:
     """Requests without an answer, CPU time of other processes, and servers that failed."""
     lines = [workload("turnpike", 0, 10, lost=2, refused=3, other_cpus=0.7)]
     text = comparison([MACHINE, *lines, {"kind": "failed", "net": "S", "failed": "other: expected more"}])
@@ -64,7 +64,7 @@ def test_what_went_wrong_is_told() -> None:
 
 
 def test_the_share_of_the_ceiling_is_of_one_round() -> None:
-    """Rows a second of the best workload, divided by the highest rate of onnxruntime in the same round."""
+    """Rows per second of the best workload, divided by the highest rate of onnxruntime in the same round."""
     lines = [
         ceiling(0, 100),
         workload("turnpike", 0, 80),
@@ -72,14 +72,14 @@ def test_the_share_of_the_ceiling_is_of_one_round() -> None:
         workload("turnpike", 1, 10, rows=32),
         workload("turnpike", 1, 300),
     ]
-    assert "The best workload of turnpike: 56% of the highest rate" in comparison([MACHINE, *lines])
+    assert "The best workload of turnpike reached 56% of the highest rate" in comparison([MACHINE, *lines])
 
 
 def test_the_share_is_of_our_own_precision() -> None:
     """A lower precision has rows of its own."""
     text = comparison([MACHINE, ceiling(0, 100), ceiling(0, 900, "int8"), workload("turnpike", 0, 80)])
-    assert "| int8, 2 processes x 1 threads | 900 |" in text
-    assert "The best workload of turnpike: 80% of the highest rate" in text
+    assert "| int8, 2 processes x 1 thread | 900 |" in text
+    assert "The best workload of turnpike reached 80% of the highest rate" in text
 
 
 def test_memory_and_start_are_medians() -> None:
