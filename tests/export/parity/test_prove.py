@@ -334,7 +334,7 @@ def onnx_source() -> Source:
         opset_imports=[helper.make_opsetid("", 20)],
         ir_version=10,
     )
-    return Source("onnx_source", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
+    return Source("adopted", "onnx", parse_inputs(["x:float32[batch,4]"]), graph=graph)
 
 
 def test_an_onnx_source_is_proved_against_itself() -> None:

@@ -114,7 +114,7 @@ def service(counters: RequestCounters, *, cors: tuple[str, ...] = (), access_log
 
 
 def response_counts(counters: RequestCounters) -> Any:
-    return counters.snapshot()["response_counts"]
+    return counters.snapshot()["answered"]
 
 
 def test_a_response_is_sent_logged_and_counted(lines: list[Any], counters: RequestCounters) -> None:
