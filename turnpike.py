@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from models.networks.transformer import HighwayJoin, Transformer, TransformerConfig
     from service.artifact.runtime import Runtime, open_model
 
-VERSION = "0.1.0"
-
 __all__ = [
     "Cbhg",
     "CbhgConfig",
@@ -237,7 +235,9 @@ for _name, (_, _, _help) in COMMANDS.items():
 
 def _print_version(requested: bool) -> None:
     if requested:
-        sys.stdout.write(f"turnpike {VERSION}\n")
+        from importlib.metadata import version
+
+        sys.stdout.write(f"turnpike {version('turnpike')}\n")
         raise typer.Exit
 
 

@@ -63,10 +63,7 @@ def test_every_endpoint_is_documented(application: Application) -> None:
 
 
 def test_all_versions_agree() -> None:
-    """The service, the package turnpike and pyproject.toml agree."""
-    import turnpike
-
-    assert VERSION == turnpike.VERSION
+    """The service and pyproject.toml agree. The command has no version of its own."""
     assert f'\nversion = "{VERSION}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
