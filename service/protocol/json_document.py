@@ -38,6 +38,8 @@ def parse(text: bytes) -> JsonObject:
     except UnicodeDecodeError as error:
         raise RequestError("body: expected JSON in UTF-8, got bytes that are not UTF-8") from error
     except ValueError as error:
+        if not text:
+            raise RequestError("body: expected a JSON object, got an empty body") from error
         if NOT_FINITE.search(text):
             raise RequestError(
                 "body: expected JSON, which has no NaN and no Infinity; send them as binary data"

@@ -23,7 +23,7 @@ NAN = b'{"a": NaN}'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "got something else"),
+        (b"", "body: expected a JSON object, got an empty body"),
         (b"{", "got something else"),
         (b"{} {}", "got something else"),
         (b'{"a": 1,}', "got something else"),
