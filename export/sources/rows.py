@@ -108,6 +108,8 @@ def class_numbers(classes: Array, labels: Sequence[str], where: str) -> Array:
         raise SourceError(
             f"{where}: expected one class per row, as integers or names, got {_describe(classes)}"
         )
+    if not len(classes):
+        return np.zeros(0, np.int64)
     are_names = classes.dtype.kind in "SU"
     values = np.char.decode(classes, "utf-8", "replace") if classes.dtype.kind == "S" else classes
     if are_names and not labels:
@@ -121,7 +123,7 @@ def class_numbers(classes: Array, labels: Sequence[str], where: str) -> Array:
             raise SourceError(f"{where}: expected classes of {_shorten(labels)}, got {unknown[0]!r}")
         return np.array([columns[name] for name in names], np.int64)
     class_count = len(labels) or np.iinfo(np.int32).max
-    if len(values) and not 0 <= int(values.min()) <= int(values.max()) < class_count:
+    if not 0 <= int(values.min()) <= int(values.max()) < class_count:
         raise SourceError(
             f"{where}: expected classes from 0 to {class_count - 1}, got {values.min()} to {values.max()}"
         )

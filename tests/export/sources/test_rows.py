@@ -105,6 +105,8 @@ def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
         ({"x": X.astype(np.float64) * 1e300}, "x: expected finite numbers within float32, row 0 has others"),
         ({"x": X, "y": Y[:2]}, "expected 3 classes, one per row, got 2"),
         ({"x": X, "y": Y + 0.5}, "expected one class per row, as integers or names, got float64"),
+        ({"x": X, "y": Y[:0]}, "expected 3 classes, one per row, got 0"),
+        ({"x": X, "y": np.array([], str)}, "expected 3 classes, one per row, got 0"),
         ({"x": X, "y": Y - 1}, "expected classes from 0 to .*, got -1 to 1"),
         ({"x": X, "y": ["a", "b", "c"]}, "expected integers as classes, as there are no labels, got .*'a'"),
         ({"x": X, "y": ["a", "b", "z"], "labels": ["a", "b"]}, "expected classes of a, b, got 'z'"),
