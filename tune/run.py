@@ -144,6 +144,11 @@ def _lower_precisions(
     """Repositories with the model in lower precisions, and a note for each that cannot be made."""
     repositories, notes = {}, []
     for precision in plan.lower_precisions:
+        if plan.source is None and model.is_export:
+            reason = "it is made from what the model was exported from, which --source names"
+            notes.append(f"{precision} was left out: {reason}")
+            listener.message(notes[-1])
+            continue
         listener.message(f"exporting {model.name} in {precision}, for comparison")
         try:
             repositories[precision] = lower_precision(model, plan.source, precision, scratch, stop_requested)

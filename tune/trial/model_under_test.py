@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import service
+from service.artifact.manifest import METADATA_KEY
+from service.artifact.protobuf import METADATA_FIELD, submessages
 from service.repository.scan import MODEL_FILE, VERSION_PATTERN, VersionPolicy, scan
 from tune.errors import UsageError
 
@@ -21,6 +24,18 @@ class ModelUnderTest:
     name: str
     file: Path
     repository: Path | None
+
+    @property
+    def is_export(self) -> bool:
+        """Whether `turnpike export` wrote the file, which cannot be exported again."""
+        try:
+            with self.file.open("rb") as file:
+                model = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            keys = [key for entry in submessages(model, METADATA_FIELD) for key in submessages(entry, 1)]
+            return METADATA_KEY.encode() in keys
+        except (OSError, ValueError):
+            # exporting the file reports what is wrong with it
+            return False
 
 
 def find_model(models: Path | None, name: str | None, versions: str, scratch: Path) -> ModelUnderTest:

@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import helper
 from typer.testing import Result
 
 from service.config.settings import Settings
@@ -147,12 +149,36 @@ def test_without_an_int8_file_the_rest_is_measured(
         )
 
     monkeypatch.setattr(run, "lower_precision", fail)
-    result = call("--users", "1")
+    result = call("--source", "runs/net", "--users", "1")
     assert result.exit_code == 0, result.stderr
     assert (
         "note: int8 was left out, because turnpike export failed: turnpike export needs torch"
         in result.stdout
     )
+
+
+def test_a_file_of_turnpike_is_not_exported_again(
+    call: Callable[..., Result], fake: FakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line says what int8 needs, and no export is tried."""
+    monkeypatch.delattr(run, "lower_precision")
+    result = call("--users", "1", "--precision", "fp32,fp16,int8")
+    assert result.exit_code == 0, result.stderr
+    for precision in ("fp16", "int8"):
+        says = "it is made from what the model was exported from, which --source names"
+        assert f"note: {precision} was left out: {says}" in result.stdout
+    assert "exporting" not in result.stdout
+
+
+def test_a_file_of_another_tool_is_exported(
+    call: Callable[..., Result], fake: FakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = helper.make_graph([], "net", [], [])
+    onnx.save(helper.make_model(graph), tmp_path / "net.onnx")
+    monkeypatch.setattr(run, "lower_precision", lambda model, source, *others: model.file.parent)
+    result = call("net.onnx", "--users", "1")
+    assert result.exit_code == 0, result.stderr
+    assert "In int8, the model has 3.00 times the throughput" in result.stdout
 
 
 def test_the_users_own_settings_are_the_base(
