@@ -69,15 +69,19 @@ def dataset_rows(
 
 
 def npz_rows(
-    path: Path, inputs: tuple[InputSpec, ...], labels: Sequence[str] = ()
+    path: Path,
+    inputs: tuple[InputSpec, ...],
+    labels: Sequence[str] = (),
+    max_bytes: int = MAX_NPZ_BYTES,
 ) -> tuple[Rows, tuple[str, ...]]:
     """The rows of an .npz file: one array per input, under its name, and the classes as `y` or `classes`.
 
-    The array of a single input may be called `x`. If there are `x_test` and `y_test`, they are preferred.
+    The array of a single input may be called `x`. If there are `x_test` and `y_test`, they are preferred. All
+    arrays of the file together may take `max_bytes`.
     """
     where = f"data: {path}"
     names = {name for spec in inputs for name in (spec.name, "x")}
-    arrays = _read_arrays(path, {f"{name}{suffix}" for name in names for suffix in KEY_SUFFIXES})
+    arrays = _read_arrays(path, {f"{name}{suffix}" for name in names for suffix in KEY_SUFFIXES}, max_bytes)
     # the array of each input, all with the same suffix
     selected: dict[str, Array] = {}
     suffixes = set()
@@ -208,7 +212,7 @@ def _select_rows(count: int) -> Array:
     return np.sort(np.random.default_rng(0).choice(count, MAX_ROWS_USED, replace=False))
 
 
-def _read_arrays(path: Path, names: set[str]) -> dict[str, Array]:
+def _read_arrays(path: Path, names: set[str], max_bytes: int) -> dict[str, Array]:
     """The arrays with these names, and those of the classes and labels, of an .npz file."""
     where = f"data: {path}"
     if not zipfile.is_zipfile(path):
@@ -216,7 +220,7 @@ def _read_arrays(path: Path, names: set[str]) -> dict[str, Array]:
     keys = {*names, "labels", *(f"{key}{suffix}" for key in CLASS_KEYS for suffix in KEY_SUFFIXES)}
     try:
         with zipfile.ZipFile(path) as archive:
-            _expect_size(where, sum(info.file_size for info in archive.infolist()))
+            _expect_size(where, sum(info.file_size for info in archive.infolist()), max_bytes)
         # no pickles: opening an array of Python objects would run code
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files if key in keys}
@@ -232,11 +236,9 @@ def _read_arrays(path: Path, names: set[str]) -> dict[str, Array]:
     return arrays
 
 
-def _expect_size(where: str, size: int) -> None:
-    if size > MAX_NPZ_BYTES:
-        raise SourceError(
-            f"{where}: expected at most {MAX_NPZ_BYTES >> 30} GiB of rows, got {size / 2**30:.1f}"
-        )
+def _expect_size(where: str, size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise SourceError(f"{where}: expected at most {max_bytes >> 30} GiB of rows, got {size / 2**30:.1f}")
 
 
 def _describe(array: Array) -> str:

@@ -22,7 +22,6 @@ TIMERFD_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 READ = 1
 # requests of one process that may wait for their answers at the same time; each holds a connection
 MAX_IN_FLIGHT = 2000
-NOT_SENT = f"not sent: {MAX_IN_FLIGHT} in flight"
 # longest sleep in seconds: a schedule notices a new rate after at most this time
 MAX_SLEEP_SECONDS = 0.05
 
@@ -67,9 +66,17 @@ class PoissonSchedule:
     of this process, holds up shows the stall.
     """
 
-    def __init__(self, sender: Sender, requests: Iterator[PreparedRequest], seed: str) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        requests: Iterator[PreparedRequest],
+        seed: str,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
         self._sender = sender
         self._requests = requests
+        self._max_in_flight = max_in_flight
+        self._not_sent = f"not sent: {max_in_flight} in flight"
         self._random = random.Random(seed)  # noqa: S311
         self._rate = 0.0
         self._due = 0.0
@@ -113,8 +120,8 @@ class PoissonSchedule:
 
     def _send(self, due: float) -> None:
         request = next(self._requests)
-        if self._sender.in_flight >= MAX_IN_FLIGHT:
-            self._sender.record_unsent(request, due, NOT_SENT)
+        if self._sender.in_flight >= self._max_in_flight:
+            self._sender.record_unsent(request, due, self._not_sent)
         else:
             self._sender.launch(request, due)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterator
 
-from loadtest.generate.open_loop import PoissonSchedule
+from loadtest.generate.open_loop import MAX_IN_FLIGHT, PoissonSchedule
 from loadtest.generate.sender import PreparedRequest, Sender, prepare, request_cycle
 from loadtest.ledger import Ledger, Outcome
 from loadtest.plan import LoadPlan, Wire
@@ -43,9 +43,11 @@ class ProcessLoad:
             self._requests[wire] = prepare(self.plan, self.workload.payloads(wire))
         return request_cycle(self._requests[wire], self._new_seed())
 
-    def new_schedule(self, requests: Iterator[PreparedRequest]) -> PoissonSchedule:
+    def new_schedule(
+        self, requests: Iterator[PreparedRequest], max_in_flight: int = MAX_IN_FLIGHT
+    ) -> PoissonSchedule:
         """A schedule for one user; it follows `rate`."""
-        schedule = PoissonSchedule(self.sender, requests, self._new_seed())
+        schedule = PoissonSchedule(self.sender, requests, self._new_seed(), max_in_flight)
         schedule.rate = self._rate
         self._schedules.append(schedule)
         return schedule

@@ -35,14 +35,16 @@ class Payload:
     wire: Wire
 
 
-def make_payloads(target: Target, plan: LoadPlan) -> tuple[Payload, ...]:
+def make_payloads(
+    target: Target, plan: LoadPlan, max_kind_bytes: int = MAX_KIND_BYTES
+) -> tuple[Payload, ...]:
     """All different payloads of a plan: for each number of rows, several inputs in each wire format."""
     weights = _weights(target, plan.wire)
     source = InputSource(target, plan)
     payloads = []
     for rows in dict.fromkeys(plan.rows):
         size = sum(array.nbytes for array in source.make(rows, 0).values())
-        count = max(1, min(plan.samples, MAX_KIND_BYTES // max(size, 1)))
+        count = max(1, min(plan.samples, max_kind_bytes // max(size, 1)))
         for number in range(count):
             inputs = source.make(rows, number)
             for wire, weight in weights.items():

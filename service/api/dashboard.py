@@ -103,15 +103,15 @@ class StaticFile:
         return _streamed(_decompressed(file.data), file.size, headers)
 
 
-def add_dashboard(app: FastAPI, auth: Authenticator) -> None:
+def add_dashboard(app: FastAPI, auth: Authenticator, folder: Path = FOLDER) -> None:
     """Add the dashboard. Its files are listed here, once, so that no request names a path on the disk."""
     library, version = _find_chart_library()
     files = {
-        _name(path): StaticFile(path.suffix, path.read_bytes)
-        for path in FOLDER.rglob("*")
+        _name(path, folder): StaticFile(path.suffix, path.read_bytes)
+        for path in folder.rglob("*")
         if path.suffix in MEDIA_TYPES
     }
-    files[INDEX] = StaticFile(".html", lambda: _index_page(version))
+    files[INDEX] = StaticFile(".html", lambda: _index_page(folder, version))
     if library is not None:
         files[CHART_LIBRARY] = StaticFile(".js", library.read_bytes, version)
     without_key = [Depends(auth.require("open"))]
@@ -143,14 +143,14 @@ def _find_chart_library() -> tuple[Path | None, str]:
     return (path, package.version) if path.is_file() else (None, "")
 
 
-def _name(path: Path) -> str:
-    return path.relative_to(FOLDER).as_posix()
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
-def _index_page(version: str) -> bytes:
-    modules = sorted({_name(path) for path in FOLDER.rglob("*.js")} - {EARLY_SCRIPT})
+def _index_page(folder: Path, version: str) -> bytes:
+    modules = sorted({_name(path, folder) for path in folder.rglob("*.js")} - {EARLY_SCRIPT})
     preloads = "".join(MODULE_PRELOAD % module for module in modules).encode()
-    page = (FOLDER / INDEX).read_bytes().replace(VERSION_TAG % b"", VERSION_TAG % version.encode())
+    page = (folder / INDEX).read_bytes().replace(VERSION_TAG % b"", VERSION_TAG % version.encode())
     return page.replace(HEAD_END, preloads + HEAD_END)
 
 

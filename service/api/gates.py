@@ -89,9 +89,9 @@ GATES = operation(
 class GatesEndpoint(GatedEndpoint):
     """`POST …/gates`: the outputs, a summary of each gate, and each row's route through the layers."""
 
-    def __init__(self, context: ServiceContext) -> None:
+    def __init__(self, context: ServiceContext, max_prepared_models: int = MAX_PREPARED_MODELS) -> None:
         super().__init__(context)
-        self._prepared: BoundedCache[str, PreparedModel] = BoundedCache(MAX_PREPARED_MODELS)
+        self._prepared: BoundedCache[str, PreparedModel] = BoundedCache(max_prepared_models)
 
     async def answer(self, call: InferenceCall) -> ResponseBody:
         # parse the query, and check the size of the response

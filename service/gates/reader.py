@@ -62,10 +62,18 @@ class GateReader:
         signature: The model's tensors.
         profile: The gate profile of the export, whose epsilon and quantile levels are used.
         threads: The number of threads among which large batches are divided; NumPy releases the GIL.
+        max_values_per_pass: The number of values of T that are read in one pass.
+        min_values_per_thread: The number of values of T that are worth a thread.
     """
 
     def __init__(
-        self, gates: Sequence[Gate], signature: Signature, profile: Profile | None, threads: int = 1
+        self,
+        gates: Sequence[Gate],
+        signature: Signature,
+        profile: Profile | None,
+        threads: int = 1,
+        max_values_per_pass: int = MAX_VALUES_PER_PASS,
+        min_values_per_thread: int = MIN_VALUES_PER_THREAD,
     ) -> None:
         carry_names = [gate.carry_gate for gate in gates if gate.carry_gate is not None]
         self.output_names = tuple(dict.fromkeys([gate.name for gate in gates] + carry_names))
@@ -86,6 +94,8 @@ class GateReader:
         self._template = _json_template(gates, self._levels)
         self._routes = {per: ROUTE % (per, len(layers)) for per in (b"row", b"request")}
         self._threads = threads
+        self._max_values_per_pass = max_values_per_pass
+        self._min_values_per_thread = min_values_per_thread
         # the threads start when there is work for them, and end when the reader is dropped
         self._pool = ThreadPoolExecutor(threads, "gates")
 
@@ -104,7 +114,11 @@ class GateReader:
             return self._read_part(arrays, rows, 1)
         size = sum([arrays[name].size for name in self.output_names])
         parts = min(
-            requests, max(ceil(size / MAX_VALUES_PER_PASS), min(size // MIN_VALUES_PER_THREAD, self._threads))
+            requests,
+            max(
+                ceil(size / self._max_values_per_pass),
+                min(size // self._min_values_per_thread, self._threads),
+            ),
         )
         if parts <= 1:
             return self._read_part(arrays, rows, requests)

@@ -101,14 +101,15 @@ class Supervisor:
             await self._rescan(explicit=False)
         await self._stopping.wait()
 
-    async def _bring_up_to_date(self, worker: WorkerHandle) -> None:
+    async def _bring_up_to_date(self, worker: WorkerHandle, pause: float = FIRST_PAUSE_SECONDS) -> None:
         """Have a replacement worker serve what the others do. Until then it accepts no connections.
 
-        Others may still serve from memory files that it cannot load. It tries those again after a pause. If
-        no worker has such a file any more, the rollout changes the deployment to what there is.
+        Others may still serve from memory files that it cannot load. It tries those again after `pause`
+        seconds, which double each time. If no worker has such a file any more, the rollout changes the
+        deployment to what there is.
         """
         await self._first_scan_done.wait()
-        pause, reloaded = FIRST_PAUSE_SECONDS, None
+        reloaded = None
         while True:
             deployment = self._rollout.deployment_record
             failed = (await worker.channel.ask("commit", deployment))["failed"]

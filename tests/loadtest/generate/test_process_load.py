@@ -13,7 +13,6 @@ from itertools import pairwise
 import gevent
 import pytest
 
-from loadtest.generate import open_loop
 from loadtest.generate.open_loop import PreciseTimer
 from loadtest.generate.process_load import ProcessLoad
 from loadtest.ledger import Outcome, PeriodSummary, now
@@ -155,11 +154,10 @@ def test_latency_includes_lateness() -> None:
     assert all(outcome.latency > outcome.late for outcome in outcomes)
 
 
-def test_an_unreachable_rate_leaves_time_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_rate_leaves_time_to_stop() -> None:
     """A rate beyond reach leaves time to handle answers and to stop."""
-    monkeypatch.setattr(open_loop, "MAX_IN_FLIGHT", 10)
     with running_process_load() as (process_load, _):
-        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
+        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json"), 10).run)
         begun = time.monotonic()
         process_load.rate = 1e6
         gevent.sleep(0.3)
@@ -203,15 +201,14 @@ def test_a_schedule_does_not_catch_up_after_a_pause() -> None:
         assert before < len(outcomes) < before + 75
 
 
-def test_too_many_requests_in_flight_are_faults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_loop, "MAX_IN_FLIGHT", 10)
+def test_too_many_requests_in_flight_are_faults() -> None:
     barrier = Barrier()
     with running_process_load(barrier) as (process_load, outcomes):
-        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
+        gevent.spawn(process_load.new_schedule(process_load.request_cycle("json"), 10).run)
         process_load.rate = 300
         gevent.sleep(0.3)
         assert process_load.sender.in_flight == 10
-        assert {outcome.fault for outcome in outcomes} == {open_loop.NOT_SENT}
+        assert {outcome.fault for outcome in outcomes} == {"not sent: 10 in flight"}
         barrier.open.set()
         process_load.drain()
     assert summary(process_load).good >= 10

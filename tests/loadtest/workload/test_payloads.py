@@ -174,13 +174,10 @@ def test_the_same_plan_makes_the_same_requests() -> None:
     assert not {payload.data for payload in payloads(seed=1)} & {payload.data for payload in payloads(seed=2)}
 
 
-def test_large_requests_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loadtest.workload.payloads.MAX_KIND_BYTES", 800)
-    assert [len(payloads(target_with(TensorSpec("x", "FP32", (-1, width))))) for width in (60, 100, 300)] == [
-        3,
-        2,
-        1,
-    ]
+def test_large_requests_are_fewer() -> None:
+    plan = LoadPlan(URL, samples=3)
+    targets = [target_with(TensorSpec("x", "FP32", (-1, width))) for width in (60, 100, 300)]
+    assert [len(make_payloads(target, plan, max_kind_bytes=800)) for target in targets] == [3, 2, 1]
 
 
 def test_a_float32_in_json_is_exact() -> None:

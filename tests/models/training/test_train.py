@@ -197,14 +197,13 @@ def test_a_last_batch_of_one_row_is_left_out(tmp_path: Path, data: Dataset) -> N
     train(plan(tmp_path, odd))
 
 
-def test_evaluation_keeps_the_mode_and_weights_rows(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_keeps_the_mode_and_weights_rows(data: Dataset) -> None:
     """Batches of unequal size count by their rows, and training mode is restored."""
     from models.networks.families import build_network
 
     net = build_network(replace(TINY, dropout=0.0)).train()
     whole = evaluate(net, data.test)
-    monkeypatch.setattr("models.training.evaluate.EVALUATION_BATCH_ROWS", 7)
-    parts = evaluate(net, data.test)
+    parts = evaluate(net, data.test, batch_rows=7)
     assert net.training
     assert parts == pytest.approx(whole)
 

@@ -10,11 +10,14 @@ from urllib.parse import urlsplit
 
 import plotly
 import pytest
+from fastapi import FastAPI
 
 from service.api import dashboard
 from service.api.app import Application
-from service.api.dashboard import FOLDER
+from service.api.dashboard import FOLDER, add_dashboard
 from service.config.settings import Settings
+from service.errors import NotFoundError
+from service.http.auth import Authenticator
 from tests.support.asgi import Reply, ask
 from tests.support.in_process_worker import NoSupervisor
 
@@ -50,6 +53,13 @@ def make_app(**settings: Any) -> Any:
 def app() -> Any:
     """A service with keys; the dashboard is served without one."""
     return make_app(api_keys=("key",))
+
+
+def app_with_files(folder: Path) -> FastAPI:
+    """An application with nothing but a dashboard whose files are in this folder."""
+    app = FastAPI()
+    add_dashboard(app, Authenticator(), folder)
+    return app
 
 
 def name_of(path: Path) -> str:
@@ -145,15 +155,14 @@ def test_different_files_have_different_etags(app: Any) -> None:
     assert len(set(etags)) == len(etags)
 
 
-def test_files_are_cached_until_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_cached_until_a_restart(tmp_path: Path) -> None:
     """So all files that a process sends fit together; a change is visible after a restart."""
     (tmp_path / "index.html").write_text("old")
-    monkeypatch.setattr(dashboard, "FOLDER", tmp_path)
-    app = make_app()
+    app = app_with_files(tmp_path)
     assert ask(app, "GET", "/").body == b"old"
     (tmp_path / "index.html").write_text("new")
     assert ask(app, "GET", "/").body == b"old"
-    assert ask(make_app(), "GET", "/").body == b"new"
+    assert ask(app_with_files(tmp_path), "GET", "/").body == b"new"
 
 
 def test_the_chart_library_comes_from_its_package(app: Any) -> None:
@@ -222,14 +231,16 @@ def test_only_files_of_the_dashboard_are_served(app: Any, name: str) -> None:
     assert len(reply.json["error"]) < 200
 
 
-def test_files_of_another_kind_are_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_kind_are_not_served(tmp_path: Path) -> None:
     """An editor may leave such files in the folder."""
-    for name in ("index.html", "main.js~", "notes.txt", ".main.js.swp"):
+    others = ("main.js~", "notes.txt", ".main.js.swp")
+    for name in ("index.html", *others):
         (tmp_path / name).write_text("x")
-    monkeypatch.setattr(dashboard, "FOLDER", tmp_path)
-    app = make_app()
-    statuses = {path.name: ask(app, "GET", f"/dashboard/{path.name}").status for path in tmp_path.iterdir()}
-    assert statuses == {"index.html": 200, "main.js~": 404, "notes.txt": 404, ".main.js.swp": 404}
+    app = app_with_files(tmp_path)
+    assert ask(app, "GET", "/dashboard/index.html").status == 200
+    for name in others:
+        with pytest.raises(NotFoundError, match="expected a file of the dashboard"):
+            ask(app, "GET", f"/dashboard/{name}")
 
 
 @pytest.mark.parametrize("address", ["/", "/dashboard/main.js"])

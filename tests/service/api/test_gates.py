@@ -236,12 +236,9 @@ def test_invalid_options_and_missing_gates_are_refused(client: GatesClient, tmp_
         no_blocks.gates(rows(1), {"blocks": "true"})
 
 
-def test_readers_of_replaced_models_are_dropped(
-    client: GatesClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_readers_of_replaced_models_are_dropped(client: GatesClient, tmp_path: Path) -> None:
     """A repository that is reloaded for years must not fill the memory with readers."""
-    monkeypatch.setattr(gates_endpoint, "MAX_PREPARED_MODELS", 2)
-    endpoint = gates_endpoint.GatesEndpoint(client.context)
+    endpoint = gates_endpoint.GatesEndpoint(client.context, max_prepared_models=2)
     for seed in range(5):
         endpoint._prepare(
             GatesClient.of(tmp_path, other := highway(seed=seed, layers=1), manifest_of(other)).model

@@ -19,13 +19,9 @@ from tests.service.gates.test_reader import f32, gate, random, signature
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize(("at_once", "threads"), [(1, 1), (150, 1), (2**18, 1), (150, 3), (2**18, 3)])
-def test_requests_read_together_get_the_same_bytes_as_alone(
-    monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, threads: int
-) -> None:
+@pytest.mark.parametrize(("values", "threads"), [(1, 1), (150, 1), (2**18, 1), (150, 3), (2**18, 3)])
+def test_requests_read_together_get_the_same_bytes_as_alone(rows: int, values: int, threads: int) -> None:
     """Gates of two widths, with steps, with carry gates, few or many values in a pass."""
-    monkeypatch.setattr(reading, "MAX_VALUES_PER_PASS", at_once)
-    monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 100)
     gates = [
         gate("a", 0),
         gate("b", 1, kind="independent", carry_gate="c"),
@@ -38,7 +34,14 @@ def test_requests_read_together_get_the_same_bytes_as_alone(
     # a layer that is closed, and a figure that is more than 1
     arrays["a"][2 * rows :] *= 0.001
     arrays["c"][4 * rows] = 2.5
-    reader = GateReader(gates, signature(dict.fromkeys(arrays, ("batch", "n"))), None, threads)
+    reader = GateReader(
+        gates,
+        signature(dict.fromkeys(arrays, ("batch", "n"))),
+        None,
+        threads,
+        max_values_per_pass=values,
+        min_values_per_thread=100,
+    )
     together = reader.read(arrays, rows, 7)
     for n, summary in enumerate(together):
         (alone,) = reader.read({k: v[n * rows : (n + 1) * rows] for k, v in arrays.items()}, rows)
@@ -65,21 +68,18 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The threads that stacked T, and the number of values."""
     seen: list[tuple[str, int]] = []
 
-    def noted(*given: Any) -> Any:
-        passes = stack_gates(*given)
-        seen.append((current_thread().name, passes.size))
-        return passes
+    def recording_stack_gates(*arguments: Any) -> Any:
+        stacked = stack_gates(*arguments)
+        seen.append((current_thread().name, stacked.size))
+        return stacked
 
-    monkeypatch.setattr(reading, "stack_gates", noted)
+    monkeypatch.setattr(reading, "stack_gates", recording_stack_gates)
     return seen
 
 
-def test_a_pass_reads_a_limited_number_of_values(
-    monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
-) -> None:
+def test_a_pass_reads_a_limited_number_of_values(passes: list[tuple[str, int]]) -> None:
     """A request on its own is never cut; one thread needs no pool."""
-    monkeypatch.setattr(reading, "MAX_VALUES_PER_PASS", 30)
-    reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None)
+    reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, max_values_per_pass=30)
     assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
     assert sorted(size for _, size in passes) == [18, 27, 27]
     passes.clear()
@@ -88,11 +88,8 @@ def test_a_pass_reads_a_limited_number_of_values(
     assert {name for name, _ in passes} == {current_thread().name}
 
 
-def test_large_batches_are_read_by_several_threads(
-    monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
-) -> None:
-    monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
-    reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3)
+def test_large_batches_are_read_by_several_threads(passes: list[tuple[str, int]]) -> None:
+    reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, 3, min_values_per_thread=20)
     for requests, sizes in ((8, [18, 27, 27]), (5, [18, 27]), (4, [36])):
         assert len(reader.read({"a": random(requests, 9)}, 1, requests)) == requests
         assert sorted(size for _, size in passes) == sizes
@@ -105,7 +102,6 @@ def test_if_no_thread_is_free_the_result_is_the_same(
     monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
 ) -> None:
     """Without a free thread the result is the same, and the pool keeps nothing."""
-    monkeypatch.setattr(reading, "MIN_VALUES_PER_THREAD", 20)
     sig, given = signature({"a": ("batch", 9)}), random(8, 9)
     expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
     passes.clear()
@@ -114,7 +110,7 @@ def test_if_no_thread_is_free_the_result_is_the_same(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(Thread, "start", none)
-    reader = GateReader([gate("a", 0)], sig, None, 3)
+    reader = GateReader([gate("a", 0)], sig, None, 3, min_values_per_thread=20)
     assert reader.read({"a": given}, 1, 8) == expected
     assert [size for _, size in passes] == [18, 27, 27]
     pool_input = ref(given)

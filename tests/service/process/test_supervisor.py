@@ -373,7 +373,6 @@ def test_a_bug_in_a_scan_is_only_logged(
 
 def test_a_worker_that_lacks_a_file_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rollout reloads once for each deployment, then only the worker tries again."""
-    monkeypatch.setattr("service.process.supervisor.FIRST_PAUSE_SECONDS", 0)
     failed = [{"name": "m", "version": 1, "reason": "its file changed while it was loaded"}]
     answers = [failed, failed, failed, failed, []]
     serials: list[int] = []
@@ -396,7 +395,7 @@ def test_a_worker_that_lacks_a_file_retries(tmp_path: Path, monkeypatch: pytest.
             rollout.reload_failed = reload_failed
             supervisor._first_scan_done.set()
             worker: Any = SimpleNamespace(channel=SimpleNamespace(ask=ask))
-            await asyncio.wait_for(supervisor._bring_up_to_date(worker), 5)
+            await asyncio.wait_for(supervisor._bring_up_to_date(worker, pause=0), 5)
 
     asyncio.run(scenario())
     assert serials == [1, 2, 2, 2, 2]
