@@ -8,8 +8,7 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 
 from service.api.context import ServiceContext
-from service.api.open_inference import ModelName
-from service.api.openapi.operation import operation
+from service.api.openapi.operation import ModelName, operation
 from service.errors import NotFoundError, NotReadyError, RequestError
 
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Depends, Response
 
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall
-from service.api.openapi.operation import BINARY_DATA, DIGIT_TENSOR, example, operation
+from service.api.openapi.operation import (
+    BINARY_DATA,
+    DIGIT_TENSOR,
+    ModelName,
+    ModelVersion,
+    example,
+    operation,
+)
 from service.artifact.datatypes import DATATYPES
 from service.artifact.runtime import Tensor
 from service.http.response import ResponseBody
@@ -85,12 +92,6 @@ EXTENSIONS = (
     "parameters",
     "statistics",
 )
-
-ModelName = Annotated[
-    str, Path(description="A model's name, as /v2/models lists it.", examples=["digits-10"])
-]
-ModelVersion = Annotated[str, Path(description="One of the model's versions.", examples=["1"])]
-
 
 INFER = operation(
     "InferAnswer",

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Depends
 from service.api.context import ServiceContext
 from service.api.endpoint import ModelEndpoint, add_model_routes
 from service.api.inference import InferenceCall
-from service.api.open_inference import ModelName
-from service.api.openapi.operation import DIGIT, example, operation
+from service.api.openapi.operation import DIGIT, ModelName, example, operation
 from service.http.response import ResponseBody
 from service.http.router import Router
 from service.inference_types import InferenceRequest

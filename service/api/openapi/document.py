@@ -14,7 +14,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
-from service.api.openapi.operation import error
+from service.api.openapi.operation import PATH_PARAMETERS, error
 from service.api.openapi.schemas import SCHEMAS, STRING
 from service.http.auth import Level, level_of
 from service.http.router import Route
@@ -24,10 +24,6 @@ DESCRIPTION = (
     'that read, close and monitor gates. Every response other than 200 is `{"error": "one sentence"}`, '
     "except those of the ready routes."
 )
-PATH_PARAMETERS = {
-    "model": ("A model's name, as /v2/models lists it.", "digits-10"),
-    "version": ("One of the model's versions.", "1"),
-}
 SECURITY_SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
