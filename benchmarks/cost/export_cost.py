@@ -119,7 +119,7 @@ def print_measurement(exporter: str, preset: str) -> None:
 
 def print_table(presets: list[str]) -> None:
     """Print a table of medians over the rounds; ratios are taken within a round first."""
-    print("| preset | torch.onnx.export | turnpike | its proof | proof / torch.onnx.export | peak memory |")
+    print("| preset | torch.onnx.export | turnpike export | its proof | proof / torch.onnx.export | peak MiB |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for preset in presets:
         rounds = [(measure("torch", preset), measure("turnpike", preset)) for _ in range(ROUNDS)]
@@ -131,7 +131,7 @@ def print_table(presets: list[str]) -> None:
         mib = statistics.median(turnpike["mib"] for _, turnpike in rounds)
         print(
             f"| `{preset}` | {torch_seconds:.1f} s | {seconds:.1f} s | {proof:.2f} s | {ratio:.2f} "
-            f"| {torch_mib:.0f} → {mib:.0f} MiB |",
+            f"| {torch_mib:.0f} → {mib:.0f} |",
             flush=True,
         )
 
