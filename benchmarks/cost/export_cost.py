@@ -119,7 +119,7 @@ def print_measurement(exporter: str, preset: str) -> None:
 
 def print_table(presets: list[str]) -> None:
     """Print a table of medians over the rounds; ratios are taken within a round first."""
-    print("| preset | torch.onnx.export | turnpike export | its proof | proof / torch.onnx.export | peak MiB |")
+    print("| preset | torch.onnx.export | turnpike export | its proof | proof / torch.onnx.export | MiB |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for preset in presets:
         rounds = [(measure("torch", preset), measure("turnpike", preset)) for _ in range(ROUNDS)]
