@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.browser import OpenDashboard, advance_clock, axe_violations, wait_until_idle
+from tests.support.browser import (
+    API_KEY,
+    OpenDashboard,
+    advance_clock,
+    axe_violations,
+    model_path,
+    wait_until_idle,
+)
 from tests.support.dashboard_repository import LABELS, MARKUP
 from tests.support.live_server import Server, free_port, serving
 from tests.support.prefix_proxy import proxy_with_prefix
@@ -60,11 +66,6 @@ FOCUS_IS_VISIBLE = """() => {
 }"""
 DESCRIPTION = """(node) => `${node.localName} ${node.type ?? ""} ` +
   `${node.ariaLabel ?? node.name ?? ""} ${node.textContent.trim().slice(0, 40)}`"""
-
-
-def chosen(model: str) -> str:
-    """The path that chooses a model."""
-    return f"/#model={quote(model, safe='')}/1"
 
 
 def scroll_through(page: Page) -> None:
@@ -197,7 +198,9 @@ def test_every_kind_of_model_fits_a_phone(
 ) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, width=360, height=740, path=chosen(model), has_touch=True) as page:
+    with dashboard(
+        all_models_server.url, width=360, height=740, path=model_path(model), has_touch=True
+    ) as page:
         expect(page.get_by_role("main").get_by_text(model).first).to_be_visible()
         scroll_through(page)
         assert overflowing(page) == []
@@ -241,10 +244,10 @@ def test_axe_detects_planted_problems(dashboard: OpenDashboard, bundled_server: 
 def test_model_names_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path=chosen(MARKUP)) as page:
+    with dashboard(all_models_server.url, path=model_path(MARKUP)) as page:
         expect(page.get_by_role("main").get_by_text(MARKUP).first).to_be_visible()
         wait_until_idle(page)
-        page.goto(all_models_server.url + chosen("pictures"))
+        page.goto(all_models_server.url + model_path("pictures"))
         page.reload()
         wait_until_idle(page)
         # names of classes appear in text, charts and tables
@@ -330,20 +333,11 @@ def test_an_outage_is_shown_until_it_ends(dashboard: OpenDashboard) -> None:
             wait_until_idle(page)
 
 
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """A server that requires a key."""
-    keys: Path = tmp_path_factory.mktemp("keys") / "keys"
-    keys.write_text("open-sesame\n")
-    with serving("--no-access-log", "--api-keys-file", keys) as server:
-        yield server
-
-
-def test_a_missing_key_opens_a_dialog(dashboard: OpenDashboard, locked: Server) -> None:
+def test_a_missing_key_opens_a_dialog(dashboard: OpenDashboard, locked_server: Server) -> None:
     """A wrong key is refused; the right one is kept as long as the tab, and only there."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, allowed="401") as page:
+    with dashboard(locked_server.url, allowed="401") as page:
         field = page.locator("dialog[open] input[type=password]")
         expect(field).to_be_visible()
         assert axe_violations(page) == []
@@ -352,24 +346,22 @@ def test_a_missing_key_opens_a_dialog(dashboard: OpenDashboard, locked: Server) 
         expect(
             page.locator("dialog[open]").get_by_text(re.compile("expected a key|another|wrong|not known"))
         ).to_be_visible()
-        field.fill("open-sesame")
+        field.fill(API_KEY)
         field.press("Enter")
         expect(field).not_to_be_visible()
         expect(page.get_by_role("main").get_by_text("digits-10").first).to_be_visible()
         page.reload()
         expect(page.get_by_role("main").get_by_text("digits-10").first).to_be_visible()
         expect(field).not_to_be_visible()
-        assert "open-sesame" not in page.url
-        assert "open-sesame" not in page.evaluate(
-            "() => JSON.stringify({ ...localStorage }) + document.cookie"
-        )
+        assert API_KEY not in page.url
+        assert API_KEY not in page.evaluate("() => JSON.stringify({ ...localStorage }) + document.cookie")
 
 
-def test_a_stored_key_is_used_without_a_dialog(dashboard: OpenDashboard, locked: Server) -> None:
+def test_a_stored_key_is_used_without_a_dialog(dashboard: OpenDashboard, locked_server: Server) -> None:
     """Not a single request is refused."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, key="open-sesame") as page:
+    with dashboard(locked_server.url, key=API_KEY) as page:
         expect(page.get_by_role("main").get_by_text("digits-10").first).to_be_visible()
         wait_until_idle(page)
         expect(page.locator("dialog[open]")).to_have_count(0)

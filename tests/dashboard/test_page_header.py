@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
+from tests.support.browser import API_KEY, OpenDashboard, axe_violations, wait_until_idle
 from tests.support.live_server import Server, free_port, serving
 from tests.support.tiny_repository import put
 
@@ -21,19 +20,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 CONNECTION_ERRORS = "ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_SOCKET_NOT_CONNECTED"
-KEY = "open-sesame"
 TIMES = "\N{MULTIPLICATION SIGN}"
 MINUS = "\N{MINUS SIGN}"
 DASH = "\N{EN DASH}"
-
-
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that requires a key."""
-    keys: Path = tmp_path_factory.mktemp("keys") / "keys"
-    keys.write_text(f"{KEY}\n")
-    with serving("--no-access-log", "--api-keys-file", keys) as server:
-        yield server
 
 
 def theme(page: Page) -> str:
@@ -45,11 +34,11 @@ def enter(page: Page, key: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_without_a_key_the_page_names_the_problem(dashboard: OpenDashboard, locked: Server) -> None:
+def test_without_a_key_the_page_names_the_problem(dashboard: OpenDashboard, locked_server: Server) -> None:
     """After the dialog is closed there is a button for it, and the page sends no more requests."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, allowed="401") as page:
+    with dashboard(locked_server.url, allowed="401") as page:
         expect(page.get_by_role("dialog")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).not_to_be_visible()
@@ -60,36 +49,40 @@ def test_without_a_key_the_page_names_the_problem(dashboard: OpenDashboard, lock
         assert len(page.log.requests) == before
         expect(page.get_by_role("dialog")).not_to_be_visible()
         page.get_by_role("button", name="Enter a key").click()
-        enter(page, KEY)
+        enter(page, API_KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
 
 
-def test_axe_finds_nothing_serious_when_a_key_is_required(dashboard: OpenDashboard, locked: Server) -> None:
-    with dashboard(locked.url, allowed="401") as page:
+def test_axe_finds_nothing_serious_when_a_key_is_required(
+    dashboard: OpenDashboard, locked_server: Server
+) -> None:
+    with dashboard(locked_server.url, allowed="401") as page:
         page.get_by_role("dialog").wait_for()
         assert axe_violations(page) == []
         page.keyboard.press("Escape")
         assert axe_violations(page) == []
 
 
-def test_a_key_with_invalid_characters_is_refused(dashboard: OpenDashboard, locked: Server) -> None:
+def test_a_key_with_invalid_characters_is_refused(dashboard: OpenDashboard, locked_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, allowed="401") as page:
+    with dashboard(locked_server.url, allowed="401") as page:
         enter(page, "cl\u00e9 \u2192")
         expect(page.get_by_role("dialog")).to_contain_text("ASCII characters without spaces")
-        enter(page, KEY)
+        enter(page, API_KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_key_is_remembered_only_if_asked(dashboard: OpenDashboard, locked: Server, kept: bool) -> None:
+def test_a_key_is_remembered_only_if_asked(
+    dashboard: OpenDashboard, locked_server: Server, kept: bool
+) -> None:
     """With the checkbox it survives a reload of the tab."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, allowed="401") as page:
+    with dashboard(locked_server.url, allowed="401") as page:
         page.get_by_label("Remember the key in this tab").set_checked(kept)
-        enter(page, KEY)
+        enter(page, API_KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
         page.reload()
         expect(page.get_by_role("dialog")).to_be_visible(visible=not kept)
@@ -97,12 +90,12 @@ def test_a_key_is_remembered_only_if_asked(dashboard: OpenDashboard, locked: Ser
             expect(page.locator("#models")).to_contain_text("digits-10")
 
 
-def test_a_key_can_be_forgotten(dashboard: OpenDashboard, locked: Server) -> None:
+def test_a_key_can_be_forgotten(dashboard: OpenDashboard, locked_server: Server) -> None:
     """Later requests do not send it."""
     from playwright.sync_api import expect
 
-    with dashboard(locked.url, key="unused", allowed="401") as page:
-        enter(page, KEY)
+    with dashboard(locked_server.url, key="unused", allowed="401") as page:
+        enter(page, API_KEY)
         expect(page.locator("#models")).to_contain_text("digits-10")
         page.get_by_role("button", name="Key", exact=True).click()
         with page.expect_request("**/v2/models") as request:

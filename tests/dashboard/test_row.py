@@ -11,7 +11,14 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from tests.support.browser import DOCUMENT_IDLE, OpenDashboard, axe_violations, wait_until_idle
+from tests.support.browser import (
+    DOCUMENT_IDLE,
+    OpenDashboard,
+    axe_violations,
+    hold_first,
+    model_path,
+    wait_until_idle,
+)
 from tests.support.dashboard_repository import LABELS, MARKUP
 from tests.support.live_server import Server
 
@@ -47,10 +54,6 @@ WAIT_FOR_LESION = """async () => {
   while (current("lesioned")?.reading !== current("reading")) await new Promise((go) => setTimeout(go, 20));
 }"""
 CELLS = "(plot) => plot.data[0].z.map((row) => Array.from(row))"
-
-
-def chosen(model: str) -> str:
-    return f"/#model={quote(model, safe='')}/1"
 
 
 def samples(server: Server, model: str) -> list[Any]:
@@ -198,13 +201,7 @@ def test_an_outdated_lesion_response_is_ignored(dashboard: OpenDashboard, bundle
         choose_sample(page, bundled_server, "digits-10")
         held_routes: list[Route] = []
 
-        def hold(route: Route) -> None:
-            if held_routes:
-                route.continue_()
-            else:
-                held_routes.append(route)
-
-        page.route("**/lesion", hold)
+        page.route("**/lesion", lambda route: hold_first(held_routes, route))
         layer_switch(page, 3, "closed").check()
         layer_switch(page, 3, "open").check()
         expect(page.locator("#row .effect")).to_contain_text("; as is: ")
@@ -241,7 +238,7 @@ def test_fixed_layers_show_the_reason(dashboard: OpenDashboard, all_models_serve
     """A layer whose gate has no bias in the file shows a note instead of its switch."""
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path=chosen("own")) as page:
+    with dashboard(all_models_server.url, path=model_path("own")) as page:
         publish_row(
             page, "own", "made", [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [0.5] * 6}]
         )
@@ -261,7 +258,7 @@ def test_fixed_layers_show_the_reason(dashboard: OpenDashboard, all_models_serve
 def test_independent_carry_gates_are_shown(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path=chosen("own")) as page:
+    with dashboard(all_models_server.url, path=model_path("own")) as page:
         inputs = [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [0.1, -2, 3, 0.4, -0.5, 1]}]
         publish_row(page, "own", "made", inputs)
         expected = gates(all_models_server, "own", inputs)["layer00.carry_gate"][0]
@@ -276,7 +273,7 @@ def test_independent_carry_gates_are_shown(dashboard: OpenDashboard, all_models_
 @pytest.mark.thorough
 def test_pictures_are_shown_channel_by_channel(dashboard: OpenDashboard, all_models_server: Server) -> None:
     """The map shows means over pixels; the details show one channel or the mean of all."""
-    with dashboard(all_models_server.url, path=chosen("pictures")) as page:
+    with dashboard(all_models_server.url, path=model_path("pictures")) as page:
         inputs = choose_sample(page, all_models_server, "pictures", 1)
         gate_values = gates(all_models_server, "pictures", inputs)["layer00.transform_gate"][0]
         means = chart(page, "T of this row").evaluate(CELLS)
@@ -298,7 +295,7 @@ def test_steps_are_shown_one_by_one(dashboard: OpenDashboard, all_models_server:
     """The map has a row per depth of a recurrent layer; the details show all steps."""
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path=chosen("steps")) as page:
+    with dashboard(all_models_server.url, path=model_path("steps")) as page:
         data = np.linspace(0, 1, 64).tolist()
         inputs = [{"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": data}]
         publish_row(page, "steps", "made", inputs)
@@ -368,11 +365,11 @@ def test_missing_data_is_explained(dashboard: OpenDashboard, all_models_server: 
     """No row yet, no gates at all, gates that are too large, and a row that was refused."""
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path=chosen("bare")) as page:
+    with dashboard(all_models_server.url, path=model_path("bare")) as page:
         row = page.locator("#row")
         expect(row.get_by_text("No gates are known for bare.")).to_be_visible()
         assert row.locator(".plot").count() == 0
-    with dashboard(all_models_server.url, path=chosen("own"), allowed="400") as page:
+    with dashboard(all_models_server.url, path=model_path("own"), allowed="400") as page:
         row = page.locator("#row")
         expect(row.get_by_text("Draw or choose a row under")).to_be_visible()
         publish_row(
@@ -398,7 +395,7 @@ def test_missing_data_is_explained(dashboard: OpenDashboard, all_models_server: 
 def test_names_and_labels_are_shown_as_text(dashboard: OpenDashboard, all_models_server: Server) -> None:
     from playwright.sync_api import expect
 
-    with dashboard(all_models_server.url, path=chosen(MARKUP)) as page:
+    with dashboard(all_models_server.url, path=model_path(MARKUP)) as page:
         inputs = [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [0.5] * 6}]
         metadata = all_models_server.get(f"/v2/models/{quote(MARKUP, safe='')}").json()
         inputs[0] |= {"name": metadata["inputs"][0]["name"]}

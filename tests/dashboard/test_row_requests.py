@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browser import OpenDashboard
+from tests.support.browser import OpenDashboard, hold_first
 from tests.support.dashboard_try import CURRENT_READING, CURRENT_ROW, wait_for_prediction
 from tests.support.live_server import Server, serving
 
@@ -19,14 +19,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 PUT = """async (row) => (await import("/dashboard/state/store.js")).publish("row", row)"""
 MOST_PER_SECOND = 6.2
-
-
-def hold(held_routes: list[Route], route: Route) -> None:
-    """Hold the first request back and let the others through."""
-    if held_routes:
-        route.continue_()
-    else:
-        held_routes.append(route)
 
 
 def test_requests_are_rate_limited(dashboard: OpenDashboard, bundled_server: Server) -> None:
@@ -52,7 +44,7 @@ def test_an_outdated_response_is_ignored(dashboard: OpenDashboard, bundled_serve
     held_routes: list[Route] = []
     with dashboard(bundled_server.url) as page:
         wait_for_prediction(page, "sample: 0")
-        page.route("**/gates", lambda route: hold(held_routes, route))
+        page.route("**/gates", lambda route: hold_first(held_routes, route))
         page.get_by_role("button", name="sample: 1").click()
         page.wait_for_timeout(400)
         assert len(held_routes) == 1
@@ -68,7 +60,7 @@ def test_another_model_cancels_requests(dashboard: OpenDashboard, all_models_ser
     held_routes: list[Route] = []
     with dashboard(all_models_server.url, path="/#model=digits-10/1") as page:
         wait_for_prediction(page, "sample: 0")
-        page.route("**/digits-10/**/gates", lambda route: hold(held_routes, route))
+        page.route("**/digits-10/**/gates", lambda route: hold_first(held_routes, route))
         page.get_by_role("button", name="sample: 1").click()
         page.wait_for_timeout(400)
         page.evaluate("location.hash = '#model=letters/1'")

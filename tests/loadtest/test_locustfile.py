@@ -8,8 +8,7 @@ import re
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import requests
 
 from tests.support import fake_servers, live_server
 from tests.support.fake_servers import FakeAnswer, ReceivedRequest
+from tests.support.waiting import wait_until
 
 # the port of a master, unless another one is given
 LOCUST_PORT = 5557
@@ -56,16 +56,6 @@ def run_locust(url: str, *arguments: object, status: int = 0) -> str:
 def read_report(folder: Path) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return document
-
-
-def wait_until(done: Callable[[], Any], seconds: float = 40) -> Any:
-    end = time.monotonic() + seconds
-    while True:
-        with contextlib.suppress(requests.ConnectionError):
-            if value := done():
-                return value
-        assert time.monotonic() < end, "the condition did not become true in time"
-        time.sleep(0.05)
 
 
 class Faulty:

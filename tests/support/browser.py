@@ -9,12 +9,15 @@ A test takes the fixtures it needs; each is created once for all tests:
             wait_until_idle(page)
             assert axe_violations(page) == []
 
-`bundled_server` serves the bundled model, `all_models_server` every kind of model
-(`tests/support/dashboard_repository.py`); `serving(...)` of `tests/support/live_server.py` starts a server
-for one test. `dashboard(url)` opens the page in a fresh window without stored data. On leaving, it asserts
-that the page wrote no error or warning to the console, threw nothing, had no failed request and contacted no
-other host. A regular expression allows expected problems: `allowed="401"`. Playwright runs an event loop in
-the test's own thread, so `asyncio.run` does not work beside it.
+`bundled_server` serves the bundled model, `locked_server` requires a key for it, and `all_models_server`
+serves every kind of model (`tests/support/dashboard_repository.py`). `serving(...)` of
+`tests/support/live_server.py` starts a server for one test.
+
+`dashboard(url)` opens the page in a fresh window without stored data. On leaving, it asserts that the page
+wrote no error or warning to the console, raised no exception, had no failed request and contacted no other
+host. A regular expression allows expected problems: `allowed="401"`.
+
+Playwright runs an event loop in the test's own thread, so `asyncio.run` does not work beside it.
 """
 
 from __future__ import annotations
@@ -26,18 +29,20 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
 from tests.support.live_server import Server, serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 OpenDashboard = Callable[..., AbstractContextManager["Page"]]
 
 CHROMIUM = "chromium"
+# the key of `locked_server`
+API_KEY = "open-sesame"
 FLAGS = ["--disable-gpu", "--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"]
 # several tests may share a few cores
 TIMEOUT_MS = 20_000
@@ -153,6 +158,15 @@ def bundled_server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def locked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Serves the bundled model to requests with the key API_KEY."""
+    keys: Path = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text(f"{API_KEY}\n")
+    with serving("--no-access-log", "--api-keys-file", keys) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def all_models_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Serves one model of each kind."""
     from tests.support.dashboard_repository import create_repository
@@ -160,6 +174,19 @@ def all_models_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     root = create_repository(tmp_path_factory.mktemp("models"))
     with serving("--models", root, "--allow-unverified", "--no-access-log") as server:
         yield server
+
+
+def model_path(name: str) -> str:
+    """The path of the page that shows version 1 of a model."""
+    return f"/#model={quote(name, safe='')}/1"
+
+
+def hold_first(held_routes: list[Route], route: Route) -> None:
+    """Hold the first request back and let the others through."""
+    if held_routes:
+        route.continue_()
+    else:
+        held_routes.append(route)
 
 
 def advance_clock(page: Page, seconds: int) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import numpy as np
 
 from service.batching.batch_run import BatchRunner, CompletedBatch
 from service.batching.batcher import Batcher
-from service.inference_types import Array
+from service.inference_types import Array, InferenceResult
 
 Rule = Callable[[Mapping[str, Array]], None]
+RunInLoop = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Doubler:
@@ -78,6 +79,11 @@ def make_batcher(run: Any, observed: list[CompletedBatch] | None = None, **chang
 def rows(*tags: float, width: int = 2) -> dict[str, Array]:
     """One row for each tag, filled with it."""
     return {"x": np.repeat(np.array(tags, np.float32)[:, None], width, axis=1)}
+
+
+def first_value(result: InferenceResult) -> float:
+    """The first number of the first output."""
+    return float(result.arrays[0].flat[0])
 
 
 def with_short_runs(batcher: Batcher) -> Batcher:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from service.process.ipc import Handler, IpcChannel
 from service.process.supervisor import supervise
 from service.telemetry.counters import RequestCounters
 from tests.support.echo_server import AsgiApplication
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,7 +148,7 @@ class RunningService:
             pids.add(self.get("/")["pid"])
             return len(pids) == count
 
-        until(complete)
+        wait_until(complete)
         return pids
 
     def signal(self, kind: signal.Signals) -> None:
@@ -157,14 +158,6 @@ class RunningService:
         status = self.process.wait(seconds)
         self._thread.join(seconds)
         return status
-
-
-def until(condition: Callable[[], Any], seconds: float = 15) -> None:
-    """Wait until the condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true in time"
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -185,7 +178,7 @@ def running(
     service = RunningService(process, models)
     try:
         if ready:
-            until(lambda: service.url or process.poll() is not None)
+            wait_until(lambda: service.url or process.poll() is not None)
             assert service.url, service.messages
         yield service
     finally:

@@ -205,6 +205,16 @@ async def _no_route(request: Request) -> Response:
     raise AssertionError(f"there is no route {request.head.path}")
 
 
+def random_rows(count: int, seed: int = 0) -> Array:
+    """Rows for a network of `tiny_highway`."""
+    return np.random.default_rng(seed).normal(size=(count, 4)).astype(np.float32)
+
+
+def array_of(tensor: dict[str, Any]) -> Array:
+    """The array of a tensor in JSON."""
+    return np.array(tensor["data"], np.float32).reshape(tensor["shape"])
+
+
 def infer(x: Array, **more: Any) -> bytes:
     """The body of an infer request in JSON, with these further fields."""
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "data": x.ravel().tolist()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turnpike
+from tests.support.live_server import environment as server_environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,9 +19,10 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "turnpike", *words]
 
 
-def environment(**more: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE")}
-    return {**inherited, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a command whose output does not depend on the terminal."""
+    defaults = {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    return server_environment(**(defaults | changes))
 
 
 def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:

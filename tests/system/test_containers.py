@@ -26,6 +26,7 @@ from tests.support.compose_project import (
     temporary_project,
 )
 from tests.support.load_clients import LoadGenerator, LoadTally
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
@@ -58,13 +59,6 @@ def scaled(images: None) -> Iterator[Project]:
         project.compose("--profile", "scale", "up", "--wait", "proxy")
         wait_until(lambda: len(routes(project)) == 2)
         yield project
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.2)
 
 
 def is_ready(project: Project) -> bool:

@@ -15,6 +15,7 @@ from models.layers.gate import record_gates
 from models.training.checkpoint import load_network
 from service.artifact.manifest import Manifest
 from service.artifact.runtime import open_model
+from tests.support.gates_app import array_of
 from tests.support.live_server import Server, serving
 from tests.support.run_cli import train_digits
 
@@ -72,10 +73,6 @@ def infer_request(values: Array, outputs: list[str] | None = None, flat: bool = 
     return request
 
 
-def array(tensor: dict[str, Any]) -> Array:
-    return np.array(tensor["data"], np.float32).reshape(tensor["shape"])
-
-
 @pytest.mark.parametrize("count", [1, 64])
 @pytest.mark.parametrize("flat", [True, False])
 def test_json_results_equal_pytorch(served: ServedNetwork, count: int, flat: bool) -> None:
@@ -84,7 +81,7 @@ def test_json_results_equal_pytorch(served: ServedNetwork, count: int, flat: boo
     response = served.server.post("/v2/models/digits-10/infer", infer_request(batch, flat=flat))
     assert response.status_code == 200, response.text
     np.testing.assert_allclose(
-        array(response.json()["outputs"][0]), served.torch(batch), rtol=0, atol=served.tolerance()
+        array_of(response.json()["outputs"][0]), served.torch(batch), rtol=0, atol=served.tolerance()
     )
 
 
@@ -128,13 +125,13 @@ def test_gates_equal_pytorch(served: ServedNetwork, count: int) -> None:
     assert response.status_code == 200, response.text
     result = response.json()
     expected_gates = served.gates(batch)
-    tensors = {tensor["name"]: array(tensor) for tensor in result["tensors"]}
+    tensors = {tensor["name"]: array_of(tensor) for tensor in result["tensors"]}
     assert len(expected_gates) == len(result["gates"]) == 10
     for expected, gate in zip(expected_gates, result["gates"], strict=True):
         np.testing.assert_allclose(tensors[gate["name"]], expected, rtol=0, atol=served.tolerance())
         assert gate["mean"] == pytest.approx(float(expected.mean()), abs=served.tolerance())
     np.testing.assert_allclose(
-        array(result["outputs"][0]), served.torch(batch), rtol=0, atol=served.tolerance()
+        array_of(result["outputs"][0]), served.torch(batch), rtol=0, atol=served.tolerance()
     )
 
 
@@ -145,7 +142,7 @@ def test_a_gate_can_be_requested_as_an_output(served: ServedNetwork) -> None:
     )
     assert [tensor["name"] for tensor in response.json()["outputs"]] == ["layer04.transform_gate", "output"]
     np.testing.assert_allclose(
-        array(response.json()["outputs"][0]), served.gates(batch)[4], rtol=0, atol=served.tolerance()
+        array_of(response.json()["outputs"][0]), served.gates(batch)[4], rtol=0, atol=served.tolerance()
     )
 
 
@@ -166,9 +163,9 @@ def test_lesions_equal_pytorch(served: ServedNetwork, count: int) -> None:
         for bias, value in zip(biases, saved, strict=True):
             bias.data.copy_(value)
     result = response.json()
-    np.testing.assert_allclose(array(result["outputs"][0]), before, rtol=0, atol=served.tolerance())
+    np.testing.assert_allclose(array_of(result["outputs"][0]), before, rtol=0, atol=served.tolerance())
     np.testing.assert_allclose(
-        array(result["lesioned"]["outputs"][0]), after, rtol=0, atol=served.tolerance()
+        array_of(result["lesioned"]["outputs"][0]), after, rtol=0, atol=served.tolerance()
     )
     flips = before.argmax(-1) != after.argmax(-1)
     assert result["lesion"]["by_row"]["flipped"] == flips.tolist()

@@ -15,7 +15,8 @@ import pytest
 from service.artifact.runtime import open_model
 from tests.support.live_server import serving
 from tests.support.load_clients import ClientRequest, LoadGenerator
-from tests.system.test_serve_faults import DEFAULT, shots, until, workers
+from tests.support.waiting import wait_until
+from tests.system.test_serve_faults import DEFAULT, shots, workers
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -88,7 +89,7 @@ def test_a_new_version_every_two_seconds_loses_nothing(tmp_path: Path, swaps: in
             await running
 
         asyncio.run(scenario())
-        until(lambda: server.get("/v2/models/digits-10").json()["versions"] == [str(1 + swaps)])
+        wait_until(lambda: server.get("/v2/models/digits-10").json()["versions"] == [str(1 + swaps)])
     assert load.tally.lost == []
     assert load.tally.wrong == []
     assert set(load.tally.statuses) == {200}
@@ -108,7 +109,7 @@ def test_killed_workers_lose_only_their_current_requests(kills: int) -> None:
             await running
 
         asyncio.run(scenario())
-        until(lambda: len(workers(server)) == 2)
+        wait_until(lambda: len(workers(server)) == 2)
     assert len(load.tally.lost) <= 8 * kills
     assert load.tally.wrong == []
     assert set(load.tally.statuses) == {200}

@@ -25,6 +25,7 @@ import pytest
 from service.artifact.runtime import open_model
 from tests.support.live_server import ROOT, Server, serving
 from tests.support.load_clients import ClientRequest, LoadGenerator
+from tests.support.waiting import wait_until
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DEFAULT = ROOT / "service/default/digits-10/1/model.onnx"
@@ -84,14 +85,6 @@ def workers(server: Server) -> list[psutil.Process]:
     return psutil.Process(server.process.pid).children()
 
 
-def until(condition: Any, seconds: float = 20) -> None:
-    """Wait until the condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to hold"
-        time.sleep(0.05)
-
-
 def test_batched_results_equal_unbatched_results(server: Server) -> None:
     """Two thousand requests over 32 connections, which are batched as they arrive."""
     load = LoadGenerator(server.url, shots(64), 32)
@@ -119,7 +112,7 @@ def test_a_dead_worker_is_replaced(server: Server) -> None:
     assert set(load.tally.statuses) == {200}
     # each connection has at most one request at a time, and connections of the other worker lose none
     assert 0 < len(load.tally.lost) <= 8
-    until(lambda: len(workers(server)) == 2)
+    wait_until(lambda: len(workers(server)) == 2)
     assert {process.pid for process in workers(server)} != before
     assert max(load.tally.good) - min(load.tally.good) > 2.5
 
@@ -257,7 +250,7 @@ def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
             return [entry["state"] for entry in index] == ["READY", "UNAVAILABLE"]
 
         # a worker that is still loading the file says LOADING, and either worker may answer
-        until(is_rejected)
+        wait_until(is_rejected)
         old, new = index
         assert (old["version"], new["version"]) == ("1", "2")
         assert new["reason"]
@@ -266,7 +259,7 @@ def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
         assert server.get("/v2/health/ready").status_code == 200
         assert 'version="2"' in server.get("/metrics").text
         shutil.copy(DEFAULT, bad / "model.onnx")
-        until(lambda: server.get("/v2/models/digits-10").json()["versions"] == ["2"])
+        wait_until(lambda: server.get("/v2/models/digits-10").json()["versions"] == ["2"])
 
 
 def test_load_and_unload_reach_every_worker(tmp_path: Path) -> None:
@@ -314,12 +307,12 @@ def test_draining_is_not_ready_before_the_port_closes() -> None:
     """A load balancer sees 503 while requests are still answered."""
     with serving("--drain-wait", 2) as server:
         server.process.send_signal(signal.SIGTERM)
-        until(lambda: server.get("/v2/health/ready").status_code == 503, 2)
+        wait_until(lambda: server.get("/v2/health/ready").status_code == 503, 2)
         assert server.get("/v2/health/live").status_code == 200
         response = server.get("/v2/models/digits-10")
         assert response.status_code == 200
         assert response.headers["Connection"].lower() == "close"
-        until(lambda: server.process.poll() is not None)
+        wait_until(lambda: server.process.poll() is not None)
 
 
 def test_requests_of_a_disconnected_client_are_not_run() -> None:
@@ -386,10 +379,10 @@ def test_unread_responses_are_limited() -> None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.sendall(wire)
         refusals = 'turnpike_requests_refused_total{reason="overloaded"}'
-        until(lambda: refusals in server.get("/metrics").text)
+        wait_until(lambda: refusals in server.get("/metrics").text)
         assert server.post("/v1/models/digits-10:predict", {"instances": [[0] * 64]}).status_code == 200
         # the clients are disconnected, and their memory is free again
-        until(
+        wait_until(
             lambda: server.post(INFER, body, headers={"Inference-Header-Content-Length": str(len(head))}).ok,
             30,
         )

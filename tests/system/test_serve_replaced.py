@@ -5,31 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
-import requests
 
 from tests.support.live_server import Server, serving
 from tests.support.tiny_highway import highway
 from tests.support.tiny_repository import put, sealed
+from tests.support.waiting import wait_until
 
 READY = "/v2/models/net/ready"
-
-
-def until(condition: Callable[[], Any], seconds: float = 20) -> None:
-    """Wait until the condition holds. Connections may fail until then."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            if condition():
-                return
-        except requests.ConnectionError:
-            pass
-        assert time.monotonic() < end, "the condition did not become true in time"
-        time.sleep(0.05)
 
 
 def kill_oldest_worker(server: Server) -> None:
@@ -37,7 +22,7 @@ def kill_oldest_worker(server: Server) -> None:
     supervisor = psutil.Process(server.process.pid)
     before = {process.pid: process.create_time() for process in supervisor.children()}
     os.kill(min(before, key=lambda pid: (before[pid], pid)), signal.SIGKILL)
-    until(lambda: {process.pid for process in supervisor.children()} - before.keys())
+    wait_until(lambda: {process.pid for process in supervisor.children()} - before.keys())
 
 
 def index(server: Server) -> list[tuple[str, str, str]]:
@@ -52,7 +37,7 @@ def test_a_replacement_worker_serves_a_new_file(tmp_path: Path) -> None:
         put(tmp_path, data=sealed(highway(seed=7)))
         assert server.get(READY).status_code == 200
         kill_oldest_worker(server)
-        until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200)
         assert index(server) == [("1", "READY", "")]
 
 
@@ -62,14 +47,14 @@ def test_a_replacement_worker_without_a_good_file_gives_the_reason(tmp_path: Pat
     with serving("--models", tmp_path, "--poll", 0.1) as server:
         file.path.write_bytes(b"")
         kill_oldest_worker(server)
-        until(lambda: server.get(READY).status_code == 503)
+        wait_until(lambda: server.get(READY).status_code == 503)
         assert server.get("/v2/health/ready").status_code == 503
         assert server.get("/v2/health/live").status_code == 200
         ((version, state, reason),) = index(server)
         assert (version, state) == ("1", "UNAVAILABLE")
         assert "its file is" in reason
         put(tmp_path)
-        until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200)
 
 
 def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
@@ -80,10 +65,10 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
     file = put(tmp_path)
     with serving("--models", tmp_path, "--workers", 2, "--poll", 0.1) as server:
         file.path.write_bytes(file.path.read_bytes()[:1000])
-        until(lambda: index(server)[0][2])
+        wait_until(lambda: index(server)[0][2])
         kill_oldest_worker(server)
         # only connections that the dead worker had accepted are lost
-        until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200)
         end = time.monotonic() + 2
         while time.monotonic() < end:
             assert server.get(READY).status_code == 200
@@ -91,9 +76,9 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
         assert state == "READY"
         assert reason.startswith("an older file is served, the new one is not: its file is damaged")
         put(tmp_path)
-        until(lambda: index(server) == [("1", "READY", "")])
+        wait_until(lambda: index(server) == [("1", "READY", "")])
         kill_oldest_worker(server)
-        until(lambda: server.get(READY).status_code == 200)
+        wait_until(lambda: server.get(READY).status_code == 200)
 
 
 def test_keys_may_be_read_from_a_pipe(tmp_path: Path) -> None:

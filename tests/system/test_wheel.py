@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.support.live_server import environment as server_environment
 from tests.support.virtualenvs import ROOT, install_wheel
 
 PACKAGES = ("models", "service", "export", "loadtest", "tune")
@@ -46,8 +46,8 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNPIKE_")}
-    return {name: value for name, value in kept.items() if name != "PYTHONPATH"}
+    """Without the path of the checkout."""
+    return {name: value for name, value in server_environment().items() if name != "PYTHONPATH"}
 
 
 def python(programs: Path, folder: Path, code: str) -> str:

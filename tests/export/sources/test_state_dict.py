@@ -13,16 +13,7 @@ from torch import Tensor, nn
 
 from export.errors import ExportError, RefusedError, SourceError
 from export.sources.state_dict import fit_weights, read_weights
-
-
-class Trap:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, ran: Path) -> None:
-        self.ran = ran
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return (Path.touch, (self.ran,))
+from tests.support.pickle_trap import PickleTrap
 
 
 class Tied(nn.Module):
@@ -70,7 +61,7 @@ def test_the_format_of_old_torch_is_read(tmp_path: Path, net: nn.Module) -> None
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_pickle_with_code_is_not_run(tmp_path: Path, zipped: bool) -> None:
     ran, path = tmp_path / "ran", tmp_path / "w.pt"
-    torch.save({"w": torch.ones(1), "trap": Trap(ran)}, path, _use_new_zipfile_serialization=zipped)
+    torch.save({"w": torch.ones(1), "trap": PickleTrap(ran)}, path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(RefusedError, match=r"w.pt: .* could run code: save the tensors alone"):
         read_weights(path)
     assert not ran.exists()
@@ -81,7 +72,7 @@ def test_a_pickle_with_code_is_not_run(tmp_path: Path, zipped: bool) -> None:
 def test_a_bare_pickle_is_not_run(tmp_path: Path) -> None:
     """One that torch.save did not write."""
     ran, path = tmp_path / "ran", tmp_path / "w.pth"
-    path.write_bytes(pickle.dumps({"w": Trap(ran)}))
+    path.write_bytes(pickle.dumps({"w": PickleTrap(ran)}))
     with pytest.raises(ExportError, match="w.pth"):
         read_weights(path)
     assert not ran.exists()

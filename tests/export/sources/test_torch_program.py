@@ -18,6 +18,7 @@ from torch.export import Dim, ExportedProgram
 from export.errors import ExportError, RefusedError, SourceError, UsageError
 from export.input_spec import parse_inputs
 from export.sources.torch_program import from_program, read_program
+from tests.support.pickle_trap import PickleTrap
 
 Files = dict[str, bytes]
 PROGRAM = "models/model.json"
@@ -38,16 +39,6 @@ class Net(nn.Module):
     def forward(self, device: Tensor, target: Tensor) -> dict[str, Tensor]:
         assert isinstance(self.shift, Tensor)
         return {"metadata": torch.sigmoid(self.layer(device)) * self.constant + self.shift + target}
-
-
-class Trap:
-    """Creates a file when it is unpickled."""
-
-    def __init__(self, ran: Path) -> None:
-        self.ran = ran
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return (Path.touch, (self.ran,))
 
 
 def program_of(net: nn.Module, *args: Tensor, batch: Any = None, **kwargs: Any) -> ExportedProgram:
@@ -85,7 +76,7 @@ def edited(files: Files, name: str, edit: Callable[[Any], None]) -> Files:
     return {**files, name: json.dumps(value).encode()}
 
 
-def pickled(trap: Trap) -> bytes:
+def pickled(trap: PickleTrap) -> bytes:
     buffer = io.BytesIO()
     torch.save({"w": torch.ones(4), "trap": trap}, buffer)
     return buffer.getvalue()
@@ -175,7 +166,7 @@ def archives_with_pickles(files: Files, trap: bytes, bare: bytes) -> dict[str, F
 def test_pytorch_would_have_run_the_pickle(tmp_path: Path, files: Files, place: str) -> None:
     """Shows that the pickles of the next test are dangerous: torch.export.load runs each."""
     ran = tmp_path / "ran"
-    archive = archives_with_pickles(files, pickled(Trap(ran)), pickle.dumps(Trap(ran)))[place]
+    archive = archives_with_pickles(files, pickled(PickleTrap(ran)), pickle.dumps(PickleTrap(ran)))[place]
     try:
         torch.export.load(io.BytesIO(zipped(tmp_path / "net.pt2", archive).read_bytes()))
     except Exception:
@@ -190,7 +181,7 @@ def test_pytorch_would_have_run_the_pickle(tmp_path: Path, files: Files, place: 
 def test_pickles_are_rejected_in_every_place(tmp_path: Path, files: Files, place: str) -> None:
     """The message names the member, which is not opened."""
     ran = tmp_path / "ran"
-    archive = archives_with_pickles(files, pickled(Trap(ran)), pickle.dumps(Trap(ran)))[place]
+    archive = archives_with_pickles(files, pickled(PickleTrap(ran)), pickle.dumps(PickleTrap(ran)))[place]
     with pytest.raises(
         RefusedError, match=r"net.pt2: data/(weights|constants)/.* pickles are never opened: "
     ):
@@ -201,7 +192,7 @@ def test_pickles_are_rejected_in_every_place(tmp_path: Path, files: Files, place
 def test_sample_inputs_are_never_opened(tmp_path: Path, files: Files) -> None:
     """A program does not need them."""
     ran = tmp_path / "ran"
-    archive = archives_with_pickles(files, pickled(Trap(ran)), b"")["sample inputs"]
+    archive = archives_with_pickles(files, pickled(PickleTrap(ran)), b"")["sample inputs"]
     source = read_program(zipped(tmp_path / "net.pt2", archive)).program
     assert source is not None
     assert source.example_inputs is None
@@ -211,7 +202,7 @@ def test_sample_inputs_are_never_opened(tmp_path: Path, files: Files) -> None:
 def test_the_format_before_pytorch_2_8_is_rejected(tmp_path: Path) -> None:
     """It stored everything in pickles."""
     ran = tmp_path / "ran"
-    trap = pickled(Trap(ran))
+    trap = pickled(PickleTrap(ran))
     old = {"version": b"8.2", "serialized_exported_program.json": b"{}"}
     old |= {f"serialized_{part}.pt": trap for part in ("state_dict", "constants", "example_inputs")}
     with pytest.raises(RefusedError, match="a .pt2 of before PyTorch 2.8 .* save it again"):

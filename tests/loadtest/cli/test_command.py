@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support import fake_servers, live_server
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_until
 
 LONG = ("--duration", "60s", "--warmup", "0", "--rate", "100")
 
@@ -27,21 +28,6 @@ def command(*arguments: object) -> contextlib.AbstractContextManager[subprocess.
 def children(process: subprocess.Popen[str]) -> list[int]:
     listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     return [int(pid) for pid in listed.split()]
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, "the condition did not become true in time"
-        time.sleep(0.02)
 
 
 def wait_for_load(

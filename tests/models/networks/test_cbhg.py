@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from models.errors import ConfigError, ShapeError
 from models.layers.gate import record_gates
 from models.networks.cbhg import Cbhg, CbhgConfig, CbhgNet, ConvBank, NormedConv, PairMax
+from tests.support.network_training import losses_in_training
 
 Same = Callable[[Tensor, Tensor], None]
 
@@ -239,12 +240,5 @@ def test_training_reduces_the_loss() -> None:
     """A few steps on a tiny batch halve the loss."""
     net = CbhgNet(small())
     x, labels = torch.randn(8, 6, 3), torch.arange(8) % 4
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
-    losses = []
-    for _ in range(30):
-        loss = nn.functional.cross_entropy(net(x), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = losses_in_training(net, x, labels)
     assert losses[-1] < losses[0] / 2

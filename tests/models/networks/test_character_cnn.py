@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from models.errors import ConfigError, ShapeError
 from models.layers.gate import record_gates
 from models.networks.character_cnn import CharacterCnn, CharacterCnnConfig, CharacterEncoder
+from tests.support.network_training import losses_in_training
 
 Same = Callable[[Tensor, Tensor], None]
 
@@ -233,12 +234,5 @@ def test_training_reduces_the_loss() -> None:
     """A few steps on a tiny batch halve the loss."""
     net = CharacterCnn(small(dropout=0.0))
     ids, labels = torch.randint(0, 11, (9, 5, 6)), torch.arange(9) % 3
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
-    losses = []
-    for _ in range(30):
-        loss = nn.functional.cross_entropy(net(ids), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = losses_in_training(net, ids, labels)
     assert losses[-1] < losses[0] / 2

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
 from models.networks.base import parameter_count
 from models.networks.grid_lstm import Grid, GridLstm, GridLstmBlock, GridLstmConfig
+from tests.support.network_training import losses_in_training, with_random_weights
 
 Same = Callable[[Tensor, Tensor], None]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -29,15 +29,6 @@ CONFIGS = [
 
 def sigmoid(x: Numbers) -> Numbers:
     return 1 / (1 + np.exp(-x))
-
-
-def shaken(layer: Any) -> Any:
-    """The layer in float64, with no parameter at a value that could hide an error (zero, or all equal)."""
-    layer.double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return layer
 
 
 def recursion(grid: Grid, sizes: tuple[int, ...], h: Numbers, m: Numbers) -> Numbers:
@@ -109,7 +100,7 @@ def test_a_block_accepts_any_leading_axes(same: Same) -> None:
 @pytest.mark.parametrize("sizes", [(), (5,), (3, 4), (2, 3, 2)])
 def test_a_grid_equals_its_recursion(sizes: tuple[int, ...], tied: bool, same: Same) -> None:
     """For 1 to 4 dimensions, every block of the last layer agrees with a recursion over its neighbors."""
-    grid = shaken(Grid(sizes, 3, 3, tied=tied))
+    grid = with_random_weights(Grid(sizes, 3, 3, tied=tied), 0.3)
     h, m = torch.randn(2, 2, grid.positions, 3, dtype=torch.float64)
     got, _ = grid(h, m)
     expected = [recursion(grid, sizes, h[row].numpy(), m[row].numpy()) for row in range(2)]
@@ -155,7 +146,7 @@ def test_the_projection_keeps_the_scale_of_its_inputs() -> None:
 @pytest.mark.parametrize("config", CONFIGS)
 def test_logits_come_from_the_last_block(config: GridLstmConfig, same: Same) -> None:
     """Logits come from h of the last position's block; the projection is the input along depth."""
-    net = shaken(GridLstm(config))
+    net = with_random_weights(GridLstm(config), 0.3)
     x = torch.randn(3, *config.inputs, dtype=torch.float64)
     if config.dimensions == 1:
         sizes: tuple[int, ...] = ()
@@ -206,16 +197,8 @@ def test_every_number_of_a_row_reaches_the_last_block(config: GridLstmConfig) ->
 def test_a_grid_lstm_can_be_trained(config: GridLstmConfig) -> None:
     """A few steps on four rows of four classes halve the loss."""
     net = GridLstm(config)
-    x = torch.randn(4, *config.inputs)
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
-    losses = []
-    for _ in range(30):
-        loss = F.cross_entropy(net(x), torch.arange(4))
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
+    losses = losses_in_training(net, torch.randn(4, *config.inputs), torch.arange(4))
+    assert losses[-1] < losses[0] / 2
 
 
 @pytest.mark.parametrize("config", CONFIGS)

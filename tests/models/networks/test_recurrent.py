@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.errors import ConfigError, ShapeError
 from models.layers.gate import Carry, record_gates
-from models.networks.base import Net
 from models.networks.recurrent import (
     HighwayLstm,
     HighwayLstmConfig,
@@ -23,6 +21,7 @@ from models.networks.recurrent import (
     Rhn,
     RhnConfig,
 )
+from tests.support.network_training import losses_in_training, with_random_weights
 
 Same = Callable[[Tensor, Tensor], None]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -32,30 +31,8 @@ def sigmoid(x: Numbers) -> Numbers:
     return 1 / (1 + np.exp(-x))
 
 
-def shaken(layer: nn.Module) -> nn.Module:
-    """The layer in float64, with no parameter at a value that could hide an error (zero, or all equal)."""
-    layer.double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.5)
-    return layer
-
-
 def weights_of(linear: nn.Linear) -> tuple[Numbers, Numbers]:
     return linear.weight.detach().numpy(), linear.bias.detach().numpy()
-
-
-def loss_falls(net: Net, x: Tensor) -> bool:
-    """Thirty steps of Adam on four rows of four classes halve the loss."""
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
-    losses = []
-    for _ in range(30):
-        loss = F.cross_entropy(net(x), torch.arange(4))
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(loss.item())
-    return losses[-1] < 0.5 * losses[0]
 
 
 def test_a_recurrent_highway_step_worked_out_by_hand(same: Same) -> None:
@@ -74,7 +51,7 @@ def test_a_recurrent_highway_step_worked_out_by_hand(same: Same) -> None:
 def test_recurrent_highway_equals_its_equations(carry: Carry, same: Same) -> None:
     """Every state agrees with the equations, written with separate W and R."""
     inputs, width, depth, time = 3, 4, 3, 5
-    layer = shaken(RecurrentHighway(inputs, width, depth, carry=carry))
+    layer = with_random_weights(RecurrentHighway(inputs, width, depth, carry=carry), 0.5)
     x = torch.randn(2, time, inputs, dtype=torch.float64)
     expected = np.zeros((2, time, width))
     for row in range(2):
@@ -141,7 +118,7 @@ def test_highway_lstm_equals_its_equations(same: Same) -> None:
     """A stack of three agrees with a loop over time outside and layers inside, one row at a time."""
     inputs, width, time = 3, 4, 5
     config = HighwayLstmConfig(inputs=(time, inputs), classes=2, width=width, depth=3, scaling="none")
-    net = shaken(HighwayLstm(config))
+    net = with_random_weights(HighwayLstm(config), 0.5)
     x = torch.randn(2, time, inputs, dtype=torch.float64)
     expected = np.zeros((2, 2))
     for row in range(2):
@@ -205,7 +182,8 @@ NETS = [
 def test_a_recurrent_network_can_be_trained(net: Any, config: Any) -> None:
     """A few steps reduce the loss, and every parameter has a gradient."""
     made = net(config)
-    assert loss_falls(made, torch.randn(4, 4, 3))
+    losses = losses_in_training(made, torch.randn(4, 4, 3), torch.arange(4))
+    assert losses[-1] < losses[0] / 2
     assert all(parameter.grad.abs().max() > 0 for parameter in made.parameters())
 
 

@@ -21,6 +21,7 @@ from models.networks.transformer import (
     Transformer,
     TransformerConfig,
 )
+from tests.support.network_training import losses_in_training
 
 Same = Callable[[Tensor, Tensor], None]
 
@@ -274,12 +275,5 @@ def test_training_reduces_the_loss(join: str) -> None:
     """A few steps on a tiny batch halve the loss."""
     net = Transformer(small(join=join, dropout=0.0))
     x, labels = torch.randn(8, 6, 3), torch.arange(8) % 4
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-    losses = []
-    for _ in range(30):
-        loss = nn.functional.cross_entropy(net(x), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+    losses = losses_in_training(net, x, labels, lr=0.01)
     assert losses[-1] < losses[0] / 2

@@ -23,6 +23,7 @@ from models.training.checkpoint import (
     read_checkpoint,
     save_checkpoint,
 )
+from tests.support.pickle_trap import PickleTrap
 
 CONFIG = MlpConfig(inputs=(4,), classes=2, width=5, layers=1)
 
@@ -77,12 +78,8 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
     """A pickle named model.safetensors is refused without running its code."""
     ran = tmp_path / "ran"
 
-    class Trap:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return (Path.touch, (ran,))
-
     path = tmp_path / "model.safetensors"
-    path.write_bytes(pickle.dumps(Trap()))
+    path.write_bytes(pickle.dumps(PickleTrap(ran)))
     with pytest.raises(CheckpointError, match="a damaged file or one of another format"):
         load_network(path)
     torch.save({"w": torch.ones(1)}, path)

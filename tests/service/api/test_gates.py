@@ -11,14 +11,10 @@ import pytest
 
 from service.api import gates as gates_endpoint
 from service.errors import NotFiniteError, NotFoundError, RequestError, TooLargeError
-from tests.support.gates_app import GatesClient, infer, manifest_of, profile_of
+from tests.support.gates_app import GatesClient, array_of, infer, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import Gated, highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def rows(count: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).normal(size=(count, 4)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +24,14 @@ def gated() -> Gated:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, gated: Gated) -> GatesClient:
-    manifest = manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows(500))))
+    manifest = manifest_of(gated, profile_of(gated.gates, gated.gate_values(random_rows(500))))
     return GatesClient.of(tmp_path_factory.mktemp("model"), gated, manifest)
-
-
-def array_of(tensor: dict[str, Any]) -> Array:
-    return np.array(tensor["data"], np.float32).reshape(tensor["shape"])
 
 
 @pytest.mark.parametrize("count", [1, 7, 200])
 def test_gates_equal_the_formula(client: GatesClient, gated: Gated, count: int) -> None:
     """Compared with the formula in double precision, in one run or several."""
-    x = rows(count, seed=1)
+    x = random_rows(count, seed=1)
     answer = client.gates(x, {"detail": "rows"}, id="seven")
     assert (answer["model_name"], answer["model_version"], answer["id"]) == ("net", "3", "seven")
     (output,) = answer["outputs"]
@@ -59,7 +51,7 @@ def test_gates_equal_the_formula(client: GatesClient, gated: Gated, count: int) 
 
 def test_detail_units_has_means_over_rows(client: GatesClient, gated: Gated) -> None:
     """The answer also has their standard deviations."""
-    x = rows(9)
+    x = random_rows(9)
     answer = client.gates(x, {"detail": "units"})
     tensors = {tensor["name"]: array_of(tensor) for tensor in answer["tensors"]}
     for gate, t in zip(gated.gates, gated.gate_values(x), strict=True):
@@ -69,16 +61,16 @@ def test_detail_units_has_means_over_rows(client: GatesClient, gated: Gated) -> 
 
 def test_a_summary_has_no_tensors(client: GatesClient) -> None:
     """Its outputs are the public ones alone."""
-    answer = client.gates(rows(2))
+    answer = client.gates(random_rows(2))
     assert set(answer) == {"model_name", "model_version", "outputs", "gates", "route"}
     assert [output["name"] for output in answer["outputs"]] == ["logits"]
 
 
 def test_summaries_are_computed_in_the_run(client: GatesClient) -> None:
     """The gate tensors are dropped after the run, unless the request asks for them."""
-    client.gates(rows(2))
+    client.gates(random_rows(2))
     assert len(client.results[-1].arrays) == 1
-    client.gates(rows(2), {"detail": "rows"})
+    client.gates(random_rows(2), {"detail": "rows"})
     assert len(client.results[-1].arrays) == 4
 
 
@@ -86,9 +78,9 @@ def test_summaries_of_small_and_large_gates_are_equal(
     client: GatesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small gates are summarized in the run, large ones after it."""
-    in_run = client.gates(rows(9))
+    in_run = client.gates(random_rows(9))
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
-    assert client.gates(rows(9)) == in_run
+    assert client.gates(random_rows(9)) == in_run
     assert len(client.results[-1].arrays) == 4
 
 
@@ -104,13 +96,13 @@ def test_gates_are_read_by_the_number_of_threads_of_a_run(
         return reader(gates, signature, profile, threads)
 
     monkeypatch.setattr(gates_endpoint, "GateReader", recording_reader)
-    GatesClient.of(tmp_path, gated, manifest_of(gated), threads=threads).gates(rows(2))
+    GatesClient.of(tmp_path, gated, manifest_of(gated), threads=threads).gates(random_rows(2))
     assert thread_counts == [threads]
 
 
 def test_blocks_are_the_outputs_of_layers(client: GatesClient, gated: Gated) -> None:
     """The request's own parameters work as well as the query."""
-    x = rows(3)
+    x = random_rows(3)
     answer = client.gates(x, parameters={"blocks": True})
     assert [tensor["name"] for tensor in answer["tensors"]] == [gate.output for gate in gated.gates]
     last = array_of(answer["tensors"][-1]).astype(np.float64)
@@ -120,7 +112,7 @@ def test_blocks_are_the_outputs_of_layers(client: GatesClient, gated: Gated) -> 
 
 def test_binary_tensors_follow_the_json_in_order(client: GatesClient, gated: Gated) -> None:
     """The header has the length of the JSON, and the bytes follow in the order of the tensors."""
-    x = rows(5)
+    x = random_rows(5)
     for body, query in (
         (infer(x), {"detail": "rows", "binary": "true"}),
         (infer(x, parameters={"binary_data_output": True}), {"detail": "rows"}),
@@ -143,7 +135,7 @@ def test_binary_tensors_follow_the_json_in_order(client: GatesClient, gated: Gat
 
 def test_binary_requests_are_accepted(client: GatesClient, gated: Gated) -> None:
     """The answer is in JSON unless the request asks for binary."""
-    x = rows(2)
+    x = random_rows(2)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "parameters": {"binary_data_size": x.nbytes}}
     head = json.dumps({"inputs": [tensor]}).encode()
     _, content = client.ask("gates", head + x.tobytes(), header=len(head))
@@ -157,7 +149,7 @@ def test_requested_outputs_are_returned(client: GatesClient) -> None:
         {"name": "logits", "parameters": {"classification": 1}},
         {"name": "layer01.transform_gate"},
     ]
-    answer = client.gates(rows(2), {"detail": "rows"}, outputs=outputs)
+    answer = client.gates(random_rows(2), {"detail": "rows"}, outputs=outputs)
     assert [output["name"] for output in answer["outputs"]] == ["logits", "layer01.transform_gate"]
     assert answer["outputs"][0]["datatype"] == "BYTES"
     assert answer["outputs"][1]["data"] == answer["tensors"][1]["data"]
@@ -165,7 +157,7 @@ def test_requested_outputs_are_returned(client: GatesClient) -> None:
 
 def test_large_gates_are_read_in_a_thread(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large gates are read in a thread, beside the event loop."""
-    here = client.gates(rows(50), {"detail": "units"})
+    here = client.gates(random_rows(50), {"detail": "units"})
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     threads: list[Any] = []
 
@@ -174,17 +166,17 @@ def test_large_gates_are_read_in_a_thread(client: GatesClient, monkeypatch: pyte
         return function(*arguments)
 
     monkeypatch.setattr(gates_endpoint.asyncio, "to_thread", to_thread)
-    assert client.gates(rows(50), {"detail": "units"}) == here
+    assert client.gates(random_rows(50), {"detail": "units"}) == here
     assert len(threads) == 1
 
 
 def test_zero_rows_are_answered_without_a_run(client: GatesClient) -> None:
     """The model does not run, and the gates are listed without figures."""
-    answer = client.gates(rows(0), {"detail": "units"})
+    answer = client.gates(random_rows(0), {"detail": "units"})
     assert answer["outputs"][0]["shape"] == [0, 3]
     assert [gate["mean"] for gate in answer["gates"]] == [None] * 3
     assert answer["route"]["carried"] == []
-    assert client.gates(rows(0))["gates"] == answer["gates"]
+    assert client.gates(random_rows(0))["gates"] == answer["gates"]
 
 
 def test_nan_in_a_gate_is_an_error(client: GatesClient) -> None:
@@ -199,14 +191,14 @@ def test_nan_in_a_gate_is_an_error(client: GatesClient) -> None:
 def test_a_response_over_the_limit_is_refused_before_the_run(tmp_path: Path, gated: Gated) -> None:
     """The model does not run for an answer that is too large. A summary of the same rows is small enough."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
-    client.gates(rows(10))
+    client.gates(random_rows(10))
     before = len(client.results)
     with pytest.raises(TooLargeError, match="expected at most 720 bytes of them, .* about 2160"):
-        client.gates(rows(10), {"detail": "rows"})
+        client.gates(random_rows(10), {"detail": "rows"})
     with pytest.raises(TooLargeError, match="about 792; ask with fewer rows$"):
-        client.gates(rows(11))
+        client.gates(random_rows(11))
     with pytest.raises(TooLargeError, match="about 1440"):
-        client.ask("gates", infer(rows(10)), {"blocks": "1", "binary": "1"})
+        client.ask("gates", infer(random_rows(10)), {"blocks": "1", "binary": "1"})
     assert len(client.results) == before
 
 
@@ -220,20 +212,20 @@ def test_open_shapes_are_checked_after_the_run(tmp_path: Path, gated: Gated) -> 
         }
     )
     with pytest.raises(TooLargeError, match="about 144"):
-        client.gates(rows(2))
+        client.gates(random_rows(2))
 
 
 def test_invalid_options_and_missing_gates_are_refused(client: GatesClient, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="detail: expected one of summary, units, rows"):
-        client.gates(rows(1), {"detail": "everything"})
+        client.gates(random_rows(1), {"detail": "everything"})
     plain = highway(layers=1)
     without = GatesClient.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": ()}))
     with pytest.raises(NotFoundError, match="model 'net' has no known gates"):
-        without.gates(rows(1))
+        without.gates(random_rows(1))
     bare = tuple(gate.model_copy(update={"output": None}) for gate in plain.gates)
     no_blocks = GatesClient.of(tmp_path, plain, manifest_of(plain).model_copy(update={"gates": bare}))
     with pytest.raises(RequestError, match="blocks: expected a model with outputs of its layers"):
-        no_blocks.gates(rows(1), {"blocks": "true"})
+        no_blocks.gates(random_rows(1), {"blocks": "true"})
 
 
 def test_readers_of_replaced_models_are_dropped(client: GatesClient, tmp_path: Path) -> None:

@@ -11,14 +11,10 @@ import pytest
 
 from service.errors import NotFiniteError, RequestError
 from service.gates import lesions
-from tests.support.gates_app import LABELS, GatesClient, infer, manifest_of
+from tests.support.gates_app import LABELS, GatesClient, infer, manifest_of, random_rows
 from tests.support.tiny_highway import Gated, highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def rows(count: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).normal(size=(count, 4)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +40,7 @@ def softmax(logits: Array) -> Array:
 @pytest.mark.parametrize("count", [1, 6, 150])
 def test_closing_layers_equals_the_formula(client: GatesClient, gated: Gated, count: int) -> None:
     """Outputs, flips and changes against the formula in double precision, in one run or several."""
-    x = rows(count)
+    x = random_rows(count)
     answer = client.lesion(x, close=[0, "layer02.transform_gate"], id="a")
     before, after = gated.logits(x), gated.logits(x, frozenset({0, 2}))
     np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
@@ -64,13 +60,13 @@ def test_closing_layers_equals_the_formula(client: GatesClient, gated: Gated, co
 
 def test_outputs_before_the_lesion_equal_infer(client: GatesClient) -> None:
     """The gates route gives the same answers as infer, and so does this one."""
-    x = rows(5)
+    x = random_rows(5)
     assert client.lesion(x, close=[1])["outputs"] == client.gates(x)["outputs"]
 
 
 def test_opened_and_shifted_gates_equal_the_formula(client: GatesClient, gated: Gated) -> None:
     """T is 1 in an opened layer, and the sigmoid of a higher logit in a shifted one."""
-    x = rows(4)
+    x = random_rows(4)
     answer = client.lesion(x, open=[1], shift={"2": 0.75}, outputs=[{"name": "logits"}, *_gates(gated)])
     lesioned = {
         output["name"]: np.array(output["data"]).reshape(output["shape"])
@@ -93,7 +89,7 @@ def _gates(gated: Gated) -> list[dict[str, str]]:
 
 def test_a_curve_closes_each_layer_in_turn(client: GatesClient, gated: Gated) -> None:
     """Each is compared with the unchanged network."""
-    x = rows(30)
+    x = random_rows(30)
     answer = client.lesion(x, curve=True)
     before = gated.logits(x)
     np.testing.assert_allclose(logits_of(answer), before, atol=1e-5)
@@ -111,10 +107,10 @@ def test_a_curve_closes_each_layer_in_turn(client: GatesClient, gated: Gated) ->
 def test_a_request_counts_once(client: GatesClient) -> None:
     """However many runs it takes, the log and the model's counters have one request with its rows."""
     results_before, before = len(client.results), client.model.counters.snapshot()
-    client.lesion(rows(30), curve=True)
+    client.lesion(random_rows(30), curve=True)
     assert len(client.results) == results_before + 1
     after = client.model.counters.snapshot()
-    assert after["rows"] == before["rows"] + 30
+    assert after["rows"] == before["random_rows"] + 30
 
 
 def test_a_layer_without_a_lever_is_skipped(tmp_path: Path, gated: Gated) -> None:
@@ -122,16 +118,16 @@ def test_a_layer_without_a_lever_is_skipped(tmp_path: Path, gated: Gated) -> Non
     fixed = gated.gates[1].model_copy(update={"levers": ()})
     gates = (gated.gates[0], fixed, gated.gates[2])
     client = GatesClient.of(tmp_path, gated, manifest_of(gated).model_copy(update={"gates": gates}))
-    curve = client.lesion(rows(3), curve=True)["curve"]
+    curve = client.lesion(random_rows(3), curve=True)["curve"]
     assert [entry["layer"] for entry in curve["layers"]] == [0, 2]
     assert curve["skipped"] == [1]
     with pytest.raises(RequestError, match="expected one that can be moved, a layer \\(0, 2\\)"):
-        client.lesion(rows(3), close=[1])
+        client.lesion(random_rows(3), close=[1])
 
 
 def test_binary_responses_have_both_outputs(client: GatesClient, gated: Gated) -> None:
     """First the outputs without the lesion, then those with it."""
-    x = rows(2)
+    x = random_rows(2)
     headers, content = client.ask("lesion", infer(x, close=[0], parameters={"binary_data_output": True}))
     length = int(headers[b"inference-header-content-length"])
     assert json.loads(content[:length])["lesion"]["rows"] == 2
@@ -142,30 +138,30 @@ def test_binary_responses_have_both_outputs(client: GatesClient, gated: Gated) -
 
 def test_zero_rows_are_answered_without_a_run(client: GatesClient) -> None:
     """The model does not run, and nothing flips."""
-    lesion = client.lesion(rows(0), close=[0])["lesion"]
+    lesion = client.lesion(random_rows(0), close=[0])["lesion"]
     assert (lesion["rows"], lesion["flipped"], lesion["share_flipped"]) == (0, 0, None)
-    assert client.lesion(rows(0), curve=True)["curve"]["layers"][0]["change"] is None
+    assert client.lesion(random_rows(0), curve=True)["curve"]["layers"][0]["change"] is None
 
 
 def test_without_classes_there_are_no_flips(tmp_path: Path) -> None:
     """Both outputs are in the answer. A curve is refused, as it needs classes to compare."""
     gated = highway(classes=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=()))
-    answer = client.lesion(rows(2), close=[0])
+    answer = client.lesion(random_rows(2), close=[0])
     assert set(answer["lesion"]) == {"rows", "closed", "open", "shifted"}
     np.testing.assert_allclose(
-        logits_of(answer["lesioned"]), gated.logits(rows(2), frozenset({0})), atol=1e-5
+        logits_of(answer["lesioned"]), gated.logits(random_rows(2), frozenset({0})), atol=1e-5
     )
     with pytest.raises(
         RequestError, match="curve: expected a model whose output has a value per class, and 'logits'"
     ):
-        client.lesion(rows(2), curve=True)
+        client.lesion(random_rows(2), curve=True)
 
 
 def test_labels_of_another_number_are_left_out(tmp_path: Path, gated: Gated) -> None:
     """Labels are used only if there is one for each class."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=("one", "two")))
-    assert "label" not in client.lesion(rows(2), close=[0])["lesion"]["by_row"]
+    assert "label" not in client.lesion(random_rows(2), close=[0])["lesion"]["by_row"]
 
 
 def test_nan_outputs_are_an_error(client: GatesClient) -> None:
@@ -181,17 +177,17 @@ def test_an_empty_lesion_is_refused_and_counted(client: GatesClient) -> None:
     """It is refused before the model runs."""
     before = len(client.results)
     with pytest.raises(RequestError, match="expected close, open, shift or curve"):
-        client.lesion(rows(1))
+        client.lesion(random_rows(1))
     with pytest.raises(RequestError, match="expected a layer \\(0 to 2\\)"):
-        client.lesion(rows(1), close=[3])
+        client.lesion(random_rows(1), close=[3])
     assert len(client.results) == before
 
 
 def test_a_curve_over_the_row_limit_is_refused(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused before the first run."""
     monkeypatch.setattr(lesions, "MAX_CURVE_ROWS", 30)
-    client.lesion(rows(10), curve=True)
+    client.lesion(random_rows(10), curve=True)
     before = len(client.results)
     with pytest.raises(RequestError, match="curve: expected at most 30 rows times layers, got 11 times 3"):
-        client.lesion(rows(11), curve=True)
+        client.lesion(random_rows(11), curve=True)
     assert len(client.results) == before

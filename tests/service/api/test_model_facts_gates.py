@@ -10,21 +10,17 @@ import numpy as np
 import pytest
 
 from service.errors import NotFoundError
-from tests.support.gates_app import GatesClient, manifest_of, profile_of
+from tests.support.gates_app import GatesClient, manifest_of, profile_of, random_rows
 from tests.support.tiny_highway import highway
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def rows(count: int, scale: float = 1.0) -> Array:
-    return (scale * np.random.default_rng(0).normal(size=(count, 4))).astype(np.float32)
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> GatesClient:
     gated = highway()
     return GatesClient.of(
-        tmp_path, gated, manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows(2000))))
+        tmp_path, gated, manifest_of(gated, profile_of(gated.gates, gated.gate_values(random_rows(2000))))
     )
 
 
@@ -70,12 +66,12 @@ def test_drift_covers_all_workers(client: GatesClient) -> None:
         drift.observe(runtime.run({"x": x}, drift.gate_names), len(x))
         return {"drift": {"net": {"3": drift.snapshot(), "2": {"profile": "other"}}, "else": {}}}
 
-    client.workers.snapshots = [worker(rows(600)), {"drift": {}}]
+    client.workers.snapshots = [worker(random_rows(600)), {"drift": {}}]
     answer = json.loads(client.ask("gates/drift")[1])
     assert (answer["model_name"], answer["model_version"], answer["level"]) == ("net", "3", "ok")
     assert answer["rows"] == 600
     assert [layer["gate"] for layer in answer["layers"]] == list(drift.gate_names)
-    client.workers.snapshots = [worker(rows(600)), worker(rows(5000, 10.0))]
+    client.workers.snapshots = [worker(random_rows(600)), worker(10.0 * random_rows(5000))]
     answer = json.loads(client.ask("gates/drift")[1])
     assert answer["level"] == "alarm"
     assert answer["worst"] in drift.gate_names
@@ -85,7 +81,7 @@ def test_drift_observes_ordinary_runs(client: GatesClient) -> None:
     """Rows of an ordinary run are observed. Gates that a caller has moved are not part of the traffic."""
     drift = client.model.drift
     assert drift is not None
-    client.lesion(rows(8), close=[0])
+    client.lesion(random_rows(8), close=[0])
     seen = np.array(drift.snapshot()["seen"])
     # the run without the lesion was observed, the run with it was not
     assert seen[0, 1:].sum() == pytest.approx(8, abs=0.01)

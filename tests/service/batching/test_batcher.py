@@ -6,30 +6,24 @@ import asyncio
 import math
 import random
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
 import pytest
-import uvloop
 
 from service.batching.batch_run import CompletedBatch
 from service.batching.batcher import MAX_YIELDS, Batcher
 from service.errors import DeadlineError
-from service.inference_types import InferenceResult
-from tests.support.fake_models import BlockedRuns, Doubler, make_batcher, rows, sleep_for, with_short_runs
-
-RunInLoop = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run_in_loop(request: pytest.FixtureRequest) -> RunInLoop:
-    """Both event loops: their clocks and the order of their callbacks differ."""
-    return request.param
-
-
-def first_value(answer: InferenceResult) -> float:
-    return float(answer.arrays[0].flat[0])
+from tests.support.fake_models import (
+    BlockedRuns,
+    Doubler,
+    RunInLoop,
+    first_value,
+    make_batcher,
+    rows,
+    sleep_for,
+    with_short_runs,
+)
 
 
 def test_requests_of_one_event_loop_turn_share_a_run(run_in_loop: RunInLoop) -> None:

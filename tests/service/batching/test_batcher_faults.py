@@ -7,28 +7,24 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import uvloop
 
 from service.errors import DeadlineError, InternalError, OverloadedError
 from service.inference_types import Array, InferenceResult
-from tests.support.fake_models import BlockedRuns, Doubler, make_batcher, rows, sleep_for, with_short_runs
-
-RunInLoop = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def run_in_loop(request: pytest.FixtureRequest) -> RunInLoop:
-    """Both event loops: their clocks and the order of their callbacks differ."""
-    return request.param
-
-
-def first_value(answer: InferenceResult) -> float:
-    return float(answer.arrays[0].flat[0])
+from tests.support.fake_models import (
+    BlockedRuns,
+    Doubler,
+    RunInLoop,
+    first_value,
+    make_batcher,
+    rows,
+    sleep_for,
+    with_short_runs,
+)
 
 
 async def loop_turns(count: int = 5) -> None:

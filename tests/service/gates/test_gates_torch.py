@@ -16,7 +16,7 @@ from models.networks.base import NetConfig
 from models.networks.families import build_network
 from models.networks.feedforward import ConvConfig, MlpConfig
 from models.networks.recurrent import RhnConfig
-from tests.support.gates_app import GatesClient
+from tests.support.gates_app import GatesClient, array_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -43,10 +43,6 @@ def served(
 
 def rows(count: int) -> Array:
     return np.random.default_rng(1).normal(size=(count, *IMAGE)).astype(np.float32)
-
-
-def array_of(tensor: dict[str, Any]) -> Array:
-    return np.array(tensor["data"], np.float32).reshape(tensor["shape"])
 
 
 @pytest.mark.parametrize("count", [1, 64])

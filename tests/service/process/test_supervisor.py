@@ -21,9 +21,11 @@ from service.config.settings import Settings
 from service.http.connection.listener import listen
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
-from tests.support.fake_service import FakeApp, RunningService, running, until
+from tests.support.fake_service import FakeApp, RunningService, running
 from tests.support.live_server import free_port
 from tests.support.load_clients import ClientRequest, LoadGenerator, LoadTally
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_until
 
 # durations differ, so that some request is always being processed
 SHOTS = [ClientRequest(f"/slow?{seconds}", b"hello") for seconds in (0, 0.003, 0.007, 0.013)]
@@ -88,10 +90,10 @@ def test_requests_get_503_while_models_load(tmp_path: Path) -> None:
     port = free_port()
     with running(models, ready=False, env={"FAKE_GATE": str(gate)}, port=port) as service:
         service.url = f"http://127.0.0.1:{port}"
-        until(lambda: status_of(service, "/") == 200)
+        wait_until(lambda: status_of(service, "/") == 200)
         assert status_of(service, "/ready") == 503
         gate.touch()
-        until(lambda: status_of(service, "/ready") == 200)
+        wait_until(lambda: status_of(service, "/ready") == 200)
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
 
@@ -103,7 +105,7 @@ def test_a_signal_while_models_load_stops_the_service(tmp_path: Path) -> None:
     port = free_port()
     with running(models, ready=False, env={"FAKE_GATE": str(tmp_path / "never")}, port=port) as service:
         service.url = f"http://127.0.0.1:{port}"
-        until(lambda: status_of(service, "/") == 200)
+        wait_until(lambda: status_of(service, "/") == 200)
         service.signal(signal.SIGTERM)
         assert service.wait(8) == 0
 
@@ -171,7 +173,7 @@ def test_a_terminated_worker_loses_nothing(tmp_path: Path, fresh: bool) -> None:
         tally = run_load(service, lambda: os.kill(min(before), signal.SIGTERM), fresh=fresh)
         assert tally.lost == []
         assert tally.refused == 0
-        until(lambda: service.pids(2) - before)
+        wait_until(lambda: service.pids(2) - before)
         assert service.process.poll() is None
 
 
@@ -182,7 +184,7 @@ def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
         before = service.pids(2)
         tally = run_load(service, lambda: os.kill(min(before), signal.SIGKILL), fresh=False, seconds=1.5)
         assert 0 < len(tally.lost) <= 16
-        until(lambda: service.pids(2) - before)
+        wait_until(lambda: service.pids(2) - before)
         counts = [snapshot["counters"] for snapshot in service.get("/ask?snapshots")["answer"]]
         assert [count["workers"] for count in counts] == [1, 1, 0]
         answered = sum(
@@ -230,7 +232,7 @@ def deployments_of(service: RunningService) -> list[Any]:
         by_worker[response["pid"]] = response["deployments"]
         return len(by_worker) == 2
 
-    until(complete)
+    wait_until(complete)
     return list(by_worker.values())
 
 
@@ -240,18 +242,10 @@ def test_workers_finish_when_the_supervisor_is_killed(tmp_path: Path) -> None:
         pids = service.pids(2)
         tally = run_load(service, lambda: service.signal(signal.SIGKILL), fresh=True)
         service.wait()
-        until(lambda: not any(alive(pid) for pid in pids))
+        wait_until(lambda: not any(is_alive(pid) for pid in pids))
         assert status_of(service, "/") == 0
     assert tally.lost == []
     assert set(tally.statuses) == {200}
-
-
-def alive(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
 
 
 def test_a_request_over_drain_seconds_is_cut_off(tmp_path: Path) -> None:
@@ -315,7 +309,7 @@ def test_a_failed_start_is_reported(tmp_path: Path, fault: str, status: int, mes
 def test_replacements_of_dying_workers_slow_down(tmp_path: Path) -> None:
     """The pause doubles each time, and the supervisor stays."""
     with running(tmp_path, env={"FAKE_LIFE": "0.02"}) as service:
-        until(lambda: len(problems(service)) >= 3)
+        wait_until(lambda: len(problems(service)) >= 3)
         assert [line.split("; ")[1] for line in problems(service)[:3]] == [
             f"a new one starts in {pause} s" for pause in (0.1, 0.2, 0.4)
         ]
@@ -333,14 +327,16 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSer
 def test_a_hang_up_signal_rescans_the_repository(two_workers: RunningService) -> None:
     write_file(two_workers.models, "hung", 3)
     two_workers.signal(signal.SIGHUP)
-    until(lambda: any("hung/3" in message for message in two_workers.messages))
-    until(lambda: all("hung" in deployments[-1]["models"] for deployments in deployments_of(two_workers)))
+    wait_until(lambda: any("hung/3" in message for message in two_workers.messages))
+    wait_until(
+        lambda: all("hung" in deployments[-1]["models"] for deployments in deployments_of(two_workers))
+    )
 
 
 def test_poll_finds_new_files(tmp_path: Path) -> None:
     with running(tmp_path, poll=0.05) as service:
         write_file(tmp_path, "m", 1)
-        until(lambda: "serving m/1" in service.messages)
+        wait_until(lambda: "serving m/1" in service.messages)
 
 
 def test_a_failed_scan_changes_nothing(tmp_path: Path) -> None:
@@ -348,10 +344,10 @@ def test_a_failed_scan_changes_nothing(tmp_path: Path) -> None:
     write_file(tmp_path / "models", "m", 1)
     with running(tmp_path / "models", poll=0.05) as service:
         (tmp_path / "models").rename(tmp_path / "away")
-        until(lambda: problems(service))
+        wait_until(lambda: problems(service))
         (tmp_path / "away").rename(tmp_path / "models")
         write_file(tmp_path / "models", "m", 2)
-        until(lambda: "serving m/2" in service.messages)
+        wait_until(lambda: "serving m/2" in service.messages)
         assert service.process.poll() is None
 
 
@@ -515,6 +511,6 @@ def test_counts_of_a_scrape_are_not_lost(tmp_path: Path) -> None:
             service.get("/")
         shown = answered()
         os.kill(first, signal.SIGKILL)
-        until(lambda: service.pids(1) != {first})
+        wait_until(lambda: service.pids(1) != {first})
         assert shown >= 50
         assert answered() >= shown
