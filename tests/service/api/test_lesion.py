@@ -110,7 +110,7 @@ def test_a_request_counts_once(client: GatesClient) -> None:
     client.lesion(random_rows(30), curve=True)
     assert len(client.results) == results_before + 1
     after = client.model.counters.snapshot()
-    assert after["rows"] == before["random_rows"] + 30
+    assert after["rows"] == before["rows"] + 30
 
 
 def test_a_layer_without_a_lever_is_skipped(tmp_path: Path, gated: Gated) -> None:
