@@ -23,6 +23,7 @@ DOCUMENTS = [
             "README.md",
             "CONTRIBUTING.md",
             "SECURITY.md",
+            "benchmarks/README.md",
             "loadtest/README.md",
             "examples/README.md",
         )
@@ -155,6 +156,37 @@ def test_links_have_existing_targets(path: Path) -> None:
             headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
             anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor[1:] in anchors, target + anchor
+
+
+def folders_with_code() -> set[str]:
+    """The top-level folders whose files documents name."""
+    return {path.parent.name for path in ROOT.glob("*/__init__.py")} | {"deploy", "docs", "examples"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_files_and_modules_in_the_docs_exist(path: Path) -> None:
+    """Paths from the root of the repository, and modules that a shown command runs."""
+    text = path.read_text(encoding="utf-8")
+    # a profile names the functions of the version that was measured
+    text = re.sub(r"<!-- profile -->.*<!-- end of profile -->", "", text, flags=re.DOTALL)
+    folders = "|".join(folders_with_code())
+    for name in re.findall(rf"(?<![\w./-])(?:{folders})/[\w./-]*\w", text):
+        assert (ROOT / name).exists() or (path.parent / name).exists(), name
+    for module in re.findall(rf"python -m ((?:{folders})[\w.]*)", text):
+        file = ROOT / module.replace(".", "/")
+        assert file.with_suffix(".py").exists() or (file / "__main__.py").exists(), module
+
+
+def test_the_architecture_page_names_existing_files_and_folders() -> None:
+    """Its files are in a package, and its table lists exactly the folders of the service."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    files = re.findall(r"`([\w/]+\.py)`", text)
+    assert len(files) > 10
+    for name in files:
+        assert any((ROOT / folder / name).exists() for folder in ("", "service", "export")), name
+    folders = {path.parent for path in (ROOT / "service").rglob("__init__.py")} - {ROOT / "service"}
+    names = {str(folder.relative_to(ROOT / "service")) for folder in folders} | {"dashboard", "default"}
+    assert set(re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)) == names
 
 
 def test_no_registry_host_is_in_the_repository() -> None:
