@@ -59,7 +59,7 @@ COUNT_NAMES = {"instructions": "instructions", "c_calls": "C calls"}
 
 @dataclass(frozen=True)
 class RequestCost:
-    """What one request takes: `instructions` of Python's bytecode, and `c_calls` of C functions."""
+    """The cost of one request: `instructions` of Python's bytecode, and `c_calls` of C functions."""
 
     instructions: float
     c_calls: float

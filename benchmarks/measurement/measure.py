@@ -22,7 +22,7 @@ RequestKind = Literal["JSON", "binary"]
 
 @dataclass(frozen=True)
 class Workload:
-    """What is sent to a server: the kind of request, rows in each, and connections that send them."""
+    """The load on a server: the kind of request, rows in each, and connections that send them."""
 
     kind: RequestKind
     rows: int

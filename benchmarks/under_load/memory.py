@@ -36,7 +36,7 @@ def encode_post(path: str, body: bytes, *headers: str) -> bytes:
 
 
 def request_mix() -> list[bytes]:
-    """Eight requests: six predictions, one request for gates, and at the end one that is refused with 400."""
+    """Eight requests: six predictions, one for gates, and at the end an invalid one, refused with 400."""
     rows = np.random.default_rng(0).integers(0, 17, (1, 1, 8, 8)).astype(np.float32)
     as_json = orjson.dumps(
         {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": rows.ravel().tolist()}]}

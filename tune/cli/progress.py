@@ -48,7 +48,7 @@ class TuneProgress:
 
     @property
     def lost_text(self) -> str:
-        """What is lost if the search ends now."""
+        """The loss if the search ends now, in words."""
         done = max(0, self._started - 1)
         return f"{done} of {self._total} measurements are lost, and nothing was written"
 

@@ -49,7 +49,7 @@ class ComparisonRound:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The best candidate, the gain of each over the base, and how large a gain is only noise."""
+    """The best candidate, the gains of all over the base, and the noise, which a gain must exceed."""
 
     best: Candidate
     gains: Mapping[Candidate, float]
@@ -63,8 +63,8 @@ def decide(
     """Choose the best candidate.
 
     Candidates that keep the SLO at the most numbers of users come first; among them, the fastest wins. The
-    base stays unless another is faster by more than noise. Among candidates that are as fast as the fastest
-    except for noise, the one that is most similar to the base wins.
+    base stays unless another candidate is faster by more than noise. If several candidates are as fast as the
+    fastest except for noise, the most similar to the base wins.
 
     Args:
         base: The settings that serve has now.
@@ -85,7 +85,7 @@ def decide(
     if base in eligible:
         faster = {candidate: times for candidate, times in eligible.items() if times > 1 + noise}
         eligible = faster or {base: 1.0}
-    # of the fastest, choose the most similar to the base
+    # among the fastest, choose the most similar to the base
     top = max(eligible.values())
     fastest = [candidate for candidate, times in eligible.items() if times * (1 + noise) >= top]
     best = min(fastest, key=lambda candidate: (candidate.distance(base), -gains[candidate]))

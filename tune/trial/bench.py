@@ -31,7 +31,8 @@ WARMUP_SECONDS = 1
 SERVER_SECONDS = 1.5
 # seconds that a load takes in addition to the measured time
 LOAD_OVERHEAD_SECONDS = 0.7 + WARMUP_SECONDS
-# one sending process per this many CPUs: it can send more than the other CPUs answer, even for a small model
+# one sending process for each group of this many CPUs: it sends more than the others can answer, even for a
+# small model
 CPUS_PER_SENDER = 4
 # limits of the measured seconds of each load
 MIN_LOAD_SECONDS, MAX_LOAD_SECONDS = 2, 20
@@ -80,7 +81,7 @@ def lower_precision(
 
     Args:
         model: The model.
-        source: What it was exported from; None to convert its file.
+        source: The source that it was exported from; None to convert its file.
         precision: Name of the precision.
         scratch: Temporary folder, in which the repository is made.
         stop_requested: Returns True once the user wants to stop.

@@ -1,8 +1,8 @@
 """The load of a trial, as a program: `python -m tune.trial.load_process OPTIONS FILE`.
 
-It sends the requests of `turnpike loadtest` and checks answers in the same way, but its users are cheaper.
-Those of loadtest take more CPU time per request than a small model takes to answer it, so on one machine they
-would be what is measured.
+It sends the requests of `turnpike loadtest` and checks answers in the same way, but its users take less CPU
+time. A user of loadtest takes more CPU time per request than a small model takes to answer it, so on one
+machine the measurement would show the users instead of the server.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def run_users(
     """Run users until the time is over; returns the outcomes after the warm-up, and the share of a CPU used.
 
     Args:
-        plan: What to send, and for how long.
+        plan: The requests to send, and for how long.
         workload: The requests and their expected answers.
         count: Number of users.
         name: Part of the random seed, so that processes send different sequences.

@@ -82,7 +82,7 @@ def test_logits_match_up_to_rounding() -> None:
 
 
 def test_logits_of_a_lower_precision_match_up_to_20_percent() -> None:
-    """Of the norm of all logits."""
+    """The error may be 20 % of the norm of all logits."""
     expected = [[1.0, -2.0]]
     assert wire_formats.logits_match([1.2, -1.9], expected, exact=False)
     assert not wire_formats.logits_match([-1.0, 2.0], expected, exact=False)

@@ -1,4 +1,4 @@
-"""What each growth is compared with."""
+"""The figures that each growth is compared with."""
 
 from __future__ import annotations
 

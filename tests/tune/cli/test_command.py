@@ -1,4 +1,4 @@
-"""`turnpike tune` from options to files, with fake-up measurements and once for real."""
+"""`turnpike tune` from options to files, with fake measurements and once for real."""
 
 from __future__ import annotations
 
