@@ -78,7 +78,8 @@ def test_unknown_series_are_detected() -> None:
 
 def test_states_and_reasons_in_queries_exist() -> None:
     """States and reasons in queries are those of the service."""
-    reasons = {kind.reason for kind in [RequestError, *RequestError.__subclasses__()]}
+    kinds: list[type[RequestError]] = [RequestError, *RequestError.__subclasses__()]
+    reasons = {kind.reason for kind in kinds}
     text = json.dumps([alert["expr"] for alert in ALERTS]) + json.dumps(DASHBOARD)
     text = text.replace("\\", "")
     states = set(re.findall(r'state="(\w+)"', text))

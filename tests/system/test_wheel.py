@@ -31,7 +31,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (*PACKAGES, "tests", "benchmarks"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, copy]
+    command: list[str | Path] = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    command += ["--wheel-dir", folder, copy]
     # without isolation pip downloads nothing; pyproject.toml asks for setuptools 77
     if int(importlib.metadata.version("setuptools").split(".")[0]) >= 77:
         command.append("--no-build-isolation")

@@ -59,9 +59,9 @@ class FakeBench:
         self.measured.append((candidate, repository))
         self.benches.append(bench)
         times = 100 * candidate.workers * (3 if repository else 1)
-        for users in bench.plan.users:
-            bench.on_load(candidate, users)
         users = bench.plan.users
+        for count in users:
+            bench.on_load(candidate, count)
         return sample_trial(*(times for _ in users), users=users, missed=users if self.missed else ())
 
 
