@@ -1,93 +1,20 @@
-"""Section "Gates of this row"."""
+"""Charts of section "Gates of this row"."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 import pytest
 
-from tests.support.browser import (
-    DOCUMENT_IDLE,
-    OpenDashboard,
-    axe_violations,
-    hold_first,
-    model_path,
-    wait_until_idle,
-)
+from tests.support.browser import OpenDashboard, axe_violations, model_path, wait_until_idle
 from tests.support.dashboard_repository import LABELS, MARKUP
+from tests.support.dashboard_row import CELLS, chart, choose_sample, gates, layer_switch, publish_row
 from tests.support.live_server import Server
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page, Route
-
 pytestmark = pytest.mark.browser
-
-# publishes a row as the section "Try it" does, and waits for its reading
-PUT = """async ([model, title, inputs]) => {
-  const { current, publish } = await import("/dashboard/state/store.js");
-  const until = async (holds) => {
-    for (let n = 0; !holds(); n += 1) {
-      if (n > 1000) throw new Error(`expected an answer, got ${JSON.stringify(current("request"))}`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  };
-  await until(() => current("model")?.name === model);
-  const row = { title, inputs };
-  publish("row", row);
-  await until(() => current("reading")?.row === row);
-}"""
-LESIONED = """async () => {
-  const { current } = await import("/dashboard/state/store.js");
-  const lesioned = current("lesioned");
-  if (!lesioned) return lesioned;
-  const { closed, open, outputs } = lesioned;
-  return { closed, open, outputs: Array.from(outputs[0].data) };
-}"""
-# waits for the lesion of the current reading
-WAIT_FOR_LESION = """async () => {
-  const { current } = await import("/dashboard/state/store.js");
-  while (current("lesioned")?.reading !== current("reading")) await new Promise((go) => setTimeout(go, 20));
-}"""
-CELLS = "(plot) => plot.data[0].z.map((row) => Array.from(row))"
-
-
-def samples(server: Server, model: str) -> list[Any]:
-    return server.get(f"/v2/models/{model}/samples").json()["samples"]
-
-
-def choose_sample(page: Page, server: Server, model: str, number: int = 0) -> list[Any]:
-    """Choose a sample and return its inputs."""
-    sample = samples(server, model)[number]
-    publish_row(page, model, f"sample {number}", sample["inputs"])
-    return sample["inputs"]
-
-
-def publish_row(page: Page, model: str, title: str, inputs: list[Any]) -> None:
-    page.evaluate(PUT, [model, title, inputs])
-    page.evaluate(DOCUMENT_IDLE)
-
-
-def gates(server: Server, model: str, inputs: list[Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """T of each gate and the outputs of the layers, from the API."""
-    answer = server.post(f"/v2/models/{model}/gates?detail=rows&blocks=true", {"inputs": inputs}).json()
-    return {tensor["name"]: np.array(tensor["data"]).reshape(tensor["shape"]) for tensor in answer["tensors"]}
-
-
-def chart(page: Page, label: str) -> Locator:
-    """The chart whose label starts with this text, once it is drawn."""
-    plot = page.locator("#row").get_by_role("img", name=re.compile(f"^{label}"))
-    plot.locator(".main-svg").first.wait_for()
-    return plot
-
-
-def layer_switch(page: Page, layer: int, state: str) -> Locator:
-    group = page.get_by_role("radiogroup", name=f"layer {layer}", exact=True)
-    return group.get_by_role("radio", name=state, exact=True)
 
 
 def test_the_map_shows_the_gates_of_the_api(dashboard: OpenDashboard, bundled_server: Server) -> None:
@@ -135,124 +62,6 @@ def test_a_layer_is_chosen_by_mouse_and_keyboard(dashboard: OpenDashboard, bundl
         np.testing.assert_allclose(bars.evaluate("(plot) => plot.data[0].y"), expected, rtol=1e-6)
         frames = chart(page, "T of this row").evaluate("(plot) => plot.layout.shapes.map((one) => one.y0)")
         assert frames == [4.5, 4.5]
-
-
-def test_closing_a_layer_changes_the_prediction_at_once(
-    dashboard: OpenDashboard, bundled_server: Server
-) -> None:
-    """The page requests exactly these layers; "Reset layers" undoes it."""
-    from playwright.sync_api import expect
-
-    with dashboard(bundled_server.url) as page:
-        inputs = choose_sample(page, bundled_server, "digits-10", 3)
-        effect = page.locator("#row .effect")
-        assert page.evaluate(LESIONED) is None
-        layer_switch(page, 0, "closed").check()
-        expect(effect).to_contain_text("With layer 0 closed")
-        layer_switch(page, 2, "closed").check()
-        layer_switch(page, 9, "open").check()
-        expect(effect).to_contain_text(
-            re.compile(r"With layers 0, 2 closed and layer 9 open: \S+ \(.+ %\); as is: ")
-        )
-        body = {"inputs": inputs, "close": [0, 2], "open": [9]}
-        expected = bundled_server.post("/v2/models/digits-10/lesion", body).json()["lesioned"]["outputs"][0][
-            "data"
-        ]
-        lesioned = page.evaluate(LESIONED)
-        assert (lesioned["closed"], lesioned["open"]) == ([0, 2], [9])
-        np.testing.assert_allclose(lesioned["outputs"], expected, rtol=1e-6)
-        # the states of the layers stay when the row changes
-        other = choose_sample(page, bundled_server, "digits-10", 4)
-        expected = bundled_server.post("/v2/models/digits-10/lesion", body | {"inputs": other}).json()
-        expected = expected["lesioned"]["outputs"][0]["data"]
-        page.evaluate(WAIT_FOR_LESION)
-        np.testing.assert_allclose(page.evaluate(LESIONED)["outputs"], expected, rtol=1e-6)
-        page.get_by_role("button", name="Reset layers").click()
-        expect(effect).to_be_hidden()
-        expect(layer_switch(page, 2, "as is")).to_be_checked()
-        assert page.evaluate(LESIONED) is None
-
-
-def test_layer_switches_work_by_keyboard(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """Tab leads from the list to the switch of the chosen layer, and arrow keys change it."""
-    from playwright.sync_api import expect
-
-    with dashboard(bundled_server.url) as page:
-        choose_sample(page, bundled_server, "digits-10")
-        look = page.get_by_role("radio", name="show layer 0", exact=True)
-        look.focus()
-        look.press("ArrowDown")
-        page.keyboard.press("Tab")
-        expect(layer_switch(page, 1, "as is")).to_be_focused()
-        page.keyboard.press("ArrowRight")
-        expect(layer_switch(page, 1, "closed")).to_be_checked()
-        expect(page.locator("#row .effect")).to_contain_text("With layer 1 closed")
-        page.keyboard.press("Tab")
-        # past the switches of all other layers
-        assert page.evaluate("document.activeElement.closest('.list')") is None
-
-
-@pytest.mark.thorough
-def test_an_outdated_lesion_response_is_ignored(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """Of two requests, the later one counts, even if the earlier one is answered last."""
-    from playwright.sync_api import Error, expect
-
-    with dashboard(bundled_server.url) as page:
-        choose_sample(page, bundled_server, "digits-10")
-        held_routes: list[Route] = []
-
-        page.route("**/lesion", lambda route: hold_first(held_routes, route))
-        layer_switch(page, 3, "closed").check()
-        layer_switch(page, 3, "open").check()
-        expect(page.locator("#row .effect")).to_contain_text("; as is: ")
-        # the page aborted the request, so it may be gone
-        with contextlib.suppress(Error):
-            held_routes[0].continue_()
-        page.wait_for_timeout(500)
-        assert page.evaluate(LESIONED)["open"] == [3]
-        assert page.evaluate(LESIONED)["closed"] == []
-
-
-@pytest.mark.thorough
-def test_a_refused_lesion_shows_the_message_of_the_api(
-    dashboard: OpenDashboard, bundled_server: Server
-) -> None:
-    from playwright.sync_api import expect
-
-    with dashboard(bundled_server.url, allowed="422") as page:
-        choose_sample(page, bundled_server, "digits-10")
-        page.route(
-            "**/lesion", lambda route: route.fulfill(status=422, json={"error": "lesion: NaN <b>there</b>"})
-        )
-        layer_switch(page, 3, "closed").check()
-        effect = page.locator("#row .effect")
-        expect(effect).to_have_text("With layer 3 closed: lesion: NaN <b>there</b>")
-        assert page.evaluate(LESIONED) is None
-        page.unroute("**/lesion")
-        layer_switch(page, 4, "closed").check()
-        expect(effect).to_contain_text("With layers 3, 4 closed: ")
-        expect(effect).to_contain_text("; as is: ")
-
-
-def test_fixed_layers_show_the_reason(dashboard: OpenDashboard, all_models_server: Server) -> None:
-    """A layer whose gate has no bias in the file shows a note instead of its switch."""
-    from playwright.sync_api import expect
-
-    with dashboard(all_models_server.url, path=model_path("own")) as page:
-        publish_row(
-            page, "own", "made", [{"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [0.5] * 6}]
-        )
-        chart(page, "T of this row")
-        expect(page.get_by_role("radiogroup", name=re.compile("^layer"))).to_have_count(3)
-        page.evaluate("""async () => {
-          const { current, publish } = await import("/dashboard/state/store.js");
-          const [reading, about] = [current("reading"), structuredClone(current("model"))];
-          about.gates[1].levers = [];
-          publish("model", about);
-          publish("reading", reading);
-        }""")
-        expect(page.get_by_text("fixed: it has no bias to change")).to_have_count(1)
-        expect(page.get_by_role("radiogroup", name=re.compile("^layer"))).to_have_count(2)
 
 
 def test_independent_carry_gates_are_shown(dashboard: OpenDashboard, all_models_server: Server) -> None:
@@ -503,70 +312,3 @@ def test_the_section_fits_every_window_and_is_accessible(
             wait_until_idle(page)
             assert page.evaluate("document.scrollingElement.scrollWidth") <= width
             assert axe_violations(page) == []
-
-
-def test_binary_tensors_are_read_in_order(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """Outputs, lesioned outputs and tensors follow each other, also in half precision and as integers."""
-    with dashboard(bundled_server.url) as page:
-        read = page.evaluate("""async () => {
-          const { parseTensors } = await import("/dashboard/state/tensors.js");
-          const tensor = (name, datatype, size) =>
-            ({ name, datatype, shape: [size], parameters: { binary_data_size: size } });
-          const head = new TextEncoder().encode(JSON.stringify({
-            outputs: [tensor("o", "BOOL", 1), { name: "j", datatype: "FP32", shape: [2], data: [[1, 2]] }],
-            gates: [{ name: "not a tensor" }],
-            lesioned: { outputs: [tensor("l", "INT64", 8)] },
-            tensors: [tensor("t", "FP16", 4), tensor("u", "FP32", 4)],
-          }));
-          const tail = new DataView(new ArrayBuffer(17));
-          tail.setUint8(0, 1);
-          tail.setBigInt64(1, -5n, true);
-          tail.setUint16(9, 0xc500, true);
-          tail.setUint16(11, 0x0001, true);
-          tail.setFloat32(13, 0.25, true);
-          const whole = new Uint8Array(head.length + 17);
-          whole.set(head);
-          whole.set(new Uint8Array(tail.buffer), head.length);
-          const answer = parseTensors(whole.buffer, String(head.length));
-          const all = [...answer.outputs, ...answer.lesioned.outputs, ...answer.tensors];
-          return all.map(({ data }) => Array.from(data, Number));
-        }""")
-        assert read == [[1], [1, 2], [-5], [-5, 2**-24], [0.25]]
-
-
-def test_values_are_grouped_by_unit_and_pixel(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """The unit axis may have steps before it and pixels after it."""
-    with dashboard(bundled_server.url) as page:
-        array = np.arange(2 * 3 * 2 * 2, dtype=np.float32).reshape(2, 3, 2, 2)
-        units, places, one_unit, mean = page.evaluate(
-            """async (data) => {
-              const { unitsByPlace, meansByUnit, gateLayout, unitPicture } =
-                await import("/dashboard/row/gate_values.js");
-              const layout = gateLayout({ shape: [2, 3, 2, 2], data }, -3);
-              const lists = (all) => all.map((list) => Array.from(list));
-              const pictures = [unitPicture(layout, 1), unitPicture(layout, null)].map(lists);
-              return [[...meansByUnit(layout)], lists(unitsByPlace(layout)), ...pictures];
-            }""",
-            array.ravel().tolist(),
-        )
-        assert units == array.mean((0, 2, 3)).tolist()
-        assert places == np.moveaxis(array, 1, -1).reshape(-1, 3).tolist()
-        assert one_unit == array[:, 1].mean(0).tolist()
-        assert mean == array.mean((0, 1)).tolist()
-
-
-def test_the_predicted_class_has_its_probability(dashboard: OpenDashboard, bundled_server: Server) -> None:
-    """Logits become probabilities without overflow."""
-    with dashboard(bundled_server.url) as page:
-        texts = page.evaluate("""async () => {
-          const { predictedClassText } = await import("/dashboard/row/predicted_class.js");
-          const output = (...data) => [{ shape: [1, data.length], data: Float32Array.from(data) }];
-          const labels = ["a", "b"];
-          return [
-            predictedClassText({ distribution: "logits", labels }, output(1000, 1000 + Math.log(3))),
-            predictedClassText({ distribution: "probabilities", labels: [] }, output(0.125, 0.25, 0.625)),
-            predictedClassText({ distribution: "logits", labels }, output(8, 0)),
-            predictedClassText({ distribution: null, labels }, output(1, 2)),
-          ];
-        }""")
-        assert texts == ["b (75.0 %)", "class 2 (62.5 %)", "a (> 99.9 %)", None]

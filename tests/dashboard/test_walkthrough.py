@@ -7,8 +7,8 @@ import pytest
 
 from tests.dashboard.test_drawing_board import draw
 from tests.dashboard.test_live import noise
-from tests.dashboard.test_row import CELLS, chart, layer_switch
 from tests.support.browser import OpenDashboard, axe_violations, wait_until_idle
+from tests.support.dashboard_row import CELLS, chart, layer_switch
 from tests.support.digit_strokes import digit_drawings
 from tests.support.live_server import serving
 

@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from service.config.settings import Settings
 from service.errors import DeviceError, NotReadyError, ServiceError
@@ -187,6 +188,53 @@ def running(
         service.wait()
         assert process.stderr is not None
         process.stderr.close()
+
+
+def problems(service: RunningService) -> list[str]:
+    """Messages logged as warnings or errors."""
+    return [line["message"] for line in service.lines if line.get("level") not in ("info", "debug")]
+
+
+def write_file(models: Path, name: str, version: int) -> None:
+    """Write a file where a model would be."""
+    folder = models / name / str(version)
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(b"a model")
+
+
+def status_of(service: RunningService, path: str) -> int:
+    """The status of the response, 0 without one."""
+    try:
+        service.get(path)
+    except HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+    return 200
+
+
+def answer_of(service: RunningService, pid: int, path: str) -> Any:
+    """The response of one worker. Tries connections until one reaches it."""
+    while True:
+        try:
+            response = service.get(path, seconds=4)
+        except TimeoutError:
+            continue
+        if response["pid"] == pid:
+            return response
+
+
+def deployments_of(service: RunningService) -> list[Any]:
+    """The deployments that both workers have received."""
+    by_worker: dict[int, Any] = {}
+
+    def complete() -> bool:
+        response = service.get("/deployments")
+        by_worker[response["pid"]] = response["deployments"]
+        return len(by_worker) == 2
+
+    wait_until(complete)
+    return list(by_worker.values())
 
 
 def main() -> None:

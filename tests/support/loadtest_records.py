@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from loadtest.ledger import Ledger, Outcome
@@ -165,3 +166,53 @@ def sample_search_record(
         capacity=Capacity(best.rate if best.held else None, "server"),
         scrapes=tuple(scrapes),
     )
+
+
+def mixed_record() -> Record:
+    """A test with several kinds, rows, faults, a wrong answer and a missed limit."""
+    ledger = Ledger()
+    kinds = (("json, 1 row", 1), ("binary, 4 rows", 4))
+    add_requests(ledger, START, 6, 50, kinds=kinds)
+    add_requests(ledger, START + 6, 2, 50, kinds=kinds, faults={"503": 0.3, "wrong: shape": 0.1}, seed=1)
+    add_requests(ledger, START + 8, 2, 50, kinds=kinds, seed=2)
+    plan = LoadPlan(
+        URL, wire="mixed", rows=(1, 4), rate=50, duration=9, warmup=1, slo=Slo.parse("p99<1s, errors<1%")
+    )
+    return sample_record(
+        plan, ledger, notes=("something to know",), wrong_answer="output x: expected 1, got 2"
+    )
+
+
+def empty_record() -> Record:
+    """A test that was stopped before the first request."""
+    return sample_record(ledger=Ledger(), scrapes=(), first=START, last=START)
+
+
+def refused_record() -> Record:
+    """A test in which no request had a good answer."""
+    ledger = Ledger()
+    add_requests(ledger, START, 5, 20, faults={"connection refused": 1.0})
+    return sample_record(ledger=ledger, seconds=5, scrapes=())
+
+
+def soak_record() -> Record:
+    """Four minutes; the last is slower."""
+    ledger = Ledger()
+    add_requests(ledger, START, 180, 5, median=0.004)
+    add_requests(ledger, START + 180, 60, 5, median=0.040)
+    plan = LoadPlan(URL, shape="soak", duration=240, warmup=0)
+    return sample_record(plan, ledger, seconds=240, first=START, scrapes=())
+
+
+RECORDS = {
+    "plain": sample_record,
+    "mixed": mixed_record,
+    "search": sample_search_record,
+    "nothing": empty_record,
+    "refused": refused_record,
+    "soak": soak_record,
+    "second": lambda: sample_record(seconds=1, first=START),
+    "no rate": lambda: replace(sample_search_record(), capacity=Capacity(None, "server")),
+    "stopped": lambda: replace(sample_search_record(), capacity=None, interrupted=True),
+    "no slo": lambda: sample_record(LoadPlan(URL)),
+}

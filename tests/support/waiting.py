@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import requests
-
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20) -> Any:
     """Return the first true result of a condition, which may fail to connect until then."""
@@ -16,7 +14,7 @@ def wait_until(condition: Callable[[], Any], seconds: float = 20) -> Any:
         try:
             if result := condition():
                 return result
-        except requests.ConnectionError:
+        except OSError:  # the base of the errors of requests
             pass
         assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.02)

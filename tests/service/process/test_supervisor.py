@@ -1,4 +1,4 @@
-"""Supervisor and workers as real processes: which requests stops, crashes and replacements may lose."""
+"""Supervisor and workers as real processes: start, signals, crashes, replacements and scans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,40 +20,18 @@ from service.config.settings import Settings
 from service.http.connection.listener import listen
 from service.process.supervisor import Supervisor, raise_descriptor_limit
 from service.process.worker import SWITCH_SECONDS
-from tests.support.fake_service import FakeApp, RunningService, running
+from tests.support.fake_service import (
+    FakeApp,
+    RunningService,
+    answer_of,
+    deployments_of,
+    problems,
+    running,
+    status_of,
+    write_file,
+)
 from tests.support.live_server import free_port
-from tests.support.load_clients import ClientRequest, LoadGenerator, LoadTally
-from tests.support.processes import is_alive
 from tests.support.waiting import wait_until
-
-# durations differ, so that some request is always being processed
-SHOTS = [ClientRequest(f"/slow?{seconds}", b"hello") for seconds in (0, 0.003, 0.007, 0.013)]
-
-
-def run_load(
-    service: RunningService, action: Any, *, fresh: bool, seconds: float = 0.3, connections: int = 16
-) -> LoadTally:
-    """Run a load and an action during it, until the service has ended or the time is over."""
-    load = LoadGenerator(service.url, SHOTS, connections, fresh=fresh)
-
-    async def scenario() -> None:
-        running = asyncio.create_task(load.run(20))
-        await asyncio.sleep(seconds)
-        action()
-        end = time.monotonic() + 0.8
-        while service.process.poll() is None and time.monotonic() < end:
-            await asyncio.sleep(0.01)
-        load.stopping = True
-        await running
-
-    asyncio.run(scenario())
-    assert load.tally.wrong == []
-    return load.tally
-
-
-def problems(service: RunningService) -> list[str]:
-    """Messages logged as warnings or errors."""
-    return [line["message"] for line in service.lines if line.get("level") not in ("info", "debug")]
 
 
 def test_all_workers_serve_and_stop_cleanly(tmp_path: Path) -> None:
@@ -110,92 +87,6 @@ def test_a_signal_while_models_load_stops_the_service(tmp_path: Path) -> None:
         assert service.wait(8) == 0
 
 
-def write_file(models: Path, name: str, version: int) -> None:
-    """Write a file where a model would be."""
-    folder = models / name / str(version)
-    folder.mkdir(parents=True)
-    (folder / "model.onnx").write_bytes(b"a model")
-
-
-def status_of(service: RunningService, path: str) -> int:
-    """The status of the response, 0 without one."""
-    try:
-        service.get(path)
-    except HTTPError as error:
-        return error.code
-    except OSError:
-        return 0
-    return 200
-
-
-@pytest.mark.parametrize("fresh", [False, True], ids=["keep-alive", "fresh"])
-def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
-    """Every request that was sent is answered, on kept connections and on one connection per request."""
-    with running(tmp_path, workers=2) as service:
-        tally = run_load(service, lambda: service.signal(signal.SIGTERM), fresh=fresh)
-        assert service.wait() == 0
-    assert tally.lost == []
-    assert set(tally.statuses) == {200}
-    assert len(tally.good) > 100
-    assert tally.refused
-
-
-@pytest.mark.endurance
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("fresh", [False, True], ids=["keep-alive", "fresh"])
-def test_fifty_signals_under_load_lose_nothing(tmp_path: Path, fresh: bool) -> None:
-    """The same, again and again, at different moments."""
-    for turn in range(50):
-        with running(tmp_path, workers=1 + turn % 3, drain_wait=0.1 * (turn % 2)) as service:
-            tally = run_load(
-                service, lambda: service.signal(signal.SIGTERM), fresh=fresh, seconds=0.2 + 0.003 * turn
-            )
-            assert service.wait() == 0
-        assert tally.lost == []
-        assert set(tally.statuses) == {200}
-
-
-@pytest.mark.parametrize("kind", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_a_signal_to_all_processes_loses_nothing(tmp_path: Path, kind: signal.Signals) -> None:
-    """As from service managers and Ctrl-C: each worker gets the signal, and a message of the supervisor."""
-    with running(tmp_path, workers=2) as service:
-        tally = run_load(service, lambda: os.killpg(service.process.pid, kind), fresh=True)
-        assert service.wait() == 0
-    assert tally.lost == []
-    assert set(tally.statuses) == {200}
-
-
-@pytest.mark.parametrize("fresh", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_terminated_worker_loses_nothing(tmp_path: Path, fresh: bool) -> None:
-    """The others accept connections meanwhile, a new one replaces it, and no client notices."""
-    with running(tmp_path, workers=2) as service:
-        before = service.pids(2)
-        tally = run_load(service, lambda: os.kill(min(before), signal.SIGTERM), fresh=fresh)
-        assert tally.lost == []
-        assert tally.refused == 0
-        wait_until(lambda: service.pids(2) - before)
-        assert service.process.poll() is None
-
-
-def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
-    """It is replaced, the other one serves on, and its counters are not lost."""
-    write_file(tmp_path, "m", 1)
-    with running(tmp_path, workers=2) as service:
-        before = service.pids(2)
-        tally = run_load(service, lambda: os.kill(min(before), signal.SIGKILL), fresh=False, seconds=1.5)
-        assert 0 < len(tally.lost) <= 16
-        wait_until(lambda: service.pids(2) - before)
-        counts = [snapshot["counters"] for snapshot in service.get("/ask?snapshots")["answer"]]
-        assert [count["workers"] for count in counts] == [1, 1, 0]
-        answered = sum(
-            count["answered"]["/slow"]["POST"]["200"] for count in counts if count["answered"].get("/slow")
-        )
-        # at most the counts of its last second are lost
-        assert len(tally.good) / 2 < answered <= len(tally.good) + len(tally.lost)
-        for deployments in deployments_of(service):
-            assert [model["version"] for model in deployments[-1]["models"]["m"]] == [1]
-
-
 def test_a_hanging_worker_counts_with_its_last_report(tmp_path: Path) -> None:
     """Counters never decrease, and a scrape does not wait long for a worker that hangs."""
     with running(tmp_path, workers=2) as service:
@@ -210,42 +101,6 @@ def test_a_hanging_worker_counts_with_its_last_report(tmp_path: Path) -> None:
             os.kill(min(pids), signal.SIGCONT)
         assert [count["workers"] for count in counts] == [1, 1]
         assert all(count["answered"]["/"]["GET"]["200"] > 0 for count in counts)
-
-
-def answer_of(service: RunningService, pid: int, path: str) -> Any:
-    """The response of one worker. Tries connections until one reaches it."""
-    while True:
-        try:
-            response = service.get(path, seconds=4)
-        except TimeoutError:
-            continue
-        if response["pid"] == pid:
-            return response
-
-
-def deployments_of(service: RunningService) -> list[Any]:
-    """The deployments that both workers have received."""
-    by_worker: dict[int, Any] = {}
-
-    def complete() -> bool:
-        response = service.get("/deployments")
-        by_worker[response["pid"]] = response["deployments"]
-        return len(by_worker) == 2
-
-    wait_until(complete)
-    return list(by_worker.values())
-
-
-def test_workers_finish_when_the_supervisor_is_killed(tmp_path: Path) -> None:
-    """No request is lost, no process is left, and the port closes."""
-    with running(tmp_path, workers=2) as service:
-        pids = service.pids(2)
-        tally = run_load(service, lambda: service.signal(signal.SIGKILL), fresh=True)
-        service.wait()
-        wait_until(lambda: not any(is_alive(pid) for pid in pids))
-        assert status_of(service, "/") == 0
-    assert tally.lost == []
-    assert set(tally.statuses) == {200}
 
 
 def test_a_request_over_drain_seconds_is_cut_off(tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""Fixtures of the tests of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from onnx import ModelProto
+
+from export.input_spec import parse_inputs
+from export.source import Source
+from export.sources.onnx_graph import read_onnx
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Source]:
+    """Writes a model to a file and reads it as a source."""
+
+    def call(model: ModelProto | bytes, *inputs: str) -> Source:
+        path = tmp_path / "net.onnx"
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        return read_onnx(path, parse_inputs(inputs))
+
+    return call

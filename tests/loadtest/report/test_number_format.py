@@ -1,0 +1,59 @@
+"""Numbers and times as people read them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from loadtest.report import number_format as fmt
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0000123, "0.0123 ms"),
+        (0.00123, "1.23 ms"),
+        (0.0123456, "12.3 ms"),
+        (0.1, "100 ms"),
+        (0.9994, "999 ms"),
+        (0.99951, "1 s"),
+        (1.234, "1.23 s"),
+        (123.4, "123 s"),
+        (0.0, "0 ms"),
+        (math.nan, "-"),
+        (None, "-"),
+    ],
+)
+def test_times_have_three_digits(value: float | None, text: str) -> None:
+    assert fmt.seconds(value) == text
+
+
+def test_numbers_have_three_digits_and_separators() -> None:
+    assert [fmt.number(value) for value in (0, 0.256, 12.34, 99.96, 1234.5, None)] == [
+        "0",
+        "0.256",
+        "12.3",
+        "100",
+        "1,234",
+        "-",
+    ]
+    assert [fmt.share(value) for value in (0.0, 0.00012, 0.125, 1.0, None)] == [
+        "0 %",
+        "0.012 %",
+        "12.5 %",
+        "100 %",
+        "-",
+    ]
+    assert [fmt.length(value) for value in (0.5, 45, 150, 3600, 3905)] == [
+        "0.5 s",
+        "45 s",
+        "2 min 30 s",
+        "1 h",
+        "1 h 5 min",
+    ]
+    assert [fmt.rows(value) for value in ([1], [32], [1, 1000])] == [
+        "1 row",
+        "32 rows",
+        "1 or 1,000 rows",
+    ]

@@ -1,0 +1,209 @@
+"""The rollout when workers start late, lack files or die."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from service.errors import ModelFileError
+from service.registry.model import Model
+from service.registry.registry import ModelRegistry
+from service.repository.deployment import Deployment, UnavailableModel
+from service.repository.rollout import Rollout
+from service.repository.scan import ModelFile, read_model_file
+from tests.support.rollout_workers import Workers, run, start, write
+from tests.support.tiny_highway import highway
+from tests.support.tiny_repository import opened, put, sealed
+
+
+def test_a_late_worker_does_not_change_what_others_serve(tmp_path: Path, workers: Workers) -> None:
+    """It fails on a file that was replaced, while others have the old file in memory."""
+    write(tmp_path, "net", 1)
+    rollout = start(tmp_path, workers)
+    write(tmp_path, "net", 1, b"bad")
+    run(rollout.rescan(explicit=False))
+    write(tmp_path, "other", 1)
+    run(rollout.load("other"))
+    assert rollout.names == ["net/1", "other/1"]
+    assert rollout.failed == ()
+
+
+class Registries:
+    """Workers with a registry each, in which a model is only its name and version."""
+
+    def __init__(self, count: int) -> None:
+        self.registries = [ModelRegistry(load_name) for _ in range(count)]
+
+    async def broadcast(self, what: str, argument: Any) -> list[Any]:
+        return [await getattr(registry, what)(argument) for registry in self.registries]
+
+    def replace_the_last(self, rollout: Rollout) -> set[str]:
+        """Replace the last worker; returns the names of models that the new one cannot load."""
+        self.registries[-1] = ModelRegistry(load_name)
+        return {
+            model["name"] for model in run(self.registries[-1].commit(rollout.deployment_record))["failed"]
+        }
+
+    @property
+    def served(self) -> list[list[str]]:
+        return [
+            [f"{model.name}/{model.version}" for model in registry.models] for registry in self.registries
+        ]
+
+
+def load_name(file: ModelFile) -> Model:
+    if read_model_file(file) == b"bad":
+        raise ModelFileError(f"{file.path}: bad", "its file is damaged")
+    return cast("Model", SimpleNamespace(name=file.name, version=file.version))
+
+
+def start_with_registries(root: Path, count: int) -> tuple[Rollout, Registries]:
+    """A rollout of two versions of a model, and of another model."""
+    for name, version in (("net", 1), ("net", 2), ("other", 1)):
+        write(root, name, version)
+    workers = Registries(count)
+    rollout = Rollout(root, "latest", workers.broadcast)
+    run(rollout.rescan())
+    return rollout, workers
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_new_file_is_served_if_a_worker_lacks_the_old_one(tmp_path: Path, count: int) -> None:
+    """By all workers, so that they serve the same. Changes of other models wait for a scan."""
+    rollout, workers = start_with_registries(tmp_path, count)
+    before = rollout.deployment_record["models"]["net"]
+    write(tmp_path, "net", 2, b"good, too")
+    write(tmp_path, "other", 2)
+    lacked = workers.replace_the_last(rollout)
+    assert lacked == {"net"}
+    run(rollout.reload_failed(lacked))
+    assert workers.served == [["net/2", "other/1"]] * count
+    assert rollout.deployment_record["models"]["net"] != before
+    assert workers.replace_the_last(rollout) == set()
+
+
+@pytest.mark.parametrize("away", ["net", "."])
+def test_models_in_memory_of_another_worker_stay_in_service(tmp_path: Path, away: str) -> None:
+    """If a model or the whole repository is removed, workers that serve it continue."""
+    rollout, workers = start_with_registries(tmp_path / "models", 2)
+    before = rollout.deployment_record["models"]
+    (tmp_path / "models" / away).rename(tmp_path / "away")
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
+    assert rollout.deployment_record["models"] == before
+    assert workers.served[0] == ["net/2", "other/1"]
+
+
+def test_a_bad_file_and_a_replaced_worker_keep_the_old_file(tmp_path: Path) -> None:
+    """As long as another worker has the old file in memory."""
+    rollout, workers = start_with_registries(tmp_path, 2)
+    before = rollout.deployment_record["models"]
+    write(tmp_path, "net", 2, b"bad")
+    run(rollout.rescan())
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
+    assert rollout.deployment_record["models"] == before
+    assert rollout.failed == (UnavailableModel("net", 2, "its file is damaged"),)
+
+
+@pytest.mark.parametrize(("content", "failed"), [(b"bad", [2]), (None, [])])
+def test_a_file_that_no_worker_has_falls_back_to_an_older_version(
+    tmp_path: Path, content: bytes | None, failed: list[int]
+) -> None:
+    """As at a start: the highest version that can be loaded, whether the newer is bad or gone."""
+    rollout, workers = start_with_registries(tmp_path, 1)
+    if content is None:
+        shutil.rmtree(tmp_path / "net" / "2")
+    else:
+        write(tmp_path, "net", 2, content)
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
+    assert workers.served == [["net/1", "other/1"]]
+    assert [model.version for model in rollout.failed] == failed
+
+
+def test_a_file_that_no_worker_has_is_not_served(tmp_path: Path) -> None:
+    """Without a replacement the deployment has only the reason. The other model is still served."""
+    rollout, workers = start_with_registries(tmp_path, 1)
+    (tmp_path / "net").rename(tmp_path / ".away")
+    run(rollout.reload_failed(workers.replace_the_last(rollout)))
+    assert workers.served == [["other/1"]]
+    assert UnavailableModel("net", 2, "its file cannot be read") in rollout.failed
+    assert workers.replace_the_last(rollout) == set()
+
+
+class KilledWorkers(Workers):
+    """The first worker dies of every file with the content "deadly", and the others answer."""
+
+    async def broadcast(self, what: str, argument: Any) -> list[Any]:
+        answers = await super().broadcast(what, argument)
+        deadly = any(file.path.read_bytes() == b"deadly" for file in Deployment.from_json(argument).files)
+        return [None, *answers[1:]] if deadly and what == "prepare" else answers
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_file_that_kills_workers_is_not_served(tmp_path: Path, count: int) -> None:
+    """Even if no worker lived to report it. The old version is still served."""
+    write(tmp_path, "net", 1)
+    workers = KilledWorkers()
+    rollout = start(tmp_path, workers)
+    workers.count = count
+    write(tmp_path, "net", 2, b"deadly")
+    run(rollout.rescan())
+    assert rollout.names == ["net/1"]
+    assert [(model.version, model.reason) for model in rollout.failed] == [
+        (2, "a worker ended while it was loaded")
+    ]
+
+
+def test_a_worker_that_dies_by_chance_does_not_fail_a_file(tmp_path: Path) -> None:
+    """The files are prepared a second time, and then no worker ends."""
+    write(tmp_path, "net", 1)
+    workers = Workers()
+    rollout = start(tmp_path, workers)
+    broadcast, left = workers.broadcast, [None]
+
+    async def once(what: str, argument: Any) -> list[Any]:
+        answers = await broadcast(what, argument)
+        return [left.pop(), *answers[1:]] if left and what == "prepare" else answers
+
+    rollout._broadcast = once
+    write(tmp_path, "net", 2)
+    run(rollout.rescan())
+    assert rollout.names == ["net/2"]
+
+
+def test_deployments_reach_real_registries(tmp_path: Path) -> None:
+    """Two workers get a new version and a bad one, and a third worker starts later."""
+    registries = [ModelRegistry(opened), ModelRegistry(opened)]
+
+    async def broadcast(what: str, argument: Any) -> list[Any]:
+        argument = json.loads(json.dumps(argument))
+        return [await getattr(registry, what)(argument) for registry in registries]
+
+    async def follow() -> None:
+        put(tmp_path, "net", 1)
+        rollout = Rollout(tmp_path, "latest", broadcast)
+        await rollout.rescan()
+        put(tmp_path, "net", 2)
+        put(tmp_path, "net", 3, sealed(highway())[:-9])
+        await rollout.rescan()
+        late = ModelRegistry(opened)
+        await late.commit(rollout.deployment_record)
+        for registry in (*registries, late):
+            assert registry.ready
+            assert registry.find("net").version == 2
+            assert registry.index()[1:] == [
+                {"name": "net", "version": "2", "state": "READY", "reason": ""},
+                {
+                    "name": "net",
+                    "version": "3",
+                    "state": "UNAVAILABLE",
+                    "reason": "its file is damaged or not an ONNX model",
+                },
+            ]
+
+    asyncio.run(follow())

@@ -1,0 +1,60 @@
+"""Fake workers that record what a rollout asks of them, and a repository of fake files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from service.repository.deployment import Deployment
+from service.repository.rollout import Rollout
+from tests.support.tiny_repository import put
+
+
+class Workers:
+    """Records requests and answers as workers do. A file with the content "bad" fails in the last one."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.count = count
+        self.requests: list[tuple[str, Deployment]] = []
+
+    async def broadcast(self, what: str, argument: Any) -> list[Any]:
+        deployment = Deployment.from_json(json.loads(json.dumps(argument)))
+        assert deployment.to_json() == argument
+        self.requests.append((what, deployment))
+        if what == "commit":
+            return [{"serial": deployment.serial}] * self.count
+        failed = [
+            {"name": file.name, "version": file.version, "reason": "its file is damaged"}
+            for file in deployment.files
+            if file.path.read_bytes() == b"bad"
+        ]
+        return [{"failed": []}] * (self.count - 1) + [{"failed": failed}]
+
+    @property
+    def committed(self) -> Deployment:
+        """The deployment of the last request, which must be a commit."""
+        (what, deployment) = self.requests[-1]
+        assert what == "commit"
+        return deployment
+
+
+def write(root: Path, name: str, version: int, content: bytes = b"good") -> None:
+    put(root, name, version, content)
+
+
+def run(*coroutines: Coroutine[Any, Any, Any]) -> Any:
+    """Run the coroutines one after another, and return the result of the last."""
+
+    async def in_order() -> Any:
+        return [await coroutine for coroutine in coroutines][-1]
+
+    return asyncio.run(in_order())
+
+
+def start(root: Path, workers: Workers, policy: str = "latest") -> Rollout:
+    rollout = Rollout(root, policy, workers.broadcast)
+    run(rollout.rescan())
+    return rollout
