@@ -105,10 +105,10 @@ def tune(plan: TunePlan) -> int:
 
 
 def usage(result: TuneResult, settings: Path) -> str:
-    """How to serve with the settings that were found."""
+    """How to serve with the best settings: a command, or an instruction."""
     models = result.plan.models
     if result.plan.config is not None:
-        return f"put its {len(TUNED_SETTINGS)} settings into {result.plan.config}, in place of those there"
+        return f"copy its {len(TUNED_SETTINGS)} settings to {result.plan.config}, and replace the ones there"
     if models is not None and models == settings.parent:
         return shlex.join(["turnpike", "serve", "--models", str(models), "--workers", "auto"])
     options = ["--models", str(models)] if models is not None and models.is_dir() else []

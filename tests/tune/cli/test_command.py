@@ -189,7 +189,7 @@ def test_the_users_own_settings_are_the_base(
     result = call("--precision", "fp32", "--users", "1", "--config", "serve.toml")
     assert result.exit_code == 0, result.stderr
     assert fake.measured[0][0] == Candidate(1, 5, 48, 0.0)
-    assert "put its 4 settings into serve.toml" in result.stdout
+    assert "copy its 4 settings to serve.toml" in result.stdout
     options = fake.benches[0]._serve_options(None)
     assert options[options.index("--config") + 1] == "serve.toml"
     # the address is logged at level info; the access log stays off, as in the settings
