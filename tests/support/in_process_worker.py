@@ -291,3 +291,21 @@ def infer(batch: Array, **more: Any) -> bytes:
     """The body of an infer request in JSON, with these further fields."""
     tensor = {"name": "x", "shape": batch.shape, "datatype": "FP32", "data": batch.ravel().tolist()}
     return json.dumps({"inputs": [tensor], **more}, separators=(",", ":")).encode()
+
+
+def binary_infer(images: Array, **parameters: Any) -> tuple[bytes, dict[str, object]]:
+    """The body of an infer request whose rows follow its JSON, and the header with the length of the JSON."""
+    tensor = {
+        "name": "x",
+        "shape": images.shape,
+        "datatype": "FP32",
+        "parameters": {"binary_data_size": images.nbytes},
+    }
+    text = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+    return text + images.tobytes(), {"Inference-Header-Content-Length": len(text)}
+
+
+# a request whose response is large
+LARGE_BINARY = binary_infer(np.ones((2000, 1, 8, 8), np.float32), binary_data_output=True)
+# bytes: a response of this size or more is sent no faster than the client reads it
+LARGE_RESPONSE_BYTES = 1 << 16

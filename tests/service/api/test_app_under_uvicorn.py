@@ -27,6 +27,7 @@ from tests.support.in_process_worker import (
     NAME,
     PREDICT,
     InProcessWorker,
+    binary_infer,
     infer,
     load_worker,
     request,
@@ -50,11 +51,8 @@ JSON = infer(rows(1))
 
 def binary(count: int) -> bytes:
     """A request of this many rows in binary, for an answer in binary."""
-    values = rows(*range(count)).tobytes()
-    size = {"binary_data_size": len(values)}
-    tensor = {"name": "x", "shape": [count, 1, 8, 8], "datatype": "FP32", "parameters": size}
-    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
-    return request(INFER, head + values, {**KEY, "Inference-Header-Content-Length": len(head)})
+    body, headers = binary_infer(rows(*range(count)), binary_data_output=True)
+    return request(INFER, body, KEY | headers)
 
 
 def post(path: str, body: bytes = JSON, **headers: object) -> bytes:

@@ -1,214 +1,36 @@
-"""The lifecycle of a request: how its bytes arrive, overload, disconnecting clients, errors and draining."""
+"""The lifecycle of a request: overload, disconnecting clients, errors and draining."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import gzip
-import json
 import random
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from service.api import gates as gates_endpoint
 from service.http.connection import protocol
 from service.http.request import Request, Trace
-from tests.support.asgi import Reply
 from tests.support.in_process_worker import (
     GATES,
     INFER,
-    LESION,
+    LARGE_BINARY,
     NAME,
-    PREDICT,
     Client,
     InProcessWorker,
     access_log_lines,
     infer,
-    load_worker,
     request,
     rows,
     run,
-    run_scene,
     until,
 )
 
 __all__ = ["access_log_lines"]
-
-TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 INFER_BODY = infer(rows(1))
-# log fields that differ in each request, or are measured
-VARYING_FIELDS = ("id", "ms", "span", "queue_ms", "run_ms")
-# bytes: an answer of this size or more is sent no faster than the client reads it
-LARGE_ANSWER_BYTES = 1 << 16
-
-
-def binary(count: int, fill: float | None = None, **parameters: Any) -> tuple[bytes, dict[str, object]]:
-    """A request whose rows follow its JSON, and the header with the length of the JSON."""
-    images = rows(*range(count)) if fill is None else np.full((count, 1, 8, 8), fill, np.float32)
-    tensor = {
-        "name": "x",
-        "shape": images.shape,
-        "datatype": "FP32",
-        "parameters": {"binary_data_size": images.nbytes},
-    }
-    text = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
-    return text + images.tobytes(), {"Inference-Header-Content-Length": len(text)}
-
-
-LARGE_BINARY = binary(2000, 1.0, binary_data_output=True)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A request, and what to expect of its result."""
-
-    path: str
-    body: bytes
-    status: int = 200
-    headers: Mapping[str, object] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    # whether the result depends on the size of the body before decoding
-    measured: bool = False
-    # whether the answer has at least LARGE_ANSWER_BYTES
-    large: bool = False
-
-
-def binary_case(path: str, payload: tuple[bytes, dict[str, object]], status: int = 200, **more: Any) -> Case:
-    body, headers = payload
-    return Case(path, body, status, headers, **more)
-
-
-KEYS = {"api_keys": ("open-sesame",), "admin_key": "master"}
-MORE = {
-    "X-Request-Id": "my-own-1",
-    "Traceparent": f"00-{TRACE}-{PARENT}-01",
-    "X-Request-Timeout-Ms": 20_000,
-    "Origin": "https://one.example",
-}
-LONG = f"/v2/models/{'m' * 500}/infer"
-CASES = {
-    "infer": Case(INFER, INFER_BODY),
-    "infer of a version": Case(f"/v2/models/{NAME}/versions/1/infer", INFER_BODY),
-    "infer of rows": Case(INFER, infer(rows(*range(9)), id="nine")),
-    "infer nested": Case(
-        INFER,
-        json.dumps(
-            {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": rows(3).tolist()}]}
-        ).encode(),
-    ),
-    "infer of no rows": Case(INFER, infer(rows())),
-    "infer of too many rows for a run": Case(INFER, infer(rows(*range(20))), settings={"max_batch": 8}),
-    "headers": Case(INFER, INFER_BODY, headers=MORE),
-    "binary": binary_case(INFER, binary(2)),
-    "binary both ways": binary_case(INFER, binary(3, binary_data_output=True)),
-    "much binary": binary_case(INFER, LARGE_BINARY, large=True),
-    "predict": Case(PREDICT, json.dumps({"instances": rows(4, 5).tolist()}).encode()),
-    "gates": Case(GATES, INFER_BODY),
-    "gates of rows": Case(GATES, infer(rows(1, 2), parameters={"detail": "units", "blocks": True})),
-    "gates of many rows": Case(GATES, infer(rows(*range(40)), parameters={"detail": "rows"}), large=True),
-    "lesion": Case(LESION, infer(rows(1, 2), close=["layer03.transform_gate"])),
-    "curve": Case(LESION, infer(rows(6), curve=True)),
-    "a lesion of no gate": Case(LESION, infer(rows(6), close=["nowhere"]), 400),
-    "no JSON": Case(INFER, INFER_BODY[:-1], 400),
-    "no body": Case(INFER, b"", 400),
-    "an odd id": Case(INFER, INFER_BODY, headers={"X-Request-Id": "two words", "Traceparent": "none"}),
-    "an odd timeout": Case(INFER, INFER_BODY, 400, headers={"X-Request-Timeout-Ms": "soon"}),
-    "an odd length of JSON": Case(INFER, INFER_BODY, 400, headers={"Inference-Header-Content-Length": "-1"}),
-    "no key": Case(INFER, INFER_BODY, 401, settings=KEYS),
-    "a wrong key": Case(INFER, INFER_BODY, 401, headers={"X-Api-Key": "sesame"}, settings=KEYS),
-    "a key": Case(INFER, INFER_BODY, headers={"Authorization": "Bearer open-sesame"}, settings=KEYS),
-    "the key of all doors": Case(INFER, INFER_BODY, headers={"X-Api-Key": "master"}, settings=KEYS),
-    "no such model": Case("/v2/models/nothing/infer", INFER_BODY, 404),
-    "no such version": Case(f"/v2/models/{NAME}/versions/7/infer", INFER_BODY, 404),
-    "a long name": Case(LONG, INFER_BODY, 404),
-    "too large a body": Case(INFER, INFER_BODY, 413, settings={"max_body": 100}, measured=True),
-    "too much JSON": Case(INFER, INFER_BODY, 413, settings={"max_json": 100}),
-    "not finite": binary_case(INFER, binary(1, float("inf")), 422),
-}
-
-
-def comparable(reply: Reply) -> tuple[Any, ...]:
-    """The parts of a reply that must be the same, however the request arrives."""
-    headers = {name: value for name, value in reply.headers.items() if name not in ("date", "x-request-id")}
-    return reply.status, headers, reply.body
-
-
-def stable_fields(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if name not in VARYING_FIELDS}
-
-
-def difference(after: Any, before: Any) -> Any:
-    """How much each count has grown."""
-    if isinstance(after, dict):
-        changed = {key: difference(value, (before or {}).get(key)) for key, value in after.items()}
-        return {key: value for key, value in changed.items() if value}
-    if isinstance(after, tuple):
-        return tuple(np.subtract(after, before or [0] * len(after)).tolist())
-    return after - (before or 0)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_segments_do_not_change_the_outcome(name: str, access_log_lines: list[dict[str, Any]]) -> None:
-    """Status, headers, body, the log line and all counts are the same."""
-    case = CASES[name]
-    whole = request(case.path, case.body, case.headers)
-    head = len(whole) - len(case.body)
-    parts = (case.body[:50], case.body[50:], b"")
-    chunks = b"".join([b"%x\r\n%b\r\n" % (len(part), part) for part in parts])
-    encoded = case.path.replace("models", "mod%65ls")
-    zipped = gzip.compress(case.body)
-    ways: list[tuple[str, tuple[bytes, ...]]] = [
-        ("whole", (whole,)),
-        ("known", (whole,)),
-        ("with a header twice", (request(case.path, case.body, {**case.headers, "A": 1, "a": 2}),)),
-        ("after a part of its head", (whole[:20], whole[20:])),
-        ("behind a line of nothing", (b"\r\n" + whole,)),
-        ("with a query", (request(case.path + "?", case.body, case.headers),)),
-        ("encoded", (request(encoded, case.body, case.headers),)),
-        ("known still", (whole,)),
-    ]
-    if case.body:
-        ways.append(("head and body", (whole[:head], whole[head:])))
-        ways.append(("body in parts", (whole[: head + 1], whole[head + 1 : -1], whole[-1:])))
-    if case.body and not case.measured:
-        coded = request(case.path, zipped, {**case.headers, "Content-Encoding": "gzip"})
-        ways.append(("compressed", (coded,)))
-        chunked = whole[:head].replace(b"Content-Length: %d" % len(case.body), b"Transfer-Encoding: chunked")
-        ways.append(("chunked", (chunked + chunks,)))
-
-    async def scene(worker: InProcessWorker) -> None:
-        client = worker.connect()
-        expected: tuple[Any, ...] | None = None
-        for way, pieces in ways:
-            access_log_lines.clear()
-            before = worker.counts()
-            reply = await client.ask(*pieces)
-            await until(lambda: len(access_log_lines) == 1)
-            line = stable_fields(access_log_lines[0])
-            if way == "encoded":
-                assert line["path"] == encoded[:200]
-                line["path"] = case.path[:200]
-            assert reply.status == case.status, (way, reply)
-            assert (len(reply.body) >= LARGE_ANSWER_BYTES) is case.large
-            assert access_log_lines[0]["id"] == reply.headers["x-request-id"]
-            actual = comparable(reply), line, difference(worker.counts(), before)
-            expected = expected or actual
-            assert actual == expected, way
-        assert client.next_reply() is None
-
-    run_scene(application(tuple(case.settings.items())), scene)
-
-
-@functools.cache
-def application(settings: tuple[tuple[str, Any], ...]) -> InProcessWorker:
-    """One application for all cases with the same settings."""
-    return load_worker(**dict(settings))
 
 
 def test_a_full_queue_gives_503(
@@ -351,128 +173,6 @@ def test_an_unexpected_error_gives_500_and_is_logged(caplog: pytest.LogCaptureFi
         assert record.exc_info[0] is ZeroDivisionError
         assert worker.counts()["refused"] == {"broken": 1}
         assert (await client.ask(request(INFER, b"{}"))).status == 400
-
-    run(scene)
-
-
-def test_a_large_response_waits_for_its_reader(access_log_lines: list[dict[str, Any]]) -> None:
-    """The answer counts in the budget until it is sent, and the next request waits until then."""
-    body, headers = LARGE_BINARY
-    large_request = request(INFER, body, headers)
-
-    async def scene(worker: InProcessWorker) -> None:
-        budget = worker.app.context.budget
-        client = worker.connect()
-        with worker.blocked_runs() as release:
-            client.send(large_request)
-            await until(lambda: worker.model.batcher._running)
-            client.send(request(INFER, INFER_BODY))
-            client.connection.pause_writing()
-            release.set()
-            await until(lambda: not worker.model.batcher._running)
-            await asyncio.sleep(0.005)
-            assert not client.wire.writes
-            assert budget.bytes > LARGE_ANSWER_BYTES
-            assert len(access_log_lines) == 0
-            # a drain waits for this request, or cuts it off
-            assert len(worker.shared.running) == 1
-            client.connection.resume_writing()
-            assert len((await client.wait_for_reply()).body) > LARGE_ANSWER_BYTES
-        assert (await client.wait_for_reply()).status == 200
-        assert [line["status"] for line in access_log_lines] == [200, 200]
-        assert budget.bytes == 0
-        await until(lambda: not worker.shared.running)
-
-    run(scene)
-
-
-def test_a_large_response_is_not_sent_to_a_disconnected_client(
-    access_log_lines: list[dict[str, Any]],
-) -> None:
-    body, headers = LARGE_BINARY
-
-    async def scene(worker: InProcessWorker) -> None:
-        client = worker.connect()
-        with worker.blocked_runs() as release:
-            client.send(request(INFER, body, headers))
-            await until(lambda: worker.model.batcher._running)
-            client.connection.pause_writing()
-            release.set()
-            await until(lambda: not worker.model.batcher._running)
-        await asyncio.sleep(0.002)
-        client.disconnect()
-        await until(lambda: len(access_log_lines) == 1)
-        assert access_log_lines[0]["status"] == 499
-        assert not client.wire.writes
-        assert not client.wire.writes_after_close
-
-    run(scene)
-
-
-def test_disconnecting_during_a_large_response_frees_its_memory(
-    access_log_lines: list[dict[str, Any]],
-) -> None:
-    """Nothing stays in the budget. The log has the status with which the answer began."""
-    body, headers = LARGE_BINARY
-
-    async def scene(worker: InProcessWorker) -> None:
-        client = worker.connect()
-        client.wire.before_write = client.connection.pause_writing
-        client.send(request(INFER, body, headers))
-        await until(lambda: len(client.wire.writes) == 2)
-        assert worker.app.context.budget.bytes > LARGE_ANSWER_BYTES
-        client.disconnect()
-        await until(lambda: worker.app.context.budget.bytes == 0)
-        await until(lambda: len(access_log_lines) == 1)
-        assert access_log_lines[0]["status"] == 200
-        assert client.connection not in worker.state.connections
-
-    run(scene)
-
-
-def test_a_large_response_beyond_the_memory_budget_gives_503() -> None:
-    """The model has run in vain, but the budget keeps its limit."""
-    body, headers = LARGE_BINARY
-
-    async def scene(worker: InProcessWorker) -> None:
-        budget = worker.app.context.budget
-        capacity = budget.capacity
-        try:
-            client = worker.connect()
-            with worker.blocked_runs() as release:
-                client.send(request(INFER, body, headers))
-                await until(lambda: worker.model.batcher._running)
-                budget.capacity = LARGE_ANSWER_BYTES
-                release.set()
-                reply = await client.wait_for_reply()
-        finally:
-            budget.capacity = capacity
-        assert reply.status == 503
-        assert worker.counts()["refused"] == {"overloaded": 1}
-
-    run(scene)
-
-
-def test_a_response_that_fails_midway_closes_the_connection(
-    access_log_lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The client would take the next answer for the rest of this one."""
-    body, headers = LARGE_BINARY
-
-    async def scene(worker: InProcessWorker) -> None:
-        client = worker.connect()
-
-        def broken() -> None:
-            if client.wire.writes:
-                raise OSError("no more")
-
-        client.wire.before_write = broken
-        client.send(request(INFER, body, headers))
-        await until(lambda: client.wire.closing)
-        await until(lambda: len(access_log_lines) == 1)
-        assert len(client.wire.writes) == 1
-        assert access_log_lines[0]["error"].startswith("internal error")
-        assert worker.counts()["refused"] == {"broken": 1}
 
     run(scene)
 

@@ -22,6 +22,7 @@ from tests.support.in_process_worker import (
     PREDICT,
     Client,
     InProcessWorker,
+    binary_infer,
     infer,
     load_worker,
     request,
@@ -40,14 +41,6 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE = b"connection: close\r\n"
 
 Segments = Sequence[bytes]
-
-
-def binary_infer() -> bytes:
-    values = rows(1, 2).tobytes()
-    size = {"binary_data_size": len(values)}
-    tensor = {"name": "x", "shape": [2, 1, 8, 8], "datatype": "FP32", "parameters": size}
-    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
-    return request(INFER, head + values, {"Inference-Header-Content-Length": len(head)})
 
 
 def chunked(path: str, body: bytes, *headers: str, sizes: tuple[int, ...] = (1, 100, 300)) -> bytes:
@@ -75,7 +68,7 @@ def good_requests() -> list[bytes]:
         request(INFER, body.ljust(MAX_BODY + 1)),
         request(INFER, body, {"Expect": "100-continue"}),
         request(INFER, body, {"Connection": "upgrade", "Upgrade": "h2c"}),
-        binary_infer(),
+        request(INFER, *binary_infer(rows(1, 2), binary_data_output=True)),
         chunked(INFER, body),
         chunked(INFER, body, "Expect: 100-continue"),
         chunked(INFER, body.ljust(MAX_BODY + 1)),
