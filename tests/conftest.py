@@ -1,21 +1,29 @@
-"""For all tests: the same seed, one comparison with tolerances, and the number of processes."""
+"""For all tests: the same seed, one comparison with tolerances, processes, and less repeated work."""
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 # with several threads, small sums are many times slower; processes of the tests inherit this
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-import torch
-from torch import Tensor
 
 from service.config.cpus import available_cpus
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 # fixtures of the browser tests
 pytest_plugins = ["tests.support.browser"]
+
+# builds torch's table of ONNX operators
+REGISTRATION = "torch.onnx._internal.exporter._registration"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -24,14 +32,36 @@ def pytest_xdist_auto_num_workers() -> int:
     return int(available_cpus()) + 1
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect garbage of the tests only: imported modules are a million objects, and stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_finish() -> None:
+    """Build the table of ONNX operators once. torch builds it for each export, in half of its time."""
+    if REGISTRATION in sys.modules:
+        registry: type = sys.modules[REGISTRATION].ONNXRegistry
+        registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))
+
+
 @pytest.fixture(autouse=True)
 def seed() -> None:
+    import torch
+
     torch.manual_seed(0)
 
 
 @pytest.fixture
 def same() -> Callable[[Tensor, Tensor], None]:
     """Equal up to rounding: the tolerance for one equation computed in two orders."""
+    import torch
 
     def check(got: Tensor, expected: Tensor) -> None:
         tolerance = 1e-12 if got.dtype == torch.float64 else 1e-5

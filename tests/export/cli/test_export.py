@@ -66,8 +66,10 @@ def files_in(folder: Path) -> list[str]:
     )
 
 
-def test_a_checkpoint_is_exported_inspected_and_verified(checkpoint: Path, tmp_path: Path) -> None:
-    """Export, inspect and verify, each as its own process, with the data that the network was tested on."""
+def test_a_checkpoint_is_exported_inspected_and_verified(
+    checkpoint: Path, tmp_path: Path, call: Callable[..., Result]
+) -> None:
+    """Export and inspect as processes, then verify, with the data that the network was tested on."""
     ran = run(tmp_path, "export", str(checkpoint), "--to", "repo", "--report", "report")
     assert ran.returncode == 0, ran.stderr
     assert "gates: 10 in 10 layers (coupled, identity carry)" in ran.stdout
@@ -94,10 +96,10 @@ def test_a_checkpoint_is_exported_inspected_and_verified(checkpoint: Path, tmp_p
     assert load_network(checkpoint / "model.safetensors")[1].metrics["test_accuracy"] == pytest.approx(
         shown["lesion"]["accuracy"], abs=1e-4
     )
-    ran = run(tmp_path, "verify", model, "--against", str(checkpoint), "--seed", "3")
-    assert ran.returncode == 0, ran.stderr
-    assert "verified digits-10 version 1 on CPUExecutionProvider" in ran.stdout
-    assert "layer09.transform_gate" in ran.stdout
+    verified = call("verify", model, "--against", checkpoint, "--seed", "3")
+    assert verified.exit_code == 0, verified.stderr
+    assert "verified digits-10 version 1 on CPUExecutionProvider" in verified.stdout
+    assert "layer09.transform_gate" in verified.stdout
 
 
 def test_inspect_shows_a_table(call: Callable[..., Result], tmp_path: Path) -> None:
