@@ -13,9 +13,9 @@ import argparse
 import asyncio
 from collections import Counter
 
+from tests.support.digit_requests import checked_requests
 from tests.support.live_server import serving
 from tests.support.load_clients import LoadGenerator
-from tests.system.test_serve_faults import shots
 
 ROUNDS = 3
 
@@ -26,7 +26,7 @@ def main() -> None:
         "--seconds", type=float, default=60, help="time under overload, in all rounds together"
     )
     seconds = parser.parse_args().seconds
-    requests = shots(8, sizes=(64,))
+    requests = checked_requests(8, sizes=(64,))
     statuses: Counter[int] = Counter()
     with serving("--queue", 16) as server:
         for _ in range(ROUNDS):

@@ -20,12 +20,12 @@ from service.api.metrics import STATES
 from service.config.settings import Settings
 from service.errors import RequestError
 from service.gates.drift import ALARM, WATCH
+from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.support.prometheus import FOLDER, Prometheus, running_prometheus
 from tests.support.promql import missing_series, selected_series
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
-from tests.system.test_serve_faults import DEFAULT
 
 GRAFANA = ROOT / "deploy/grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards/turnpike.json").read_text(encoding="utf-8"))
@@ -233,7 +233,7 @@ SECONDS = 12
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Prometheus]]:
     """A service with every kind of traffic, good and bad, and the Prometheus that collected from it."""
     folder = tmp_path_factory.mktemp("monitored")
-    for model, content in (("digits-10", DEFAULT.read_bytes()), ("damaged", b"no model")):
+    for model, content in (("digits-10", BUNDLED_MODEL.read_bytes()), ("damaged", b"no model")):
         (folder / f"models/{model}/1").mkdir(parents=True)
         (folder / f"models/{model}/1/model.onnx").write_bytes(content)
     (folder / "keys").write_text(f"{KEY}\n")
@@ -243,7 +243,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
         running_prometheus(folder, urlsplit(server.url).netloc, f"{KEY}\n") as prometheus,
     ):
         row = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.5] * 64}]}
-        shots = [
+        requests = [
             ClientRequest(path, json.dumps(body).encode(), (("X-Api-Key", KEY),))
             for path, body in (
                 ("/v2/models/digits-10/infer", row),
@@ -253,7 +253,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
                 ("/v2/models/damaged/infer", row),
             )
         ]
-        asyncio.run(LoadGenerator(server.url, shots, 4).run(SECONDS))
+        asyncio.run(LoadGenerator(server.url, requests, 4).run(SECONDS))
         yield server, prometheus
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from service.artifact.runtime import open_model
+from tests.support.digit_requests import BUNDLED_MODEL
 from tests.support.live_server import Server, serving
 from tests.support.virtualenvs import ROOT, installed_programs, run_client
-from tests.system.test_serve_faults import DEFAULT
 
 # each needs an environment of its own, as their requirements conflict with each other and with ours
 CLIENTS = {
@@ -34,7 +34,7 @@ def server() -> Iterator[Server]:
 def expected(results: dict[str, Any], output: str = "output") -> Any:
     """The output that onnxruntime computes for the client's rows."""
     rows = np.array(results["rows"], np.float32)
-    return open_model(DEFAULT).run({"x": rows}, [output])[0].tolist()
+    return open_model(BUNDLED_MODEL).run({"x": rows}, [output])[0].tolist()
 
 
 def test_the_client_of_triton_works(server: Server) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from service.artifact.runtime import open_model
+from tests.support.digit_requests import BUNDLED_MODEL, checked_requests
 from tests.support.live_server import serving
 from tests.support.load_clients import ClientRequest, LoadGenerator
 from tests.support.waiting import wait_until
-from tests.system.test_serve_faults import DEFAULT, shots, workers
+from tests.system.test_serve_faults import workers
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -32,7 +33,7 @@ def test_stops_under_load_lose_nothing(stops: int) -> None:
     answered = 0
     for turn in range(stops):
         with serving("--workers", 2, "--drain-wait", 0.2) as server:
-            load = LoadGenerator(server.url, shots(16), 16, fresh=turn % 2 == 1)
+            load = LoadGenerator(server.url, checked_requests(16), 16, fresh=turn % 2 == 1)
 
             async def scenario(load: LoadGenerator = load, wait: float = 0.1 + 0.5 * turn / stops) -> None:
                 running = asyncio.create_task(load.run(20))
@@ -55,7 +56,7 @@ def test_stops_under_load_lose_nothing(stops: int) -> None:
 def test_ten_thousand_requests_get_their_own_results() -> None:
     """Mixed shapes over 64 connections, each with a known result: none is mixed up or lost."""
     with serving("--workers", 2) as server:
-        load = LoadGenerator(server.url, shots(500, sizes=(1, 2, 3, 5, 8, 13, 64, 100)), 64)
+        load = LoadGenerator(server.url, checked_requests(500, sizes=(1, 2, 3, 5, 8, 13, 64, 100)), 64)
 
         async def scenario() -> None:
             running = asyncio.create_task(load.run(240))
@@ -74,9 +75,9 @@ def test_ten_thousand_requests_get_their_own_results() -> None:
 @pytest.mark.parametrize("swaps", short_and_long(5, 12))
 def test_a_new_version_every_two_seconds_loses_nothing(tmp_path: Path, swaps: int) -> None:
     """Versions with the same weights come and go under load. Every response is right, and none is missing."""
-    shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
+    shutil.copytree(BUNDLED_MODEL.parent.parent, tmp_path / "digits-10")
     with serving("--models", tmp_path, "--workers", 2, "--poll", 0.3) as server:
-        load = LoadGenerator(server.url, shots(16), 16)
+        load = LoadGenerator(server.url, checked_requests(16), 16)
 
         async def scenario() -> None:
             running = asyncio.create_task(load.run(2 * swaps + 4))
@@ -84,7 +85,7 @@ def test_a_new_version_every_two_seconds_loses_nothing(tmp_path: Path, swaps: in
                 await asyncio.sleep(2)
                 folder = tmp_path / "digits-10" / str(version)
                 folder.mkdir()
-                shutil.copy(DEFAULT, folder / "draft")
+                shutil.copy(BUNDLED_MODEL, folder / "draft")
                 (folder / "draft").rename(folder / "model.onnx")
             await running
 
@@ -99,7 +100,7 @@ def test_a_new_version_every_two_seconds_loses_nothing(tmp_path: Path, swaps: in
 def test_killed_workers_lose_only_their_current_requests(kills: int) -> None:
     """At most one request per connection for each kill, and the service continues."""
     with serving("--workers", 2) as server:
-        load = LoadGenerator(server.url, shots(16), 8)
+        load = LoadGenerator(server.url, checked_requests(16), 8)
 
         async def scenario() -> None:
             running = asyncio.create_task(load.run(3 * kills + 6))
@@ -118,7 +119,7 @@ def test_killed_workers_lose_only_their_current_requests(kills: int) -> None:
 @pytest.mark.parametrize("seconds", short_and_long(15, 60))
 def test_an_overload_is_rejected_with_503_or_504(seconds: int) -> None:
     """Only 200, 503 and 504, with good responses in every second."""
-    heavy = shots(8, sizes=(64,))
+    heavy = checked_requests(8, sizes=(64,))
     with serving("--queue", 16) as server:
         tally = asyncio.run(LoadGenerator(server.url, heavy, 80).run(seconds))
     assert tally.lost == []
@@ -132,8 +133,8 @@ def test_an_overload_is_rejected_with_503_or_504(seconds: int) -> None:
 @pytest.mark.load
 def test_large_requests_get_their_own_results() -> None:
     """Long runs are in a thread, and split their rows as runs in the event loop do."""
-    assert open_model(DEFAULT).inputs
-    large = shots(4, sizes=(1000,))
+    assert open_model(BUNDLED_MODEL).inputs
+    large = checked_requests(4, sizes=(1000,))
     assert isinstance(large[0], ClientRequest)
     with serving() as server:
         tally = asyncio.run(LoadGenerator(server.url, large, 8).run(5))

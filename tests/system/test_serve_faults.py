@@ -22,14 +22,12 @@ import orjson
 import psutil
 import pytest
 
-from service.artifact.runtime import open_model
+from tests.support.digit_requests import BUNDLED_MODEL, INFER_PATH, binary_request, checked_requests
 from tests.support.live_server import ROOT, Server, serving
-from tests.support.load_clients import ClientRequest, LoadGenerator
+from tests.support.load_clients import LoadGenerator
 from tests.support.waiting import wait_until
 
 Array = np.ndarray[Any, np.dtype[Any]]
-DEFAULT = ROOT / "service/default/digits-10/1/model.onnx"
-INFER = "/v2/models/digits-10/infer"
 
 
 @pytest.fixture(scope="module")
@@ -37,32 +35,6 @@ def server() -> Iterator[Server]:
     """The bundled model with two workers and small limits."""
     with serving("--workers", 2, "--max-body", 100_000, "--body-seconds", 2, "--header-seconds", 2) as one:
         yield one
-
-
-def binary_request(values: Array, parameters: str = "") -> tuple[bytes, tuple[tuple[str, str], ...]]:
-    """An infer request with binary data that asks for binary outputs."""
-    head = (
-        f'{{"parameters":{{"binary_data_output":true{parameters}}},"inputs":[{{"name":"x",'
-        f'"shape":{list(values.shape)},"datatype":"FP32","parameters":{{"binary_data_size":{values.nbytes}}}}}]}}'
-    ).encode()
-    return head + values.tobytes(), (("Inference-Header-Content-Length", str(len(head))),)
-
-
-def shots(count: int, path: Path = DEFAULT, sizes: tuple[int, ...] = (1, 2, 3, 5, 8)) -> list[ClientRequest]:
-    """Requests with different rows and sizes, which check their results bit for bit."""
-    runtime = open_model(path)
-    generator = np.random.default_rng(0)
-    requests = []
-    for number in range(count):
-        batch = generator.integers(0, 17, (sizes[number % len(sizes)], 1, 8, 8)).astype(np.float32)
-        expected = runtime.run({"x": batch})[0].tobytes()
-        body, headers = binary_request(batch)
-        requests.append(ClientRequest(INFER, body, headers, expecting(expected, number)))
-    return requests
-
-
-def expecting(expected: bytes, number: int) -> Any:
-    return lambda body: None if body.endswith(expected) else f"request {number} got another result"
 
 
 def raw(server: Server, data: bytes, *, wait: float = 10) -> bytes:
@@ -87,7 +59,7 @@ def workers(server: Server) -> list[psutil.Process]:
 
 def test_batched_results_equal_unbatched_results(server: Server) -> None:
     """Two thousand requests over 32 connections, which are batched as they arrive."""
-    load = LoadGenerator(server.url, shots(64), 32)
+    load = LoadGenerator(server.url, checked_requests(64), 32)
     tally = asyncio.run(load.run(3))
     assert tally.lost == []
     assert tally.wrong == []
@@ -99,7 +71,7 @@ def test_batched_results_equal_unbatched_results(server: Server) -> None:
 def test_a_dead_worker_is_replaced(server: Server) -> None:
     """Only its current requests are lost."""
     before = {process.pid for process in workers(server)}
-    load = LoadGenerator(server.url, shots(16), 8)
+    load = LoadGenerator(server.url, checked_requests(16), 8)
 
     async def scenario() -> None:
         running = asyncio.create_task(load.run(3))
@@ -119,14 +91,14 @@ def test_a_dead_worker_is_replaced(server: Server) -> None:
 
 def test_a_body_over_the_limit_is_rejected_by_its_length(server: Server) -> None:
     """413 for its Content-Length, before any byte of the body was sent."""
-    got = raw(server, f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n".encode())
+    got = raw(server, f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n".encode())
     assert got.startswith(b"HTTP/1.1 413")
     assert b"100000" in got
 
 
 def test_a_body_without_a_length_is_rejected_at_the_limit(server: Server) -> None:
     """A chunked body is cut off when it becomes too long."""
-    head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    head = f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
     got = raw(server, head + chunk * 7)
     assert got.startswith(b"HTTP/1.1 413")
@@ -134,7 +106,7 @@ def test_a_body_without_a_length_is_rejected_at_the_limit(server: Server) -> Non
 
 def test_a_slow_body_is_cut_off(server: Server) -> None:
     """A client that announces a body and does not send it gets 408."""
-    got = raw(server, f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
+    got = raw(server, f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
     assert got.startswith(b"HTTP/1.1 408")
 
 
@@ -168,11 +140,11 @@ def test_malformed_http_gets_a_json_error(server: Server, data: bytes) -> None:
     ("method", "path", "status"),
     [
         ("GET", "/nothing/here", 404),
-        ("GET", INFER, 405),
+        ("GET", INFER_PATH, 405),
         ("POST", "/v2/models/absent/infer", 404),
         ("POST", "/v2/models/digits-10/versions/77/infer", 404),
         ("POST", "/v2/models/..%2f..%2fetc/infer", 404),
-        ("POST", INFER, 400),
+        ("POST", INFER_PATH, 400),
         ("POST", "/v1/models/digits-10:predict", 400),
         ("POST", "/v2/models/digits-10/gates", 400),
         ("POST", "/v2/models/digits-10/lesion", 400),
@@ -204,7 +176,7 @@ def test_the_curl_command_of_the_docs_works(server: Server, document: str) -> No
 def test_zero_rows_are_valid(server: Server) -> None:
     """A request with zero rows gets a result with zero rows."""
     body = {"inputs": [{"name": "x", "shape": [0, 1, 8, 8], "datatype": "FP32", "data": []}]}
-    response = server.post(INFER, body)
+    response = server.post(INFER_PATH, body)
     assert response.status_code == 200
     assert response.json()["outputs"][0]["shape"] == [0, 10]
     assert response.json()["outputs"][0]["data"] == []
@@ -214,12 +186,12 @@ def test_nan_is_valid_as_binary_and_an_error_as_json(server: Server) -> None:
     """NaN inputs give NaN outputs as binary data. As JSON the result is 422."""
     values = np.full((1, 1, 8, 8), np.nan, np.float32)
     body, headers = binary_request(values)
-    response = server.post(INFER, body, headers=dict(headers))
+    response = server.post(INFER_PATH, body, headers=dict(headers))
     assert response.status_code == 200
     assert np.isnan(np.frombuffer(response.content[-40:], np.float32)).all()
     asked = body.replace(b"true", b"false", 1)
     length = int(headers[0][1]) + 1
-    response = server.post(INFER, asked, headers={"Inference-Header-Content-Length": str(length)})
+    response = server.post(INFER_PATH, asked, headers={"Inference-Header-Content-Length": str(length)})
     assert response.status_code == 422
     assert "binary" in response.json()["error"]
 
@@ -231,17 +203,17 @@ def test_a_deadline_that_has_passed_is_504(server: Server) -> None:
         "inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}],
     }
     before = server.get("/v2/models/digits-10/stats").json()["model_stats"][0]["inference_count"]
-    assert server.post(INFER, body).status_code == 504
+    assert server.post(INFER_PATH, body).status_code == 504
     assert server.get("/v2/models/digits-10/stats").json()["model_stats"][0]["inference_count"] == before
 
 
 def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
     """A file that cannot be loaded is in the index and in a gauge, and gets no requests."""
-    shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
+    shutil.copytree(BUNDLED_MODEL.parent.parent, tmp_path / "digits-10")
     with serving("--models", tmp_path, "--poll", 0.2, "--workers", 2, TURNPIKE_ADMIN_KEY="k") as server:
         bad = tmp_path / "digits-10/2"
         bad.mkdir()
-        (bad / "model.onnx").write_bytes(DEFAULT.read_bytes()[:5000])
+        (bad / "model.onnx").write_bytes(BUNDLED_MODEL.read_bytes()[:5000])
 
         index: list[dict[str, str]] = []
 
@@ -258,13 +230,13 @@ def test_a_bad_file_leaves_the_old_version_in_service(tmp_path: Path) -> None:
         assert server.get("/v2/models/digits-10/ready").status_code == 200
         assert server.get("/v2/health/ready").status_code == 200
         assert 'version="2"' in server.get("/metrics").text
-        shutil.copy(DEFAULT, bad / "model.onnx")
+        shutil.copy(BUNDLED_MODEL, bad / "model.onnx")
         wait_until(lambda: server.get("/v2/models/digits-10").json()["versions"] == ["2"])
 
 
 def test_load_and_unload_reach_every_worker(tmp_path: Path) -> None:
     """After the response no worker serves an unloaded model, and all serve a loaded one."""
-    shutil.copytree(DEFAULT.parent.parent, tmp_path / "digits-10")
+    shutil.copytree(BUNDLED_MODEL.parent.parent, tmp_path / "digits-10")
     key = {"X-Api-Key": "secret"}
     with serving("--models", tmp_path, "--workers", 3, TURNPIKE_ADMIN_KEY="secret") as server:
 
@@ -285,7 +257,7 @@ def test_load_and_unload_reach_every_worker(tmp_path: Path) -> None:
 def test_sigterm_under_load_loses_nothing(fresh: bool) -> None:
     """Every request that was sent is answered, on kept connections and on new ones, with exit status 0."""
     with serving("--workers", 2, "--drain-wait", 0.3) as server:
-        load = LoadGenerator(server.url, shots(16), 8, fresh=fresh)
+        load = LoadGenerator(server.url, checked_requests(16), 8, fresh=fresh)
 
         async def scenario() -> None:
             running = asyncio.create_task(load.run(20))
@@ -320,7 +292,7 @@ def test_requests_of_a_disconnected_client_are_not_run() -> None:
     body = orjson.dumps(
         {"inputs": [{"name": "x", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}]}
     )
-    head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with serving("--max-delay-ms", 1500) as server:
         host, port = server.url.removeprefix("http://").split(":")
         leaving = socket.create_connection((host, int(port)))
@@ -338,7 +310,7 @@ def test_requests_of_a_disconnected_client_are_not_run() -> None:
 
 def test_a_rejected_client_that_retries_at_once_is_delayed() -> None:
     """Its connection is read after a pause if it ignores Retry-After, so that rejections cost little."""
-    many = shots(4, sizes=(1,))
+    many = checked_requests(4, sizes=(1,))
     with serving("--queue", 1, "--max-delay-ms", 300) as server:
         tally = asyncio.run(LoadGenerator(server.url, many, 16).run(3))
     assert set(tally.statuses) == {200, 503}
@@ -351,10 +323,10 @@ def test_gates_as_outputs_of_infer_have_the_same_limit() -> None:
     gates = [{"name": f"layer{layer:02d}.transform_gate"} for layer in range(10)]
     row = {"name": "x", "shape": [256, 1, 8, 8], "datatype": "FP32", "data": [0] * 64 * 256}
     with serving("--max-gates", 400_000) as server:
-        refused = server.post(INFER, {"inputs": [row], "outputs": gates})
+        refused = server.post(INFER_PATH, {"inputs": [row], "outputs": gates})
         assert refused.status_code == 413
         assert "at most 400000 bytes of gates" in refused.json()["error"]
-        assert server.post(INFER, {"inputs": [row], "outputs": gates[:1]}).status_code == 200
+        assert server.post(INFER_PATH, {"inputs": [row], "outputs": gates[:1]}).status_code == 200
 
 
 @pytest.mark.slow
@@ -368,7 +340,7 @@ def test_unread_responses_are_limited() -> None:
     ).encode()
     body = head + values.tobytes()
     wire = (
-        f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
         f"Inference-Header-Content-Length: {len(head)}\r\n\r\n"
     ).encode() + body
     limits = ("--max-body", 2_000_000, "--max-held", 20_000_000, "--idle-seconds", 4)
@@ -382,7 +354,8 @@ def test_unread_responses_are_limited() -> None:
         wait_until(lambda: refusals in server.get("/metrics").text)
         assert server.post("/v1/models/digits-10:predict", {"instances": [[0] * 64]}).status_code == 200
         # the clients are disconnected, and their memory is free again
+        headers = {"Inference-Header-Content-Length": str(len(head))}
         wait_until(
-            lambda: server.post(INFER, body, headers={"Inference-Header-Content-Length": str(len(head))}).ok,
+            lambda: server.post(INFER_PATH, body, headers=headers).ok,
             30,
         )
