@@ -98,6 +98,20 @@ DIRECTIONS: dict[str, dict[str, set[str]]] = {
         "trial": {"search"},
         "search": set(),
     },
+    "benchmarks": {
+        "__main__": {
+            *("report", "comparison", "growth", "cost", "under_load"),
+            *("measurement", "contestants", "results"),
+        },
+        "report": {"comparison", "growth", "cost", "under_load", "results"},
+        "comparison": {"measurement", "contestants", "results"},
+        "growth": {"measurement", "contestants", "results"},
+        "under_load": {"cost", "measurement", "contestants", "results"},
+        "cost": {"measurement", "contestants", "results"},
+        "measurement": {"contestants"},
+        "contestants": set(),
+        "results": set(),
+    },
 }
 
 
