@@ -60,7 +60,7 @@ def seed() -> None:
 
 @pytest.fixture
 def same() -> Callable[[Tensor, Tensor], None]:
-    """Equal up to rounding: the tolerance for one equation computed in two orders."""
+    """Assert that two tensors are equal up to rounding: one equation, computed in two orders."""
     import torch
 
     def check(got: Tensor, expected: Tensor) -> None:

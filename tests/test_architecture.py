@@ -224,7 +224,7 @@ def test_packages_import_only_what_they_may(package: str) -> None:
 
 
 def test_the_import_check_finds_foreign_imports(tmp_path: Path) -> None:
-    """Also inside a function, with `from`, and for type checkers alone."""
+    """They may be inside a function, use `from`, or be for type checkers only."""
     write(
         tmp_path,
         service__function="def f():\n    import torch.nn\n",
@@ -298,7 +298,7 @@ def test_the_direction_check_finds_wrong_imports(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_cycles_between_folders(package: str) -> None:
-    """Nor between top-level modules."""
+    """There is none between top-level modules either."""
     assert folder_cycle(package) == []
 
 

@@ -31,7 +31,6 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 
 
 def test_help_has_one_line_per_command(tmp_path: Path) -> None:
-    """Every command has one line in the help."""
     result = run(tmp_path, "--help")
     assert result.returncode == 0
     for name, (_, _, line) in turnpike.COMMANDS.items():
@@ -99,10 +98,10 @@ def test_a_network_is_trained_from_the_command_line(tmp_path: Path) -> None:
         (["trian"], 2, "Did you mean 'train'"),
     ],
 )
-def test_usage_errors_are_one_line(
+def test_errors_are_one_line_and_write_nothing(
     call: Callable[..., Result], tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
-    """Status 2 for wrong use, 1 for a failed job; the message says what was expected; nothing is written."""
+    """The status is 2 for wrong usage and 1 for a failed job."""
     result = call(*arguments)
     assert result.exit_code == status, result.stderr
     assert message in " ".join(result.stderr.split())
@@ -112,7 +111,7 @@ def test_usage_errors_are_one_line(
 
 @pytest.mark.parametrize("arguments", [["--verbose", "train", "nope"], ["train", "nope", "--verbose"]])
 def test_verbose_shows_the_traceback(call: Callable[..., Result], arguments: list[str]) -> None:
-    """Anywhere on the line."""
+    """It may be anywhere in the command line."""
     result = call(*arguments)
     assert result.exit_code == 2
     assert "Traceback (most recent call last)" in result.stderr
@@ -155,7 +154,7 @@ def test_a_fresh_run_leaves_no_pictures_of_the_old_one(call: Callable[..., Resul
 
 
 def test_names_in_brackets_are_not_markup(call: Callable[..., Result], tmp_path: Path) -> None:
-    """The name of a folder is not interpreted as markup."""
+    """rich would read the name of such a folder as markup."""
     result = call("train", "digits-10", "--epochs", "1", "--no-pictures", "--out", "r[bold]/x[y]z")
     assert result.exit_code == 0, result.stderr
     assert "r[bold]/x[y]z/model.safetensors" in result.stdout
@@ -270,7 +269,6 @@ def test_an_interrupted_demo_explains_how_to_resume(tmp_path: Path) -> None:
 
 
 def test_the_demo_refuses_a_run_of_another_preset(call: Callable[..., Result], tmp_path: Path) -> None:
-    """A folder with the run of another preset is refused."""
     call("train", "grid-lstm-1d", "--epochs", "1", "--no-pictures", "--out", "run")
     result = call("demo", "--out", "run")
     assert result.exit_code == 2

@@ -209,7 +209,7 @@ def test_names_are_quoted_for_shell_and_python(
 def test_a_long_row_is_passed_on_standard_input(
     dashboard: OpenDashboard, bundled_server: Server, tmp_path: Path
 ) -> None:
-    """It is too long for an argument of a command, so it is passed on standard input."""
+    """It is too long for an argument of a command."""
     with dashboard(bundled_server.url) as page:
         curl, _ = page.evaluate(SNIPPETS, ["x", 60_000])
     arguments = run_in_shell(PRINT_ARGUMENTS + curl, tmp_path).splitlines()

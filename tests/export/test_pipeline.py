@@ -70,8 +70,8 @@ def test_an_export_has_gates_parity_profile_and_lesion_curve(tmp_path: Path, row
     onnx.checker.check_model(result.path, full_check=True)
 
 
-def test_the_file_answers_as_the_module_does(tmp_path: Path) -> None:
-    """The prediction and the gates."""
+def test_the_file_computes_what_the_module_computes(tmp_path: Path) -> None:
+    """This holds for the prediction and for the gates."""
     net = network()
     runtime = open_model(export_network(tmp_path).path)
     x = torch.randn(5, 6)
@@ -266,7 +266,7 @@ def test_the_package_exports_the_pipeline() -> None:
 
 
 def test_verify_repeats_the_proof(tmp_path: Path) -> None:
-    """On other random rows; a file of lower precision by its agreement."""
+    """Other random rows are used. A file of lower precision is checked by its agreement with fp32."""
     fp32 = export_network(tmp_path)
     verified = verify_model(fp32.path, network(), seed=5)
     assert verified.proof.parity.seed == 5
@@ -303,7 +303,7 @@ def test_verify_finds_a_false_manifest(tmp_path: Path, change: dict[str, Any], m
 def test_rows_that_the_network_rejects_are_one_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Ids beyond an embedding, and classes beyond the output's columns."""
+    """Ids beyond an embedding and classes beyond the output's columns are such rows."""
     net = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 3)).eval()
     for ids, classes, message in (
         (np.full((4, 3), 7), np.zeros(4, np.int64), "data: the network does not accept these rows"),
@@ -318,7 +318,7 @@ def test_rows_that_the_network_rejects_are_one_error(
 
 
 def test_verify_finds_changes(tmp_path: Path) -> None:
-    """Other weights, another network, and a file without its manifest."""
+    """Changed weights, another network, and a file without its manifest are found."""
     result = export_network(tmp_path)
     other = network()
     with torch.no_grad():

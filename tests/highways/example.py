@@ -11,18 +11,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Example:
-    """A network and what is expected of its gates.
-
-    Attributes:
-        name: Shown by pytest.
-        make: Creates the network.
-        shape: Shape of its input without the batch.
-        observed: The modules of the network whose outputs the gates are computed from.
-        gates: Computes T of each gate from these outputs, as the network itself does.
-        forms: Kind and carry of each gate; a single pair if all are the same.
-        unit_axis: Axis of the units of the gates.
-        bias: Mean of the bias of each gate, if known.
-    """
+    """A network and the gates that the export must find in it."""
 
     name: str
     make: Callable[[], nn.Module]
@@ -62,7 +51,7 @@ class ExampleChain:
         return nn.Sequential(*(part.make() for part in self.parts))
 
     def expectations(self, net: nn.Sequential, x: Tensor) -> tuple[list[Expected], Tensor]:
-        """What is expected of each gate, in order, and the output."""
+        """The expected values of each gate, in order, and the output."""
         expected: list[Expected] = []
         for part, module in zip(self.parts, net, strict=True):
             gates, x = part.observe(module, x)
@@ -76,7 +65,7 @@ class ExampleChain:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of one gate: T, (kind, carry), the axis of its units, the mean of its bias."""
+    """One gate as expected: T, (kind, carry), the axis of its units, the mean of its bias."""
 
     part: str
     values: Tensor

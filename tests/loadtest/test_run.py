@@ -64,7 +64,7 @@ class Responses:
 
 
 def test_every_wire_format_works_with_our_own_server(tmp_path: Path) -> None:
-    """Every wire format works, and the server counted as many requests as the report."""
+    """The server counted as many requests as the report has."""
     with live_server.serving() as server:
         output, document = run_load(
             tmp_path / "out", server.url, "--wire", "mixed", "--rows", "1,4", "--slo", "errors<0.1%, rate>1"

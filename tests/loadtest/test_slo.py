@@ -37,7 +37,7 @@ def summary(milliseconds: list[float], bad: int = 0, seconds: float = 1) -> Peri
     ],
 )
 def test_limits_worked_out_by_hand(text: str, held: bool) -> None:
-    """By hand: 10, 20, 30 and 40 ms in one second, and one error; reaching a bound is a miss."""
+    """Latencies of 10, 20, 30 and 40 ms in one second, and one error. Reaching a bound is a miss."""
     with_errors = text if "errors" in text else f"{text}, errors<100%"
     assert (not Slo.parse(with_errors).missed(summary([10, 20, 30, 40], bad=1))) == held
 

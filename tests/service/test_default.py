@@ -25,8 +25,8 @@ def model() -> Model:
     return opened(found)
 
 
-def test_it_is_a_whole_model(model: Model) -> None:
-    """With labels, gates with levers, a profile and a lesion curve: all that the service can show."""
+def test_the_bundled_model_is_complete(model: Model) -> None:
+    """It has labels, gates with levers, a profile and a lesion curve."""
     assert (model.name, model.version) == ("digits-10", 1)
     assert model.labels == tuple("0123456789")
     assert len(model.gates) == 10
@@ -41,8 +41,8 @@ def test_it_is_a_whole_model(model: Model) -> None:
     assert model.batcher.batched
 
 
-def test_it_brings_a_digit_of_each_class(model: Model) -> None:
-    """From among those that it was not trained on; and says that pixels go from 0 to 16."""
+def test_the_bundled_model_has_a_sample_of_each_class(model: Model) -> None:
+    """The network was not trained on them. Pixels go from 0 to 16."""
     assert model.manifest is not None
     assert model.manifest.ranges == (InputRange(input="x", low=0, high=16),)
     assert [sample.label for sample in model.manifest.samples] == list("0123456789")
@@ -53,16 +53,16 @@ def test_it_brings_a_digit_of_each_class(model: Model) -> None:
         assert pixels.raw in known
 
 
-def test_what_was_proved_is_what_it_was(model: Model) -> None:
-    """The manifest may tell more with time; the graph and the weights stay the same."""
+def test_graph_and_weights_of_the_bundled_model_do_not_change(model: Model) -> None:
+    """Other fields of the manifest may be added."""
     assert model.manifest is not None
     assert model.manifest.weights[:16] == "d5d96995a4b023d2"
     assert content_digest(model.path.read_bytes()) == model.manifest.content
     assert model.manifest.content[:16] == "69f0ab2f48adb8c6"
 
 
-def test_it_knows_its_digits(model: Model) -> None:
-    """97 % of the rows that it was not trained on, and pixels from 0 to 16 as the data has them."""
+def test_the_bundled_model_recognizes_digits(model: Model) -> None:
+    """Its accuracy is 97 % of the rows that it was not trained on, with pixels from 0 to 16."""
     assert model.manifest is not None
     assert model.manifest.lesion is not None
     assert model.manifest.lesion.accuracy > 0.97
@@ -71,8 +71,8 @@ def test_it_knows_its_digits(model: Model) -> None:
     assert (logits.argmax(1) == digits.target).mean() > 0.98
 
 
-def test_it_is_small_and_anonymous(model: Model) -> None:
-    """It is kept in the repository, and says nothing of the machine that it was made on."""
+def test_the_bundled_model_is_small_and_anonymous(model: Model) -> None:
+    """It is part of the repository, and must have no traces of the machine that exported it."""
     data = model.path.read_bytes()
     assert len(data) < 500_000
     # neither a folder of somebody's nor a line of a traceback

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reply:
-    """What an application sent; `status` is None where it sent nothing."""
+    """The response of an application; `status` is None if it sent nothing."""
 
     status: int | None
     headers: dict[str, str]
@@ -30,7 +30,7 @@ def ask(
     body: bytes = b"",
     query: bytes = b"",
 ) -> Reply:
-    """The answer to one request."""
+    """The response to one request."""
     sent: list[Any] = []
     scope = {
         "type": "http",

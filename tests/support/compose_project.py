@@ -28,7 +28,7 @@ BODY = re.findall(r"curl .*digits-10:predict -d '(\{.*\})'", README)[0].encode()
 
 
 def check(body: bytes) -> str | None:
-    """What is wrong with an answer to the README's request; None if nothing is."""
+    """The fault of an answer to the README's request; None if there is none."""
     label = json.loads(body)["predictions"][0]["label"]
     return None if label == "0" else f"expected the label 0, got {label!r}"
 
@@ -59,7 +59,7 @@ def need_engine() -> None:
 
 
 def docker(*arguments: str) -> str:
-    """The output of a docker command that must succeed."""
+    """Run a docker command that must succeed; returns its output."""
     result = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=600)
     assert result.returncode == 0, f"docker {' '.join(arguments)}: {result.stdout}{result.stderr}"
     return result.stdout.strip()

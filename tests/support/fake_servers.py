@@ -54,7 +54,7 @@ Routes = Mapping[str, Any]
 
 
 class FakeServer:
-    """A server in a thread; `requests` are those it has received."""
+    """A server in a thread; `requests` are those that it has received."""
 
     def __init__(self, routes: Routes, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[ReceivedRequest] = []

@@ -142,7 +142,7 @@ class RunningService:
             return json.loads(response.read())
 
     def pids(self, count: int) -> set[int]:
-        """The process ids of the workers, of which there must be `count`."""
+        """The process ids of the workers. There must be `count`."""
         pids: set[int] = set()
 
         def complete() -> bool:
@@ -165,7 +165,7 @@ class RunningService:
 def running(
     models: Path, *, ready: bool = True, env: dict[str, str] | None = None, **settings: Any
 ) -> Iterator[RunningService]:
-    """A fake service on a free port, whose processes are all killed at the end."""
+    """A fake service on a free port. At the end all its processes are killed."""
     values = {"models": str(models), "port": 0, "drain_wait": 0, "access_log": False, **settings}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.fake_service", json.dumps(values)],

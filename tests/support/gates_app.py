@@ -101,7 +101,7 @@ class SingleModelRegistry:
 
 
 class FakeSupervisor:
-    """Answers with the snapshots that a test sets, as if they came from all workers."""
+    """Returns the snapshots that a test sets, as if they came from all workers."""
 
     def __init__(self) -> None:
         self.snapshots: list[dict[str, Any]] = []

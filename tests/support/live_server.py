@@ -109,7 +109,7 @@ def serving(*arguments: object, **variables: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def module(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """Run `python -m` with these words in the root of the repository; terminated at the end."""
+    """Run `python -m` with these arguments in the root of the repository, and terminate it at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", *map(str, words)],
         cwd=ROOT,

@@ -11,7 +11,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def losses_in_training(net: nn.Module, rows: Tensor, classes: Tensor, lr: float = 0.02) -> list[float]:
-    """The loss at each of thirty steps of Adam on the same rows."""
+    """The losses of thirty steps of Adam on the same rows."""
     optimizer = torch.optim.Adam(net.parameters(), lr=lr)
     losses = []
     for _ in range(30):

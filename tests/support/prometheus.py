@@ -27,13 +27,13 @@ class Prometheus:
     url: str
 
     def ask(self, path: str, **parameters: Any) -> Any:
-        """GET from its API; returns the data of the answer."""
+        """GET a path of its API; returns the data of the answer."""
         answer = requests.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=30)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
     def target(self) -> dict[str, Any]:
-        """Its only target, after the first attempt to collect from it."""
+        """Its only target, after the first scrape."""
         until = time.monotonic() + 30
         while time.monotonic() < until:
             # Prometheus answers 503 until it is ready
@@ -45,7 +45,7 @@ class Prometheus:
         raise AssertionError("expected an attempt to collect within 30 seconds, got none")
 
     def recent_values(self, query: str, seconds: float) -> list[float]:
-        """Every value that a query had in the last seconds, over all series."""
+        """All values of a query in the last seconds, over all series."""
         now = time.time()
         data = self.ask("query_range", query=query, start=now - seconds, end=now, step=1)
         values = [float(value) for series in data["result"] for _, value in series["values"]]

@@ -14,7 +14,7 @@ from tests.support.tiny_repository import put
 
 
 class Workers:
-    """Records requests and answers as workers do. A file with the content "bad" fails in the last one."""
+    """Records requests and answers as workers do. The last worker fails on files with the content "bad"."""
 
     def __init__(self, count: int = 2) -> None:
         self.count = count

@@ -59,7 +59,7 @@ def test_every_service_is_hardened(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"prometheus", "grafana"}))
 def test_our_own_images_run_without_root(name: str) -> None:
-    """As a user that does not exist on the host."""
+    """Their user does not exist on the host."""
     assert SERVICES[name]["user"] == "10001:10001"
 
 
@@ -119,7 +119,7 @@ def test_key_files_are_set_only_if_they_are_given(name: str) -> None:
 
 
 def test_models_are_mounted_read_only_in_the_service() -> None:
-    """A service cannot change what it serves; the one-shot never writes to a folder of the user."""
+    """The export never writes to a folder of the user either."""
     for name in SERVING:
         assert SERVICES[name]["volumes"] == ["${MODELS:-models}:/models:ro"]
     assert SERVICES["export"]["volumes"] == ["${MODELS:-models}:/models${MODELS:+:ro}"]
@@ -131,7 +131,7 @@ def test_the_export_has_no_network() -> None:
 
 
 def test_ports_are_open_to_the_local_host_only() -> None:
-    """Unless a variable says otherwise."""
+    """A variable may open them to others."""
     for name, service in SERVICES.items():
         for port in service.get("ports", []):
             assert port.startswith(("127.0.0.1:", "${BIND:-127.0.0.1}:")), name
@@ -139,7 +139,7 @@ def test_ports_are_open_to_the_local_host_only() -> None:
 
 @pytest.mark.parametrize("profile", ["loadtest", "monitoring", "gpu", "scale"])
 def test_every_profile_has_services(profile: str) -> None:
-    """Each profile has services and is documented."""
+    """It is documented too."""
     assert [name for name, service in SERVICES.items() if profile in service.get("profiles", [])]
     assert f"--profile {profile}" in DOCUMENT
 
@@ -156,7 +156,7 @@ def test_every_variable_is_documented() -> None:
 
 
 def test_folders_in_documented_commands_are_absolute() -> None:
-    """`docker compose run` would take a folder that begins with a dot for the name of a volume."""
+    """`docker compose run` takes a folder that begins with a dot for the name of a volume."""
     folders = re.findall(r"docker compose run .*--volume (\S+)", DOCUMENT)
     assert folders
     assert all(folder.startswith('"$PWD/') for folder in folders)

@@ -69,7 +69,7 @@ def is_ready(project: Project) -> bool:
 
 
 def importable(image: str, *names: str) -> list[str]:
-    """Those of the packages that can be imported in an image."""
+    """The packages that can be imported in an image."""
     script = f"import importlib.util as u; print(*(n for n in {names!r} if u.find_spec(n)))"
     return docker("run", "--rm", image, "python3", "-c", script).split()
 
@@ -121,8 +121,8 @@ def test_the_dashboard_is_in_the_image(stack: Project) -> None:
     assert [Path(file).name for file in files.splitlines()] == ["plotly.min.js"]
 
 
-def test_a_second_up_trains_nothing(stack: Project) -> None:
-    """The model in the volume is kept, and the service keeps running."""
+def test_a_second_up_keeps_the_trained_model(stack: Project) -> None:
+    """The service keeps running."""
     before = stack.inside("service", "ls -li --full-time /models/digits-10/1"), stack.ids("service")
     stack.compose("up", "--wait")
     assert "there already: /models/digits-10/1/model.onnx" in stack.compose("logs", "export")
@@ -222,7 +222,7 @@ def test_a_stop_loses_nothing(stack: Project) -> None:
 
 
 def test_a_killed_export_leaves_no_model(images: None) -> None:
-    """A killed export leaves no model; the next start writes a whole project."""
+    """The next start writes a complete model."""
     with temporary_project("killed") as project:
         project.compose("up", "--detach", "--no-deps", "export")
         wait_until(lambda: "test accuracy" in project.compose("logs", "export"), 60)
@@ -342,7 +342,7 @@ def test_the_proxy_sends_json_if_no_replica_is_ready(scaled: Project) -> None:
 
 
 def test_the_load_generator_loads_the_service(stack: Project) -> None:
-    """From its own image, over the project's network, with every answer checked."""
+    """It runs in its own image, over the project's network, and checks every answer."""
     options = [
         "--users",
         "8",
@@ -392,7 +392,7 @@ def test_the_page_of_locust_loads_the_service(stack: Project) -> None:
 
 @pytest.mark.parametrize("image", ["turnpike-proxy", "turnpike-loadtest", "turnpike-export"])
 def test_no_image_runs_as_root(images: None, image: str) -> None:
-    """No image starts as root. Only the export has training libraries."""
+    """Only the export has training libraries."""
     assert docker("run", "--rm", image, "id", "-u") == "10001"
     libraries = ["torch", "onnx", "onnxruntime", "service", "models"]
     assert importable(image, *libraries) == (libraries if image == "turnpike-export" else [])

@@ -44,7 +44,7 @@ def settings(container: dict[str, Any]) -> dict[str, str]:
 
 
 def drain_seconds(container: dict[str, Any]) -> tuple[float, float]:
-    """Seconds before the port closes, and after."""
+    """Seconds before and after the port closes."""
     variables = settings(container)
     return float(variables["TURNPIKE_DRAIN_WAIT"]), float(variables["TURNPIKE_DRAIN_SECONDS"])
 
@@ -105,7 +105,7 @@ def test_the_job_label_is_that_of_alerts_and_dashboard() -> None:
 
 
 def test_every_manifest_is_used() -> None:
-    """By the kustomization of its folder; except the values of the adapter's chart."""
+    """The kustomization of its folder names it. The values of the adapter's chart are an exception."""
     for folder in (DEPLOY, *(DEPLOY / name for name in COMPONENTS)):
         kustomization = read("kustomization.yaml", folder)
         named = set(kustomization.get("resources", []))
@@ -135,7 +135,7 @@ def test_the_autoscaler_uses_the_metric_of_the_adapter() -> None:
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
 def test_the_autoscaler_gets_the_mean_wait_of_each_pod(tmp_path: Path) -> None:
-    """The mean wait of each pod in milliseconds; 0, not nothing, for a pod without requests."""
+    """It is in milliseconds. It is 0 for a pod without requests."""
     series = {
         'turnpike_model_queue_seconds_sum{namespace="n", pod="busy", model="one"}': "0+12x10",
         'turnpike_model_queue_seconds_count{namespace="n", pod="busy", model="one"}': "0+600x10",

@@ -76,7 +76,7 @@ def infer_request(values: Array, outputs: list[str] | None = None, flat: bool = 
 @pytest.mark.parametrize("count", [1, 64])
 @pytest.mark.parametrize("flat", [True, False])
 def test_json_results_equal_pytorch(served: ServedNetwork, count: int, flat: bool) -> None:
-    """Within the proved error, for one row and for many, with flat and nested data."""
+    """One row and many, flat and nested, differ by less than the proved error."""
     batch = rows(count)
     response = served.server.post("/v2/models/digits-10/infer", infer_request(batch, flat=flat))
     assert response.status_code == 200, response.text

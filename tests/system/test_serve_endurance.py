@@ -29,7 +29,7 @@ def short_and_long(short: int, long: int) -> list[Any]:
 
 @pytest.mark.parametrize("stops", short_and_long(10, 50))
 def test_stops_under_load_lose_nothing(stops: int) -> None:
-    """Half of them with kept connections, half with a new one for each request."""
+    """Half of them have kept connections, half a new connection for each request."""
     answered = 0
     for turn in range(stops):
         with serving("--workers", 2, "--drain-wait", 0.2) as server:
@@ -132,7 +132,7 @@ def test_an_overload_is_rejected_with_503_or_504(seconds: int) -> None:
 
 @pytest.mark.load
 def test_large_requests_get_their_own_results() -> None:
-    """Long runs are in a thread, and split their rows as runs in the event loop do."""
+    """Long runs take place in a thread and are split by rows in the same way as short runs."""
     assert open_model(BUNDLED_MODEL).inputs
     large = checked_requests(4, sizes=(1000,))
     assert isinstance(large[0], ClientRequest)

@@ -90,7 +90,7 @@ def test_a_dead_worker_is_replaced(server: Server) -> None:
 
 
 def test_a_body_over_the_limit_is_rejected_by_its_length(server: Server) -> None:
-    """413 for its Content-Length, before any byte of the body was sent."""
+    """It gets 413 for its Content-Length, before any byte of the body was sent."""
     got = raw(server, f"POST {INFER_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n".encode())
     assert got.startswith(b"HTTP/1.1 413")
     assert b"100000" in got
@@ -153,7 +153,7 @@ def test_malformed_http_gets_a_json_error(server: Server, data: bytes) -> None:
     ],
 )
 def test_errors_are_one_sentence_of_json(server: Server, method: str, path: str, status: int) -> None:
-    """Without HTML, {"detail"}, paths or tracebacks."""
+    """There is no HTML, no {"detail"}, no path and no traceback."""
     response = (server.post if method == "POST" else server.get)(path)
     assert response.status_code == status
     assert set(response.json()) == {"error"}
@@ -164,7 +164,7 @@ def test_errors_are_one_sentence_of_json(server: Server, method: str, path: str,
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
 @pytest.mark.parametrize("document", ["README.md", "docs/how-to/serve.md"])
 def test_the_curl_command_of_the_docs_works(server: Server, document: str) -> None:
-    """Verbatim except for the port."""
+    """Only the port is changed."""
     (line,) = re.findall(r"^    (curl .*:predict .*)$", (ROOT / document).read_text(), re.MULTILINE)
     words = shlex.split(line.replace("http://127.0.0.1:8000", server.url))
     (prediction,) = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)["predictions"]

@@ -82,7 +82,7 @@ def test_a_worker_without_the_model_gets_no_requests(tmp_path: Path) -> None:
 
 
 def test_keys_may_be_read_from_a_pipe(tmp_path: Path) -> None:
-    """Every worker has them, also replacements."""
+    """Every worker has them, including replacements."""
     reading, writing = os.pipe()
     os.write(writing, b"secret-key\n")
     os.close(writing)

@@ -150,7 +150,7 @@ def test_inspect_needs_neither_torch_nor_onnx(call: Callable[..., Result], tmp_p
 def test_errors_are_one_line(
     call: Callable[..., Result], tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
-    """And nothing is written."""
+    """Nothing is written."""
     ran = call(*arguments)
     assert ran.exit_code == status, ran.stderr
     assert message in " ".join(ran.stderr.split())
@@ -159,7 +159,6 @@ def test_errors_are_one_line(
 
 
 def test_verify_names_a_changed_weight(call: Callable[..., Result], tmp_path: Path) -> None:
-    """Verifying a file with a changed weight names the weight."""
     assert call(*EXPORT, "--name", "net").exit_code == 0
     import onnx
 

@@ -74,7 +74,7 @@ def test_the_bias_of_a_residual_stream_is_not_that_of_the_gate() -> None:
 
 
 def test_a_gemm_without_a_bias_gets_a_lever() -> None:
-    """A Gemm without a bias gets one, of zeros, with the name of the gate."""
+    """The new bias is zero and has the name of the gate."""
     net = nn.Sequential(dense.Layer(4, bias=False))
     model, instrumentation, _ = instrument_net(net)
     assert [lever.tensor for lever in instrumentation.gates[0].levers] == ["layer00.transform_gate.bias"]
@@ -116,7 +116,7 @@ def test_a_gate_that_is_public_and_used_twice_has_three_names() -> None:
 
 
 def test_a_cell_with_three_gates_has_two_transform_gates() -> None:
-    """Of three gates, that of the new content is T, one of the others carries, and the last is a T too."""
+    """The gate of the new content is T, another gate is the carry, and the third is a second T."""
     net = recurrent.HighwayLstm(4)
     _, instrumentation, runtime = instrument_net(net, "x", "below", "h", "c")
     assert [gate.kind for gate in instrumentation.gates] == ["independent", "independent"]

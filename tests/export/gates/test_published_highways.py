@@ -89,7 +89,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
 def export(
     net: nn.Module, *inputs: tuple[int, ...]
 ) -> tuple[Instrumentation, list[Tensor], list[np.ndarray]]:
-    """What was found in a network, random rows, and the values of the gates for them."""
+    """Export a network; returns what was found in it, random rows, and the values of the gates for them."""
     specs = tuple(
         InputSpec(f"x{number}", "float32", ("batch", *shape)) for number, shape in enumerate(inputs)
     )
@@ -120,7 +120,7 @@ def assert_same(gates: list[np.ndarray], expected: list[Tensor]) -> None:
         np.testing.assert_allclose(values, truth, atol=1e-5)
 
 
-def test_zeta(load: Load) -> None:
+def test_gates_of_zetascale_are_found(load: Load) -> None:
     """Two Linears; T is the gate."""
     published = load("zetascale==2.8.8", "zeta/nn/modules/highway_layer.py")
     net = nn.Sequential(*(published.HighwayLayer(8) for _ in range(3)))
@@ -129,7 +129,7 @@ def test_zeta(load: Load) -> None:
     assert_same(gates, [torch.sigmoid(z) for z in outputs_of(net, rows, [layer.gate for layer in net])])
 
 
-def test_allennlp(load: Load) -> None:
+def test_gates_of_allennlp_are_found(load: Load) -> None:
     """One fused Linear; the gate is the carry gate."""
     published = load("allennlp==2.10.1", "allennlp/modules/highway.py")
     net = published.Highway(8, num_layers=3)
@@ -139,7 +139,7 @@ def test_allennlp(load: Load) -> None:
     assert_same(gates, [1 - torch.sigmoid(z[..., 8:]) for z in outputs_of(net, rows, list(net._layers))])
 
 
-def test_pytext(load: Load) -> None:
+def test_gates_of_pytext_are_found(load: Load) -> None:
     """AllenNLP's layer rewritten: 1 - g is computed from a tensor with a single 1."""
     published = load("pytext-nlp==0.3.3", "pytext/models/embeddings/char_embedding.py")
     net = published.Highway(8, num_layers=2)
@@ -148,7 +148,7 @@ def test_pytext(load: Load) -> None:
     assert_same(gates, [1 - torch.sigmoid(z[..., 8:]) for z in outputs_of(net, rows, list(net.layers))])
 
 
-def test_coqui(load: Load) -> None:
+def test_gates_of_coqui_are_found(load: Load) -> None:
     """The highways of Tacotron, with modules called H and T."""
     published = load("TTS==0.22.0", "TTS/tts/layers/tacotron/tacotron.py")
     net = nn.Sequential(*(published.Highway(8, 8) for _ in range(4)))
@@ -158,7 +158,7 @@ def test_coqui(load: Load) -> None:
     assert_same(gates, [torch.sigmoid(z) for z in outputs_of(net, rows, [layer.T for layer in net])])
 
 
-def test_espnet(load: Load) -> None:
+def test_gates_of_espnet_are_found(load: Load) -> None:
     """The highways of Tacotron, with H and T in a Sequential each."""
     published = load("espnet==202511", "espnet/nets/pytorch_backend/tacotron2/cbhg.py")
     net = nn.Sequential(*(published.HighwayNet(8) for _ in range(4)))
@@ -167,7 +167,7 @@ def test_espnet(load: Load) -> None:
     assert_same(gates, outputs_of(net, rows, [layer.gate for layer in net]))
 
 
-def test_state_spaces(load: Load) -> None:
+def test_gates_of_espnet_state_spaces_are_found(load: Load) -> None:
     """A gate computed from the input and from H; the second carry is multiplied by 1.7."""
     published = load("espnet==202511", "espnet2/asr/state_spaces/residual.py")
 
@@ -190,7 +190,7 @@ def test_state_spaces(load: Load) -> None:
     assert_same(gates, [torch.sigmoid(x + y), torch.sigmoid(x2 + y2)])
 
 
-def test_labml(load: Load) -> None:
+def test_gates_of_labml_are_found(load: Load) -> None:
     """Recurrent highways, two layers of depth three, unrolled in time."""
     published = load("labml-nn==0.5.1", "labml_nn/recurrent_highway_networks/__init__.py")
 
@@ -214,7 +214,7 @@ def test_labml(load: Load) -> None:
     assert_same([t for gate, t in zip(instrumentation.gates, gates, strict=True) if gate.depth], expected)
 
 
-def test_augmented_lstm(load: Load) -> None:
+def test_gates_of_allennlp_augmented_lstm_are_found(load: Load) -> None:
     """An LSTM with a highway around each step, whose carry is a linear map of the input."""
     published = load("allennlp==2.10.1", "allennlp/modules/augmented_lstm.py")
 

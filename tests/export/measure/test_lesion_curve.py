@@ -46,7 +46,7 @@ def test_closing_a_layer_equals_leaving_it_out(ending: str) -> None:
 
 
 def test_layers_without_levers_are_left_out() -> None:
-    """Also a layer of which only some gates have levers."""
+    """A layer of which only some gates have levers is left out too."""
     net = highway()
     gates = (net.gates[0], net.gates[1].model_copy(update={"levers": ()}), net.gates[2])
     curve = lesion_curve(net.open(), gates, rows_for(net), "logits", net.biases)
@@ -92,7 +92,7 @@ def test_all_depths_of_a_layer_close_together() -> None:
 
 
 def test_without_classes_there_is_no_curve() -> None:
-    """Nor if the output has no column for some class."""
+    """There is none either if the output has no column for some class."""
     net = highway()
     rows = rows_for(net)
     for unsuitable in (

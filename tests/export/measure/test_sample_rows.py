@@ -102,7 +102,7 @@ def test_ranges_cover_all_rows() -> None:
 
 
 def test_private_rows_stay_out_unless_requested() -> None:
-    """A user's rows may be private. Of public data ten rows are stored by default."""
+    """A user's rows may be private. Ten rows of public data are stored by default."""
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source(rows=rows)) == 0
     assert sample_count(4, source(rows=rows)) == 4
@@ -119,7 +119,7 @@ def test_private_rows_stay_out_unless_requested() -> None:
         (["x:float32[batch,2]", "y:float32[3,2]"], "inputs that take a single row, got y:"),
     ],
 )
-def test_rows_that_json_cannot_hold_stay_out(inputs: list[str], requirement: str) -> None:
+def test_rows_that_one_json_request_cannot_hold_stay_out(inputs: list[str], requirement: str) -> None:
     """They are left out by default, and refused if requested."""
     rows = Rows({"x": numbered(20)})
     assert sample_count(None, source(*inputs, rows=rows, public=True)) == 0

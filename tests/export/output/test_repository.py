@@ -36,7 +36,7 @@ def test_invalid_versions_are_refused(version: int) -> None:
 
 
 def test_a_file_is_no_repository(tmp_path: Path) -> None:
-    """Nor is a path below a file."""
+    """A path below a file is none either."""
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "file", tmp_path / "file" / "models"):
         with pytest.raises(UsageError, match="expected a folder, and .*file is a file"):
@@ -75,7 +75,7 @@ def test_a_model_that_cannot_be_served_does_not_appear(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, error: BaseException) -> None:
-    """Neither a draft nor a new folder; an old file stays as it was."""
+    """No draft and no new folder are left. An old file does not change."""
 
     def check(draft: Path) -> None:
         raise error

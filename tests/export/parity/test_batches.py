@@ -148,7 +148,7 @@ def test_a_digest_covers_names_types_shapes_and_bytes() -> None:
 
 
 def test_a_perturbation_is_relative_to_each_value() -> None:
-    """In float64; ids do not move."""
+    """It is computed in float64. Ids do not change."""
     batch = ProofBatch(
         "b", 2, {"x": np.float32([[1e4], [0]]), "ids": np.array([[3], [4]])}, {"x": 0, "ids": 0}
     )

@@ -31,7 +31,7 @@ def formula(x: Array) -> TensorValues:
 
 @dataclass
 class FormulaReference:
-    """A network that is a formula, and records what it is run on."""
+    """A network that computes a formula, and records its batches."""
 
     description: str = "a formula"
     warnings: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def test_a_correct_model_passes() -> None:
 
 @pytest.mark.parametrize("row", [0, 1, 60, 119, 120, 127])
 def test_every_row_of_a_large_batch_is_compared(row: int) -> None:
-    """Also the rows for which no float64 reference is computed."""
+    """Rows without a float64 reference are compared too."""
     assert run(FIRST, LAST, spoil=change_row(128, row, OUTPUT)).startswith("y with the batch ")
 
 
@@ -140,7 +140,7 @@ def test_gates_of_a_large_batch_are_compared_with_a_small_one() -> None:
 
 
 def test_layers_are_compared_if_a_large_batch_differs() -> None:
-    """So that the first layer that differs is named."""
+    """The message names the first layer that differs."""
     reason = run(FIRST, LAST, spoil=change_row(128, 60, GATE, OUTPUT))
     assert reason.startswith("layer00.transform_gate with the batch '128 rows'")
 
@@ -157,7 +157,7 @@ def test_the_reference_of_a_large_batch_is_computed_for_its_last_rows() -> None:
 
 
 def test_results_that_change_between_runs_are_found() -> None:
-    """A side that gives another answer the second time is found and named."""
+    """The message names the side whose second result differs from its first."""
 
     def fickle(values: TensorValues, runs: int) -> None:
         values[OUTPUT] += np.float32(runs)

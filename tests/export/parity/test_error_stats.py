@@ -111,7 +111,7 @@ def test_both_sides_may_lose_nan_if_the_reference_does() -> None:
 
 
 def test_integers_must_equal_pytorch_or_float64() -> None:
-    """An argmax of two equal values may give either index, and no third."""
+    """An argmax of two equal values may give either index, but no third one."""
     native, float64 = np.array([1, 2, 3]), np.array([1, 2, 4])
     assert compare_tensors(BLANK, ort=np.array([1, 2, 4]), native=native, float64=float64).mismatch == ""
     assert compare_tensors(BLANK, ort=np.array([1, 5, 3]), native=native, float64=float64).mismatch == (

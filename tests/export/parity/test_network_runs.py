@@ -30,7 +30,7 @@ BATCH = ProofBatch("b", 2, {"x": np.float32([[0.1, 0.2, 0.3], [1, 2, 3]])}, {"x"
 
 
 class Narrow(nn.Module):
-    """Asks for float32 in every way that code does."""
+    """Requests float32 in every way that PyTorch code can."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Narrow(nn.Module):
 
 
 def test_float32_in_user_code_becomes_float64() -> None:
-    """The same numbers as float64 code that asks for nothing."""
+    """The result equals that of code that names no dtype."""
     with float64_mode(), torch.no_grad():
         actual = Narrow()(to_float64(X))
     x, literal = X.double(), torch.tensor([0.1, 0.2, 0.3]).double()
@@ -72,7 +72,7 @@ def test_in_place_changes_of_float32_tensors_are_kept() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_the_default_dtype_is_restored(dtype: torch.dtype) -> None:
-    """Also after an error."""
+    """It is restored after an error too."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -87,7 +87,7 @@ def test_the_default_dtype_is_restored(dtype: torch.dtype) -> None:
 
 
 def test_integers_and_booleans_are_not_converted() -> None:
-    """Ids and masks are not converted."""
+    """Ids and masks stay as they are."""
     with float64_mode():
         assert (torch.arange(3) + 1).dtype == torch.int64
         assert to_float64(torch.tensor(True)).dtype == torch.bool
@@ -95,7 +95,7 @@ def test_integers_and_booleans_are_not_converted() -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_an_independent_copy_shares_no_tensors() -> None:
-    """Also with a module that keeps a tensor computed from its parameters, as old weight norm does."""
+    """Old weight norm keeps a tensor on the module that was computed from its parameters."""
     module = weight_norm(nn.Linear(3, 3))
     module(torch.zeros(1, 3))
     copied = independent_copy(module)
@@ -129,7 +129,7 @@ def test_a_network_may_write_into_its_input() -> None:
 
 
 def test_a_network_in_train_mode_is_run_in_eval_mode() -> None:
-    """In eval mode, so without dropout."""
+    """There is no dropout then."""
     module = nn.Dropout(0.5).train()
     network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=module))
     assert np.array_equal(network.native(BATCH)[0], BATCH.arrays["x"])
@@ -161,13 +161,13 @@ class Stateful(nn.Module):
     ],
 )
 def test_a_run_that_changes_a_tensor_is_found(change: Callable[[nn.Module], None], name: str | None) -> None:
-    """In place, through .data, or by assignment."""
+    """The change may be in place, through .data, or by assignment."""
     network = NetworkCopy(Source("s", "m", parse_inputs([INPUT]), module=Stateful(change)))
     assert network.changed_by(BATCH) == name
 
 
 def test_a_program_without_a_module_is_the_original() -> None:
-    """As for a .pt2 source. Arguments are put back into their nested structure."""
+    """A .pt2 source has no module. Arguments are put back into their nested structure."""
 
     class Two(nn.Module):
         def forward(self, pair: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:
@@ -203,7 +203,7 @@ def test_a_graph_alone_is_no_network() -> None:
 
 
 def test_constants_of_a_program_are_recomputed() -> None:
-    """In float64, if they depend on no input."""
+    """They are recomputed in float64 if they depend on no input."""
 
     class Positions(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ def test_only_requested_values_are_computed() -> None:
 
 
 def test_an_overridable_bias_has_a_default() -> None:
-    """It need not be fed."""
+    """A run need not feed it."""
     proto = model([helper.make_node("Add", ["x", "b"], ["y"])], "y", overridable=True, b=np.float32([1, 2]))
     np.testing.assert_allclose(GraphEvaluator(proto, ["y"]).run({"x": X}, float64=True)["y"], [[1.1, 2.7]])
     graph = ir.from_proto(proto)
@@ -112,7 +112,7 @@ BATCH = ProofBatch("b", 1, {"x": X}, {"x": 0})
 
 
 def test_an_onnx_source_is_its_own_reference() -> None:
-    """By the values' names before gates were exposed; complements of gates are computed."""
+    """Values are found by their names in the file, and complements of gates are computed."""
     proto = model(
         [helper.make_node("Sigmoid", ["x"], ["g"]), helper.make_node("Mul", ["x", "g"], ["y"])], "y"
     )

@@ -29,7 +29,7 @@ CONFIG = MlpConfig(inputs=(6,), classes=3, width=12, layers=3)
 
 @dataclass(frozen=True)
 class Subject:
-    """A network and its graph, of which a test may spoil a copy."""
+    """A network and its graph; a test changes a copy of the graph."""
 
     source: Source
     traced: TracedGraph
@@ -115,7 +115,6 @@ def nan_to_zero(model: ir.Model) -> None:
 
 
 def test_a_correct_graph_passes(subject: Subject) -> None:
-    """Nothing is reported of a correct graph."""
     proof = subject.prove_spoilt()
     assert proof.parity.verdict == "pass"
     assert not proof.batch_coupled
@@ -144,7 +143,7 @@ def test_a_correct_graph_passes(subject: Subject) -> None:
 def test_the_first_wrong_tensor_is_named(
     subject: Subject, spoil: Callable[[ir.Model], None], failed: str
 ) -> None:
-    """The first tensor that differs is named and marked in the table; nothing before it is blamed."""
+    """It is marked in the table too, and no earlier tensor is."""
     with pytest.raises(ParityError, match=f"^{failed} with the batch") as raised:
         subject.prove_spoilt(spoil)
     marked = [line for line in raised.value.table.splitlines() if line.endswith("<- failed")]
@@ -167,7 +166,7 @@ def test_the_first_wrong_tensor_is_named(
 def test_a_changed_weight_is_named(
     subject: Subject, name: str, function: Callable[[np.ndarray], np.ndarray]
 ) -> None:
-    """Even if only the last bit differs, which the outputs need not show."""
+    """A change of the last bit is enough, which the outputs need not show."""
     with pytest.raises(ParityError, match=f"^{name}: expected the network's weights bit for bit"):
         subject.prove_spoilt(change(name, function))
 

@@ -28,7 +28,7 @@ SMALL = ("digits-10", "charcnn")
 
 @dataclass(frozen=True)
 class Traceable:
-    """What a proof needs of a network."""
+    """A traced network, with everything that its proof needs."""
 
     source: Source
     traced: TracedGraph
@@ -91,7 +91,7 @@ def test_a_proof_records_reference_batches_and_errors(digits: Traceable) -> None
 
 
 def test_equal_seeds_give_equal_proofs(digits: Traceable) -> None:
-    """To the last digit, so that two exports have the same bytes."""
+    """They are equal to the last digit, so that two exports have the same bytes."""
     assert digits.prove().parity == digits.prove().parity
     assert digits.prove(seed=1).parity.tensors != digits.prove().parity.tensors
 
@@ -175,7 +175,7 @@ class Pooling(nn.Module):
 
 
 def test_nan_lost_by_onnxruntime_gives_a_warning() -> None:
-    """It is no fault of the graph."""
+    """The graph is correct all the same."""
     proof = traceable(Pooling(), "x:float32[batch,2,8]").prove()
     assert len(proof.warnings) == 1
     assert proof.warnings[0].startswith("onnxruntime loses NaN in maxima and recurrent layers")
@@ -204,7 +204,7 @@ class Embedding(nn.Module):
 def test_ids_are_drawn_from_a_range_that_the_network_accepts(
     shift: int, dtype: str, rows: Rows | None, count: int
 ) -> None:
-    """From its tables or real rows; if neither tells, narrower ranges are tried."""
+    """The range comes from tables or real rows. Without these, narrower ranges are tried."""
     proof = traceable(Embedding(shift), f"ids:{dtype}[batch,tokens]", rows=rows).prove()
     ids = proof.random_rows.inputs["ids"].astype(int) + shift
     assert ids.min() >= 0
@@ -221,7 +221,7 @@ class Choosing(nn.Module):
 
 
 def test_inputs_and_outputs_of_any_type_are_compared() -> None:
-    """Integers and booleans exactly."""
+    """Integers and booleans must be equal."""
     proof = traceable(Choosing(), "x:float32[batch,4]", "on:bool[batch,4]", "byte:uint8[batch,1]").prove()
     assert {tensor.name for tensor in proof.parity.tensors} == {"score", "best", "high"}
 
@@ -260,7 +260,7 @@ def test_a_length_that_the_network_accepts_is_searched() -> None:
 
 
 def test_a_network_that_accepts_nothing_is_reported() -> None:
-    """With the reason for the first batch."""
+    """The message has the reason for the first batch."""
     net = traceable(Picky(), "x:float32[batch,2,time]")
 
     def refuse(x: Tensor) -> Tensor:
@@ -272,7 +272,7 @@ def test_a_network_that_accepts_nothing_is_reported() -> None:
 
 
 def test_a_graph_with_other_inputs_is_reported(digits: Traceable) -> None:
-    """Before anything is run."""
+    """The error is raised before anything is run."""
     source = replace(digits.source, inputs=parse_inputs(["x:float32[batch,1,8,8]", "y:float32[batch]"]))
     with pytest.raises(
         ParityError, match=r"inputs: expected the network's 2 \(x, y\), the graph has 1 \(x\)"
@@ -313,7 +313,7 @@ def test_a_fixed_batch_passes() -> None:
 
 
 def onnx_source() -> Source:
-    """A file from elsewhere: one layer y = relu(x W) T + x (1 - T)."""
+    """An .onnx file with one layer y = relu(x W) T + x (1 - T)."""
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal((4, 4)).astype(np.float32) for name in ("wh", "wt")}
     nodes = [
@@ -338,7 +338,7 @@ def onnx_source() -> Source:
 
 
 def test_an_onnx_source_is_proved_against_itself() -> None:
-    """With gates exposed and levers added it computes the same; a change is found."""
+    """The graph with exposed gates and levers computes the same. A change of it is found."""
     source = onnx_source()
     model = ir.from_proto(source.graph)
     origins = instrument(model).origins

@@ -51,7 +51,7 @@ def shared() -> tuple[Source, TracedGraph]:
 
 @pytest.fixture
 def source(shared: tuple[Source, TracedGraph]) -> Source:
-    """A copy whose network a test may change."""
+    """A copy of the source, whose network a test may change."""
     return replace(shared[0], module=copy.deepcopy(shared[0].module))
 
 
@@ -67,7 +67,7 @@ def reference_for(
 
 
 def test_outputs_and_gates_are_computed_in_float64(source: Source, traced: TracedGraph) -> None:
-    """By the formula, up to the rounding of float64; native values are float32."""
+    """They equal the formula up to the rounding of float64. Native values are float32."""
     net = source.module
     reference = reference_for(
         source, traced, {"t": Origin("sigmoid"), "c": Origin("sigmoid", complement=True)}
@@ -86,7 +86,7 @@ def test_outputs_and_gates_are_computed_in_float64(source: Source, traced: Trace
 
 
 def test_the_users_module_does_not_change(source: Source, traced: TracedGraph) -> None:
-    """Its mode and weights, and torch's random state."""
+    """Neither its mode nor its weights change, nor does torch's random state."""
     net = source.module
     net.train()
     before, random = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state()
@@ -120,7 +120,7 @@ def test_a_value_without_a_traced_node_is_computed_from_the_graph(
 
 
 def test_a_float32_only_network_is_replaced_by_its_program(source: Source, traced: TracedGraph) -> None:
-    """By its traced program; the description and a warning say so."""
+    """The description and a warning say so."""
     expected = reference_for(source, traced).float64(BATCH)["output"]
     source.module.narrow = True
     reference = reference_for(source, traced)
@@ -130,7 +130,7 @@ def test_a_float32_only_network_is_replaced_by_its_program(source: Source, trace
 
 
 def test_a_program_that_differs_from_the_network_is_found(source: Source, traced: TracedGraph) -> None:
-    """Even if it differs by only 1e-7."""
+    """A difference of 1e-7 is enough."""
     source.module.extra = 1e-7
     with pytest.raises(
         ParityError, match="output: the traced program does not compute what the network does"
@@ -139,7 +139,7 @@ def test_a_program_that_differs_from_the_network_is_found(source: Source, traced
 
 
 def test_a_batch_that_the_network_does_not_accept_is_rejected(source: Source, traced: TracedGraph) -> None:
-    """But it is an error if the network accepts a batch and the traced program does not."""
+    """A batch that only the traced program does not accept is an error."""
     reference = reference_for(source, traced)
     wider = ProofBatch("b", 1, {"x": np.zeros((1, 4), np.float32)}, {"x": 0})
     with pytest.raises(RejectedError, match="shapes"):
@@ -165,7 +165,7 @@ def test_a_batch_that_the_network_does_not_accept_is_rejected(source: Source, tr
     ],
 )
 def test_equality_allows_for_rounding(first: list[float], second: list[float], equal: bool) -> None:
-    """Of float64; integers must be equal."""
+    """The tolerance is that of float64. Integers must be equal."""
     assert equal_up_to_rounding(np.array(first), np.array(second)) == equal
 
 

@@ -27,7 +27,7 @@ GOOD = TensorErrors(
     ],
 )
 def test_the_bounds_are_four_and_eight_times_pytorchs_error(rms: float, largest: float, passes: bool) -> None:
-    """Plus one eps, or eight, relative to the tensor's scale."""
+    """One and eight eps of the tensor's scale are added."""
     assert (check_tensor([replace(GOOD, rms=rms, max=largest)]) is None) == passes
 
 
@@ -57,7 +57,7 @@ def test_the_bound_over_all_batches_has_no_margin() -> None:
 
 
 def test_small_results_have_the_bound_of_their_usual_size() -> None:
-    """A result near zero has the rounding errors of its usual size; a batch of zeros has not."""
+    """A result near zero has the rounding errors of its usual size. A batch of zeros has none."""
     small = replace(GOOD, batch="1 row", rows=1, cells=1, scale=1e-6, rms_torch=0.0, max_torch=0.0)
     assert check_tensor([GOOD, small]) is None
     assert check_tensor([GOOD, replace(small, ordinary=False)]) is not None

@@ -50,7 +50,7 @@ def check(model: onnx.ModelProto) -> WeightMatch:
     ],
 )
 def test_transformed_weights_are_recognized(array: np.ndarray) -> None:
-    """Under another name, transposed, reshaped or concatenated."""
+    """The weight may be renamed, transposed, reshaped or concatenated."""
     assert check(graph(other=np.ascontiguousarray(array))) == WeightMatch(1, 0, 0.0)
 
 
@@ -72,7 +72,7 @@ def change_last_bit(array: np.ndarray) -> np.ndarray:
     ],
 )
 def test_other_weights_are_named(array: np.ndarray) -> None:
-    """One bit makes another weight, and so do a part or another dtype."""
+    """One changed bit makes another weight. A part of a weight and another dtype are other weights too."""
     with pytest.raises(
         ParityError, match=r"^other: expected one of .*, got another constant float\d\d\[.*\]$"
     ):
@@ -95,7 +95,7 @@ def test_other_weights_are_named(array: np.ndarray) -> None:
     ],
 )
 def test_a_weight_is_compared_with_the_parameter_of_its_name(array: np.ndarray, message: str) -> None:
-    """Not the weight of another layer, nor its own transposed."""
+    """The weight of another layer and the transposed weight are refused."""
     with pytest.raises(ParityError, match=message):
         check(graph(w=array))
 
@@ -110,7 +110,7 @@ def test_weights_are_compared_by_bits() -> None:
 
 
 def test_literals_indices_and_zeros_are_not_checked() -> None:
-    """Literals, shapes and a bias of zeros come from no parameter; the outputs show their effect."""
+    """Literals, shapes and zero biases come from no parameter. The outputs show their effect."""
     shape = np.arange(100)
     literal = np.linspace(1, 2, MAX_LITERAL_SIZE, dtype=np.float32)
     match = check(graph(one=np.float32(1), shape=shape, literal=literal, zeros=np.zeros(50, np.float32)))
@@ -190,7 +190,7 @@ def test_each_kind_of_weight_is_checked(traced_source: tuple[Source, TracedGraph
 
 
 def test_weights_are_those_of_the_module(traced_source: tuple[Source, TracedGraph]) -> None:
-    """If its weights changed after tracing, the graph's are no longer the network's."""
+    """If the module's weights changed after tracing, those of the graph are outdated."""
     source, traced = traced_source
     torch.manual_seed(1)
     other = ManyTensors().eval()

@@ -250,7 +250,7 @@ def test_nan_outside_of_the_panel_is_an_error(full: ReportData, tmp_path: Path) 
 
 
 def test_the_same_report_gives_the_same_bytes(full: ReportData, tmp_path: Path) -> None:
-    """And nothing is left beside the two files."""
+    """Nothing is left beside the two files."""
     for folder in ("a", "b"):
         write_report(tmp_path / folder, full)
         assert sorted(entry.name for entry in (tmp_path / folder).iterdir()) == ["index.html", "report.json"]

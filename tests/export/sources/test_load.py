@@ -107,7 +107,7 @@ def test_inputs_get_the_names_of_the_user(tmp_path: Path) -> None:
 
 
 def test_rows_that_changed_since_training_cause_a_warning(tmp_path: Path, digits: dict[str, Any]) -> None:
-    """They are used nevertheless."""
+    """They are used all the same."""
     path = save_checkpoint(tmp_path / "net.safetensors", data={**digits, "digest": "0" * 64})
     with pytest.warns(
         SourceWarning, match="digits has other rows here than the ones that the checkpoint was trained on"
@@ -117,7 +117,7 @@ def test_rows_that_changed_since_training_cause_a_warning(tmp_path: Path, digits
 
 
 def test_rows_of_named_data_sets_are_public(tmp_path: Path, digits: dict[str, Any]) -> None:
-    """Those of a checkpoint or of a data set by name, never those of the user's own file."""
+    """Those of a checkpoint are public too, those of the user's own file never are."""
     path = save_checkpoint(tmp_path / "model.safetensors", data=digits)
     x = np.zeros((3, 1, 8, 8), np.uint8)
     np.savez(tmp_path / "own.npz", x=x, y=np.arange(3))

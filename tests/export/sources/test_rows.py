@@ -83,7 +83,7 @@ def test_bytes_become_floats_and_are_not_scaled(tmp_path: Path) -> None:
 
 
 def test_a_limited_choice_of_rows_is_reproducible(tmp_path: Path) -> None:
-    """Each with its class."""
+    """Each row keeps its class."""
     x = np.arange(MAX_ROWS_USED * 3, dtype=np.float32).reshape(-1, 1)
     inputs = parse_inputs(["x:float32[batch,1]"])
     rows, _ = read_rows(save_npz(tmp_path, x=x, y=x[:, 0].astype(int)), inputs)
@@ -140,7 +140,7 @@ def test_integers_do_not_overflow(tmp_path: Path, dtype: str, number: int) -> No
 
 
 def test_classes_may_be_labels() -> None:
-    """As text or bytes. If the labels are numbers, a number is a label, not a column."""
+    """Labels may be text or bytes. If they are numbers, a number is a label, not a column."""
     assert class_numbers(np.array(["dog", "cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
     assert class_numbers(np.array([b"dog", b"cat"]), ("cat", "dog"), "here").tolist() == [1, 0]
     assert class_numbers(np.array([7, 3, 7]), ("3", "7"), "here").tolist() == [1, 0, 1]
@@ -182,7 +182,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, keep: int) -> None:
 
 
 def test_a_file_that_expands_beyond_the_limit_is_rejected(tmp_path: Path) -> None:
-    """Even if only the header of an array claims the size."""
+    """It is rejected even if only the header of an array claims the size."""
     with zipfile.ZipFile(tmp_path / "rows.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", bytes(1 << 20))
     with pytest.raises(SourceError, match="GiB of rows"):
@@ -198,7 +198,7 @@ def test_a_file_that_expands_beyond_the_limit_is_rejected(tmp_path: Path) -> Non
 
 
 def test_a_data_set_gives_its_test_rows() -> None:
-    """And the names of its classes."""
+    """It gives the names of its classes too."""
     rows, labels = read_rows("digits", parse_inputs(["x:float32[batch,1,8,8]"]))
     assert (len(rows), labels) == (359, tuple("0123456789"))
     assert rows.inputs["x"].dtype == np.float32
@@ -215,7 +215,7 @@ def test_a_data_set_gives_its_test_rows() -> None:
 
 
 def test_an_unknown_data_set_is_an_error(tmp_path: Path) -> None:
-    """As is a known data set without files in the given folder."""
+    """A known data set without files in the given folder is an error too."""
     with pytest.raises(
         SourceError, match="data: expected an .npz file, a folder of images or one of digits, names"
     ):

@@ -70,7 +70,7 @@ def test_a_pickle_with_code_is_not_run(tmp_path: Path, zipped: bool) -> None:
 
 
 def test_a_bare_pickle_is_not_run(tmp_path: Path) -> None:
-    """One that torch.save did not write."""
+    """A bare pickle was not written by torch.save."""
     ran, path = tmp_path / "ran", tmp_path / "w.pth"
     path.write_bytes(pickle.dumps({"w": PickleTrap(ran)}))
     with pytest.raises(ExportError, match="w.pth"):

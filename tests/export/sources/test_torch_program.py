@@ -366,7 +366,7 @@ def test_guards_are_not_run(tmp_path: Path, files: Files) -> None:
 
 @pytest.mark.parametrize("sizes", [[1 << 40], [1 << 16, 1 << 16], [-1, 4]])
 def test_a_claimed_size_is_not_allocated(tmp_path: Path, files: Files, sizes: list[int]) -> None:
-    """Neither for a weight, nor for a value."""
+    """This holds for weights and for other values."""
     claimed = [{"as_int": size} for size in sizes]
 
     def weight(config: Any) -> None:

@@ -43,7 +43,7 @@ def test_initializers_are_the_parameters() -> None:
 
 @pytest.mark.parametrize("opset", OPSETS)
 def test_the_opset_is_the_requested_one(opset: int) -> None:
-    """And onnxruntime runs the graph."""
+    """onnxruntime runs the graph."""
     traced = trace_module(nn.Linear(4, 2), "x:float32[batch,4]", opset=opset)
     assert traced.model.opset_imports[""] == opset
     open_graph(traced).run({"x": np.zeros((3, 4), np.float32)})

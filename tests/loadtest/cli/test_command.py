@@ -137,7 +137,7 @@ def test_a_sending_process_that_dies_is_an_error() -> None:
 
 @pytest.mark.slow
 def test_sending_processes_end_with_the_coordinator() -> None:
-    """Even when it is killed and cannot tell them."""
+    """They end even if it is killed and cannot send them a message."""
     with (
         fake_servers.fake_server(fake_servers.triton()) as server,
         command(server.url, *LONG, "--processes", 2) as process,

@@ -131,7 +131,7 @@ def test_every_framing_of_a_body_is_read(parts: tuple[bytes, ...], kept: int) ->
     ],
 )
 def test_a_truncated_response_is_a_fault(parts: tuple[bytes, ...], message: str) -> None:
-    """It is a fault, never a short body, and the connection is not used again."""
+    """It never counts as a short body, and the connection is not used again."""
     with scripted_server(answering(*parts)) as url:
         pool = ConnectionPool(url, insecure=False)
         with pytest.raises(NoAnswerError, match=message):
@@ -148,7 +148,7 @@ def test_a_refused_connection_is_a_fault() -> None:
 
 
 def test_redirects_are_not_followed() -> None:
-    """Redirects are not followed: such an answer is not from a model."""
+    """An answer after a redirect would not come from the model."""
     with fake_servers.fake_server({"POST /x": FakeAnswer(BODY, 307, {"Location": "/y"})}) as server:
         pool = ConnectionPool(server.url, insecure=False)
         assert pool.post(request(server.url)).status == 307

@@ -155,7 +155,6 @@ def test_latency_includes_lateness() -> None:
 
 
 def test_an_unreachable_rate_leaves_time_to_stop() -> None:
-    """A rate beyond reach leaves time to handle answers and to stop."""
     with running_process_load() as (process_load, _):
         gevent.spawn(process_load.new_schedule(process_load.request_cycle("json"), 10).run)
         begun = time.monotonic()
@@ -184,7 +183,7 @@ def test_arrivals_are_a_poisson_process() -> None:
 
 
 def test_a_schedule_does_not_catch_up_after_a_pause() -> None:
-    """A schedule pauses at rate 0 and does not make up for the pause afterwards."""
+    """At rate 0 nothing is sent."""
     with running_process_load() as (process_load, outcomes):
         gevent.spawn(process_load.new_schedule(process_load.request_cycle("json")).run)
         gevent.sleep(0.1)

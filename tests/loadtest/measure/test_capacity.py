@@ -51,7 +51,7 @@ def record(
 def run_search(
     server: Server, start: float, limits: str = LIMITS, late: float = 0.0
 ) -> tuple[CapacitySearch, list[float]]:
-    """Run a search to its end; returns the rates that were tried, too."""
+    """Run a search to its end; returns it and the rates that it tried."""
     search, rates = CapacitySearch(Slo.parse(limits), start), []
     while (rate := search.next_rate()) is not None:
         rates.append(rate)
@@ -179,7 +179,7 @@ def test_random_variation_is_not_a_miss() -> None:
 
 
 def test_a_queue_that_grows_is_a_miss() -> None:
-    """Answers that do not keep pace with requests will miss any limit on times, though not yet."""
+    """If answers do not keep pace with requests, any limit on times will be missed later."""
     for waiting, held in ((40, True), (60, False)):
         search = CapacitySearch(Slo.parse("p99<5s"), 100)
         assert record(search, 100, period(100, 0.5), waiting=waiting).held is held

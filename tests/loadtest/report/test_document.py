@@ -29,7 +29,7 @@ from tests.support.loadtest_records import (
 
 
 def test_figures_equal_those_of_numpy() -> None:
-    """Percentiles, rates and errors equal those that numpy computes from the same outcomes."""
+    """Percentiles, rates and errors are computed from the same outcomes."""
     ledger, draws = Ledger(), np.random.default_rng(0)
     latencies = draws.lognormal(-5, 1, 2000)
     for number, latency in enumerate(latencies):

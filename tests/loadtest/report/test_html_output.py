@@ -131,7 +131,6 @@ def test_each_limit_has_a_verdict() -> None:
 
 
 def test_many_errors_fail_a_test_without_slo() -> None:
-    """Without an SLO, a test still fails if many requests have no good answer."""
     ledger = Ledger()
     add_requests(ledger, START, 10, 60, faults={"503": 0.5})
     text = render_report(build_document(sample_record(LoadPlan(URL), ledger)))
@@ -171,7 +170,7 @@ def test_a_search_shows_its_steps() -> None:
 
 
 def test_a_stopped_search_shows_its_steps() -> None:
-    """It has no capacity, which does not mean that there is none."""
+    """It has no capacity, but this does not mean that no rate kept the limits."""
     report = build_document(replace(sample_search_record(), capacity=None, interrupted=True))
     assert report["capacity"]["done"] is False
     assert len(report["capacity"]["steps"]) == 7

@@ -278,7 +278,7 @@ def test_gate_responses_are_compared() -> None:
 
 
 def test_faults_contain_no_names_of_the_server() -> None:
-    """Names that a server makes up must not be part of a fault, because faults are counted by their text."""
+    """Faults are counted by their text, so names that a server invents must not be part of it."""
     for odd in (infer(output(), output([float("nan")], "x1")), infer(output([float("nan")], "x1"))):
         assert check(reply(infer()), reply(odd)) == "wrong: outputs"
         assert check(reply(infer()), reply(odd | {"model_version": "2"})) == "wrong: outputs"
@@ -349,7 +349,7 @@ def test_responses_are_compared_without_output_metadata() -> None:
 
 
 def test_kinds_with_equal_answers_are_noted() -> None:
-    """If all answers are the same, an answer to the wrong request is not noticed."""
+    """If all answers were the same, an answer to another request would not be noticed."""
     checker = AnswerChecker(TARGET, LoadPlan(URL))
     for wire, values in (("json", VALUES), ("json", VALUES), ("gates", VALUES), ("gates", VALUES[::-1])):
         document = infer(output(values)) | {"gates": []}

@@ -30,7 +30,7 @@ def small(**changes: object) -> CbhgConfig:
 
 
 def randomised(module: nn.Module) -> nn.Module:
-    """In eval mode and double precision, with no parameter or statistic left at zero or one."""
+    """The module in float64 and eval mode, with no parameter or statistic at zero or one."""
     module = module.double().eval()
     with torch.no_grad():
         for parameter in module.parameters():
@@ -69,7 +69,7 @@ def test_convolution_keeps_the_length(width: int, time: int, same: Same) -> None
 
 
 def test_convolution_before_batch_norm_has_no_bias() -> None:
-    """The normalization would subtract a bias at once."""
+    """Batch norm would subtract it again."""
     assert NormedConv(3, 4, 2).convolve.bias is None
 
 

@@ -114,7 +114,7 @@ def test_ids_outside_the_alphabet_are_named(wrong: int) -> None:
 
 
 def test_padding_has_no_gradient() -> None:
-    """The embedding of padding is zero and has no gradient."""
+    """Its embedding is zero."""
     encoder = CharacterEncoder(11, 4, [(2, 5)], 7)
     assert not encoder.embed.weight[0].any()
     encoder(torch.randint(0, 11, (20, 6))).square().sum().backward()

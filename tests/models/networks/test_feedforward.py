@@ -79,7 +79,7 @@ def test_a_dense_network_equals_its_parts_in_order(kind: LayerKind, same: Same) 
 @pytest.mark.parametrize(("entry", "width"), [("plain", 4), ("pad", 8), ("subsample", 4), ("none", 6)])
 @pytest.mark.parametrize("kind", get_args(LayerKind))
 def test_every_entry_changes_rows_to_the_width(entry: EntryKind, width: int, kind: LayerKind) -> None:
-    """A plain layer, zero padding, sub-sampling, or the row itself."""
+    """The entry is a plain layer, zero padding, sub-sampling, or the row itself."""
     net = mlp(entry=entry, width=width, kind=kind)
     x = torch.randn(3, 1, 2, 3)
     row = x.reshape(3, 6)

@@ -129,7 +129,6 @@ def test_gain_multiplies_the_first_weights() -> None:
 
 
 def test_initialization_settings_reach_every_block() -> None:
-    """The forget gates' bias and the gain reach every block."""
     config = GridLstmConfig(inputs=(6,), classes=2, depth=2, tied=False, forget_bias=8.0, gain=2.0)
     for block in GridLstm(config).grid.blocks:
         assert block.gates.bias.max().item() == 8.0
@@ -186,7 +185,6 @@ def test_an_image_is_read_line_by_line_in_two_dimensions(same: Same) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_number_of_a_row_reaches_the_last_block(config: GridLstmConfig) -> None:
-    """Every logit depends on every input."""
     x = torch.randn(1, *config.inputs, requires_grad=True)
     GridLstm(config)(x).pow(2).sum().backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None

@@ -101,7 +101,7 @@ def test_every_gate_of_an_rhn_is_recorded_at_every_time_step(carry: Carry) -> No
 
 
 def test_a_highway_lstm_cell_worked_out_by_hand(same: Same) -> None:
-    """With all weights zero, the gates are their biases, and c is d c_below plus i g."""
+    """All weights are zero, so the gates are their biases, and c = d c_below + i g."""
     layer = HighwayLstmLayer(1, 1, lowest=False, depth_bias=0.0).double()
     with torch.no_grad():
         layer.read.weight.zero_()
@@ -115,7 +115,7 @@ def test_a_highway_lstm_cell_worked_out_by_hand(same: Same) -> None:
 
 
 def test_highway_lstm_equals_its_equations(same: Same) -> None:
-    """A stack of three agrees with a loop over time outside and layers inside, one row at a time."""
+    """Three layers are compared with a loop over time and layers, one row at a time."""
     inputs, width, time = 3, 4, 5
     config = HighwayLstmConfig(inputs=(time, inputs), classes=2, width=width, depth=3, scaling="none")
     net = with_random_weights(HighwayLstm(config), 0.5)
@@ -199,7 +199,7 @@ def test_an_image_is_read_line_by_line(net: Any, config: Any, same: Same) -> Non
 
 @pytest.mark.parametrize(("net", "config"), NETS)
 def test_logits_depend_on_the_order_of_steps(net: Any, config: Any) -> None:
-    """The logits depend on the first step, and on the order of the steps."""
+    """They depend on the first step too."""
     made = net(config).eval()
     x = torch.randn(2, 4, 3)
     other = torch.cat([x[:, :1] + 1, x[:, 1:]], dim=1)

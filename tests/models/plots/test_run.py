@@ -102,7 +102,7 @@ def test_history_shows_every_epoch_and_marks_the_best() -> None:
 
 
 def test_history_without_a_complete_epoch_says_so(tmp_path: Path) -> None:
-    """Without a complete epoch there is nothing to plot, and the title says so."""
+    """There is nothing to plot, and the title says so."""
     assert "not tested" in pictures.history_figure(record(MLP, epochs=0)).get_suptitle()
     assert pictures.draw_run(tmp_path, build_network(MLP), record(MLP, epochs=0), dataset(images()))[
         0
@@ -125,7 +125,6 @@ def test_misclassified_shows_the_most_confident_mistakes_first() -> None:
 
 
 def test_misclassified_without_mistakes_says_so() -> None:
-    """The figure of a network without mistakes says so."""
     data = dataset(images(6))
     figure = pictures.misclassified_figure(
         Fixed(MLP, nn.functional.one_hot(data.test.y) * 9.0), record(MLP), data

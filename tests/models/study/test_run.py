@@ -107,7 +107,7 @@ def test_networks_of_one_depth_have_similar_size(finished_study: FinishedStudy) 
 
 
 def test_progress_is_reported_for_every_run(finished_study: FinishedStudy) -> None:
-    """Progress is reported for every run: at the start, while it trains, and at its end."""
+    """Each run reports its start, progress during training, and its end."""
     _, results, progress_reports = finished_study
     names = [result.run.name for result in results]
     assert [(progress.name, progress.step) for progress in progress_reports[:8]] == [
@@ -292,15 +292,14 @@ def run_result(lr: float, *, loss: float | None, state: RunState = "finished", *
 
 
 def test_the_best_run_has_the_lowest_training_loss() -> None:
-    """Not the one with the best test accuracy; a diverged run is shown only if all diverged."""
+    """It need not have the best test accuracy. A diverged run is shown only if all diverged."""
     low, high = run_result(1.0, loss=0.1, test_accuracy=0.2), run_result(2.0, loss=0.5, test_accuracy=0.9)
     lost = run_result(3.0, loss=0.01, state="diverged", epoch=2)
     assert best_results([lost, high, low]) == [low]
     assert best_results([lost]) == [lost]
 
 
-def test_chance_is_noted_in_the_table() -> None:
-    """A network that learned nothing is marked."""
+def test_networks_no_better_than_chance_are_marked() -> None:
     baseline = MajorityBaseline(0.1, 2.3, 1000)
     study = replace(STUDY, depths=(9,), families=("plain",), lrs=(1.0,))
     stuck = study_table(study, [run_result(1.0, loss=2.3, test_accuracy=0.11)], baseline)

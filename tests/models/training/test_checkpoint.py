@@ -66,7 +66,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [0, 7, 100, -1])
 def test_a_truncated_file_is_refused(tmp_path: Path, net: Net, record: TrainingRecord, keep: int) -> None:
-    """Wherever the file ends."""
+    """It may be cut anywhere."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
     path.write_bytes(path.read_bytes()[:keep])
@@ -154,7 +154,7 @@ def test_an_invalid_config_is_refused(tmp_path: Path, net: Net, record: Training
 def test_a_failed_write_keeps_the_old_file(
     tmp_path: Path, net: Net, record: TrainingRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example, when the disk is full."""
+    """The disk may be full, for example."""
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, net.state_dict(), record)
     before = path.read_bytes()

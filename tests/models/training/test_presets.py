@@ -129,7 +129,7 @@ def test_figure_1_networks_are_presets(depth: int, suffix: str, kind: LayerKind)
     ],
 )
 def test_networks_have_the_published_number_of_parameters(preset: str, count: int) -> None:
-    """Counted without allocating them."""
+    """They are counted without allocating them."""
     with torch.device("meta"):
         assert parameter_count(build_network(find_preset(preset).config)) == count
 
@@ -138,7 +138,7 @@ def test_networks_have_the_published_number_of_parameters(preset: str, count: in
     ("name", "layers"), [("conv-16", 9), ("conv-32", 9), ("fitnet-a", 11), ("fitnet-b", 19), ("fitnet-c", 32)]
 )
 def test_convolutional_presets_have_the_layers_of_the_papers_tables(name: str, layers: int) -> None:
-    """Counting every convolution that is no gate, and for the FitNets the output too."""
+    """Convolutions of gates do not count. In FitNets the output counts too."""
     with torch.device("meta"):
         names = build_network(find_preset(name).config).state_dict()
     convolutions = sum(key.endswith("normal_layer.weight") for key in names)
@@ -146,7 +146,7 @@ def test_convolutional_presets_have_the_layers_of_the_papers_tables(name: str, l
 
 
 def test_transformer_presets_have_equal_size() -> None:
-    """The residual one has within 1 % of the parameters of the highway one."""
+    """The residual network has the parameters of the highway network, within 1 %."""
     sizes = [
         parameter_count(build_network(find_preset(f"transformer{end}").config)) for end in ("", "-residual")
     ]

@@ -23,7 +23,7 @@ def test_a_constant_rate_is_constant() -> None:
 
 
 def test_a_cosine_schedule_falls_from_the_lr_to_zero() -> None:
-    """Half a cosine: all of it at first, half in the middle, nothing after the last step, always falling."""
+    """The rate is the lr at first, half of it in the middle, and zero after the last step."""
     got = rates(100, lr=0.2, schedule="cosine")
     assert got[0] == 0.2
     assert got[25] == pytest.approx(0.1 * (1 + math.sqrt(0.5)))

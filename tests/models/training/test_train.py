@@ -141,7 +141,7 @@ def test_resuming_with_another_plan_is_refused(
 
 
 def test_equal_seeds_give_equal_networks(tmp_path: Path, data: Dataset) -> None:
-    """Equal bit for bit. Another seed gives another network."""
+    """Their weights are equal bit for bit. Another seed gives another network."""
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         train(replace(plan(tmp_path / name, data), seed=seed))
     assert_same_bits(tmp_path / "a" / LAST_CHECKPOINT, tmp_path / "b" / LAST_CHECKPOINT)
@@ -168,7 +168,6 @@ def test_a_diverged_network_is_not_saved(tmp_path: Path, data: Dataset) -> None:
 
 
 def test_nan_in_the_rows_is_reported(tmp_path: Path, data: Dataset) -> None:
-    """If training rows hold NaN, the error says so."""
     x = data.train.x.clone()
     x[3, 2] = float("nan")
     spoilt = replace(data, train=Split(x, data.train.y))
@@ -227,7 +226,6 @@ def test_bf16_trains(tmp_path: Path, data: Dataset) -> None:
 
 
 def test_generated_data_differs_in_each_epoch(tmp_path: Path) -> None:
-    """If a data set generates new rows for each epoch, they are trained on."""
     seen: list[int] = []
 
     class Fresh(Dataset):

@@ -113,7 +113,7 @@ def test_every_file_has_the_security_headers(app: Any, address: str, method: str
 
 @pytest.mark.parametrize("headers", [{}, {"Accept-Encoding": "br, gzip;q=0.8"}], ids=["plain", "packed"])
 def test_every_file_is_served(app: Any, headers: dict[str, str]) -> None:
-    """Unchanged and with its media type; only index.html has the version and the modules added."""
+    """Files are unchanged and have their media type; only index.html gets the version and the modules."""
     for path in FILES:
         reply = ask(app, "GET", f"/dashboard/{name_of(path)}", headers=headers)
         assert reply.status == 200
@@ -156,7 +156,7 @@ def test_different_files_have_different_etags(app: Any) -> None:
 
 
 def test_files_are_cached_until_a_restart(tmp_path: Path) -> None:
-    """So all files that a process sends fit together; a change is visible after a restart."""
+    """All files that a process sends fit together. A change is visible after a restart."""
     (tmp_path / "index.html").write_text("old")
     app = app_with_files(tmp_path)
     assert ask(app, "GET", "/").body == b"old"
@@ -188,7 +188,7 @@ def test_files_of_the_dashboard_are_revalidated(app: Any) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", ""])
 def test_large_files_are_sent_in_small_pieces(app: Any, encoding: str) -> None:
-    """A large file is sent in small pieces, as the client reads it."""
+    """The next piece is sent when the client has read the previous one."""
     sizes: list[int] = []
 
     async def counting_app(scope: Any, receive: Any, send: Any) -> None:
@@ -300,7 +300,7 @@ def test_every_script_starts_with_a_description() -> None:
 
 
 def test_no_absolute_urls_are_fetched() -> None:
-    """Nor from an absolute path, which would lose the path prefix of a proxy."""
+    """An absolute path would lose the path prefix of a proxy."""
     matches = {path.name: ABSOLUTE.findall(text(path).replace(SVG_NAMESPACE, "")) for path in FILES}
     assert {name: hits for name, hits in matches.items() if hits} == {}
 

@@ -30,7 +30,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, gated: Gated) -> GatesClien
 
 @pytest.mark.parametrize("count", [1, 7, 200])
 def test_gates_equal_the_formula(client: GatesClient, gated: Gated, count: int) -> None:
-    """Compared with the formula in double precision, in one run or several."""
+    """The formula is computed in double precision. The rows take one run or several."""
     x = random_rows(count, seed=1)
     answer = client.gates(x, {"detail": "rows"}, id="seven")
     assert (answer["model_name"], answer["model_version"], answer["id"]) == ("net", "3", "seven")
@@ -60,7 +60,7 @@ def test_detail_units_has_means_over_rows(client: GatesClient, gated: Gated) -> 
 
 
 def test_a_summary_has_no_tensors(client: GatesClient) -> None:
-    """Its outputs are the public ones alone."""
+    """The outputs are the public ones alone."""
     answer = client.gates(random_rows(2))
     assert set(answer) == {"model_name", "model_version", "outputs", "gates", "route"}
     assert [output["name"] for output in answer["outputs"]] == ["logits"]
@@ -77,7 +77,7 @@ def test_summaries_are_computed_in_the_run(client: GatesClient) -> None:
 def test_summaries_of_small_and_large_gates_are_equal(
     client: GatesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small gates are summarized in the run, large ones after it."""
+    """Small gates are summarized in the run, and large ones after it."""
     in_run = client.gates(random_rows(9))
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     assert client.gates(random_rows(9)) == in_run
@@ -101,7 +101,7 @@ def test_gates_are_read_by_the_number_of_threads_of_a_run(
 
 
 def test_blocks_are_the_outputs_of_layers(client: GatesClient, gated: Gated) -> None:
-    """The request's own parameters work as well as the query."""
+    """The option may be in the query or in the request's parameters."""
     x = random_rows(3)
     answer = client.gates(x, parameters={"blocks": True})
     assert [tensor["name"] for tensor in answer["tensors"]] == [gate.output for gate in gated.gates]
@@ -156,7 +156,7 @@ def test_requested_outputs_are_returned(client: GatesClient) -> None:
 
 
 def test_large_gates_are_read_in_a_thread(client: GatesClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large gates are read in a thread, beside the event loop."""
+    """The event loop continues meanwhile."""
     here = client.gates(random_rows(50), {"detail": "units"})
     monkeypatch.setattr(gates_endpoint, "LARGE_GATE_BYTES", 0)
     threads: list[Any] = []
@@ -189,7 +189,7 @@ def test_nan_in_a_gate_is_an_error(client: GatesClient) -> None:
 
 
 def test_a_response_over_the_limit_is_refused_before_the_run(tmp_path: Path, gated: Gated) -> None:
-    """The model does not run for an answer that is too large. A summary of the same rows is small enough."""
+    """A summary of the same rows is small enough."""
     client = GatesClient.of(tmp_path, gated, manifest_of(gated), max_gates=3 * 6 * 4 * 10)
     client.gates(random_rows(10))
     before = len(client.results)

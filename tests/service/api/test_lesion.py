@@ -39,7 +39,7 @@ def softmax(logits: Array) -> Array:
 
 @pytest.mark.parametrize("count", [1, 6, 150])
 def test_closing_layers_equals_the_formula(client: GatesClient, gated: Gated, count: int) -> None:
-    """Outputs, flips and changes against the formula in double precision, in one run or several."""
+    """Outputs, flips and changes are compared in double precision, for one run or several."""
     x = random_rows(count)
     answer = client.lesion(x, close=[0, "layer02.transform_gate"], id="a")
     before, after = gated.logits(x), gated.logits(x, frozenset({0, 2}))
@@ -59,7 +59,7 @@ def test_closing_layers_equals_the_formula(client: GatesClient, gated: Gated, co
 
 
 def test_outputs_before_the_lesion_equal_infer(client: GatesClient) -> None:
-    """The gates route gives the same answers as infer, and so does this one."""
+    """The gates route gives the same outputs as infer, and so does this route."""
     x = random_rows(5)
     assert client.lesion(x, close=[1])["outputs"] == client.gates(x)["outputs"]
 
@@ -105,7 +105,7 @@ def test_a_curve_closes_each_layer_in_turn(client: GatesClient, gated: Gated) ->
 
 
 def test_a_request_counts_once(client: GatesClient) -> None:
-    """However many runs it takes, the log and the model's counters have one request with its rows."""
+    """The log and the model's counters have one request with its rows, however many runs it takes."""
     results_before, before = len(client.results), client.model.counters.snapshot()
     client.lesion(random_rows(30), curve=True)
     assert len(client.results) == results_before + 1
@@ -144,7 +144,7 @@ def test_zero_rows_are_answered_without_a_run(client: GatesClient) -> None:
 
 
 def test_without_classes_there_are_no_flips(tmp_path: Path) -> None:
-    """Both outputs are in the answer. A curve is refused, as it needs classes to compare."""
+    """Both outputs are in the answer. A curve is refused because it compares classes."""
     gated = highway(classes=1)
     client = GatesClient.of(tmp_path, gated, manifest_of(gated, labels=()))
     answer = client.lesion(random_rows(2), close=[0])

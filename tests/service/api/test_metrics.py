@@ -73,7 +73,6 @@ MODEL = (("model", "digits"), ("version", "1"))
 
 
 def test_metrics_are_sums_over_workers() -> None:
-    """Counters and gauges are sums over workers."""
     _, values = scrape([worker(3, waiting=2), worker(4, waiting=1)])
     route = ("route", "/v2/models/{model}/infer")
     assert values["turnpike_workers",] == 2

@@ -91,8 +91,6 @@ def test_a_response_is_rendered_once_in_a_thread(model: Model) -> None:
 
 
 def test_a_replaced_file_is_rendered_again(tmp_path: Path, model: Model) -> None:
-    """A version that replaces a model is rendered again."""
-
     def render(rendered: Model) -> bytes:
         return rendered.digest.encode()
 
@@ -156,7 +154,7 @@ def test_the_certificate_has_the_parity_proof(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_manifest_has_a_certificate(tmp_path: Path) -> None:
-    """With the same fields. Unknown ones are empty, and `verified` is false."""
+    """The fields are the same. Unknown ones are empty, and `verified` is false."""
     model = opened(put(tmp_path, data=highway().model), allow_unverified=True)
     certificate = certificate_of(model)
     assert certificate["verified"] is False
@@ -191,7 +189,7 @@ def test_the_certificate_has_no_path(tmp_path: Path) -> None:
 
 
 def test_samples_have_the_form_of_infer_requests(tmp_path: Path) -> None:
-    """With one row, in the input's own datatype, whatever dtype it was stored in."""
+    """Each has one row in the input's own datatype, whatever dtype it was stored in."""
     response = json.loads(samples_json(opened(put(tmp_path, "net", 3, sealed(highway(), samples=SAMPLES)))))
     assert (response["model_name"], response["model_version"]) == ("net", "3")
     first, second = response["samples"]
@@ -219,7 +217,7 @@ def test_files_without_samples_have_an_empty_list(tmp_path: Path) -> None:
 
 
 def test_the_gate_profile_is_that_of_the_manifest(tmp_path: Path) -> None:
-    """Gates, profile and lesion curve as the export wrote them, and the biases of the file."""
+    """Gates, profile and lesion curve are those of the manifest, and the biases are those of the file."""
     gated = highway()
     rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     manifest = manifest_of(gated, profile_of(gated.gates, gated.gate_values(rows)))
@@ -236,7 +234,7 @@ def test_the_gate_profile_is_that_of_the_manifest(tmp_path: Path) -> None:
 
 
 def test_a_bias_has_the_sign_of_t() -> None:
-    """The part of a fused tensor, with the sign of a carry gate turned; None without a lever."""
+    """It is the gate's part of a fused tensor, negated for a carry gate, and None without a lever."""
     biases = {"fused": np.array([[9, 9, 1, -2]], np.float16)}
     carry = Gate(name="a", levers=(Lever(tensor="fused", start=2, stop=4, sign=-1),), **GATE_FIELDS)
     bias = bias_of(carry, biases)
@@ -247,7 +245,7 @@ def test_a_bias_has_the_sign_of_t() -> None:
 
 
 def test_a_higher_bias_opens_the_gate(tmp_path: Path) -> None:
-    """In the network too: where a shift raises the bias, T rises."""
+    """If a shift raises the bias, T rises in the network."""
     gated = highway(layers=1)
     (gate,) = gated.gates
     before = bias_of(gate, gated.biases)

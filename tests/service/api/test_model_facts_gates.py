@@ -39,7 +39,7 @@ def test_every_route_exists_with_and_without_a_version(client: GatesClient) -> N
 
 
 def test_the_profile_is_that_of_the_manifest(client: GatesClient, tmp_path: Path) -> None:
-    """As the export wrote it, or null if there is none."""
+    """It is null if the manifest has none."""
     answer = json.loads(client.ask("gates/profile")[1])
     manifest = client.model.manifest
     assert manifest is not None

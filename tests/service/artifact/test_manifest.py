@@ -48,7 +48,7 @@ def test_a_manifest_survives_json() -> None:
 
 
 def test_manifests_of_older_files_can_be_read() -> None:
-    """They have no samples and ranges."""
+    """Older manifests have no samples and no ranges."""
     older = json.loads(MANIFEST.to_json())
     del older["samples"], older["ranges"]
     assert Manifest.from_json(json.dumps(older), "x") == MANIFEST
@@ -120,7 +120,7 @@ def test_the_worst_tensor_is_relative_to_pytorch() -> None:
     ],
 )
 def test_invalid_fields_are_named(change: dict[str, Any], message: str) -> None:
-    """With the file, the field, what was expected and what came."""
+    """The error has the file, the field, the expected and the actual value."""
     with pytest.raises(ModelFileError) as error:
         Manifest.from_json(manifest_json(**change), "net.onnx")
     assert message in str(error.value)
@@ -133,6 +133,6 @@ def test_a_manifest_cannot_have_a_failed_parity() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"'])
 def test_damaged_text_is_no_manifest(text: str) -> None:
-    """Whatever another program wrote under the key."""
+    """Another program may have written something else under the key."""
     with pytest.raises(ModelFileError, match="net.onnx: manifest: "):
         Manifest.from_json(text, "net.onnx")

@@ -33,7 +33,7 @@ def model(graph_proto: onnx.GraphProto) -> onnx.ModelProto:
 
 
 def test_initializers_are_read_as_by_onnx() -> None:
-    """Every weight of a network, in an array that can be written to."""
+    """Arrays of all weights can be written to."""
     gated = highway()
     arrays = read_initializers(gated.model, set(gated.weights))
     assert arrays.keys() == gated.weights.keys()
@@ -144,14 +144,14 @@ def located_only() -> onnx.ModelProto:
     ],
 )  # fmt: skip
 def test_values_in_other_files_are_rejected(make: Callable[[], onnx.ModelProto]) -> None:
-    """Anywhere in the graph. The public message does not name the other file."""
+    """They may be anywhere in the graph. The public message does not name the other file."""
     with pytest.raises(ModelFileError, match="w: expected its values in this file") as error:
         expect_self_contained(make().SerializeToString(), "a.onnx")
     assert error.value.public_message == "its weights are in another file"
 
 
 def test_a_self_contained_model_passes() -> None:
-    """With all kinds of constants in it."""
+    """It has all kinds of constants."""
     expect_self_contained(highway().model)
     inner = numpy_helper.from_array(np.zeros(1, np.float32))
     expect_self_contained(
@@ -172,7 +172,7 @@ def test_a_self_contained_model_passes() -> None:
     ],
 )
 def test_files_that_are_not_models_are_rejected(data: bytes) -> None:
-    """Empty, of another kind, or cut off."""
+    """They are empty, of another kind, or truncated."""
     with pytest.raises(ModelFileError, match="a.onnx: expected an ONNX model") as error:
         expect_self_contained(data, "a.onnx")
     assert error.value.public_message == "its file is damaged or not an ONNX model"
@@ -199,7 +199,7 @@ def field_of(number: int, inner: bytes) -> bytes:
 
 @given(st.binary(max_size=300), st.integers(0, 2_000), st.integers(0, 255))
 def test_any_damage_is_a_model_file_error(junk: bytes, position: int, byte: int) -> None:
-    """Any bytes pass or are a ModelFileError."""
+    """Changed bytes may also give a valid file."""
     damaged = bytearray(highway(layers=1).model)
     damaged[position % len(damaged)] = byte
     for data in (junk, bytes(damaged)):

@@ -43,7 +43,7 @@ def test_a_negative_length_is_an_error() -> None:
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))
 def test_integers_are_read_as_protobuf_writes_them(numbers: list[int]) -> None:
-    """Of any size and sign."""
+    """They may have any size and sign."""
     message = onnx.TensorProto(int64_data=numbers).SerializeToString()
     packed = next((field.value for field in fields(memoryview(message))), memoryview(b""))
     assert isinstance(packed, memoryview)

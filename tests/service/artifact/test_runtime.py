@@ -70,7 +70,7 @@ def test_a_fed_lever_overrides_its_initializer() -> None:
 
 
 def test_a_manifest_of_another_graph_is_rejected() -> None:
-    """Its outputs must exist."""
+    """The outputs that the manifest names must exist."""
     data = model(outputs=("half",), metadata={METADATA_KEY: MANIFEST.to_json()})
     with pytest.raises(ModelFileError, match="a.onnx: manifest: outputs: the graph has no output 'output'"):
         open_model(data, where="a.onnx")
@@ -108,7 +108,7 @@ def test_a_missing_device_is_an_error() -> None:
 
 
 def test_a_device_can_be_tried_without_a_model() -> None:
-    """So that a service without its device does not start."""
+    """A service whose device is missing must not start."""
     expect_device("cpu")
     if not device_available("cuda"):
         with pytest.raises(DeviceError, match="device: cuda needs"):
@@ -116,7 +116,7 @@ def test_a_device_can_be_tried_without_a_model() -> None:
 
 
 def test_a_device_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """onnxruntime would run on the CPU instead."""
+    """Otherwise onnxruntime would run on the CPU."""
     monkeypatch.setitem(runtime_module.PROVIDERS, "cuda", "AzureExecutionProvider")
     monkeypatch.setitem(runtime_module.PROVIDER_OPTIONS, "cuda", {})
     monkeypatch.setattr(runtime_module, "device_available", lambda device: True)
@@ -127,7 +127,7 @@ def test_a_device_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_bound_runs_give_the_same_outputs() -> None:
-    """In the requested order, with repeated names, for inputs of any memory layout, and with levers."""
+    """Outputs may be in any order and repeated. Inputs may have any memory layout, and levers are fed."""
     opened = open_model(model())
     x = np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2][:, :3]
     feeds = {"x": np.asfortranarray(np.pad(x, ((0, 0), (0, 1)))), "bias": np.ones(4, np.float32)}
@@ -153,7 +153,7 @@ def test_run_errors_say_whether_the_input_caused_them() -> None:
 def test_shape_errors_are_caused_by_the_input_if_shapes_are_free(
     dims: list[str | int], caused_by_input: bool
 ) -> None:
-    """It is caused by the input only if the caller chooses shapes."""
+    """A caller cannot choose a fixed shape."""
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "to"], ["y"])],
         "g",
@@ -168,7 +168,7 @@ def test_shape_errors_are_caused_by_the_input_if_shapes_are_free(
 
 
 def test_opening_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """onnxruntime would warn about each lever."""
+    """onnxruntime would print a warning about each lever."""
     open_model(model())
     assert capfd.readouterr() == ("", "")
 

@@ -46,7 +46,7 @@ def check(inputs: list[Tensor], *rows: SampleInput, ranges: tuple[InputRange, ..
     ],
 )
 def test_a_row_gets_the_dtype_of_the_input(tensor: Tensor, values: Any, dtype: str) -> None:
-    """With a batch axis, whatever dtype it is stored in."""
+    """It also gets a batch axis, whatever dtype it is stored in."""
     sample_input = stored_input(tensor.name, values, dtype)
     check([tensor], sample_input)
     row = to_input_row(sample_input, tensor)
@@ -56,7 +56,7 @@ def test_a_row_gets_the_dtype_of_the_input(tensor: Tensor, values: Any, dtype: s
 
 
 def test_named_dimensions_agree_over_inputs() -> None:
-    """In any order of the inputs, a dimension of one name has one size."""
+    """A dimension has one size in all inputs, whatever their order."""
     check([IDS, MASK], stored_input("mask", [1, 0, 1]), stored_input("ids", [4, 5, 6]))
     with pytest.raises(ValueError, match=r"samples\[0\]: expected a row of mask:bool\[batch,words\]"):
         check([IDS, MASK], stored_input("ids", [4, 5, 6]), stored_input("mask", [1, 0]))
@@ -113,7 +113,6 @@ def test_rows_that_do_not_match_the_input_are_rejected(
 
 @pytest.mark.parametrize("names", [["y"], ["x", "y"], ["x", "x"]])
 def test_unknown_and_repeated_inputs_are_rejected(names: list[str]) -> None:
-    """An unknown input, one too many, and one twice."""
     with pytest.raises(ValueError, match=rf"samples\[0\]: expected inputs x, got {', '.join(names)}"):
         check([X], *(stored_input(name, [[1, 2], [3, 4]]) for name in names))
 

@@ -34,7 +34,7 @@ def arrays(request: QueuedRequest) -> list[list[Any]]:
 
 
 def test_each_request_gets_its_own_rows(make_request: MakeRequest) -> None:
-    """Requests of request and of several rows share request run."""
+    """Requests of one row and of several rows share a run."""
     model = Doubler()
     requests = [make_request(rows(1)), make_request(rows(2, 3)), make_request(rows(4))]
     (batch,) = make_runner(model.run).run(requests, inline=True)
@@ -112,7 +112,7 @@ def test_levers_are_not_split(make_request: MakeRequest) -> None:
 def test_a_request_with_an_unsplittable_output_is_not_split(
     make_request: MakeRequest, names: tuple[str, ...], batched: bool
 ) -> None:
-    """An output that cannot be split, or a model that couples rows, needs all rows in request run."""
+    """If the model couples rows, all of them must be in one run too."""
     model = Doubler()
     request = make_request(rows(*range(9)), names)
     make_runner(model.run, batched=batched).run([request], inline=True)
@@ -146,7 +146,7 @@ def test_a_single_row_is_padded_with_a_copy(make_request: MakeRequest) -> None:
 
 
 def test_the_last_row_of_a_split_request_is_padded(make_request: MakeRequest) -> None:
-    """Nine rows are eight and request."""
+    """Nine rows are split into eight and one."""
     model = Doubler()
     request = make_request(rows(*range(9)))
     make_runner(model.run, pad_single_rows=True).run([request], inline=True)
@@ -242,7 +242,7 @@ def test_requests_with_different_row_shapes_have_different_keys() -> None:
 
 
 def test_requests_that_cannot_share_a_run_have_no_key() -> None:
-    """An output that cannot be split, levers, and a model that couples rows."""
+    """They request unsplittable outputs, feed levers, or run a model that couples rows."""
     fed = rows(1)
     assert make_runner(Doubler().run).row_shapes(fed, 1, ("double",)) is not None
     assert make_runner(Doubler().run).row_shapes(fed, 1, ("double", "total")) is None

@@ -15,7 +15,7 @@ from tests.support.fake_models import Doubler, make_batcher, make_runner, rows
 
 
 class Summer:
-    """A reader that sums up an output; fails on request number, and records what it was given."""
+    """A reader that sums up an output. It fails for one number, and records what it was given."""
 
     output_names = ("negative",)
 
@@ -63,7 +63,7 @@ def test_outputs_of_all_requests_are_read_together(loop: asyncio.AbstractEventLo
 
 
 def test_only_requests_with_a_reader_are_read(loop: asyncio.AbstractEventLoop) -> None:
-    """Requests of equal length are read together; requests without a reader are not read."""
+    """Those of equal length are read together."""
     reader = Summer()
     requests = [
         make_request(loop, None, 1),
@@ -104,7 +104,7 @@ def test_rows_of_a_split_request_are_read_together(loop: asyncio.AbstractEventLo
 
 
 def test_a_request_that_reads_an_unsplittable_output_is_not_split(loop: asyncio.AbstractEventLoop) -> None:
-    """It runs as a whole, however many rows it has."""
+    """All of its rows are in one run, however many they are."""
 
     class Total(Summer):
         output_names = ("total",)
@@ -134,8 +134,6 @@ def test_a_failing_reader_fails_only_its_own_request(loop: asyncio.AbstractEvent
 
 
 def test_a_request_that_reads_an_unsplittable_output_runs_alone() -> None:
-    """A request that reads an output which cannot be split runs by itself."""
-
     class Total(Summer):
         output_names = ("total",)
 

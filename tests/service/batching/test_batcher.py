@@ -40,8 +40,6 @@ def test_requests_of_one_event_loop_turn_share_a_run(run_in_loop: RunInLoop) -> 
 
 
 def test_a_lone_request_runs_within_submit(run_in_loop: RunInLoop) -> None:
-    """The run takes place within submit."""
-
     async def main() -> None:
         model = Doubler()
         batcher = with_short_runs(make_batcher(model.run))
@@ -71,7 +69,7 @@ def test_requests_after_the_first_of_a_turn_share_a_run(run_in_loop: RunInLoop) 
 
 
 async def run_concurrent_requests(batcher: Batcher, model: Doubler) -> None:
-    """Teach the batcher that requests come together."""
+    """Make the batcher expect concurrent requests."""
     await asyncio.gather(*(batcher.submit(rows(n), 1, ("double",)) for n in range(4)))
     model.feeds.clear()
 
@@ -112,7 +110,7 @@ def test_a_full_run_is_not_postponed(run_in_loop: RunInLoop) -> None:
 
 
 def test_a_lone_request_after_concurrent_traffic_waits_a_turn(run_in_loop: RunInLoop) -> None:
-    """After concurrent traffic a lone request waits a turn; after some lone ones, none waits any more."""
+    """After some lone requests, the next ones do not wait any more."""
 
     async def main() -> None:
         model = Doubler()
@@ -161,8 +159,6 @@ def test_short_runs_are_inline_and_long_runs_in_a_thread(run_in_loop: RunInLoop)
 
 
 def test_requests_during_a_run_form_the_next_batch(run_in_loop: RunInLoop) -> None:
-    """Requests that arrive during a run form the next batch."""
-
     async def main() -> None:
         blocked = BlockedRuns()
         batcher = make_batcher(blocked.model.run)
@@ -236,7 +232,7 @@ def test_a_deadline_within_the_delay_ends_the_delay(run_in_loop: RunInLoop) -> N
 def test_requests_that_cannot_share_a_run_run_alone(
     run_in_loop: RunInLoop, names: tuple[str, ...], extra: bool, alone: bool, options: dict[str, Any]
 ) -> None:
-    """An output that cannot be split, levers, `unbatched=True`, and a model that couples rows."""
+    """They request unsplittable outputs, feed levers, set `unbatched`, or run a coupled model."""
 
     async def main() -> None:
         model = Doubler()
@@ -253,7 +249,7 @@ def test_requests_that_cannot_share_a_run_run_alone(
 
 
 def test_every_successful_run_is_observed(run_in_loop: RunInLoop) -> None:
-    """A run that failed is not reported."""
+    """Failed runs are not reported."""
 
     async def main() -> None:
         def rule(feeds: Any) -> None:
@@ -279,7 +275,7 @@ def test_every_successful_run_is_observed(run_in_loop: RunInLoop) -> None:
 
 
 def test_ten_thousand_requests_get_their_own_results(run_in_loop: RunInLoop) -> None:
-    """Of mixed shapes, some cancelled, late or faulty: each request gets its own rows or its own error."""
+    """Shapes are mixed, and some requests are cancelled, late or faulty."""
 
     async def main() -> None:
         dice, speed = random.Random(0), random.Random(1)

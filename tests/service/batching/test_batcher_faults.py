@@ -55,7 +55,7 @@ def test_a_full_queue_rejects_requests_at_once(run_in_loop: RunInLoop) -> None:
 
 
 def test_retry_after_is_the_expected_time_of_the_queue() -> None:
-    """The retry time is the expected time of the queue in whole seconds, at least one."""
+    """It is in whole seconds, at least one."""
 
     async def main() -> None:
         batcher = make_batcher(BlockedRuns().model.run)
@@ -72,7 +72,7 @@ def test_retry_after_is_the_expected_time_of_the_queue() -> None:
 
 
 def test_a_cancelled_request_leaves_the_queue(run_in_loop: RunInLoop) -> None:
-    """A cancelled request leaves the queue and frees its arrays at once, even during a long run."""
+    """Its arrays are freed at once, even during a long run."""
 
     async def main() -> None:
         blocked = BlockedRuns()
@@ -99,7 +99,7 @@ def test_a_cancelled_request_leaves_the_queue(run_in_loop: RunInLoop) -> None:
 
 
 def test_a_request_cancelled_in_the_turn_of_its_run_is_not_run(run_in_loop: RunInLoop) -> None:
-    """A request cancelled in the turn in which the run starts is dropped; the others get their rows."""
+    """The other requests of the run get their rows."""
 
     async def main() -> None:
         model = Doubler()
@@ -188,7 +188,7 @@ def test_a_request_past_its_deadline_is_not_run(run_in_loop: RunInLoop) -> None:
 def test_requests_expire_during_a_long_run(
     run_in_loop: RunInLoop, order: tuple[float, ...], before: bool
 ) -> None:
-    """Requests expire at their own time even if the run in the thread takes longer."""
+    """They expire at their own deadlines although the thread is busy."""
 
     async def main() -> None:
         blocked = BlockedRuns()
@@ -221,7 +221,7 @@ def test_requests_expire_during_a_long_run(
 
 
 def test_a_distant_deadline_does_not_keep_the_batcher_alive(run_in_loop: RunInLoop) -> None:
-    """A timer for a distant deadline must not keep a dropped batcher alive."""
+    """Its timer must not hold a reference to a dropped batcher."""
 
     async def main() -> None:
         blocked = BlockedRuns()
@@ -278,7 +278,7 @@ def test_a_faulty_request_fails_alone(run_in_loop: RunInLoop) -> None:
 def test_any_exception_reaches_the_waiting_requests(
     run_in_loop: RunInLoop, error: type[BaseException]
 ) -> None:
-    """Errors that are not ordinary exceptions leave no request waiting either."""
+    """This includes exceptions that are not subclasses of Exception."""
 
     async def main() -> None:
         def rule(feeds: Mapping[str, Array]) -> None:
@@ -296,7 +296,7 @@ def test_any_exception_reaches_the_waiting_requests(
 
 
 def test_failed_requests_free_their_arrays() -> None:
-    """Failed requests leave no reference cycles behind."""
+    """They leave no reference cycles behind."""
 
     async def main() -> None:
         def run(feeds: Mapping[str, Array], names: tuple[str, ...]) -> list[Array]:
@@ -322,7 +322,7 @@ def test_failed_requests_free_their_arrays() -> None:
 
 
 def test_failed_runs_do_not_count_as_short(run_in_loop: RunInLoop) -> None:
-    """A model that fails quickly is not taken for a fast one."""
+    """A model that fails quickly is not a fast model."""
 
     async def main() -> None:
         def rule(feeds: Mapping[str, Array]) -> None:
@@ -381,7 +381,7 @@ def test_runs_are_inline_if_no_thread_can_start(
 
 
 def test_closing_the_loop_cancels_waiting_requests(run_in_loop: RunInLoop) -> None:
-    """The waiting requests and those in the run are cancelled; the run itself ends without an error."""
+    """Requests of the current run are cancelled too. The run itself ends without an error."""
     blocked = BlockedRuns()
     tasks: list[asyncio.Task[InferenceResult]] = []
 

@@ -70,7 +70,7 @@ async def wait_for_callers(*callers: Caller) -> None:
 
 
 def test_resubmitting_when_woken_does_not_start_a_second_run() -> None:
-    """A caller that submits again while it is woken must not start a second run next to the scheduled one."""
+    """A caller may submit again while it is woken. A run is scheduled already."""
     gates = [threading.Event(), threading.Event(), threading.Event()]
     inside, most = 0, 0
     begun: list[float] = []
@@ -182,7 +182,7 @@ def test_an_inline_failure_fails_only_its_caller() -> None:
 
 
 def test_levers_are_fed_to_their_own_request_only() -> None:
-    """Levers apply to the request that feeds them, not to others of the same turn."""
+    """Other requests of the same turn run without them."""
 
     async def main() -> None:
         model = Doubler()
@@ -203,7 +203,7 @@ def test_levers_are_fed_to_their_own_request_only() -> None:
 
 @pytest.mark.parametrize("when", ["waiting", "running"])
 def test_a_cancelled_request_gets_cancelled_error_once(when: str) -> None:
-    """The caller gets CancelledError once, in a turn of its own, whatever the result of the run."""
+    """It gets the error in a turn of its own, whatever the result of the run."""
 
     async def main() -> None:
         blocked = BlockedRuns()

@@ -36,7 +36,7 @@ def make_request() -> Iterator[MakeRequest]:
 
 
 def test_whole_requests_are_taken_in_order(make_request: MakeRequest) -> None:
-    """As many requests as fit, none of them in part."""
+    """As many requests are taken as fit completely."""
     requests = [make_request(3), make_request(4), make_request(2), make_request(1)]
     queue = RequestQueue(requests)
     assert queue.take_batch(8) == requests[:2]
@@ -51,7 +51,7 @@ def test_a_small_request_does_not_overtake_a_large_request(make_request: MakeReq
 
 
 def test_a_request_larger_than_a_run_is_taken_alone(make_request: MakeRequest) -> None:
-    """BatchRunner cuts it later on."""
+    """BatchRunner splits it later."""
     requests = [make_request(20), make_request(1)]
     queue = RequestQueue(requests)
     assert queue.take_batch(8) == requests[:1]
@@ -80,7 +80,7 @@ def test_requests_without_shared_shapes_are_taken_alone(make_request: MakeReques
 def test_the_scan_for_equal_shapes_is_limited(
     make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A queue of nothing but different shapes is not scanned in full for every run; the order stays."""
+    """A queue of different shapes is not scanned completely for every run. The order stays."""
     monkeypatch.setattr(queue_module, "MAX_BATCH_SCAN", 3)
     requests = [make_request(), *(make_request(shapes=LARGE) for _ in range(5)), make_request()]
     queue = RequestQueue(requests)
@@ -97,7 +97,7 @@ def test_cancelled_requests_are_dropped(make_request: MakeRequest) -> None:
 
 
 def test_overdue_requests_get_a_deadline_error(make_request: MakeRequest) -> None:
-    """An overdue request gets a DeadlineError, unless it was cancelled before."""
+    """Requests that were cancelled before get none."""
     late, gone, good = (
         make_request(deadline=monotonic() - 1),
         make_request(deadline=monotonic() - 1),
@@ -148,7 +148,7 @@ def test_time_to_wait_counts_from_the_first_arrival(make_request: MakeRequest) -
 
 
 def test_time_to_wait_is_zero_if_waiting_is_useless(make_request: MakeRequest) -> None:
-    """No delay, an empty queue, a full batch, a request that runs by itself, a deadline within the delay."""
+    """Without a delay or requests, with a full batch, an unbatched request or an early deadline."""
     now = perf_counter_ns()
     assert RequestQueue([make_request(since=now)]).time_to_wait(0, 8) == 0
     assert RequestQueue().time_to_wait(2, 8) == 0

@@ -39,7 +39,7 @@ def test_the_nearest_of_several_measured_sizes_is_used() -> None:
 
 
 def test_one_slow_run_changes_little() -> None:
-    """One outlier changes nothing; a machine that stays slow does."""
+    """One outlier changes nothing, but a machine that stays slow does."""
     run_times = RunTimeEstimator()
     for _ in range(20):
         run_times.observe(64, 1, SHORT_RUN_NS // 20)
@@ -59,7 +59,7 @@ def test_a_model_that_became_fast_is_short_again() -> None:
 
 
 def test_the_waiting_time_is_estimated_from_measured_requests() -> None:
-    """Ten requests in a second mean ten seconds for a hundred; before the first run nothing is known."""
+    """At ten requests per second, 100 requests take ten seconds. Before the first run it is unknown."""
     run_times = RunTimeEstimator()
     assert run_times.seconds_for(100) == 0
     for _ in range(3):

@@ -24,7 +24,7 @@ NOT_IN_SUPERVISOR = ("numpy", "onnxruntime", "fastapi", "uvicorn", "uvloop", "si
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """The settings that it would have served with."""
+    """Records the settings instead of serving."""
     served: list[Settings] = []
 
     def supervise(settings: Settings, make_app: object) -> int:
@@ -54,7 +54,7 @@ def test_every_setting_except_secrets_is_an_option() -> None:
 
 
 def test_help_shows_defaults() -> None:
-    """In square brackets, rich would read them as markup and drop them."""
+    """rich would read square brackets as markup and drop the defaults."""
     text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout
     assert "(default: 127.0.0.1)" in text
     assert "(default: 8000)" in text
@@ -89,7 +89,7 @@ def test_an_invalid_setting_is_a_setting_error(served: list[Settings]) -> None:
 
 
 def test_errors_are_one_line() -> None:
-    """Also those of workers. --verbose shows the traceback; wrong use exits with status 2."""
+    """So are errors of workers. --verbose shows the traceback. Usage errors exit with status 2."""
     words = ("turnpike", "serve", "--port", "0", "--device", "cuda")
     with module(*words) as process:
         output, _ = process.communicate(timeout=60)
@@ -109,8 +109,6 @@ def test_the_exit_status_is_that_of_the_supervisor(status: int, monkeypatch: pyt
 
 
 def test_an_early_interrupt_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends without a traceback."""
-
     def interrupted(settings: Settings, make_app: object) -> int:
         raise KeyboardInterrupt
 
@@ -120,14 +118,14 @@ def test_an_early_interrupt_ends_without_a_traceback(monkeypatch: pytest.MonkeyP
 
 
 def test_secrets_are_not_shown() -> None:
-    """Not in the command line, which every user can read, nor in the log."""
+    """They are neither in the command line, which every user can read, nor in the log."""
     with serving("--log-level", "debug", TURNPIKE_ADMIN_KEY="hush-hush") as server:
         assert b"hush" not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
     assert "hush" not in server.output
 
 
 def test_nothing_is_imported_from_the_working_directory(tmp_path: Path) -> None:
-    """And the process shows the words of its command line as they were given."""
+    """The process shows its command line as it was given."""
     (tmp_path / "service").mkdir()
     (tmp_path / "service" / "__init__.py").write_text("raise SystemExit('the wrong one')\n")
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')\n")
@@ -162,7 +160,7 @@ def test_the_supervisor_does_not_import_large_libraries() -> None:
 
 
 def test_a_worker_imports_only_what_requests_need() -> None:
-    """Not what reads the command line and settings, rarely used routes, or NumPy's random numbers."""
+    """Settings, the command line, rare routes and NumPy's random numbers are not imported."""
     modules = imported_by("service.process.worker", "service.api.app")
     rare = (
         "typer",

@@ -51,7 +51,7 @@ def weight_size(tmp_path: Path, content: bytes) -> int:
 
 
 def test_a_tuned_file_of_this_machine_is_used(tmp_path: Path) -> None:
-    """All four settings, and the origin of each is the file."""
+    """All four settings are used, and the origin of each is the file."""
     resolved = resolve_auto(tmp_path)
     settings = resolved.settings
     assert (settings.workers, settings.threads, settings.max_batch, settings.max_delay_ms) == (3, 1, 32, 0.5)
@@ -112,7 +112,7 @@ def test_a_tuned_file_is_ignored_without_auto(tmp_path: Path) -> None:
     ],
 )
 def test_an_unusable_file_is_reported_and_ignored(tmp_path: Path, text: str, message: str) -> None:
-    """Damaged, measured elsewhere, or with settings that were not measured: as if there were no file."""
+    """It is damaged, was measured elsewhere, or has settings that were not measured."""
     (tmp_path / TUNED_FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
     resolved = resolve_auto(tmp_path, None)
     assert resolved.settings == Settings(models=tmp_path, workers=4)
@@ -128,7 +128,7 @@ def test_a_tuned_file_that_is_a_pipe_is_ignored(tmp_path: Path) -> None:
 
 
 def test_a_tuned_file_of_another_device_is_ignored(tmp_path: Path) -> None:
-    """What was measured on the CPU does not apply to a GPU, for which the guess is one worker."""
+    """Settings measured on the CPU do not apply to a GPU. The guess for a GPU is one worker."""
     resolved = resolve_auto(tmp_path, device="cuda")
     assert resolved.settings.workers == 1
     assert "with device = 'cuda', got 'cpu'" in resolved.warning
@@ -177,7 +177,7 @@ def test_the_threads_setting_limits_the_workers(tmp_path: Path) -> None:
 
 
 def test_a_tuned_file_can_be_given_as_config(tmp_path: Path) -> None:
-    """Its table of the machine is ignored then, whatever the machine."""
+    """Its table with facts about the machine is ignored then."""
     file = tmp_path / "tuned.toml"
     file.write_text(TUNED + MEASURED.replace("4", "8"))
     assert resolve({}, file).settings == Settings(workers=3, threads=1, max_batch=32, max_delay_ms=0.5)
@@ -186,7 +186,7 @@ def test_a_tuned_file_can_be_given_as_config(tmp_path: Path) -> None:
 def test_an_ignored_file_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line, and the service starts with the guess."""
+    """The log has one line, and the service starts with the guess."""
     served: list[Settings] = []
 
     def supervise(settings: Settings, make_app: object) -> int:

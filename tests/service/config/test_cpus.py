@@ -61,13 +61,13 @@ def write_cgroups(folder: Path, own: str, files: dict[str, str]) -> tuple[Path, 
 def test_the_smallest_cpu_limit_counts(
     tmp_path: Path, own: str, files: dict[str, str], expected: float
 ) -> None:
-    """Affinity, the process's own group, and those above it. Unreadable files limit nothing."""
+    """Affinity and the cgroups of the process and its parents are limits. Unreadable files are not."""
     assert available_cpus(*write_cgroups(tmp_path, own, files)) == expected
 
 
 @pytest.mark.usefixtures("sixteen_cpus")
 def test_without_cgroups_the_affinity_counts(tmp_path: Path) -> None:
-    """As on systems other than Linux."""
+    """Systems other than Linux have no cgroups."""
     assert available_cpus(tmp_path / "absent", tmp_path / "absent") == 16
 
 

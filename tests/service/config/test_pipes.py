@@ -22,7 +22,7 @@ def pipe_with(content: bytes) -> Path:
 
 
 def test_a_buffered_pipe_can_be_read_by_every_process(tmp_path: Path) -> None:
-    """Repeatedly, and by forked processes. Ordinary files are not copied."""
+    """It can be read repeatedly, and by forked processes."""
     (tmp_path / "admin").write_text("boss-key\n")
     pipe = pipe_with(b"first-key\nsecond-key\n")
     settings = buffer_pipes(Settings(api_keys_file=pipe, admin_key_file=tmp_path / "admin"))
@@ -45,7 +45,7 @@ def test_a_buffered_pipe_can_be_read_by_every_process(tmp_path: Path) -> None:
 
 
 def test_ordinary_files_are_not_buffered(tmp_path: Path) -> None:
-    """A file that is replaced is seen by the next worker."""
+    """The next worker sees a file that was replaced."""
     (tmp_path / "keys").touch()
     settings = Settings(api_keys_file=tmp_path / "keys")
     assert buffer_pipes(settings) == settings

@@ -97,7 +97,7 @@ def test_the_environment_may_name_the_config_file(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_an_invalid_value_is_reported(flags: dict[str, Any], message: str) -> None:
-    """With the flag, the value, and the valid values."""
+    """The error has the flag, the value, and the valid values."""
     assert message in error_of(flags)
 
 
@@ -147,7 +147,7 @@ def test_a_float_setting_accepts_an_integer(tmp_path: Path) -> None:
 
 
 def test_the_config_file_may_be_a_pipe() -> None:
-    """As with `--api-keys-file <(pass show keys)`."""
+    """An example is `--config <(pass show config)`."""
     reading, writing = os.pipe()
     try:
         path = f"/dev/fd/{reading}"
@@ -200,7 +200,7 @@ def test_other_environment_variables_are_ignored(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("content", ["port 3", "[server]\nport = 3\n", "\xff"])
 def test_a_file_that_is_not_toml_is_rejected(tmp_path: Path, content: str) -> None:
-    """Not TOML, an unknown table, not UTF-8: the error names the file."""
+    """So are unknown tables and bytes that are not UTF-8. The error names the file."""
     file = tmp_path / "serve.toml"
     file.write_bytes(content.encode("latin-1"))
     assert str(file) in error_of(config=file)
@@ -225,7 +225,7 @@ def test_an_empty_secret_does_not_disable_the_check_of_keys(
 
 
 def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not by --print-config, not in errors, and not in the repr, which may be logged."""
+    """They are not in --print-config, errors, or the repr, which may be logged."""
     monkeypatch.setenv("TURNPIKE_API_KEYS", "hush-1,hush-2")
     monkeypatch.setenv("TURNPIKE_ADMIN_KEY", "hush-3")
     resolved = resolve({})
@@ -248,7 +248,6 @@ def test_secrets_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_key_in_a_file_and_a_variable_is_refused(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file and a variable together are an error."""
     (tmp_path / "keys").write_text("x")
     monkeypatch.setenv(f"TURNPIKE_{key.upper()}", "y")
     name = f"{key}_file"

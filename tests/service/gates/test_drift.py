@@ -99,7 +99,7 @@ def test_the_worst_gate_gives_the_level(high: float, level: str) -> None:
 
 @pytest.mark.parametrize(("low", "level"), [(630, "ok"), (700, "watch"), (760, "alarm")])
 def test_levels_worked_out_by_hand(low: int, level: str) -> None:
-    """Against two bins of equal shares, worked out by hand for 1,000 rows."""
+    """1,000 rows in two bins of equal shares."""
     drift = monitor_of([0.5, 0.5])
     drift.observe([np.repeat(np.array([[0.2], [0.8]], np.float32), [low, 1000 - low], axis=0)], 1000)
     (layer,) = report(drift).layers
@@ -162,7 +162,7 @@ def test_a_run_larger_than_the_window_counts_as_a_window() -> None:
 
 
 def test_reports_of_workers_are_merged() -> None:
-    """Two workers with half of the values each give the same report as one with all."""
+    """Two workers with half of the values each give the same report as one worker with all."""
     low, high = monitor_of(EVEN), monitor_of(EVEN)
     low.observe([even_values(500, high=0.5)], 500)
     high.observe([even_values(500, low=0.5)], 500)
@@ -218,7 +218,7 @@ def test_sampling_covers_all_parts_of_large_gates() -> None:
 
 
 def test_each_sample_takes_other_values() -> None:
-    """A value that one sample leaves out is in another one."""
+    """A value that is missing in one sample is in another one."""
     t = np.zeros((1, 2 * MAX_SAMPLED_VALUES), np.float32)
     t[0, 0] = 1.0
     drift = monitor_of(*[EVEN] * 8, rows=10**6)
@@ -232,7 +232,7 @@ def test_each_sample_takes_other_values() -> None:
 
 
 def test_runs_are_sampled_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most one run in a tenth of a second; after a slow one, twenty times its duration passes."""
+    """At most ten runs per second are sampled. After a slow sample, twenty times its duration passes."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     drift = monitor_of(EVEN)
@@ -251,7 +251,7 @@ def test_runs_are_sampled_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_unobserved_sample_does_not_delay_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample that was never observed delays nothing."""
+    """The run may have failed."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     drift = monitor_of(EVEN)

@@ -47,7 +47,7 @@ def rows(count: int) -> Array:
 
 @pytest.mark.parametrize("count", [1, 64])
 def test_gates_and_blocks_equal_pytorchs(served: tuple[nn.Module, GatesClient], count: int) -> None:
-    """T and y of every layer, at every time step, and the summary of T."""
+    """T and y of every layer at every time step are compared, and the summary of T."""
     net, client = served
     x = rows(count)
     with torch.no_grad(), record_gates(net) as recordings:
@@ -76,7 +76,7 @@ def test_gates_and_blocks_equal_pytorchs(served: tuple[nn.Module, GatesClient], 
 def test_closing_a_layer_equals_changing_its_bias_in_pytorch(
     served: tuple[nn.Module, GatesClient], count: int
 ) -> None:
-    """The second layer's bias far below 0, and the bias of its carry gate far above."""
+    """The bias of its transform gate is far below 0, that of its carry gate far above."""
     net, client = served
     x = torch.from_numpy(rows(count))
     closed = copy.deepcopy(net)

@@ -32,7 +32,7 @@ BIASES = {"first": np.zeros(2, np.float32), "second": np.ones(2, np.float32)}
 
 
 def test_layer_numbers_and_gate_names_select_gates() -> None:
-    """A layer's number means its gates at all times."""
+    """A layer's number selects its gates at all times."""
     lesion = parse_lesion_request({"close": [0], "open": ["layer01.transform_gate"]}, GATES)
     assert [gate.name for gate in lesion.closed] == [gate.name for gate in GATES[:2]]
     assert lesion.opened == GATES[2:3]
@@ -132,13 +132,13 @@ def test_an_effect_worked_out_by_hand() -> None:
 
 
 def test_probabilities_are_not_normalized_again() -> None:
-    """Probabilities must not go through softmax again."""
+    """A second softmax would change them."""
     before, after = np.array([[0.9, 0.1]], np.float32), np.array([[0.6, 0.4]], np.float32)
     assert lesion_effect(before, after, distribution=True).change.tolist() == pytest.approx([-0.3], abs=1e-6)
 
 
 def test_without_rows_or_with_nan_the_effect_is_none() -> None:
-    """None in place of a mean over no rows, or over NaN."""
+    """There is no mean over no rows, or over NaN."""
     none = np.zeros((0, 3), np.float32)
     assert lesion_effect(none, none, distribution=False).summary() == {
         "flipped": 0,

@@ -88,7 +88,7 @@ def test_a_response_worked_out_by_hand() -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 300])
 def test_statistics_equal_those_of_double_precision(rows: int) -> None:
-    """For few values and for many, whose quantiles are computed in another way."""
+    """Quantiles of few and of many values are computed in different ways."""
     arrays = {f"g{n}": random(rows, 9, seed=n) for n in range(4)}
     gates, route = read([gate(name, n) for n, name in enumerate(arrays)], arrays, rows, dims=("batch", 9))
     assert (rows * 9 > MAX_FLOAT_SORT) == (rows == 300)
@@ -145,7 +145,7 @@ def test_splittable_outputs_give_a_route_per_row() -> None:
 
 
 def test_unsplittable_outputs_give_a_route_per_request() -> None:
-    """The route is then that of the whole request; for a single row it is the row's."""
+    """The route of a single row is that of the row."""
     t = random(6, 2)
     gates, route = read([gate("a", 0)], {"a": t}, 3, dims=("words*batch", 2))
     assert route["per"] == "request"
@@ -170,7 +170,7 @@ def test_gates_of_several_widths_keep_their_order() -> None:
 
 
 def test_recurrent_layers_count_once() -> None:
-    """Two layers of two depths over three steps count as four layers; `carried` is the mean over steps."""
+    """Two layers of two depths count as four layers, and `carried` is the mean over three steps."""
     places = [(layer, depth, time) for time in range(3) for layer in range(2) for depth in range(2)]
     arrays = {
         f"{layer}.{depth}.{time}": random(5, 2, seed=n) for n, (layer, depth, time) in enumerate(places)
@@ -185,7 +185,7 @@ def test_recurrent_layers_count_once() -> None:
 
 
 def test_steps_may_be_in_any_order() -> None:
-    """The order of gates in the file need not be that of their steps."""
+    """Gates in the file need not be sorted by time step."""
     arrays = {name: random(3, 2, seed=n) for n, name in enumerate(("0.0", "0.1", "1.0", "1.1"))}
     gates = [gate(name, int(name[0]), time=int(name[2])) for name in arrays]
     _, route = read(gates, arrays, 3)

@@ -21,7 +21,7 @@ from tests.service.gates.test_reader import f32, gate, random, signature
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize(("values", "threads"), [(1, 1), (150, 1), (2**18, 1), (150, 3), (2**18, 3)])
 def test_requests_read_together_get_the_same_bytes_as_alone(rows: int, values: int, threads: int) -> None:
-    """Gates of two widths, with steps, with carry gates, few or many values in a pass."""
+    """Gates have two widths, time steps or carry gates. A pass has few or many values."""
     gates = [
         gate("a", 0),
         gate("b", 1, kind="independent", carry_gate="c"),
@@ -78,7 +78,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def test_a_pass_reads_a_limited_number_of_values(passes: list[tuple[str, int]]) -> None:
-    """A request on its own is never cut; one thread needs no pool."""
+    """A single request is never split. One thread needs no pool."""
     reader = GateReader([gate("a", 0)], signature({"a": ("batch", 9)}), None, max_values_per_pass=30)
     assert len(reader.read({"a": random(8, 9)}, 1, 8)) == 8
     assert sorted(size for _, size in passes) == [18, 27, 27]
@@ -101,7 +101,7 @@ def test_large_batches_are_read_by_several_threads(passes: list[tuple[str, int]]
 def test_if_no_thread_is_free_the_result_is_the_same(
     monkeypatch: pytest.MonkeyPatch, passes: list[tuple[str, int]]
 ) -> None:
-    """Without a free thread the result is the same, and the pool keeps nothing."""
+    """The pool keeps no reference to the arrays."""
     sig, given = signature({"a": ("batch", 9)}), random(8, 9)
     expected = GateReader([gate("a", 0)], sig, None).read({"a": given}, 1, 8)
     passes.clear()

@@ -28,7 +28,7 @@ def read(*lines: Any) -> list[Any]:
 
 
 def test_numbers_have_six_decimals() -> None:
-    """In order, rounded to the nearest; 0 and 1 are exact."""
+    """They are in order and rounded to the nearest. 0 and 1 are exact."""
     numbers = read(
         [0, 1, 0.5, 0.25, 0.0000014, 0.9999996], [0.123456, 0.7654321, 0.01, 0.1, 0.009999, 0.0000006]
     )
@@ -65,6 +65,6 @@ def test_a_line_is_rendered_alike_alone_and_with_others() -> None:
 
 
 def test_values_that_are_already_text_are_inserted() -> None:
-    """Such as null for an unknown number."""
+    """An example is null for an unknown number."""
     text = template().render_text([b"null"] * 6)
     assert json.loads(text) == dict.fromkeys(NAMES)

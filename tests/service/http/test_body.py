@@ -93,7 +93,7 @@ def test_a_chunked_body_over_the_limit_is_refused() -> None:
 
 @pytest.mark.parametrize("wait", [None, 0, 0.001])
 def test_a_body_is_read_in_any_number_of_parts(wait: float | None) -> None:
-    """In one part or several, already received or still to come."""
+    """The parts have already been received or are still to come."""
     assert read(Client(part(b"abc"), wait=wait), length=3) == b"abc"
     assert read(Client(part(b"a", more=True), part(b"", more=True), part(b"bc"), wait=wait)) == b"abc"
     assert read(Client(part(b""), wait=wait)) == b""
@@ -140,7 +140,7 @@ def test_a_missing_body_times_out() -> None:
 def test_a_disconnected_client_raises_client_gone_error(
     messages: tuple[Message, ...], wait: float | None
 ) -> None:
-    """Its error is no RequestError, as those are sent to the client."""
+    """It is no RequestError because those are sent to the client."""
     with pytest.raises(ClientGoneError):
         read(Client(*messages, wait=wait))
     assert not issubclass(ClientGoneError, RequestError)
@@ -225,7 +225,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": z
 @pytest.mark.parametrize("encoding", PACK)
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_compressed_bodies_are_decompressed(encoding: str, size: int) -> None:
-    """In any number of parts, even single bytes, and up to exactly the limit."""
+    """They may come in single bytes, and may have exactly the size of the limit."""
     packed = PACK[encoding](b"abc" * 33 + b"d")
     parts = [part(packed[at : at + size], more=True) for at in range(0, len(packed), size)]
     assert read(Client(*parts, part(b"")), encoding=encoding) == b"abc" * 33 + b"d"
@@ -255,7 +255,7 @@ def test_a_decompression_bomb_stops_at_the_limit(encoding: str, size: int) -> No
     "spoil", [lambda d: d[:-1], lambda d: b"x" + d, lambda d: d + b"x", lambda d: b"", lambda d: d[:5]]
 )
 def test_damaged_compressed_bodies_are_refused(encoding: str, spoil: Callable[[bytes], bytes]) -> None:
-    """Cut short, not compressed, or followed by other bytes."""
+    """They are truncated, not compressed, or followed by other bytes."""
     with pytest.raises(RequestError, match="body: expected one whole compressed stream") as raised:
         read(Client(part(spoil(PACK[encoding](b"abc" * 20)))), encoding=encoding)
     assert raised.value.status == 400

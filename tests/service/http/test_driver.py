@@ -202,7 +202,7 @@ def test_the_exception_of_a_future_is_raised_where_it_is_awaited() -> None:
 @pytest.mark.parametrize("kind", ["waiter", "future", "task"])
 @pytest.mark.parametrize("caught", [False, True])
 def test_cancelling_cancels_the_awaited_future(kind: str, caught: bool) -> None:
-    """It does so in a later turn of the event loop. The coroutine may clean up, or catch it and go on."""
+    """This takes effect in a later turn of the event loop. The coroutine may clean up, or continue."""
 
     async def test() -> None:
         loop = asyncio.get_running_loop()

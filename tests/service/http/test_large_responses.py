@@ -99,7 +99,7 @@ def test_disconnecting_during_a_large_response_frees_its_memory(
 
 
 def test_a_large_response_beyond_the_memory_budget_gives_503() -> None:
-    """The model has run in vain, but the budget keeps its limit."""
+    """The model has run already, but the budget keeps its limit."""
     body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:
@@ -124,7 +124,7 @@ def test_a_large_response_beyond_the_memory_budget_gives_503() -> None:
 def test_a_response_that_fails_midway_closes_the_connection(
     access_log_lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client would take the next answer for the rest of this one."""
+    """Otherwise the client would read the next response as the rest of this one."""
     body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:

@@ -31,7 +31,7 @@ ROUTE = "/v2/models/{model}/infer"
 
 
 async def endpoint(request: Request) -> Response:
-    """Does what the model's name in the path says."""
+    """Does what the model's name in the path says, such as raising an error."""
     match request.path_params["model"]:
         case "full":
             raise OverloadedError("queue: expected room, got none", 3)

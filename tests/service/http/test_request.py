@@ -22,7 +22,7 @@ def started_request(*headers: tuple[bytes, bytes]) -> FakeRequest:
 
 
 def test_request_ids_are_unique() -> None:
-    """Neither within one worker nor between two."""
+    """They are unique within a worker and among workers."""
     first, second = (set(islice(new_ids(), 1000)) for _ in range(2))
     assert len(first | second) == 2000
 

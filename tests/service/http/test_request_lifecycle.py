@@ -36,7 +36,7 @@ INFER_BODY = infer(rows(1))
 def test_a_full_queue_gives_503(
     access_log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer has Retry-After. A client that tries again at once is not read from for a while."""
+    """The answer has Retry-After. The connection of a client that retries at once is paused."""
     monkeypatch.setattr(protocol, "OVERLOAD_PAUSE_SECONDS", 0.2)
 
     async def scene(worker: InProcessWorker) -> None:
@@ -79,7 +79,7 @@ def test_a_body_beyond_the_memory_budget_gives_503() -> None:
 
 
 def test_a_passed_deadline_gives_504(access_log_lines: list[dict[str, Any]]) -> None:
-    """It gets its 504 while another request still runs, and is not run itself."""
+    """The answer is sent while another request still runs. The request itself is not run."""
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
@@ -99,7 +99,7 @@ def test_a_passed_deadline_gives_504(access_log_lines: list[dict[str, Any]]) -> 
 
 
 def test_a_queued_request_of_a_disconnected_client_is_not_run(access_log_lines: list[dict[str, Any]]) -> None:
-    """Its request leaves the queue at once, and is logged as 499. Requests behind it are answered."""
+    """It leaves the queue at once, and is logged as 499. Later requests are answered."""
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
@@ -178,7 +178,7 @@ def test_an_unexpected_error_gives_500_and_is_logged(caplog: pytest.LogCaptureFi
 
 
 def test_draining_closes_connections_after_their_response() -> None:
-    """Also the answer to a request that started before. The connection closes after it."""
+    """This includes responses to requests that started before the drain."""
 
     async def scene(worker: InProcessWorker) -> None:
         with worker.blocked_runs() as release:
@@ -197,7 +197,7 @@ def test_draining_closes_connections_after_their_response() -> None:
 
 
 def test_draining_marks_the_last_pipelined_response() -> None:
-    """Unless an earlier answer has said so already, as a large one does that is still being sent."""
+    """A large response that is still being sent may have been marked already."""
     body, headers = LARGE_BINARY
 
     async def scene(worker: InProcessWorker) -> None:

@@ -94,19 +94,19 @@ def ask(connection: socket.socket, request: bytes, times: int) -> None:
 
 @pytest.fixture(autouse=True)
 def runs_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs stay in the event loop's thread, however slow the machine is."""
+    """Make all runs count as short, so that they stay in the event loop's thread on slow machines too."""
     monkeypatch.setattr(pace, "SHORT_RUN_NS", 10**12)
 
 
 @pytest.fixture(autouse=True)
 def lines_go_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log lines are rendered, but not written: they would hide a failure in the output of the tests."""
+    """Render log lines without writing them, as they would hide failures in the output of the tests."""
     monkeypatch.setattr(log, "write", lambda piece: None)
 
 
 @pytest.mark.parametrize("kind", REQUEST)
 def test_requests_do_not_leak_memory(kind: str, tmp_path: Path) -> None:
-    """The number of allocated blocks does not grow by one or more per request."""
+    """The number of allocated blocks grows by less than one per request."""
 
     async def scene() -> list[int]:
         blocks = []

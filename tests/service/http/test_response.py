@@ -43,14 +43,14 @@ def test_own_errors_are_sent_with_their_message(kind: type[RequestError]) -> Non
 
 @pytest.mark.parametrize("error", [RunError("/tmp/x: 0x7f"), ValueError("0xdead"), KeyError("secret")])
 def test_unexpected_errors_are_not_sent(error: Exception) -> None:
-    """Neither its message nor its type is sent, only the id of the request."""
+    """The response has neither message nor type of the error, only the id of the request."""
     response = refused(error)
     assert (response.status, response.reason, response.is_bug) == (500, "broken", True)
     assert json.loads(response.body) == {"error": "internal error, request id id-7"}
 
 
 def test_an_internal_error_is_no_bug() -> None:
-    """The service has already logged such an error, and its message is written for the client."""
+    """The service has logged it already, and its message is meant for the client."""
     response = refused(InternalError("model 'digits' failed on these rows"))
     assert (response.status, response.is_bug) == (500, False)
 
@@ -66,7 +66,7 @@ def test_an_internal_error_is_no_bug() -> None:
     ],
 )
 def test_errors_set_their_headers(error: Exception, headers: Any) -> None:
-    """When to try again, how to authenticate, and that the connection closes after an incomplete request."""
+    """Retry-After, WWW-Authenticate, and `connection: close` after an incomplete request."""
     response = refused(error)
     assert response.lines == JSON_LINES + headers
     assert response.close is isinstance(error, RequestTimeoutError)

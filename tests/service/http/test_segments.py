@@ -153,7 +153,7 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
 
 
 def streams(seed: int) -> list[bytes]:
-    """What clients send, one stream per connection: mutated requests, some with a second one behind."""
+    """One byte stream per connection: mutated requests, some with a second request after them."""
     draw = random.Random(seed)
     good = good_requests()
     sent: list[bytes] = []
@@ -190,7 +190,7 @@ def is_settled(client: Client) -> bool:
 
 
 async def exchange(worker: InProcessWorker, segments: Segments, draw: random.Random) -> tuple[bytes, bool]:
-    """What the server answers to these segments, and whether it closes the connection."""
+    """The server's answers to these segments, and whether it closes the connection."""
     client = worker.connect()
     for segment in segments:
         client.send(segment)

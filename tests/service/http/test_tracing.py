@@ -27,7 +27,7 @@ def settings(otlp: str | None) -> Settings:
 
 
 def test_without_a_collector_tracing_is_off() -> None:
-    """Tracing is off, and the packages of OpenTelemetry are not needed."""
+    """The packages of OpenTelemetry are not needed then."""
     assert Tracing.from_settings(settings(None)) is None
 
 
@@ -167,7 +167,6 @@ def test_an_unreachable_collector_does_not_block_close(monkeypatch: pytest.Monke
 
 
 def test_closing_sends_the_last_spans(traced: tuple[Tracing, Any]) -> None:
-    """Closing sends the spans that are left to the collector."""
     tracing, exporter = traced
     shutdowns = []
     exporter.shutdown = lambda: shutdowns.append(True)

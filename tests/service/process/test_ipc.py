@@ -42,7 +42,7 @@ async def double(value: Any) -> Any:
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_both_ends_can_send_requests(fast: bool) -> None:
-    """On both kinds of event loop: the supervisor runs asyncio's, workers run uvloop."""
+    """The supervisor runs asyncio's event loop, and workers run uvloop."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         one.handlers["double"] = other.handlers["double"] = double
@@ -53,7 +53,7 @@ def test_both_ends_can_send_requests(fast: bool) -> None:
 
 
 def test_responses_are_matched_to_their_requests() -> None:
-    """A hundred requests at once, answered in another order."""
+    """A hundred requests are sent at once and answered in another order."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def slow_square(number: int) -> int:
@@ -91,7 +91,7 @@ def test_a_notification_needs_no_response() -> None:
     [NotFoundError("no such model"), ForbiddenError("no"), NotReadyError("wait"), OverloadedError("full")],
 )
 def test_service_errors_reach_the_other_end(error: Exception) -> None:
-    """With its class, hence its status, and its message."""
+    """They keep their class, and so their status, and their message."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def refuse(_: Any) -> None:
@@ -127,7 +127,7 @@ def test_a_failure_is_reported_and_logged(fault: str, caplog: pytest.LogCaptureF
 
 
 def test_pending_requests_fail_when_the_other_end_closes() -> None:
-    """At once, as do requests after that."""
+    """They fail at once, as do later requests."""
 
     async def test(one: IpcChannel, other: IpcChannel) -> None:
         async def never(_: Any) -> None:

@@ -60,7 +60,6 @@ def test_the_switch_interval_is_short(tmp_path: Path) -> None:
 
 
 def test_requests_get_503_while_models_load(tmp_path: Path) -> None:
-    """While models load, workers answer that they are not ready."""
     gate = tmp_path / "gate"
     models = tmp_path / "models"
     write_file(models, "m", 1)
@@ -104,7 +103,7 @@ def test_a_hanging_worker_counts_with_its_last_report(tmp_path: Path) -> None:
 
 
 def test_a_request_over_drain_seconds_is_cut_off(tmp_path: Path) -> None:
-    """Status 1, and the log has the number of requests."""
+    """The exit status is 1, and the log has the number of requests."""
     with running(tmp_path, drain_seconds=0.2) as service, PendingRequest(service, "/slow?30"):
         service.signal(signal.SIGTERM)
         assert service.wait(5) == 1
@@ -120,7 +119,7 @@ def test_a_hanging_worker_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
-    """With status 1 if a request was being processed."""
+    """The exit status is 1 if a request was running."""
     with running(tmp_path, workers=2) as service, PendingRequest(service, "/slow?30"):
         service.signal(signal.SIGINT)
         time.sleep(0.3)
@@ -130,7 +129,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 
 class PendingRequest:
-    """A request that was sent and whose response is not read, for the length of a block."""
+    """A request whose response is not read until the block ends."""
 
     def __init__(self, service: RunningService, path: str) -> None:
         parts = urlsplit(service.url)
@@ -154,7 +153,7 @@ class PendingRequest:
     ],
 )
 def test_a_failed_start_is_reported(tmp_path: Path, fault: str, status: int, message: str) -> None:
-    """With the reason if the worker reported one, or else with its exit status."""
+    """The message has the reason that the worker reported, or else its exit status."""
     with running(tmp_path, ready=False, workers=2, env={"FAKE_FAULT": fault}) as service:
         assert service.wait() == status
         assert message in service.messages
@@ -162,7 +161,7 @@ def test_a_failed_start_is_reported(tmp_path: Path, fault: str, status: int, mes
 
 
 def test_replacements_of_dying_workers_slow_down(tmp_path: Path) -> None:
-    """The pause doubles each time, and the supervisor stays."""
+    """The pause doubles each time. The supervisor keeps running."""
     with running(tmp_path, env={"FAKE_LIFE": "0.02"}) as service:
         wait_until(lambda: len(problems(service)) >= 3)
         assert [line.split("; ")[1] for line in problems(service)[:3]] == [
@@ -195,7 +194,7 @@ def test_poll_finds_new_files(tmp_path: Path) -> None:
 
 
 def test_a_failed_scan_changes_nothing(tmp_path: Path) -> None:
-    """If the repository cannot be read, models are served on, and a later scan finds it again."""
+    """If the repository cannot be read, served models stay. A later scan finds it again."""
     write_file(tmp_path / "models", "m", 1)
     with running(tmp_path / "models", poll=0.05) as service:
         (tmp_path / "models").rename(tmp_path / "away")
@@ -256,7 +255,7 @@ def test_a_worker_that_lacks_a_file_retries(tmp_path: Path, monkeypatch: pytest.
 def test_a_worker_that_cannot_be_updated_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise it would live on and never accept a connection."""
+    """Otherwise it would never accept a connection."""
     calls: list[str] = []
 
     async def broken(_: object) -> None:
@@ -280,7 +279,7 @@ def test_a_worker_that_cannot_be_updated_is_replaced(
 
 
 def test_invalid_tls_files_prevent_the_start(tmp_path: Path) -> None:
-    """Before the log has an address, and with the exit status of an invalid setting."""
+    """The log has no address, and the exit status is that of an invalid setting."""
     (tmp_path / "file").write_text("hello")
     pair = {"tls_cert": str(tmp_path / "file"), "tls_key": str(tmp_path / "file")}
     with running(tmp_path, ready=False, **pair) as service:
@@ -291,7 +290,7 @@ def test_invalid_tls_files_prevent_the_start(tmp_path: Path) -> None:
 
 
 def test_load_and_unload_reach_all_workers(two_workers: RunningService) -> None:
-    """A request of one worker changes all of them, and that worker gets the answer."""
+    """Any worker may get the request, and it gets the answer."""
     write_file(two_workers.models, "m", 1)
     assert two_workers.get("/ask?load=m")["answer"] == {"ok": True}
     assert all("m" in deployments[-1]["models"] for deployments in deployments_of(two_workers))
@@ -350,7 +349,7 @@ def test_the_descriptor_limit_is_raised() -> None:
 
 
 def test_counts_of_a_scrape_are_not_lost(tmp_path: Path) -> None:
-    """Not even if the worker is killed right after a scrape."""
+    """The worker is killed right after a scrape."""
     with running(tmp_path, workers=1) as service:
         (first,) = service.pids(1)
         time.sleep(1.2)

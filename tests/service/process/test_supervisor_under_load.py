@@ -23,7 +23,7 @@ SHOTS = [ClientRequest(f"/slow?{seconds}", b"hello") for seconds in (0, 0.003, 0
 def run_load(
     service: RunningService, action: Any, *, fresh: bool, seconds: float = 0.3, connections: int = 16
 ) -> LoadTally:
-    """Run a load and an action during it, until the service has ended or the time is over."""
+    """Send requests during an action, until the service has ended or the time is over."""
     load = LoadGenerator(service.url, SHOTS, connections, fresh=fresh)
 
     async def scenario() -> None:
@@ -43,7 +43,7 @@ def run_load(
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["keep-alive", "fresh"])
 def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
-    """Every request that was sent is answered, on kept connections and on one connection per request."""
+    """Connections are kept, or each request has a new one."""
     with running(tmp_path, workers=2) as service:
         tally = run_load(service, lambda: service.signal(signal.SIGTERM), fresh=fresh)
         assert service.wait() == 0
@@ -57,7 +57,7 @@ def test_a_signal_under_load_loses_nothing(tmp_path: Path, fresh: bool) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fresh", [False, True], ids=["keep-alive", "fresh"])
 def test_fifty_signals_under_load_lose_nothing(tmp_path: Path, fresh: bool) -> None:
-    """The same, again and again, at different moments."""
+    """The signals come at different moments."""
     for turn in range(50):
         with running(tmp_path, workers=1 + turn % 3, drain_wait=0.1 * (turn % 2)) as service:
             tally = run_load(
@@ -70,7 +70,7 @@ def test_fifty_signals_under_load_lose_nothing(tmp_path: Path, fresh: bool) -> N
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_to_all_processes_loses_nothing(tmp_path: Path, kind: signal.Signals) -> None:
-    """As from service managers and Ctrl-C: each worker gets the signal, and a message of the supervisor."""
+    """Service managers and Ctrl-C signal all processes. Workers get a message of the supervisor too."""
     with running(tmp_path, workers=2) as service:
         tally = run_load(service, lambda: os.killpg(service.process.pid, kind), fresh=True)
         assert service.wait() == 0
@@ -80,7 +80,7 @@ def test_a_signal_to_all_processes_loses_nothing(tmp_path: Path, kind: signal.Si
 
 @pytest.mark.parametrize("fresh", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_terminated_worker_loses_nothing(tmp_path: Path, fresh: bool) -> None:
-    """The others accept connections meanwhile, a new one replaces it, and no client notices."""
+    """Other workers accept connections until a new worker replaces it."""
     with running(tmp_path, workers=2) as service:
         before = service.pids(2)
         tally = run_load(service, lambda: os.kill(min(before), signal.SIGTERM), fresh=fresh)
@@ -91,7 +91,7 @@ def test_a_terminated_worker_loses_nothing(tmp_path: Path, fresh: bool) -> None:
 
 
 def test_a_killed_worker_loses_only_its_own_requests(tmp_path: Path) -> None:
-    """It is replaced, the other one serves on, and its counters are not lost."""
+    """It is replaced, the other worker continues, and its counters are kept."""
     write_file(tmp_path, "m", 1)
     with running(tmp_path, workers=2) as service:
         before = service.pids(2)

@@ -72,7 +72,7 @@ REQUESTS = st.fixed_dictionaries(
 
 
 def expect_valid(inference: InferenceRequest, model: Signature) -> None:
-    """Nothing but what the model takes may come out of the decoder."""
+    """Check that the decoded request is one that the model accepts."""
     assert inference.feeds.keys() == model.inputs.keys()
     for name, array in inference.feeds.items():
         tensor = model.inputs[name]
@@ -87,7 +87,7 @@ def expect_valid(inference: InferenceRequest, model: Signature) -> None:
 
 
 def expect_error_message(error: RequestError) -> None:
-    """A sentence that can be sent as it stands."""
+    """Check that the message can be sent to a client."""
     said = str(error)
     assert 400 <= error.status < 500
     assert (

@@ -70,7 +70,7 @@ def test_a_header_length_of_the_whole_body_is_plain_json() -> None:
 
 
 def test_a_raw_request_is_decoded() -> None:
-    """Without JSON the body is the one input; the rows follow from its size, and outputs are binary."""
+    """The body is the only input, and there is no JSON. Its size determines the rows. Outputs are binary."""
     rows = np.arange(12, dtype=np.float32)
     got = decode_infer(rows.tobytes(), 0, ROWS, LIMITS)
     np.testing.assert_array_equal(got.feeds["x"], rows.reshape(2, 2, 3), strict=True)
@@ -116,14 +116,14 @@ def test_id_timeout_and_parameters_are_kept() -> None:
 
 
 def test_requested_extra_keys_are_kept() -> None:
-    """As lists and dicts, among the parameters."""
+    """They are lists and dicts among the parameters."""
     text = body(entry(X.ravel().tolist(), 1, 2, 3), close=["a", 2], curve=True, other=[1])
     got = decode_infer(text, None, ROWS, LIMITS, frozenset({"close", "curve", "open"}))
     assert got.parameters == {"close": ["a", 2], "curve": True}
 
 
 def test_empty_data_must_be_nested_like_its_shape() -> None:
-    """Without values to count, the arrays around them are counted."""
+    """There are no values to count, so the nested arrays are counted."""
     for data in ([], [[], []]):
         assert decode(entry(data, 2, 0, name="ids", datatype="INT64"), model=IDS).feeds["ids"].shape == (2, 0)
     for data in ([[]], [[], [], []], [[[]], []]):
@@ -224,7 +224,7 @@ def test_invalid_requests_are_refused(text: bytes, message: str) -> None:
     ],
 )
 def test_wrong_lengths_are_refused(content: bytes, header: int, message: str) -> None:
-    """Wrong sizes of the JSON, of a tensor or of the body."""
+    """The size of the JSON, of a tensor or of the body is wrong."""
     with pytest.raises(RequestError, match=message):
         decode_infer(content, header, ROWS, LIMITS)
 

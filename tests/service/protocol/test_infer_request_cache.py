@@ -153,7 +153,7 @@ JSON = [
 
 
 def test_cached_json_decoding_equals_uncached_decoding() -> None:
-    """Random changes of numbers, bytes and words."""
+    """Numbers, bytes and words of requests are changed at random."""
     generator = random.Random(7)
     good = 0
     pair = Pair()
@@ -205,7 +205,7 @@ BINARY = [
 
 
 def test_cached_binary_decoding_equals_uncached_decoding() -> None:
-    """Other bytes, cut or extended, with another JSON size or none."""
+    """Bytes are changed, removed or added, and the JSON size may be wrong or missing."""
     generator = random.Random(8)
     good = 0
     pair = Pair()
@@ -279,7 +279,7 @@ GATE = b'"outputs":[{"name":"layer00.transform_gate"}]}'
     ids=["twice", "escaped", "another array"],
 )
 def test_numbers_under_another_key_are_not_tensor_data(body: bytes, other: bytes) -> None:
-    """A list under a key that only looks like the data key is ignored."""
+    """The key only resembles the data key."""
     pair = Pair()
     assert pair.agree(body, None, model(ROWS))
     assert pair.agree(other, None, model(ROWS))
@@ -293,7 +293,7 @@ def test_a_length_beyond_the_body_is_refused_for_cached_requests() -> None:
 
 
 def test_invalid_booleans_are_refused_for_cached_requests() -> None:
-    """Booleans in bytes are checked each time."""
+    """Bytes of booleans are checked in each request."""
     body, header = BINARY[5][1]
     pair = Pair()
     assert pair.agree(body, header, model(TRUTHS))
@@ -320,7 +320,6 @@ def test_the_json_size_limit_holds_for_cached_requests() -> None:
 
 
 def test_requests_of_one_template_do_not_share_arrays() -> None:
-    """Requests of one template have arrays of their own."""
     decoder = CachingDecoder(LIMITS)
     first = decoder.decode(text(), None, *model(ROWS))
     second = decoder.decode(text("[6,5,4,3,2,1]"), None, *model(ROWS))
@@ -332,7 +331,7 @@ def test_requests_of_one_template_do_not_share_arrays() -> None:
 
 
 def test_the_template_cache_is_bounded() -> None:
-    """The cache is bounded, long templates are not kept, and invalid requests are not cached."""
+    """Long templates and invalid requests are not cached."""
     decoder = CachingDecoder(RequestLimits())
     for number in range(2 * module.MAX_TEMPLATES + 1):
         decoder.decode(text(more=f',"id":"{number}"'), None, *model(ROWS))
@@ -349,7 +348,6 @@ def test_the_template_cache_is_bounded() -> None:
 
 
 def test_templates_keep_no_request_data() -> None:
-    """A template holds no numbers."""
     decoder = CachingDecoder(RequestLimits())
     body, header = tensors({"x": np.zeros((40, 2, 3), np.float32)})
     decoder.decode(body, header, *model(ROWS, "bytes"))

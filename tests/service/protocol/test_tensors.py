@@ -18,7 +18,7 @@ from service.protocol.tensors import expect_even, infer_shape, read_binary, read
 
 
 def read(data: Any, shape: tuple[int, ...], dtype: str = "float32") -> Array:
-    """What is read from a value, or from the text of one, by both checks."""
+    """The array of a JSON value or text; both ways to check it must agree."""
     text = data if isinstance(data, str) else json.dumps(data)
     value = parse(b'{"data": ' + text.encode() + b"}")["data"]
     array = read_json(value, shape, WIRE_DTYPES[dtype], "data")
@@ -192,7 +192,7 @@ def test_boolean_bytes_must_be_0_or_1() -> None:
 
 
 def test_an_empty_binary_tensor_is_accepted() -> None:
-    """Also at the end of the body."""
+    """It may be at the end of the body."""
     assert read_binary(b"abcd", 4, 0, (0, 3), WIRE_DTYPES["float32"], "here").shape == (0, 3)
 
 

@@ -87,7 +87,7 @@ def test_another_name_in_the_manifest_is_logged(tmp_path: Path, caplog: pytest.L
 
 
 def test_a_file_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    """Unless that is allowed; the model then has neither labels nor gates."""
+    """If a setting allows it, the model has neither labels nor gates."""
     file = put(tmp_path, data=highway().model)
     with pytest.raises(ModelFileError, match="expected a manifest with a parity proof") as error:
         opened(file)
@@ -245,7 +245,7 @@ COUPLED = MANIFEST.model_copy(update={"batch_coupled": True})
 def test_models_whose_rows_change_in_a_batch_are_not_batched(
     result: ProbeResult, exact: bool, batched: bool, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Unless `exact` is off, batching must not change a bit; one warning says why not."""
+    """`exact` requires equal bits. One warning gives the reason."""
     assert may_batch(result, MANIFEST, FILE, exact=exact) is batched
     assert [message in record.message for record in caplog.records] == [True] * bool(message)
 
@@ -384,7 +384,7 @@ def test_levers_may_share_a_tensor(tmp_path: Path) -> None:
 
 
 def test_changed_weights_are_refused(tmp_path: Path) -> None:
-    """A single changed bit in the weights is noticed."""
+    """One changed bit is enough."""
     data = bytearray(sealed(highway()))
     place = data.index(
         numpy_helper.to_array(onnx.load_from_string(bytes(data)).graph.initializer[0]).tobytes()

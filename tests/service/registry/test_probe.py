@@ -81,7 +81,7 @@ def test_a_highway_network_can_be_batched() -> None:
 
 
 def test_single_rows_may_round_differently() -> None:
-    """A kernel for single rows rounds differently; in batches rows are stable all the same."""
+    """A kernel for single rows rounds differently. Rows of a batch are stable."""
     assert probe_model(
         FakeRuntime({"y": lambda x: last_bit_changed(plain(x)) if len(x) == 1 else plain(x)})
     ) == replace(STEADY, single_row_differs=True)
@@ -116,7 +116,7 @@ def test_coupled_rows_are_detected() -> None:
 
 
 def test_only_hidden_outputs_with_rows_first_are_splittable() -> None:
-    """Only outputs with rows first, or words within rows, can be split."""
+    """Words within rows may follow one another too."""
     hidden = {
         "by row": plain,
         "words in rows": lambda x: np.repeat(plain(x), 2, 0),
@@ -135,7 +135,7 @@ def test_only_hidden_outputs_with_rows_first_are_splittable() -> None:
 
 
 def test_hidden_outputs_must_be_bit_stable() -> None:
-    """Hidden outputs can be requested by name."""
+    """Clients can request them by name."""
     result = probe_model(
         FakeRuntime(
             {"y": plain, "h": lambda x: last_bit_changed(plain(x)) if len(x) == 2 else plain(x)},
@@ -159,7 +159,7 @@ def test_rows_of_length_one_are_probed() -> None:
 
 
 def test_valid_ids_and_lengths_are_searched() -> None:
-    """A table of eight ids, and a minimal length."""
+    """The model has eight ids and a minimum length."""
 
     def embedded(x: Array) -> Array:
         if x.max() >= 8 or x.min() < 0 or x.shape[1] < 20:
@@ -180,7 +180,7 @@ def test_a_model_that_rejects_all_rows_did_not_run() -> None:
 
 
 def test_without_a_batch_dimension_the_model_runs_once() -> None:
-    """It still runs once to warm up."""
+    """The run warms the model up."""
     runtime = FakeRuntime({"y": plain}, takes=Tensor("x", "float32", (2, 4)))
     assert probe_model(runtime, None) == ProbeResult(ran=True, distribution=False)
     assert set(runtime.ran) == {2}
@@ -269,7 +269,7 @@ def test_a_device_with_other_results_is_refused(cpu: Runtime, off: str, by: floa
 
 
 def test_shapes_and_nan_of_a_device_must_agree(cpu: Runtime) -> None:
-    """NaN on both sides agrees, NaN on one side or another shape does not."""
+    """NaN on both sides agrees. NaN on one side and another shape do not."""
     nan = Device(cpu, "logits", float("nan"))
     check_device_agreement(nan, nan, "batch", "a.onnx")  # type: ignore[arg-type]
     for device, truth in ((Device(cpu, "logits", rows=-1), cpu), (nan, cpu), (cpu, nan)):

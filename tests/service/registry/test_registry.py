@@ -137,7 +137,7 @@ def test_an_empty_repository_is_ready(registry: ModelRegistry) -> None:
 
 
 def test_a_repository_with_only_bad_files_is_not_ready(registry: ModelRegistry, loader: Loader) -> None:
-    """Whether the deployment says so or this worker found out."""
+    """The deployment says so, or this worker finds out itself."""
     run_in_order(registry.commit(deployment(failed=(UnavailableModel("net", 1, "its file is damaged"),))))
     assert not registry.ready
     loader.bad = {OLD}
@@ -170,7 +170,7 @@ def test_a_bad_file_is_reported_and_the_old_one_stays(
 
 
 def test_a_bad_file_is_in_the_index_at_once(registry: ModelRegistry, loader: Loader) -> None:
-    """The failure stays known until the next deployment, also while others are prepared."""
+    """It stays there until the next deployment, also while other models are prepared."""
     loader.bad = {NEW}
     run_in_order(
         registry.commit(deployment(OLD)),
@@ -256,7 +256,7 @@ def test_a_late_older_deployment_is_ignored(registry: ModelRegistry) -> None:
 
 
 def test_a_late_worker_serves_the_files_it_can_load(registry: ModelRegistry, loader: Loader) -> None:
-    """It loads the files itself; if one fails, the model served under that name stays."""
+    """If a file cannot be loaded, the model that is served under its name stays."""
     again = file("net", 1, stamp=7)
     loader.bad = {again}
     run_in_order(
@@ -279,7 +279,7 @@ LEFT_OUT = (UnavailableModel("away", 1, "unloaded"), UnavailableModel("net", 3, 
 
 
 def test_models_that_are_not_served_are_not_ready(registry: ModelRegistry) -> None:
-    """503 with the reason rather than 404."""
+    """The answer is 503 with the reason, not 404."""
     failed = (
         UnavailableModel("bad", 1, "its file is damaged"),
         UnavailableModel("link", None, "it leaves the repository"),
@@ -356,7 +356,7 @@ def test_a_request_keeps_its_model_during_a_swap(tmp_path: Path) -> None:
 
 
 def test_no_request_is_lost_while_models_are_swapped(tmp_path: Path) -> None:
-    """Under constant requests and swaps, each request is answered by one version or the other."""
+    """Each request is answered by one version or the other."""
     x = np.random.default_rng(0).normal(size=(1, 4)).astype(np.float32)
     files = [put(tmp_path, version=1), put(tmp_path, version=2)]
     right = [opened(file).runtime.run({"x": np.repeat(x, 2, 0)})[0][:1] for file in files]

@@ -35,13 +35,13 @@ def test_the_policy_selects_versions(tmp_path: Path, workers: Workers, policy: s
 
 
 def test_an_invalid_policy_is_a_setting_error(tmp_path: Path, workers: Workers) -> None:
-    """Before anything is scanned."""
+    """It is raised before anything is scanned."""
     with pytest.raises(SettingError, match="versions: expected"):
         Rollout(tmp_path, "newest", workers.broadcast)
 
 
 def test_an_empty_repository_is_committed(tmp_path: Path, workers: Workers) -> None:
-    """So that workers know that there is nothing to wait for."""
+    """Workers must know that there is nothing to wait for."""
     assert start(tmp_path, workers).names == []
     assert workers.committed == Deployment(serial=1)
 
@@ -94,7 +94,7 @@ def test_an_explicit_scan_accepts_changes_at_once(tmp_path: Path, workers: Worke
 
 
 def test_a_removed_model_is_unloaded(tmp_path: Path, workers: Workers) -> None:
-    """Once two scans agree that it is gone."""
+    """Two scans must agree that it is gone."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
     shutil.rmtree(tmp_path / "net")
@@ -105,7 +105,7 @@ def test_a_removed_model_is_unloaded(tmp_path: Path, workers: Workers) -> None:
 
 
 def test_a_bad_version_leaves_the_old_one_in_service(tmp_path: Path, workers: Workers) -> None:
-    """One worker that cannot load it is enough. No worker commits it, and the reason is reported."""
+    """One worker that cannot load the file is enough. The reason is reported."""
     write(tmp_path, "net", 1)
     write(tmp_path, "other", 1)
     rollout = start(tmp_path, workers)
@@ -127,7 +127,7 @@ def test_the_start_falls_back_to_the_highest_good_version(tmp_path: Path, worker
 
 
 def test_a_bad_file_in_place_of_a_good_one_keeps_the_old_content(tmp_path: Path, workers: Workers) -> None:
-    """The old content is still served, and not an older version."""
+    """No older version is served instead."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2)
     rollout = start(tmp_path, workers)

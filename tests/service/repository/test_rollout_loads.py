@@ -14,7 +14,7 @@ from tests.support.rollout_workers import Workers, run, start, write
 
 
 def test_an_unloaded_model_stays_unloaded_until_it_is_loaded(tmp_path: Path, workers: Workers) -> None:
-    """An unloaded model stays unloaded, whatever scans find, until it is loaded."""
+    """Scans do not load it."""
     write(tmp_path, "net", 1)
     write(tmp_path, "other", 1)
     rollout = start(tmp_path, workers)
@@ -58,7 +58,7 @@ def test_names_in_load_and_unload_are_never_paths(tmp_path: Path, workers: Worke
 
 
 def test_a_failed_load_gives_the_reason(tmp_path: Path, workers: Workers) -> None:
-    """What is served stays."""
+    """Served models stay."""
     write(tmp_path, "net", 1)
     rollout = start(tmp_path, workers)
     write(tmp_path, "net", 2, b"bad")
@@ -71,7 +71,7 @@ def test_a_failed_load_gives_the_reason(tmp_path: Path, workers: Workers) -> Non
 
 
 def test_a_load_that_falls_back_to_an_older_version_succeeds(tmp_path: Path, workers: Workers) -> None:
-    """The answer is about what is served. That the newest file is bad is in the index."""
+    """The answer is about served models. The index shows that the newest file is bad."""
     write(tmp_path, "net", 1)
     write(tmp_path, "net", 2, b"bad")
     rollout = start(tmp_path, workers)
@@ -83,7 +83,7 @@ def test_a_load_that_falls_back_to_an_older_version_succeeds(tmp_path: Path, wor
 
 
 def test_a_load_that_changes_anything_succeeds(tmp_path: Path, workers: Workers) -> None:
-    """Even if another version fails, or an older one has been unusable all along."""
+    """Another version may fail, or an older one may have been unusable before."""
     write(tmp_path, "net", 2)
     (tmp_path / "net" / "1" / MODEL_FILE).mkdir(parents=True)
     rollout = start(tmp_path, workers, "all")
@@ -96,7 +96,7 @@ def test_a_load_that_changes_anything_succeeds(tmp_path: Path, workers: Workers)
 
 
 def test_a_load_without_a_good_file_gives_the_reason(tmp_path: Path, workers: Workers) -> None:
-    """With the reason of the newest file."""
+    """It is the reason of the newest file."""
     write(tmp_path, "net", 3, b"bad")
     (tmp_path / "net" / "2" / MODEL_FILE).mkdir(parents=True)
     answer = run(start(tmp_path, workers).load("net"))
@@ -111,7 +111,7 @@ def test_a_load_of_versions_outside_of_the_policy_is_refused(tmp_path: Path, wor
 
 
 def test_loads_unloads_and_scans_are_done_in_sequence(tmp_path: Path, workers: Workers) -> None:
-    """Loads, unloads and scans at the same time are done one after another."""
+    """They are requested at the same time."""
     for name in ("one", "two", "three"):
         write(tmp_path, name, 1)
     rollout = start(tmp_path, workers)

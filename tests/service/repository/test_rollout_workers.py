@@ -75,7 +75,7 @@ def start_with_registries(root: Path, count: int) -> tuple[Rollout, Registries]:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_new_file_is_served_if_a_worker_lacks_the_old_one(tmp_path: Path, count: int) -> None:
-    """By all workers, so that they serve the same. Changes of other models wait for a scan."""
+    """All workers serve it. Changes of other models wait for a scan."""
     rollout, workers = start_with_registries(tmp_path, count)
     before = rollout.deployment_record["models"]["net"]
     write(tmp_path, "net", 2, b"good, too")
@@ -100,7 +100,7 @@ def test_models_in_memory_of_another_worker_stay_in_service(tmp_path: Path, away
 
 
 def test_a_bad_file_and_a_replaced_worker_keep_the_old_file(tmp_path: Path) -> None:
-    """As long as another worker has the old file in memory."""
+    """Another worker still has the old file in memory."""
     rollout, workers = start_with_registries(tmp_path, 2)
     before = rollout.deployment_record["models"]
     write(tmp_path, "net", 2, b"bad")
@@ -114,7 +114,7 @@ def test_a_bad_file_and_a_replaced_worker_keep_the_old_file(tmp_path: Path) -> N
 def test_a_file_that_no_worker_has_falls_back_to_an_older_version(
     tmp_path: Path, content: bytes | None, failed: list[int]
 ) -> None:
-    """As at a start: the highest version that can be loaded, whether the newer is bad or gone."""
+    """The highest version that can be loaded is served, as at a start."""
     rollout, workers = start_with_registries(tmp_path, 1)
     if content is None:
         shutil.rmtree(tmp_path / "net" / "2")
@@ -136,7 +136,7 @@ def test_a_file_that_no_worker_has_is_not_served(tmp_path: Path) -> None:
 
 
 class KilledWorkers(Workers):
-    """The first worker dies of every file with the content "deadly", and the others answer."""
+    """The first worker dies of each file with the content "deadly". The other workers answer."""
 
     async def broadcast(self, what: str, argument: Any) -> list[Any]:
         answers = await super().broadcast(what, argument)
@@ -146,7 +146,7 @@ class KilledWorkers(Workers):
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_file_that_kills_workers_is_not_served(tmp_path: Path, count: int) -> None:
-    """Even if no worker lived to report it. The old version is still served."""
+    """No worker may be left to report it. The old version is still served."""
     write(tmp_path, "net", 1)
     workers = KilledWorkers()
     rollout = start(tmp_path, workers)
@@ -160,7 +160,7 @@ def test_a_file_that_kills_workers_is_not_served(tmp_path: Path, count: int) -> 
 
 
 def test_a_worker_that_dies_by_chance_does_not_fail_a_file(tmp_path: Path) -> None:
-    """The files are prepared a second time, and then no worker ends."""
+    """The files are prepared a second time, and no worker dies."""
     write(tmp_path, "net", 1)
     workers = Workers()
     rollout = start(tmp_path, workers)

@@ -79,7 +79,7 @@ def test_files_that_are_no_models_are_ignored(tmp_path: Path) -> None:
 
 
 def test_links_may_not_leave_the_repository(tmp_path: Path) -> None:
-    """Neither a model's folder nor a version nor the file itself. The reason has no path in it."""
+    """This holds for model folders, versions and files. The reason has no path."""
     outside, root = tmp_path / "outside", tmp_path / "root"
     secret = write_model(outside, "secret")
     write_model(root, "inside")
@@ -105,7 +105,7 @@ def test_links_may_not_leave_the_repository(tmp_path: Path) -> None:
 
 
 def test_links_within_the_repository_are_followed(tmp_path: Path) -> None:
-    """As in volumes of Kubernetes (hidden folders) and in releases (a root that is a link)."""
+    """Volumes of Kubernetes have hidden folders, and releases a root that is a link."""
     write_model(tmp_path / "releases", "..data/net")
     (tmp_path / "releases" / "net").symlink_to(tmp_path / "releases" / "..data" / "net")
     (tmp_path / "current").symlink_to(tmp_path / "releases")
@@ -132,7 +132,7 @@ def test_unprintable_names_are_not_served(tmp_path: Path) -> None:
 
 
 def test_a_missing_repository_is_reported(tmp_path: Path) -> None:
-    """With the setting, its value, and what was expected."""
+    """The error has the setting, its value, and the expected value."""
     with pytest.raises(SettingError, match="models: expected a folder that can be read, got .*gone"):
         scan(tmp_path / "gone")
     (tmp_path / "file").write_bytes(b"")
@@ -145,7 +145,7 @@ def test_a_missing_repository_is_reported(tmp_path: Path) -> None:
     [("latest", [10]), ("all", [1, 2, 10]), ("1,10", [1, 10]), (" 2 , 7", [2]), ("7", [])],
 )
 def test_a_policy_selects_versions(tmp_path: Path, policy: str, chosen: list[int]) -> None:
-    """The highest, all, or those of the list that exist."""
+    """It is the highest version, all versions, or a list."""
     for version in ("1", "2", "10"):
         write_model(tmp_path, "net", version)
     assert versions_of(VersionPolicy.parse(policy).choose(scan(tmp_path).models["net"])) == chosen
@@ -206,7 +206,7 @@ def test_a_file_is_read_completely(tmp_path: Path, size: int) -> None:
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no huge pages")
 def test_content_is_read_into_huge_pages(tmp_path: Path) -> None:
-    """Freeing ordinary pages takes the time of many requests."""
+    """Freeing ordinary pages would take as long as many requests."""
     maps = Path("/proc/self/smaps")
     if "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text():
         pytest.skip("this kernel has no huge pages")

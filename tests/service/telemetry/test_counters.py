@@ -97,7 +97,7 @@ def test_a_request_without_rows_counts_no_batch() -> None:
 
 
 def test_merge_adds_the_counts_of_workers() -> None:
-    """Counts are added; of the last inference the latest counts, of the start the earliest."""
+    """The last inference is the latest of all workers, the start the earliest."""
     first, second = worker().snapshot(), worker().snapshot({("digits", 2): 3})
     second["models"]["other"] = {"1": first["models"]["digits"]["2"]}
     first["models"]["digits"]["2"]["last"], second["models"]["digits"]["2"]["last"] = 10, 20

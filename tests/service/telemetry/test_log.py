@@ -97,7 +97,7 @@ def test_a_traceback_is_on_the_same_line(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("root")
 def test_records_below_the_level_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this service's loggers and of uvicorn's, which have no handlers of their own any more."""
+    """This holds for loggers of the service and of uvicorn, whose own handlers are removed."""
     stream = StringIO()
     start_logging(monkeypatch, stream, "warning")
     for name in ("service.x", "uvicorn", "uvicorn.error", "uvicorn.access"):
@@ -111,7 +111,6 @@ def test_records_below_the_level_are_not_written(monkeypatch: pytest.MonkeyPatch
 def test_the_access_log_has_level_info(
     monkeypatch: pytest.MonkeyPatch, written: list[bytes], level: str, count: int
 ) -> None:
-    """The access log has level info."""
     start_logging(monkeypatch, StringIO(), level)
 
     async def main() -> None:
@@ -124,8 +123,6 @@ def test_the_access_log_has_level_info(
 
 @pytest.mark.usefixtures("root")
 def test_debug_lines_need_level_debug(monkeypatch: pytest.MonkeyPatch, written: list[bytes]) -> None:
-    """A line of level debug is written at level debug only."""
-
     async def main() -> None:
         for level in ("info", "debug"):
             start_logging(monkeypatch, StringIO(), level)
@@ -149,7 +146,7 @@ def test_a_terminal_gets_short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_access_log_lines_are_written_in_batches(written: list[bytes]) -> None:
-    """The lines of many requests are written at once, after a moment."""
+    """Lines of many requests are written together after a moment."""
 
     async def main() -> None:
         lines = AccessLogBuffer()
@@ -184,8 +181,6 @@ def test_a_flush_writes_the_remaining_lines(written: list[bytes]) -> None:
 
 
 def test_a_broken_pipe_does_not_stop_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken pipe does not stop the service."""
-
     def broken(descriptor: int, data: memoryview) -> int:
         raise BrokenPipeError
 

@@ -65,7 +65,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 
 
 def test_the_document_has_exactly_the_routes(application: Application, document: dict[str, Any]) -> None:
-    """Our own routes and FastAPI's."""
+    """It has routes of the service and of FastAPI."""
     expected = {
         (entry.method.lower(), entry.path)
         for entry in route_table(application)
@@ -117,7 +117,7 @@ def test_path_parameters_are_described(document: dict[str, Any]) -> None:
 
 
 def test_every_error_has_the_same_schema(document: dict[str, Any]) -> None:
-    """Our errors and never FastAPI's. Ready routes return their state with 503."""
+    """FastAPI's own error schema does not appear. Ready routes return their state with 503."""
     assert "HTTPValidationError" not in json.dumps(document)
     for _, path, operation in operations(document):
         for status, response in operation["responses"].items():

@@ -93,7 +93,7 @@ def test_a_server_publishes_its_connection_count() -> None:
 
 
 def test_a_new_connection_goes_to_the_worker_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It yields only for a moment: if the other worker does not accept the connection, it does."""
+    """A worker waits only for a moment. If no other worker accepts the connection, it does."""
     monkeypatch.setattr(acceptors, "YIELD_SECONDS", 0.3)
 
     async def test(scene: Scene) -> None:
@@ -127,7 +127,7 @@ class Failing(socket.socket):
 def test_accepting_continues_after_an_error(
     number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a pause if a resource is exhausted, which is logged; at once if a client has aborted."""
+    """It pauses and logs if a resource is exhausted. It continues at once if a client has aborted."""
     monkeypatch.setattr(acceptors, "SHORTAGE_PAUSE_SECONDS", 0.05)
     listener = Failing(fileno=listen("127.0.0.1", 0).detach())
     listener.setblocking(False)

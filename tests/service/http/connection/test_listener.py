@@ -43,7 +43,7 @@ def test_a_port_in_use_is_a_setting_error() -> None:
 
 @pytest.mark.parametrize("host", ["no such host", "192.0.2.7", "a..b", "x" * 300])
 def test_a_host_of_another_machine_is_a_setting_error(host: str) -> None:
-    """A name that cannot be resolved, and an address of another machine."""
+    """So is a name that cannot be resolved."""
     with pytest.raises(SettingError, match="--host: expected an address"):
         listen(host, 0)
 
@@ -161,7 +161,7 @@ def test_a_valid_certificate_and_key_are_loaded(files: Path) -> None:
 def test_an_invalid_certificate_or_key_is_a_setting_error(
     files: Path, cert: str, key: str, message: str
 ) -> None:
-    """The error names the file at fault, and there is no prompt for a passphrase."""
+    """The error names the file. There is no prompt for a passphrase."""
     with pytest.raises(SettingError) as raised:
         tls_context(tls_settings(files, cert, key))
     assert str(raised.value) == message.replace("{}", str(files))

@@ -12,7 +12,7 @@ from tests.support.in_process_worker import until
 
 
 def test_a_disconnect_reaches_the_application() -> None:
-    """The application receives a disconnect, so that it can stop work for this client."""
+    """The application can then stop its work for this client."""
 
     async def test(echo: EchoServer) -> None:
         _, writer = await echo.connect()
@@ -28,7 +28,7 @@ def test_a_disconnect_reaches_the_application() -> None:
 def test_requests_of_a_disconnected_client_are_dropped(
     behind: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The running request is cancelled, and a pipelined one behind it never starts."""
+    """The running request is cancelled, and a pipelined one after it never starts."""
 
     async def test(echo: EchoServer) -> None:
         _, writer = await echo.connect()
@@ -51,7 +51,7 @@ def test_requests_of_a_disconnected_client_are_dropped(
 
 
 def test_draining_closes_each_connection_with_a_response() -> None:
-    """A connection with a running request, an idle one and a new one each get an answer that closes it."""
+    """A busy, an idle and a new connection each get an answer that closes them."""
 
     async def test(echo: EchoServer) -> None:
         slow, idle = await echo.connect(), await echo.connect()

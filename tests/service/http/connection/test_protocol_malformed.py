@@ -53,7 +53,7 @@ def test_malformed_requests_get_a_json_error(data: bytes) -> None:
     ],
 )
 def test_ambiguous_requests_are_refused(data: bytes, sentence: str) -> None:
-    """Unsupported versions of HTTP, and two Host headers."""
+    """Other servers might read unsupported versions of HTTP or two Host headers differently."""
 
     async def test(echo: EchoServer) -> None:
         assert parse_rejection(await echo.send_and_read_all(data)) == (400, sentence)
@@ -91,7 +91,7 @@ def test_rejected_requests_are_counted_and_have_an_id() -> None:
 
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_a_head_over_the_limit_gets_431(pieces: int) -> None:
-    """The limit is the same in however many pieces the head arrives."""
+    """The limit is the same in however many segments the head arrives."""
 
     async def test(echo: EchoServer) -> None:
         for size, fits in ((1500, True), (2500, False)):
@@ -112,8 +112,6 @@ def test_a_head_over_the_limit_gets_431(pieces: int) -> None:
 
 
 def test_an_endless_head_is_refused_at_the_limit() -> None:
-    """A client that never ends its headers is refused at the limit."""
-
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
         writer.write(b"GET /quick HTTP/1.1\r\n")
@@ -127,7 +125,7 @@ def test_an_endless_head_is_refused_at_the_limit() -> None:
 
 @pytest.mark.parametrize("cut", [1, 1010, 20_010])
 def test_pipelined_heads_are_measured_separately(cut: int) -> None:
-    """Each head is measured on its own, wherever the pieces begin and end."""
+    """Segments may begin and end anywhere."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -203,7 +201,7 @@ def test_an_upgrade_offer_is_ignored(upgrade: bytes) -> None:
 
 
 def test_many_pipelined_upgrade_offers_are_answered() -> None:
-    """There are more of them than the recursion limit allows nested calls."""
+    """They exceed the recursion limit."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -215,7 +213,7 @@ def test_many_pipelined_upgrade_offers_are_answered() -> None:
 
 
 def test_connect_is_refused() -> None:
-    """CONNECT is refused, with a path or with an authority."""
+    """The target may be a path or an authority."""
 
     async def test(echo: EchoServer) -> None:
         for target in (b"/a", b"example.org:443"):

@@ -47,7 +47,7 @@ def head_of(size: int, *lines: str, path: str = INFER, method: str = "POST", ver
 
 
 def test_an_upgrade_offer_does_not_change_the_response(worker: InProcessWorker) -> None:
-    """The offer is ignored, and the request is answered as if it had not been made."""
+    """The offer is ignored."""
 
     async def scene(worker: InProcessWorker) -> None:
         plain = await worker.connect().ask(INFER_REQUEST)
@@ -114,7 +114,7 @@ def test_requests_in_one_segment_are_answered_in_order(worker: InProcessWorker) 
 
 
 def test_requests_may_be_split_anywhere(worker: InProcessWorker) -> None:
-    """Wherever the stream is cut, and whatever follows in a piece, every request gets its own answer."""
+    """Every request gets its own answer, whatever follows in the same segment."""
 
     async def scene(worker: InProcessWorker) -> None:
         draw = random.Random(5)
@@ -281,7 +281,7 @@ def test_a_cached_head_finds_the_current_model() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_malformed_bytes_after_a_request_are_refused_after_its_response(known: bool) -> None:
-    """In the same piece, in the next, or while the request still runs. Then the connection closes."""
+    """They may be in the same segment or the next, or arrive during the request."""
 
     async def scene(worker: InProcessWorker) -> None:
         if known:
@@ -308,7 +308,7 @@ def test_malformed_bytes_after_a_request_are_refused_after_its_response(known: b
 
 
 def test_a_complete_head_over_the_limit_is_refused() -> None:
-    """Also after a request with a cached head."""
+    """It is refused after a request with a cached head too."""
 
     async def scene(worker: InProcessWorker) -> None:
         client = worker.connect()
@@ -337,7 +337,7 @@ class SocketServer:
 
 
 def test_draining_waits_for_running_and_queued_requests() -> None:
-    """Running and waiting requests get an answer that says it is the last, and none is cut off."""
+    """Each gets an answer that closes its connection, and none is cut off."""
 
     async def scene(worker: InProcessWorker) -> None:
         sockets = SocketServer(worker)

@@ -13,7 +13,7 @@ from tests.support.in_process_worker import run as in_worker
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    """Several in one piece, with and without bodies."""
+    """Several requests, with and without bodies, are in one segment."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -128,7 +128,7 @@ def test_a_malformed_body_after_its_response_began_only_closes() -> None:
 
 
 def test_reading_stops_while_many_requests_wait() -> None:
-    """Reading stops while many requests wait, so that they do not fill the memory."""
+    """They must not fill the memory."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -151,7 +151,7 @@ async def send_all(writer: asyncio.StreamWriter, request: bytes, times: int) -> 
 
 @pytest.mark.parametrize("path", [GATES, INFER, "/v2/models/nothing/gates"])
 def test_pipelined_requests_do_not_delay_other_connections(path: str) -> None:
-    """Even if the answers are quick, other connections get a turn of the event loop after a few."""
+    """Other connections get a turn of the event loop after a few of them."""
     requests = 400
 
     async def scene(worker: InProcessWorker) -> None:

@@ -12,7 +12,7 @@ from tests.support.in_process_worker import until
 
 
 def test_slow_headers_get_408() -> None:
-    """408 when the head is incomplete after header_seconds, even if bytes keep arriving."""
+    """The head must be complete after header_seconds, even if bytes keep arriving."""
 
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
@@ -43,8 +43,6 @@ def test_an_idle_connection_is_closed(before: bytes) -> None:
 
 
 def test_a_connection_with_a_running_request_is_not_idle() -> None:
-    """A connection with a running request is not idle."""
-
     async def test(echo: EchoServer) -> None:
         reader, writer = await echo.connect()
         writer.write(GET.replace(b"quick", b"slow"))
