@@ -1,4 +1,4 @@
-"""Who may import whom: between packages, between the folders of a package, and third-party libraries.
+"""Allowed imports: between packages, between the folders of a package, and of third-party libraries.
 
 The checks read the code itself (AST), so they also see imports inside functions and under TYPE_CHECKING.
 """
@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("models", "export", "service", "loadtest", "tune")
 
-# package: what it may import of the other packages
+# package: modules of other packages that it may import
 BRIDGES: dict[str, set[str]] = {
     "models": set(),
     "service": set(),
@@ -31,12 +31,12 @@ FORBIDDEN_LIBRARIES = {
     "service": {"torch", "onnx", "onnxscript"},
     "export": {"fastapi", "uvicorn"},
     "loadtest": {"torch", "onnx", "onnxruntime"},
-    # serving and exporting run as commands, in processes of their own
+    # tune runs `turnpike serve` and `turnpike export` as processes
     "tune": {"torch", "onnx", "onnxruntime", "fastapi", "locust"},
 }
 
-# package: {folder or top-level module: what it may import of the same package}. A top-level module that is
-# not listed is a leaf: every folder may import it, and it may only import other leaves.
+# package: {folder or top-level module: parts of the same package that it may import}. A top-level module
+# that is not listed is a leaf: every folder may import it, and it may only import other leaves.
 DIRECTIONS: dict[str, dict[str, set[str]]] = {
     "models": {
         "cli": {"study", "plots", "training", "networks", "data"},

@@ -1,4 +1,4 @@
-"""What a user of kserve's client does with a server, said as JSON. Usage: kserve_client.py URL MODEL"""
+"""Call a server with kserve's client, and print the results as JSON. Usage: kserve_client.py URL MODEL"""
 
 import asyncio
 import json

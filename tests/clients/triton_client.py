@@ -1,4 +1,4 @@
-"""What a user of tritonclient does with a server, said as JSON. Usage: triton_client.py HOST:PORT MODEL"""
+"""Call a server with tritonclient, and print the results as JSON. Usage: triton_client.py HOST:PORT MODEL"""
 
 import json
 import sys

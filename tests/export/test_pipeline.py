@@ -166,7 +166,7 @@ def test_a_variant_that_disagrees_is_refused(tmp_path: Path) -> None:
             super().__init__()
             self.line = nn.Linear(6, 2)
             with torch.no_grad():
-                # the two classes differ by less than 8 bits can tell
+                # 8 bits cannot represent the difference between the two classes
                 self.line.weight.copy_(self.line.weight[:1] + torch.tensor([[0.0], [1e-4]]))
                 self.line.weight[:, 0] = 1.0
                 self.line.bias.zero_()

@@ -1,4 +1,4 @@
-"""Example networks in the styles of many authors, with the gates that are to be found in them."""
+"""Example networks in the styles of many authors, and the gates that the export must find in them."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def experts(a: nn.Linear, b: nn.Linear, x: Tensor) -> Tensor:
     return shares[..., :1] * a(x) + shares[..., 1:2] * b(x)
 
 
-# without the batch, for all of them
+# shape of the input of all impostors, without the batch
 SHAPE = (3, 6, 6)
 IMPOSTORS: dict[str, nn.Module] = {
     "residual": Impostor(lambda a, b, x: x + torch.relu(a(x))),

@@ -147,7 +147,7 @@ def test_wrong_answers_are_exit_status_1() -> None:
 def occupied_port() -> Iterator[None]:
     """Another load test has the port of locust's master."""
     with socket.socket() as listener:
-        # another process may have it already, which is as good
+        # if another process has the port already, the test works too
         with contextlib.suppress(OSError):
             listener.bind(("", LOCUST_PORT))
             listener.listen()

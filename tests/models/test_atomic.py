@@ -1,4 +1,4 @@
-"""Atomic file writes."""
+"""Files are replaced completely or not at all."""
 
 from __future__ import annotations
 

@@ -75,5 +75,5 @@ def test_the_bundled_model_is_small_and_anonymous(model: Model) -> None:
     """It is part of the repository, and must have no traces of the machine that exported it."""
     data = model.path.read_bytes()
     assert len(data) < 500_000
-    # neither a folder of somebody's nor a line of a traceback
+    # no folder of a user, no line of a traceback
     assert not re.search(rb"/[a-z]+/[a-z]+/[a-z]+|\.py\b", data)

@@ -1,4 +1,4 @@
-"""An ASGI application asked directly, without a server or a socket."""
+"""Requests to an ASGI application without a server or a socket."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ask(
 
     async def receive() -> Any:
         if not messages:
-            # whoever asks whether the client has left waits until it has
+            # a disconnect never comes, so the application waits for it
             await asyncio.Event().wait()
         return messages.pop()
 

@@ -1,4 +1,4 @@
-"""Fake models for tests of the batcher, which record what they were run on."""
+"""Fake models for tests of the batcher, which record their inputs."""
 
 from __future__ import annotations
 

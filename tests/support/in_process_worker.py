@@ -246,7 +246,7 @@ def run_scene(worker: InProcessWorker, scene: Scene) -> None:
             assert worker.app.context.counters.in_flight == 0
             assert worker.app.context.budget.bytes == 0
         finally:
-            # an answer that waits for its client to read would wait for ever
+            # a large response would wait for its client for ever
             for connection in list(worker.state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)

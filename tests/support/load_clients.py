@@ -32,7 +32,7 @@ class LoadTally:
 
     # answers by status
     statuses: Counter[int] = field(default_factory=Counter)
-    # requests that were sent on an open connection and got no complete answer
+    # requests on an open connection without a complete answer
     lost: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     # connections that could not be opened: nothing was sent, so nothing is lost

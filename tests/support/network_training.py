@@ -1,4 +1,4 @@
-"""Networks in training, and with weights that hide no error."""
+"""Networks in training, and networks with random weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults and overload over minutes: many stops, many new versions, many kills, five times too much load."""
+"""Faults and overload over minutes: many stops, new versions and kills, and five times too much load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel holds everything that the installed commands need, and is used without the checkout."""
+"""The wheel has everything that the installed commands need. These tests use it without the checkout."""
 
 from __future__ import annotations
 

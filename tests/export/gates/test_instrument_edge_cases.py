@@ -1,4 +1,4 @@
-"""Gates about which something cannot be known, or that share what a lever would change."""
+"""Gates whose carry or bias is unknown, and gates that share a tensor that a lever would change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Highways of other authors as they are published: wheels are downloaded, and single files loaded."""
+"""Highways published by other authors: their wheels are downloaded, and single files loaded."""
 
 from __future__ import annotations
 

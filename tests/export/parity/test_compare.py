@@ -49,7 +49,7 @@ class FormulaReference:
             raise RejectedError("too few")
         self.calls.append((batch.name, batch.rows, batch.compare_layers))
         values = formula(batch.arrays["x"].astype(np.float64))
-        # rounding of the size of float32's, but never zero by luck
+        # about the rounding of float32, but never zero by chance
         error = 1 + EPS * np.cos(np.arange(batch.rows))[:, None] / 4
         values = {name: (value * error).astype(np.float32) for name, value in values.items()}
         if self.changing:

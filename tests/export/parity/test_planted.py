@@ -35,7 +35,7 @@ class Subject:
     traced: TracedGraph
     origins: dict[str, Origin]
 
-    def prove_spoilt(self, spoil: Callable[[ir.Model], None] = lambda model: None) -> Proof:
+    def prove_changed(self, spoil: Callable[[ir.Model], None] = lambda model: None) -> Proof:
         """Prove a copy of the graph after changing it."""
         model = ir.from_proto(ir.to_proto(self.traced.model))
         spoil(model)
@@ -54,7 +54,8 @@ def subject() -> Subject:
     torch.manual_seed(0)
     net = build_network(CONFIG)
     with torch.no_grad():
-        for parameter in net.parameters():  # H's biases start at zero: a dropped one would not show
+        # H's biases are zero at first, so a missing bias would make no difference
+        for parameter in net.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return subject_of(net, "x:float32[batch,6]")
 
@@ -115,7 +116,7 @@ def nan_to_zero(model: ir.Model) -> None:
 
 
 def test_a_correct_graph_passes(subject: Subject) -> None:
-    proof = subject.prove_spoilt()
+    proof = subject.prove_changed()
     assert proof.parity.verdict == "pass"
     assert not proof.batch_coupled
     assert proof.warnings == ()
@@ -145,7 +146,7 @@ def test_the_first_wrong_tensor_is_named(
 ) -> None:
     """It is marked in the table too, and no earlier tensor is."""
     with pytest.raises(ParityError, match=f"^{failed} with the batch") as raised:
-        subject.prove_spoilt(spoil)
+        subject.prove_changed(spoil)
     marked = [line for line in raised.value.table.splitlines() if line.endswith("<- failed")]
     assert [line.split()[0] for line in marked] == [failed]
 
@@ -168,7 +169,7 @@ def test_a_changed_weight_is_named(
 ) -> None:
     """A change of the last bit is enough, which the outputs need not show."""
     with pytest.raises(ParityError, match=f"^{name}: expected the network's weights bit for bit"):
-        subject.prove_spoilt(change(name, function))
+        subject.prove_changed(change(name, function))
 
 
 class Changeable(nn.Module):
@@ -212,7 +213,7 @@ def test_a_baked_random_number_is_found() -> None:
     with pytest.raises(
         UntraceableError, match="^output: the network gives another answer when it is run again"
     ):
-        subject_of(Drawing(), "x:float32[batch,4]").prove_spoilt()
+        subject_of(Drawing(), "x:float32[batch,4]").prove_changed()
 
 
 @pytest.mark.parametrize(
@@ -236,4 +237,4 @@ def test_values_that_a_trace_cannot_hold_are_found(
 ) -> None:
     """Random numbers, a buffer that is updated, and a number that has changed since."""
     with pytest.raises(error, match=message):
-        make().prove_spoilt()
+        make().prove_changed()

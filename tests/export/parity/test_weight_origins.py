@@ -1,4 +1,4 @@
-"""Every weight of a graph is the network's own bit for bit, or is shown to be computed from it."""
+"""Every weight of a graph equals the network's bit for bit, or is computed from the network's weights."""
 
 from __future__ import annotations
 

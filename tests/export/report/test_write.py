@@ -1,4 +1,4 @@
-"""Reports: the page shows what was measured, needs nothing else, and never takes a name for markup."""
+"""Reports: the page shows the measurements, is self-contained, and shows names as text."""
 
 from __future__ import annotations
 

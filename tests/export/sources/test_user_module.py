@@ -1,4 +1,4 @@
-"""The user's module: their imports stay separate from ours, and errors are one line."""
+"""Modules of users: their imports stay separate from ours, and errors are one line."""
 
 from __future__ import annotations
 
@@ -187,9 +187,9 @@ SHADOWING_MODULES = {
         "        super().__init__()\n"
         "        self.layer = nn.Linear(4, 4)\n"
         "    def forward(self, x):\n"
-        "        import export\n"  # for the first time here
+        "        import export\n"  # no other code has imported it before
         "        import models\n"
-        "        assert isinstance(self, models.Net)\n"  # the same class, not that of a module loaded again
+        "        assert isinstance(self, models.Net)\n"  # fails if the module was loaded a second time
         "        from service.act import act\n"
         "        import service.late\n"
         "        return act(self.layer(x)) * export.FACTOR + service.late.SHIFT\n"

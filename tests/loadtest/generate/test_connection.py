@@ -1,4 +1,4 @@
-"""Requests over keep-alive pool: complete answers, and the fault for each kind of failure."""
+"""Requests over a pool of kept connections: complete answers, and the fault for each kind of failure."""
 
 from __future__ import annotations
 

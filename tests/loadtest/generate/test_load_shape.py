@@ -1,4 +1,4 @@
-"""Load shapes at the times that matter."""
+"""Load factors of each load shape over time."""
 
 from __future__ import annotations
 

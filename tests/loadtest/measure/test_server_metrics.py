@@ -1,4 +1,4 @@
-"""Scraping of the server's metrics: what is read, and what is not taken for a metric."""
+"""Scraping the server's metrics: percentiles, restarts, failures, and servers without these metrics."""
 
 from __future__ import annotations
 

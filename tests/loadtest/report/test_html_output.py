@@ -1,4 +1,4 @@
-"""The page of a report: self-contained, with verdicts, charts, and names that are never taken for markup."""
+"""The page of a report: self-contained, with verdicts and charts, and with names shown as text."""
 
 from __future__ import annotations
 

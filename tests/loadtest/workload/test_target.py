@@ -1,4 +1,4 @@
-"""The target of a load test: what the metadata of a server says."""
+"""The target of a load test, found in the metadata of a server."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(BODY)))
         self.end_headers()
         parts = {"good": BODY, "other": BODY[::-1], "short": BODY[:100], "endless": BODY * 1000}
-        with suppress(OSError):  # a client may have had enough
+        with suppress(OSError):  # the client may have closed the connection
             self.wfile.write(parts[folder])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002

@@ -1,4 +1,4 @@
-"""CBHG."""
+"""The CBHG network of Tacotron: convolution bank, highway layers and a bidirectional GRU."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_rows_of_a_batch_are_independent(same: Same) -> None:
     """In eval mode, rows do not influence each other, not even by normalization."""
     net = CbhgNet(small())
     for _ in range(3):
-        net(torch.randn(8, 6, 3) * 2 + 1)  # gives the norms something to have learnt
+        net(torch.randn(8, 6, 3) * 2 + 1)  # gives the batch norms their running statistics
     net.eval()
     x = torch.randn(5, 6, 3)
     same(net(x), torch.cat([net(row.unsqueeze(0)) for row in x]))

@@ -1,4 +1,4 @@
-"""The character CNN."""
+"""The character CNN: words as ids of characters, and texts of words."""
 
 from __future__ import annotations
 

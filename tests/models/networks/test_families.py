@@ -1,4 +1,4 @@
-"""From a config to plain values and back, and to a network."""
+"""Configs of all families: as JSON, and as networks."""
 
 from __future__ import annotations
 

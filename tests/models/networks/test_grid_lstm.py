@@ -1,4 +1,4 @@
-"""Grid LSTM."""
+"""Grid LSTMs: blocks, grids and whole networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as sequences."""
+"""Rows read as sequences: time series, and images line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The presets."""
+"""Presets: depth, size and gradients of their networks."""
 
 from __future__ import annotations
 

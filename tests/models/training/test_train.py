@@ -84,7 +84,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, data: Dataset, st
     train(plan(tmp_path / "whole", data))
     stopped = train(plan(tmp_path / "parts", data), **stopping_after(steps))
     assert not stopped.finished
-    torch.rand(100)  # whatever else drew random numbers meanwhile must not matter
+    torch.rand(100)  # other code may draw random numbers between the two runs
     resumed = train(plan(tmp_path / "parts", data), resume=True)
     assert resumed.finished
     assert_same_bits(tmp_path / "whole" / BEST_CHECKPOINT, tmp_path / "parts" / BEST_CHECKPOINT)

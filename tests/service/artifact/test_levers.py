@@ -1,4 +1,4 @@
-"""Levers: which values are fed in place of a gate's bias, and that no others change."""
+"""Levers: the values that are fed in place of a gate's bias. Other values do not change."""
 
 from __future__ import annotations
 

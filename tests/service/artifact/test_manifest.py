@@ -1,4 +1,4 @@
-"""The manifest: what it stores, and what it rejects."""
+"""The manifest: its form as JSON, and the fields that it rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPUs that may be used: those of the affinity, but no more than the cgroups allow."""
+"""The number of usable CPUs: those of the affinity, within the limits of the cgroups."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def gate(name: str, layer: int, tensor: str | None = None, **more: Any) -> Gate:
     )
 
 
-# two steps of one bias, a plain layer, and one without a lever
+# a layer of two time steps with one bias, an ordinary layer, and a layer without a lever
 GATES = (
     gate("layer00.time0.transform_gate", 0, "first", time=0),
     gate("layer00.time1.transform_gate", 0, "first", time=1),

@@ -12,7 +12,7 @@ from service.gates.reader import JsonTemplate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# names of all lengths, one with what means something to a format
+# names of all lengths, one with a format code
 NAMES = ("a", "bc", "100%b", "four", "füüf", 'a "quoted" one')
 
 

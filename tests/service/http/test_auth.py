@@ -1,4 +1,4 @@
-"""API keys and the admin key: which routes they open, where they come from, and that no key is ever shown."""
+"""API keys and the admin key: the routes that they open, their sources, and that they are never shown."""
 
 from __future__ import annotations
 

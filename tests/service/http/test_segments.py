@@ -230,10 +230,10 @@ def is_refused_for_its_length(whole: list[bytes], segmented: list[bytes]) -> boo
 def is_early_end(whole: list[bytes], segmented: list[bytes], stream: bytes) -> bool:
     """Whether the answers differ only because one was sent before its body had arrived.
 
-    This is the one exception. An endpoint that needs no body (404, 401, 405, any GET) answers as soon as the
-    head is there. If what follows of the body may be long (chunks, more than 1 MiB) or may not come at all
-    (Expect: 100-continue), that answer has `connection: close` and is the last. Had the body been there, the
-    connection would have gone on, or a malformed body would have been refused with 400 in its place.
+    This is the only exception. An endpoint that needs no body (404, 401, 405, any GET) answers as soon as the
+    head has arrived. If the rest of the body may be long (chunks, more than 1 MiB) or may never arrive
+    (Expect: 100-continue), this answer has `connection: close` and is the last. If the body had arrived, the
+    connection would have stayed open, or a malformed body would have been refused with 400.
     """
     same = len(
         list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(whole, segmented, strict=False)))

@@ -1,4 +1,4 @@
-"""The wire under fire: whatever bytes come, a request is understood rightly or refused with a sentence."""
+"""Fuzz tests of decoding: any bytes are decoded correctly or refused with a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS = RequestLimits(max_rows=50, max_depth=8)
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "bool", ("batch",)))
 MODELS = [ROWS, IDS, PAIR, signature(Tensor("x", "float16", ("?", "?")), batch="?")]
 
-# as many as a second or two allows
+# as many examples as take one or two seconds
 quick = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )

@@ -247,7 +247,7 @@ def test_an_array_in_place_of_a_number_is_refused() -> None:
         for data in ([0, [1], 2, 3, 4, 5], [[[0, 1, [2]], [3, 4, 5]]], [[[0, 1, []], [2, 3, [4, 5]]]]):
             with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
                 decode(entry(data, 1, 2, 3), **more)
-    # what one input has too many, no other has too few
+    # brackets that one input has too many must not make up for those missing in another
     with pytest.raises(RequestError, match=r"inputs\[0\].data: expected values in one flat array"):
         decode(entry([[0, [1]]], 1, 2, name="a"), entry([1], 1, name="b", datatype="INT8"), model=PAIR)
 

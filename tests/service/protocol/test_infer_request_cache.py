@@ -1,4 +1,4 @@
-"""Tests of the caching decoder: whatever it has seen before, its result equals that of `decode_infer`."""
+"""Tests of the caching decoder: its result equals that of `decode_infer`, whatever it has cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HALF = signature(Tensor("x", "float16", ("batch", 2)))
 DOUBLE = signature(Tensor("x", "float64", ("batch", 2, 3)))
 SMALL = signature(Tensor("x", "uint8", ("batch", 2, 3)))
 PAIR = signature(Tensor("a", "float32", ("batch", 2)), Tensor("b", "int16", ("batch",)))
-TRUTHS = signature(Tensor("x", "bool", ("batch", 2)))
+FLAGS = signature(Tensor("x", "bool", ("batch", 2)))
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
@@ -143,7 +143,7 @@ JSON = [
     (DOUBLE, text(datatype="FP64")),
     (SMALL, text(datatype="UINT8")),
     (IDS, text(shape="[2,3]", datatype="INT64").replace(b'"x"', b'"ids"')),
-    (TRUTHS, text("[true,false]", "[1,2]", "BOOL")),
+    (FLAGS, text("[true,false]", "[1,2]", "BOOL")),
     (
         PAIR,
         b'{"inputs":[{"name":"a","shape":[1,2],"datatype":"FP32","data":[1,2]},'
@@ -161,20 +161,20 @@ def test_cached_json_decoding_equals_uncached_decoding() -> None:
     for turn in range(3500):
         number = turn % len(JSON)
         base = JSON[number][1]
-        # what was kept goes now and then, and comes again
+        # start again with an empty cache now and then
         if not turn % 500:
             pair = Pair()
         pair.agree(base, None, models[number])
         body = generator.choice(MUTATIONS)(generator, base)
         if generator.random() < 0.2:
             body = generator.choice(MUTATIONS)(generator, body)
-        # whatever came of it is kept, and is met again by its like
+        # a changed body may be cached, and then be found for a similar one
         good += pair.agree(body, None, models[number])
         good += pair.agree(
             change_numbers(generator, body) if b'"data"' in body else body, None, models[number]
         )
         assert pair.agree(base, None, models[number])
-        # with the same words, another model
+        # the same body for another model
         pair.agree(body, None, generator.choice(models))
     assert good > 1000
     assert pair.cached > 20
@@ -200,7 +200,7 @@ BINARY = [
     (HALF, tensors({"x": np.ones((1, 2), np.float16)}, id="half")),
     (PAIR, tensors({"a": np.ones((2, 2), np.float32), "b": np.arange(2, dtype=np.int16)})),
     (PAIR, tensors({"b": np.arange(2, dtype=np.int16), "a": np.ones((2, 2), np.float32)}, more="[1]")),
-    (TRUTHS, tensors({"x": np.ones((1, 2), np.bool_)})),
+    (FLAGS, tensors({"x": np.ones((1, 2), np.bool_)})),
 ]
 
 
@@ -296,8 +296,8 @@ def test_invalid_booleans_are_refused_for_cached_requests() -> None:
     """Bytes of booleans are checked in each request."""
     body, header = BINARY[5][1]
     pair = Pair()
-    assert pair.agree(body, header, model(TRUTHS))
-    assert not pair.agree(body[:-1] + b"\2", header, model(TRUTHS))
+    assert pair.agree(body, header, model(FLAGS))
+    assert not pair.agree(body[:-1] + b"\2", header, model(FLAGS))
 
 
 def test_models_with_different_inputs_share_a_decoder() -> None:

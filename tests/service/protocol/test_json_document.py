@@ -1,4 +1,4 @@
-"""JSON from outside: what is no JSON, says a thing twice or goes too deep is one clear sentence."""
+"""JSON from clients: invalid JSON, repeated keys and deep nesting are refused with one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as a person writes them, and predictions as a person reads them."""
+"""The body of predict requests, and predictions with labels and probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of requests: JSON and bytes to arrays, and shapes against the dimensions of a model's inputs."""
+"""Tensors of requests: JSON and bytes converted to arrays, and shapes compared with a model's inputs."""
 
 from __future__ import annotations
 

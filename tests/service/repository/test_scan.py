@@ -1,4 +1,4 @@
-"""Scanning a repository: what counts as a model, and what never does."""
+"""Scanning a repository: which files are models, and which are ignored or reported."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_merging_no_snapshots_gives_zeros() -> None:
 def test_an_ended_worker_keeps_counts_but_no_gauges() -> None:
     """Counts stay, gauges end with the worker."""
     counters = worker()
-    # a name that is also one of our own words
+    # the name of this model is also a key of snapshots
     counters.for_model("waiting", 1).count_failure("broken", 1)
     snapshot = counters.snapshot({("digits", 2): 4})
     left = ended(snapshot)
